@@ -1,0 +1,1 @@
+"""Moves Apache Kafka clusters from ZooKeeper to KRaft, provably and without surprises."""

@@ -1,0 +1,89 @@
+"""Listeners and voters: the values of ``listeners``, ``controller.quorum.voters`` and their like."""
+
+from __future__ import annotations
+
+import re
+
+from migrator.values import value
+
+LISTENER = re.compile(r"^([A-Za-z0-9_.-]+)://(?:\[([0-9a-fA-F:.%]+)\]|([^:/]*)):(-?\d+)$")
+VOTER = re.compile(r"^(\d+)@(?:\[([0-9a-fA-F:.%]+)\]|([^:/@]+)):(\d+)$")
+HOST_PORT = re.compile(r"^(?:\[([0-9a-fA-F:.%]+)\]|([^:/]*)):(\d+)$")
+
+
+@value
+class Listener:
+    """A named listener; host "" is every interface, port 0 any free one."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: str
+
+
+@value
+class Voter:
+    voter_id: int
+    host: str
+    port: int
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """``NAME:PROTOCOL,...`` -> name in upper case -> protocol.
+
+    :raises ValueError: for an entry of another form, or a protocol that Kafka does not have.
+    """
+    found = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        name, separator, protocol = entry.rpartition(":")
+        if not separator or protocol.upper() not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+            raise ValueError(f"{entry!r} is not LISTENER_NAME:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL")
+        found[name.strip().upper()] = protocol.strip().upper()
+    return found
+
+
+def parse_listeners(text: str, protocols: dict[str, str]) -> tuple[Listener, ...]:
+    """``NAME://host:port,...`` -> listeners, names in upper case as Kafka keeps them.
+
+    :raises ValueError: for a malformed entry, a doubled name, or a name that ``protocols`` does not map.
+    """
+    found: list[Listener] = []
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        match = LISTENER.match(entry)
+        if match is None or not 0 <= int(match.group(4)) <= 65535:
+            raise ValueError(f"{entry!r} is not NAME://host:port")
+        name = match.group(1).upper()
+        if name not in protocols:
+            raise ValueError(f"listener {name} has no entry in listener.security.protocol.map")
+        if any(other.name == name for other in found):
+            raise ValueError(f"listener {name} stands there twice")
+        found.append(Listener(name, match.group(2) or match.group(3), int(match.group(4)), protocols[name]))
+    return tuple(found)
+
+
+def parse_voters(entries: tuple[str, ...]) -> tuple[Voter, ...]:
+    """``id@host:port`` entries -> voters in order of id.
+
+    :raises ValueError: for a malformed entry or a doubled id.
+    """
+    found: dict[int, Voter] = {}
+    for entry in entries:
+        match = VOTER.match(entry)
+        if match is None or not 0 < int(match.group(4)) <= 65535:
+            raise ValueError(f"{entry!r} is not id@host:port")
+        voter = Voter(int(match.group(1)), match.group(2) or match.group(3), int(match.group(4)))
+        if voter.voter_id in found:
+            raise ValueError(f"voter {voter.voter_id} stands there twice")
+        found[voter.voter_id] = voter
+    return tuple(found[key] for key in sorted(found))
+
+
+def parse_host_port(text: str) -> tuple[str, int]:
+    """``host:port`` -> both.
+
+    :raises ValueError: for another form.
+    """
+    match = HOST_PORT.match(text.strip())
+    if match is None or not 0 <= int(match.group(3)) <= 65535:
+        raise ValueError(f"{text!r} is not host:port")
+    return match.group(1) or match.group(2), int(match.group(3))

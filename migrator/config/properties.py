@@ -1,0 +1,79 @@
+"""Java property files: text -> ordered keys and values.
+
+Source: ``java.util.Properties.load``: comments, continuation lines, the three separators, escapes. The last of
+several equal keys wins, as in Java.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+LINE_END = re.compile(r"\r\n|\r|\n")
+BLANKS = " \t\f"
+ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Parse a whole file.
+
+    :raises ValueError: for a malformed ``\\uXXXX`` escape, with the number of its line.
+    """
+    found: dict[str, str] = {}
+    for number, line in _logical_lines(text):
+        raw_key, raw_value = _split(line)
+        try:
+            found[_unescape(raw_key)] = _unescape(raw_value)
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from error
+    return found
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines without comments, with continuation lines joined; the number is that of the first part."""
+    parts: list[str] = []
+    start = 0
+    for number, physical in enumerate(LINE_END.split(text), 1):
+        line = physical.lstrip(BLANKS)
+        if not parts:
+            start = number
+            if not line or line[0] in "#!":
+                continue
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            parts.append(line[:-1])
+            continue
+        yield start, "".join([*parts, line])
+        parts = []
+    if parts:
+        yield start, "".join(parts)
+
+
+def _split(line: str) -> tuple[str, str]:
+    """Cut at the first unescaped ``=``, ``:`` or blank; blanks around one ``=`` or ``:`` belong to neither side."""
+    position = 0
+    while position < len(line) and line[position] not in "=:" + BLANKS:
+        position += 2 if line[position] == "\\" else 1
+    key, rest = line[:position], line[position:].lstrip(BLANKS)
+    return key, rest[1:].lstrip(BLANKS) if rest[:1] in ("=", ":") else rest
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    out: list[str] = []
+    position = 0
+    while position < len(text):
+        char = text[position]
+        position += 1
+        if char != "\\":
+            out.append(char)
+        elif text[position : position + 1] == "u":
+            digits = text[position + 1 : position + 5]
+            if not re.fullmatch("[0-9a-fA-F]{4}", digits):
+                raise ValueError(f"malformed escape \\u{digits}")
+            out.append(chr(int(digits, 16)))
+            position += 5
+        elif position < len(text):
+            out.append(ESCAPES.get(text[position], text[position]))
+            position += 1
+    return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

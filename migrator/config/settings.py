@@ -1,0 +1,191 @@
+"""The settings of one controller: every key that it acts upon, typed.
+
+An attribute's name is the key with dots turned into underscores, its value and unit Kafka's. What follows from several
+keys together is a property below the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from migrator.config.endpoints import Listener, Voter, parse_listeners, parse_protocol_map, parse_voters
+from migrator.config.types import Secret, split_list
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    source: str
+    """The file that they were read from, for messages."""
+    explicit: Mapping[str, str] = field(repr=False)
+    """Every key that the file sets, as text with placeholders resolved; secrets included, so never to be printed."""
+
+    # Who this node is, and its directories
+    process_roles: tuple[str, ...]
+    node_id: int
+    log_dir: str
+    log_dirs: str | None
+    metadata_log_dir: str | None
+
+    # The quorum
+    controller_quorum_voters: tuple[str, ...]
+    controller_quorum_bootstrap_servers: tuple[str, ...]
+    controller_quorum_append_linger_ms: int
+    controller_quorum_election_backoff_max_ms: int
+    controller_quorum_election_timeout_ms: int
+    controller_quorum_fetch_timeout_ms: int
+    controller_quorum_request_timeout_ms: int
+    controller_quorum_retry_backoff_ms: int
+
+    # The metadata log
+    metadata_log_max_record_bytes_between_snapshots: int
+    metadata_log_max_snapshot_interval_ms: int
+    metadata_log_segment_bytes: int
+    metadata_log_segment_ms: int
+    metadata_max_idle_interval_ms: int
+    metadata_max_retention_bytes: int
+    metadata_max_retention_ms: int
+
+    # Listeners
+    listeners: str
+    advertised_listeners: str | None
+    controller_listener_names: str | None
+    control_plane_listener_name: str | None
+    inter_broker_listener_name: str | None
+    security_inter_broker_protocol: str
+    listener_security_protocol_map: str
+    socket_request_max_bytes: int
+    socket_listen_backlog_size: int
+    connections_max_idle_ms: int
+    max_connections: int
+    max_connections_per_ip: int
+    queued_max_requests: int
+    request_timeout_ms: int
+    controller_socket_timeout_ms: int
+    sasl_enabled_mechanisms: tuple[str, ...]
+    sasl_mechanism_controller_protocol: str
+    sasl_mechanism_inter_broker_protocol: str
+    sasl_jaas_config: Secret | None
+    ssl_client_auth: str
+    ssl_principal_mapping_rules: str
+
+    # Authorization
+    authorizer_class_name: str
+    principal_builder_class: str
+    super_users: str | None
+    allow_everyone_if_no_acl_found: bool
+    early_start_listeners: str | None
+
+    # Brokers
+    broker_heartbeat_interval_ms: int
+    broker_session_timeout_ms: int
+    inter_broker_protocol_version: str
+    leader_imbalance_check_interval_seconds: int
+    leader_imbalance_per_broker_percentage: int
+    auto_leader_rebalance_enable: bool
+    unclean_leader_election_enable: bool
+
+    # Defaults for topics and policies
+    num_partitions: int
+    default_replication_factor: int
+    min_insync_replicas: int
+    delete_topic_enable: bool
+    create_topic_policy_class_name: str | None
+    alter_config_policy_class_name: str | None
+
+    # Delegation tokens and encoded passwords
+    delegation_token_secret_key: Secret | None
+    delegation_token_master_key: Secret | None
+    delegation_token_max_lifetime_ms: int
+    delegation_token_expiry_time_ms: int
+    delegation_token_expiry_check_interval_ms: int
+    password_encoder_secret: Secret | None
+    password_encoder_old_secret: Secret | None
+    password_encoder_cipher_algorithm: str
+    password_encoder_iterations: int
+    password_encoder_key_length: int
+    password_encoder_keyfactory_algorithm: str | None
+
+    # ZooKeeper
+    zookeeper_connect: str | None
+    zookeeper_connection_timeout_ms: int | None
+    zookeeper_session_timeout_ms: int
+    zookeeper_max_in_flight_requests: int
+    zookeeper_set_acl: bool
+    zookeeper_ssl_client_enable: bool
+    zookeeper_ssl_keystore_location: str | None
+    zookeeper_ssl_keystore_password: Secret | None
+    zookeeper_ssl_keystore_type: str | None
+    zookeeper_ssl_truststore_location: str | None
+    zookeeper_ssl_truststore_password: Secret | None
+    zookeeper_ssl_truststore_type: str | None
+    zookeeper_ssl_endpoint_identification_algorithm: str
+    zookeeper_metadata_migration_enable: bool
+    zookeeper_metadata_migration_min_batch_size: int
+
+    # Ours
+    migrator_grpc_listener: str
+    migrator_grpc_voters: tuple[str, ...]
+    migrator_grpc_tls_certificate_file: str
+    migrator_grpc_tls_key_file: str
+    migrator_grpc_tls_ca_file: str
+    migrator_metrics_listener: str
+    migrator_write_behind_max_records: int
+    migrator_write_behind_max_block_ms: int
+    migrator_write_behind_drain_ms: int
+    migrator_reconcile_max_deletes: int
+    migrator_audit_interval_ms: int
+    migrator_finish_require_verify: bool
+    migrator_copy_batch_records: int
+    migrator_journal_max_bytes: int
+    migrator_log_format: str
+
+    @cached_property
+    def protocol_map(self) -> dict[str, str]:
+        """Listener name -> security protocol; names of controller listeners without an entry are PLAINTEXT, as KIP-590
+        allows when the default map is in force."""
+        found = parse_protocol_map(self.listener_security_protocol_map)
+        if "listener.security.protocol.map" not in self.explicit:
+            for name in self.controller_listeners:
+                found.setdefault(name, "PLAINTEXT")
+        return found
+
+    @cached_property
+    def controller_listeners(self) -> tuple[str, ...]:
+        """Names in ``controller.listener.names``, upper case; brokers and peers use the first."""
+        return tuple(name.upper() for name in split_list(self.controller_listener_names or ""))
+
+    @cached_property
+    def parsed_listeners(self) -> tuple[Listener, ...]:
+        """What this node binds."""
+        return parse_listeners(self.listeners, self.protocol_map)
+
+    @cached_property
+    def parsed_advertised_listeners(self) -> tuple[Listener, ...]:
+        """What this node tells others to connect to: ``advertised.listeners``, else ``listeners``."""
+        return parse_listeners(self.advertised_listeners or self.listeners, self.protocol_map)
+
+    @cached_property
+    def voters(self) -> tuple[Voter, ...]:
+        """The static voter set, in order of id."""
+        return parse_voters(self.controller_quorum_voters)
+
+    @cached_property
+    def grpc_voters(self) -> tuple[Voter, ...]:
+        """gRPC addresses of the voters; empty when the quorum speaks the Kafka protocol."""
+        return parse_voters(self.migrator_grpc_voters)
+
+    @cached_property
+    def metadata_directory(self) -> Path:
+        """Where meta.properties and ``__cluster_metadata-0`` of this node live."""
+        first = split_list(self.log_dirs or self.log_dir)[0]
+        return Path(self.metadata_log_dir or first)
+
+    @cached_property
+    def broker_rpc_listener(self) -> str:
+        """Name of the brokers' listener that LeaderAndIsr and its like go to, as a ZooKeeper controller chooses it."""
+        if self.control_plane_listener_name:
+            return self.control_plane_listener_name.upper()
+        return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()

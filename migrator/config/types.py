@@ -1,0 +1,111 @@
+"""Kafka's configuration types: text -> typed value, with Kafka's own rules of trimming and range.
+
+Source: ``ConfigDef.parseType`` and the validators that ``KafkaConfig`` prints as valid values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+INT_RANGE = (-(2**31), 2**31 - 1)
+LONG_RANGE = (-(2**63), 2**63 - 1)
+SHORT_RANGE = (-(2**15), 2**15 - 1)
+RANGE = re.compile(r"^\[(-?[\d.]+),\.\.\.(?:,(-?[\d.]+))?\]( or -1)?$")
+CHOICE = re.compile(r"^\[([^.\]]+(?:, [^.\]]+)*)\]$")
+
+ConfigValue = int | float | bool | str | tuple[str, ...] | None
+
+
+class Secret:
+    """A value that must not be printed; `reveal` is the only way to it."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "[hidden]"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+def parse(kind: str, text: str, valid: str = "") -> ConfigValue | Secret:
+    """Parse a configured text as Kafka would.
+
+    :param kind: int, long, short, double, boolean, string, class, list or password.
+    :param valid: the valid values as Kafka words them, e.g. ``[1,...]``.
+    :raises ValueError: says what is expected; never contains the value of a password.
+    """
+    if kind == "password":
+        return Secret(text)
+    value = PARSERS[kind](text)
+    _check(value, valid)
+    return value
+
+
+def _integer(low: int, high: int) -> Callable[[str], int]:
+    def parser(text: str) -> int:
+        if not re.fullmatch(r"[+-]?\d+", text.strip()):
+            raise ValueError("expected a whole number")
+        number = int(text)
+        if not low <= number <= high:
+            raise ValueError(f"expected a whole number from {low} to {high}")
+        return number
+
+    return parser
+
+
+def _double(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("expected a number") from None
+
+
+def _boolean(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in ("true", "false"):
+        raise ValueError("expected true or false")
+    return word == "true"
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """A comma-separated list; the empty text is the empty list."""
+    trimmed = text.strip()
+    return tuple(part.strip() for part in trimmed.split(",")) if trimmed else ()
+
+
+PARSERS: dict[str, Callable[[str], ConfigValue]] = {
+    "int": _integer(*INT_RANGE),
+    "long": _integer(*LONG_RANGE),
+    "short": _integer(*SHORT_RANGE),
+    "double": _double,
+    "boolean": _boolean,
+    "string": str.strip,
+    "class": str.strip,
+    "list": split_list,
+}
+
+
+def _check(value: ConfigValue, valid: str) -> None:
+    if (bounds := RANGE.match(valid)) and isinstance(value, int | float):
+        low, high, or_minus_one = bounds.groups()
+        if value == -1 and or_minus_one:
+            return
+        if value < float(low) or (high is not None and value > float(high)):
+            raise ValueError(f"expected {f'{low} to {high}' if high else f'at least {low}'}{or_minus_one or ''}")
+    elif (choice := CHOICE.match(valid)) and value not in (None, "", ()):
+        allowed = choice.group(1).split(", ")
+        given = value if isinstance(value, tuple) else (value,)
+        if wrong := [item for item in given if item not in allowed]:
+            raise ValueError(f"{wrong[0]!r} is not one of {', '.join(allowed)}")

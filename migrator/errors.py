@@ -1,0 +1,62 @@
+"""The three ways in which something can go wrong, told apart by who has to act.
+
+* `OperatorError`: a person has to act. It says what, where and what to do, and becomes an exit code.
+* `PeerError`: the other side of a connection broke the protocol. That connection is dropped.
+* `InvariantViolation`: this process is wrong about the world. It stops before it does harm.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of every command."""
+
+    OK = 0
+    DIFFERENT = 1
+    """The command did its work, and the answer is no: not equal, not ready, a check failed."""
+    REFUSED = 2
+    """The command could not or would not do its work; the message says why."""
+
+
+class MigratorError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class OperatorError(MigratorError):
+    """Something that only a person can mend.
+
+    :param what: one sentence, without a final full stop.
+    :param where: file, key, znode or node that it is about.
+    :param remedy: what to do about it.
+    """
+
+    def __init__(self, what: str, *, where: str = "", remedy: str = "", exit_code: int = ExitCode.REFUSED) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.remedy = remedy
+        self.exit_code = exit_code
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        advice = f". {self.remedy}" if self.remedy else ""
+        return f"{place}{self.what}{advice}"
+
+
+class PeerError(MigratorError):
+    """The other side of a connection broke the protocol: drop that connection, nothing else."""
+
+
+class InvariantViolation(MigratorError):
+    """A property that must always hold does not. The process has to stop before it does harm."""
+
+
+def require(condition: bool, message: str) -> None:
+    """Check an invariant; unlike `assert` it stays under ``python -O``.
+
+    :raises InvariantViolation: when ``condition`` is false.
+    """
+    if not condition:
+        raise InvariantViolation(message)

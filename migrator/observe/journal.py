@@ -1,0 +1,107 @@
+"""The journal: what happened in the migration, kept across restarts, one JSON object a line.
+
+It lies in the metadata directory, is written durably, and is bounded: a file that is full becomes the one older file
+that is kept. An incomplete last line, as a crash leaves it, is passed over.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+
+import orjson
+
+from migrator.errors import OperatorError
+from migrator.observe.status import JournalEvent
+
+FILE_NAME = "migration-journal.jsonl"
+OLD_SUFFIX = ".1"
+RECENT_MAX = 1_000
+"""How many events are held in memory for those who ask."""
+
+
+class Journal:
+    """One per process; not thread-safe.
+
+    :param max_bytes: size at which the file is rotated.
+    """
+
+    def __init__(self, directory: Path, max_bytes: int) -> None:
+        """
+        :raises OperatorError: the file can't be read or written.
+        """
+        self._path = directory / FILE_NAME
+        self._max_bytes = max_bytes
+        self._recent: deque[JournalEvent] = deque(maxlen=RECENT_MAX)
+        try:
+            for path in (self._path.with_name(FILE_NAME + OLD_SUFFIX), self._path):
+                if path.exists():
+                    self._recent.extend(_events(path.read_bytes()))
+            self._descriptor = self._open()
+        except OSError as error:
+            raise self._trouble(error) from error
+        self._sequence = self._recent[-1].sequence if self._recent else 0
+
+    def append(self, time_ms: int, kind: str, text: str, **details: str) -> JournalEvent:
+        """Note an event; it is durable when this returns.
+
+        :raises OperatorError: the disk refuses.
+        """
+        event = JournalEvent(self._sequence + 1, time_ms, kind, text, tuple(details.items()))
+        line = {
+            "sequence": event.sequence,
+            "time_ms": time_ms,
+            "kind": kind,
+            "text": text,
+            "details": details,
+        }
+        try:
+            if os.fstat(self._descriptor).st_size >= self._max_bytes:
+                self._rotate()
+            os.write(self._descriptor, orjson.dumps(line) + b"\n")
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise self._trouble(error) from error
+        self._sequence = event.sequence
+        self._recent.append(event)
+        return event
+
+    def after(self, sequence: int) -> list[JournalEvent]:
+        """Events with a higher number, oldest first, as far as they are held."""
+        return [event for event in self._recent if event.sequence > sequence]
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+    def _open(self) -> int:
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        size = os.fstat(descriptor).st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            os.write(descriptor, b"\n")
+        return descriptor
+
+    def _rotate(self) -> None:
+        os.close(self._descriptor)
+        self._path.replace(self._path.with_name(FILE_NAME + OLD_SUFFIX))
+        self._descriptor = self._open()
+
+    def _trouble(self, error: OSError) -> OperatorError:
+        return OperatorError(
+            f"the journal can't be kept: {error.strerror or error}",
+            where=str(self._path),
+            remedy="Free space, or give this user the right to write there",
+        )
+
+
+def _events(data: bytes) -> Iterable[JournalEvent]:
+    for line in data.splitlines():
+        try:
+            found = orjson.loads(line)
+            yield JournalEvent(
+                found["sequence"], found["time_ms"], found["kind"], found["text"], tuple(found["details"].items())
+            )
+        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+            continue

@@ -1,0 +1,158 @@
+"""What a controller tells an operator about itself: one value, which the node fills and `migrator status` shows.
+
+Times are milliseconds since 1970, ages and durations milliseconds, offsets record offsets; -1 stands for unknown.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from migrator.values import value
+
+
+class Role(StrEnum):
+    """What a node is in its quorum."""
+
+    LEADER = "Leader"
+    FOLLOWER = "Follower"
+    CANDIDATE = "Candidate"
+    UNATTACHED = "Unattached"
+    RESIGNED = "Resigned"
+
+
+class BrokerState(StrEnum):
+    """A broker as the leader sees it."""
+
+    OFFLINE = "Offline"
+    FENCED = "Fenced"
+    RUNNING = "Running"
+    STOPPING = "Stopping"
+
+
+class Goal(StrEnum):
+    """Where an operator may want to go."""
+
+    FINISH = "finish"
+    ROLLBACK = "rollback"
+
+
+class Force(StrEnum):
+    """What an operator may make the migration do that it does not do unasked."""
+
+    RECLAIM = "reclaim"
+    """Take a cluster over again that was rolled back to ZooKeeper."""
+    DELETES = "deletes"
+    """Let a reconcile remove more entities than its bound."""
+    RECONCILE = "reconcile"
+    """Compare all of ZooKeeper with the log again, and write what differs."""
+
+
+@value
+class VoterStatus:
+    """``zk_migration_ready`` is None when this node does not know."""
+
+    node_id: int
+    host: str
+    port: int
+    log_end_offset: int = -1
+    zk_migration_ready: bool | None = None
+
+
+@value
+class QuorumStatus:
+    role: Role
+    leader_id: int
+    leader_epoch: int
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    voters: tuple[VoterStatus, ...] = ()
+
+
+@value
+class MigrationStatus:
+    """Names are those of the migration's state table: MigrationIneligible, MigrateZkData, DualWrite or Finished, and
+    the row behind it. ``active`` says whether this node is the one that acts; the others report from their image."""
+
+    public_state: str
+    internal_state: str
+    internal_state_age_ms: int
+    active: bool
+    paused: bool = False
+
+
+@value
+class BrokerStatus:
+    broker_id: int
+    state: BrokerState
+    epoch: int
+    in_zookeeper_mode: bool
+    heartbeat_age_ms: int = -1
+
+
+@value
+class Problem:
+    """Why the migration does not go on; a warning does not hold it up."""
+
+    who: str
+    what: str
+    remedy: str
+    warning: bool = False
+
+
+@value
+class WriteBehindStatus:
+    """``blocked_ms`` is the time that writes have waited for ZooKeeper so far."""
+
+    lag_records: int
+    lag_ms: int
+    blocked_ms: int
+    written_offset: int
+
+
+@value
+class ClaimStatus:
+    """Our claim of ``/controller``: the controller epoch, and the versions that our writes are conditional on."""
+
+    controller_epoch: int
+    controller_epoch_version: int
+    migration_version: int
+
+
+@value
+class JournalEvent:
+    """One entry of the journal; sequence numbers rise by one."""
+
+    sequence: int
+    time_ms: int
+    kind: str
+    text: str
+    details: tuple[tuple[str, str], ...] = ()
+
+
+@value
+class Gate:
+    """A condition on the way to a `Goal`; ``what`` says how it stands."""
+
+    name: str
+    open: bool
+    what: str
+    remedy: str = ""
+
+
+@value
+class Status:
+    """Everything at one moment."""
+
+    cluster_id: str
+    node_id: int
+    version: str
+    time_ms: int
+    quorum: QuorumStatus
+    migration: MigrationStatus
+    brokers: tuple[BrokerStatus, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    write_behind: WriteBehindStatus | None = None
+    claim: ClaimStatus | None = None
+    metadata_version: str = ""
+    recent_events: tuple[JournalEvent, ...] = ()
