@@ -1,0 +1,47 @@
+"""Errors of the disk, told to the person who looks after it."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from migrator.errors import OperatorError
+
+
+class StorageError(OperatorError):
+    """A file could not be read, written or made durable, or holds what it must not."""
+
+
+class NoSpaceError(StorageError):
+    """No room for what was to be written; the file is as it was before."""
+
+
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_REMEDIES = {
+    errno.ENOSPC: "Free space on that file system; nothing that was acknowledged is lost",
+    errno.EDQUOT: "Raise the quota or free space; nothing that was acknowledged is lost",
+    errno.EFBIG: "Raise the limit on file sizes (ulimit -f)",
+    errno.EROFS: "The file system is read-only: find out why (dmesg), mount it for writing, start again",
+    errno.EIO: "The disk or its driver failed: look at the kernel log (dmesg), replace the disk, start again with an "
+    "empty directory formatted for the same cluster.id and node.id",
+    errno.EACCES: "Give the user that runs this process the right to do that",
+    errno.EPERM: "Give the user that runs this process the right to do that",
+    errno.EMFILE: "Raise the limit on open files (ulimit -n)",
+}
+
+
+@contextmanager
+def storage_errors(doing: str, path: Path, *, no_space: type[StorageError] = StorageError) -> Iterator[None]:
+    """Turn an `OSError` into a `StorageError` that names the file.
+
+    :param doing: what was tried, e.g. "cannot append".
+    :param no_space: what to raise when only room was missing; for a failed fsync that is no lesser evil.
+    """
+    try:
+        yield
+    except OSError as error:
+        kind = no_space if error.errno in _NO_SPACE else StorageError
+        remedy = _REMEDIES.get(error.errno or 0, "")
+        raise kind(f"{doing}: {error.strerror or error}", where=str(path), remedy=remedy) from error

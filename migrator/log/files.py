@@ -1,0 +1,108 @@
+"""Writing files so that they are there after a crash, and reading batches out of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from migrator.log.errors import NoSpaceError, storage_errors
+from migrator.records.batch import HEADER_SIZE, Batch, read_header
+from migrator.records.errors import CorruptRecordsError
+
+TEMPORARY_SUFFIX = ".tmp"
+READ_BUFFER_BYTES = 1024 * 1024
+
+
+def sync_file(descriptor: int) -> None:
+    """Make a file's content and size durable. After a failure the kernel may have dropped the pages: never retry."""
+    os.fsync(descriptor)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make creations, renames and removals in a directory durable.
+
+    :raises StorageError: when that fails.
+    """
+    with storage_errors("cannot make the directory durable", directory):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            sync_file(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def write_all(descriptor: int, data: bytes, position: int) -> None:
+    """Write everything at a position, in as many calls as it takes."""
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, position)
+        view, position = view[written:], position + written
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Replace a file by new content: after a crash it holds the old or the new, never a part.
+
+    :raises NoSpaceError: when there is no room; the old content is then still there.
+    :raises StorageError: when it could not be written or made durable otherwise.
+    """
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+    with storage_errors("cannot write", path, no_space=NoSpaceError):
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            write_all(descriptor, data, 0)
+            sync_file(descriptor)
+        finally:
+            os.close(descriptor)
+        temporary.replace(path)
+    sync_directory(path.parent)
+
+
+def make_directory(path: Path) -> None:
+    """Create a directory and its parents, all of them durable.
+
+    :raises StorageError: when one cannot be made.
+    """
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    with storage_errors("cannot create the directory", path):
+        path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        sync_directory(folder.parent)
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file if it is there; the caller makes that durable where it matters.
+
+    :raises StorageError: when it cannot be removed.
+    """
+    with storage_errors("cannot remove", path):
+        path.unlink(missing_ok=True)
+
+
+def iter_file_batches(path: Path) -> Iterator[tuple[int, Batch]]:
+    """Position and content of each batch in a segment or checkpoint, read one after the other.
+
+    :raises CorruptRecordsError: at the first that is damaged or cut, with its byte position in the file.
+    :raises StorageError: when the file cannot be read.
+    """
+    with storage_errors("cannot read", path):
+        size = path.stat().st_size
+        with path.open("rb", buffering=READ_BUFFER_BYTES) as file:
+            position = 0
+            while position < size:
+                try:
+                    batch = _read_batch(file, size - position)
+                    batch.check_crc()
+                except CorruptRecordsError as error:
+                    raise CorruptRecordsError(error.what, position) from error
+                yield position, batch
+                position += batch.header.size
+
+
+def _read_batch(file: BinaryIO, left: int) -> Batch:
+    head = file.read(HEADER_SIZE)
+    header = read_header(head)
+    if header.size > left:
+        raise CorruptRecordsError(f"a batch of {header.size} bytes is cut after {left}")
+    return Batch(header, memoryview(head + file.read(header.size - HEADER_SIZE)))

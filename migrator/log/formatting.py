@@ -1,0 +1,139 @@
+"""Formatting: a directory becomes that of one node of one cluster, and opening one again.
+
+Source: ``kafka.tools.StorageTool``, ``org.apache.kafka.metadata.storage.Formatter``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+
+from migrator.errors import OperatorError
+from migrator.log import bootstrap, meta_properties
+from migrator.log.files import make_directory
+from migrator.log.lock import DirectoryLock
+from migrator.log.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
+from migrator.log.metadata_log import DIRECTORY_NAME
+from migrator.log.quorum_state import DYNAMIC_QUORUM, DYNAMIC_REMEDY
+from migrator.log.snapshots import SUFFIX, snapshot_name
+from migrator.raft.messages import EpochOffset
+from migrator.records.uuid import random_uuid, uuid_from_text
+from migrator.records.versions import LATEST_SUPPORTED, MINIMUM_BOOTSTRAP, MetadataVersion, version_at
+from migrator.values import value
+
+
+@value
+class FormatPlan:
+    """What to format.
+
+    :ivar directories: every log directory of the node; the metadata directory may be one of them.
+    :ivar ignore_formatted: leave directories that already belong to this very node as they are.
+    """
+
+    directories: tuple[Path, ...]
+    metadata_directory: Path
+    cluster_id: str
+    node_id: int
+    version: MetadataVersion
+    ignore_formatted: bool = False
+
+
+def format_directories(plan: FormatPlan, *, random: Random, now_ms: int) -> list[Path]:
+    """Format what is not formatted yet; the directories that were, in order.
+
+    Each gets its identity last, so that one whose formatting was interrupted counts as not formatted.
+
+    :param random: source of directory ids; `random.SystemRandom` outside tests.
+    :raises OperatorError: a directory belongs to a node already, is in use, holds a log without saying whose, or the
+        disk refuses; or the cluster id or the version cannot be.
+    """
+    _check_cluster_id(plan.cluster_id)
+    _check_version(plan.version)
+    # The metadata directory last: it alone is looked at when a controller starts.
+    others = [directory for directory in dict.fromkeys(plan.directories) if directory != plan.metadata_directory]
+    directories = [*others, plan.metadata_directory]
+    with ExitStack() as locks:
+        for directory in directories:
+            make_directory(directory)
+            locks.enter_context(DirectoryLock(directory))
+        waiting = [directory for directory in directories if _needs_format(plan, directory)]
+        for directory in waiting:
+            if directory == plan.metadata_directory:
+                bootstrap.write_bootstrap(directory, bootstrap.bootstrap_records(plan.version), now_ms=now_ms)
+            write_meta_properties(directory, MetaProperties(plan.cluster_id, plan.node_id, random_uuid(random)))
+    return waiting
+
+
+def _needs_format(plan: FormatPlan, directory: Path) -> bool:
+    found = read_meta_properties(directory)
+    if found is None:
+        if (directory / DIRECTORY_NAME).exists():
+            raise OperatorError(
+                f"there is a metadata log but no {meta_properties.FILE_NAME}",
+                where=str(directory),
+                remedy="Restore that file from a copy; or, to start anew, empty the directory first",
+            )
+        return True
+    same_node = (found.cluster_id, found.node_id) == (plan.cluster_id, plan.node_id)
+    if same_node and plan.ignore_formatted:
+        return False
+    raise OperatorError(
+        f"the directory is already formatted, for node {found.node_id} of cluster {found.cluster_id}",
+        where=str(directory),
+        remedy="Leave it so (--ignore-formatted)" if same_node else "Choose another directory, or empty this one first",
+    )
+
+
+def _check_cluster_id(cluster_id: str) -> None:
+    try:
+        uuid_from_text(cluster_id)
+    except ValueError as error:
+        raise OperatorError(
+            f"{cluster_id!r} is not a cluster id: {error}",
+            where="--cluster-id",
+            remedy="For a migration take the brokers' own (znode /cluster/id, or cluster.id in their meta.properties)",
+        ) from error
+
+
+def _check_version(version: MetadataVersion) -> None:
+    if not MINIMUM_BOOTSTRAP <= version.level <= LATEST_SUPPORTED:
+        low, high = version_at(MINIMUM_BOOTSTRAP).name, version_at(LATEST_SUPPORTED).name
+        raise OperatorError(
+            f"a quorum cannot begin with metadata.version {version.name}",
+            where="--release-version",
+            remedy=f"Choose one from {low} to {high}; a migration needs at least 3.6-IV1",
+        )
+
+
+def open_formatted(
+    directory: Path, node_id: int, *, random: Random, cluster_ids: Sequence[str] = ()
+) -> tuple[MetaProperties, DirectoryLock]:
+    """Take a formatted directory into use: its identity, and the lock, which the caller closes at its end.
+
+    A directory without id gets one, as Kafka does at boot.
+
+    :param cluster_ids: when given, the only ones that are right.
+    :raises OperatorError: not formatted, in use, another node's or another cluster's, or of a dynamic quorum.
+    """
+    found = read_meta_properties(directory) if directory.is_dir() else None
+    if (directory / DIRECTORY_NAME / f"{snapshot_name(EpochOffset(0, 0))}{SUFFIX}").exists():
+        raise OperatorError(DYNAMIC_QUORUM, where=str(directory), remedy=DYNAMIC_REMEDY)
+    if found is None:
+        raise OperatorError(
+            "the metadata directory is not formatted",
+            where=str(directory),
+            remedy="Run: migrator format -c FILE -t CLUSTER_ID",
+        )
+    if found.node_id != node_id or (cluster_ids and found.cluster_id not in cluster_ids):
+        raise OperatorError(
+            f"the directory belongs to node {found.node_id} of cluster {found.cluster_id}",
+            where=str(directory / meta_properties.FILE_NAME),
+            remedy=f"Set node.id and metadata.log.dir (log.dirs) so that they fit; this is node {node_id}",
+        )
+    lock = DirectoryLock(directory)
+    if found.directory_id is None:
+        found = MetaProperties(found.cluster_id, found.node_id, random_uuid(random))
+        write_meta_properties(directory, found)
+    return found, lock

@@ -1,0 +1,47 @@
+"""``.lock``: one process a directory. Stock Kafka takes the same lock (``java.nio`` locks are POSIX locks too).
+
+The system drops the lock when the process ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Self
+
+from migrator.errors import OperatorError
+from migrator.log.errors import storage_errors
+
+FILE_NAME = ".lock"
+
+
+class DirectoryLock:
+    """Holds the lock of a directory while it is open. POSIX locks do not keep a process from its own."""
+
+    def __init__(self, directory: Path) -> None:
+        """:raises OperatorError: when another process holds it, or the file cannot be made."""
+        path = directory / FILE_NAME
+        with storage_errors("cannot open the lock file", path):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.close()
+            raise OperatorError(
+                "the directory is in use by another process",
+                where=str(directory),
+                remedy=f"Stop that process (find it with: fuser {path}); never remove the file while it runs",
+            ) from error
+
+    def close(self) -> None:
+        """Release the lock; twice does no harm."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

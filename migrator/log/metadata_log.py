@@ -1,0 +1,345 @@
+"""The metadata log of one node on its disk: segments, snapshots, epochs.
+
+`append` writes without fsync; `sync` makes durable what was appended before it began and may run in another thread
+beside appends and reads. Everything else happens at once and is durable when it returns. After a failed fsync
+nobody knows what the disk holds: every later call raises, and the process has to stop.
+Source: ``kafka.raft.KafkaMetadataLog``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+
+from migrator.errors import require
+from migrator.log.epochs import CHECKPOINT_FILE
+from migrator.log.errors import NoSpaceError, StorageError
+from migrator.log.files import make_directory, remove_file, sync_directory, write_durably
+from migrator.log.recovery import RecoveredLog, Recovery, recover
+from migrator.log.retention import Retention, oldest_may_go
+from migrator.log.segment import Segment, close_all
+from migrator.log.snapshots import SnapshotStore
+from migrator.raft.messages import EpochOffset
+from migrator.records.batch import BatchHeader, checked_batches, iter_headers
+from migrator.records.errors import CorruptRecordsError
+from migrator.values import value
+
+DIRECTORY_NAME = "__cluster_metadata-0"
+PARTITION_METADATA_FILE = "partition.metadata"
+_PARTITION_METADATA = b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
+DELETE_DELAY_MS = 60_000
+READ_BYTES = 1024 * 1024
+
+
+@value
+class LogLimits:
+    """When a new segment begins: metadata.log.segment.bytes and metadata.log.segment.ms."""
+
+    segment_bytes: int = 1024 * 1024 * 1024
+    segment_ms: int = 7 * 24 * 3600 * 1000
+
+
+class MetadataLog:
+    """Implements `migrator.raft.storage.LogView`. `open` makes one."""
+
+    def __init__(self, directory: Path, limits: LogLimits, recovered: RecoveredLog, store: SnapshotStore) -> None:
+        self.directory = directory
+        self.store = store
+        self.recovery: Recovery = recovered.recovery
+        self._limits = limits
+        self._segments = recovered.segments
+        self._epochs = recovered.epochs
+        self._start_offset = self._segments[0].base_offset if self._segments else 0
+        self._epochs_dirty = True
+        self._marked: list[tuple[int, Path]] = []
+        self._sync_lock = Lock()
+        """Held by an fsync, and by whatever must not happen during one."""
+        self._failure: StorageError | None = None
+        self._closed = False
+
+    @classmethod
+    def open(cls, metadata_directory: Path, limits: LogLimits | None = None) -> MetadataLog:
+        """Open ``__cluster_metadata-0`` below the metadata directory, made if it is not there, and recover it.
+
+        Afterwards the log is durable as it is. A snapshot beyond its end has replaced it.
+
+        :raises StorageError: when the directory cannot be used, or holds damage that no crash explains.
+        """
+        directory = metadata_directory / DIRECTORY_NAME
+        make_directory(directory)
+        if not (directory / PARTITION_METADATA_FILE).exists():
+            write_durably(directory / PARTITION_METADATA_FILE, _PARTITION_METADATA)
+        log = cls(directory, limits or LogLimits(), recover(directory), SnapshotStore(directory))
+        try:
+            log._settle()
+            for segment in log._segments:
+                segment.sync()
+            log.sync()
+        except StorageError:
+            close_all(log._segments)
+            raise
+        return log
+
+    # What consensus asks.
+
+    def start_offset(self) -> int:
+        return self._start_offset
+
+    def end_offset(self) -> int:
+        return self._segments[-1].next_offset
+
+    def last_epoch(self) -> int:
+        if self._epochs.latest is not None:
+            return self._epochs.latest
+        latest = self.store.latest()
+        return latest.epoch if latest else 0
+
+    def end_of_epoch(self, epoch: int) -> EpochOffset:
+        found = self._epochs.end_of(epoch, self.end_offset())
+        if found is not None:
+            return EpochOffset(found.epoch, found.start_offset)
+        earliest = self._epochs.earliest
+        if earliest is None:
+            return EpochOffset(self.last_epoch(), self.end_offset())
+        oldest = self.store.ids()[:1]
+        if oldest and oldest[0].offset == earliest.start_offset:
+            return oldest[0]
+        return EpochOffset(epoch, earliest.start_offset)
+
+    def epoch_at(self, offset: int) -> int | None:
+        inside = self._start_offset <= offset < self.end_offset()
+        return self._epochs.epoch_at(offset) if inside else None
+
+    def snapshots(self) -> list[EpochOffset]:
+        return self.store.ids()
+
+    # Writing.
+
+    def append(self, data: bytes) -> int:
+        """Write whole batches that start at the end offset, and return the new end offset. No fsync.
+
+        :raises CorruptRecordsError: damaged, not following on, or of an older epoch; nothing was written.
+        :raises NoSpaceError: no room; the log ends where it ended before.
+        :raises StorageError: the disk refused otherwise; the log cannot be used any more.
+        """
+        self._require_usable()
+        headers = [batch.header for batch in checked_batches(data, next_offset=self.end_offset())]
+        if not headers:
+            return self.end_offset()
+        if headers[0].leader_epoch < self.last_epoch():
+            raise CorruptRecordsError(f"leader epoch {headers[0].leader_epoch} comes after {self.last_epoch()}")
+        with self._fatal(but=NoSpaceError):
+            self._segment_for(headers[0], len(data)).append(data, headers)
+        for header in headers:
+            self._epochs_dirty |= self._epochs.assign(header.leader_epoch, header.base_offset)
+        return self.end_offset()
+
+    def sync(self) -> int:
+        """Make durable what was appended before this began, and return the end offset of that. For any thread.
+
+        :raises StorageError: when that fails; it is never tried again.
+        """
+        with self._sync_lock, self._fatal():
+            self._require_usable()
+            # In this order: a segment that gets a successor in between was fsynced for it.
+            end_offset = self.end_offset()
+            self._segments[-1].sync()
+            if self._epochs_dirty:
+                self._write_epochs()
+            return end_offset
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the batches that hold ``offset`` and what follows. Durable on return; waits for a running fsync.
+
+        :raises StorageError: the disk refused; the log cannot be used any more.
+        """
+        require(offset >= self._start_offset, f"truncation to {offset} below the log's start {self._start_offset}")
+        if offset >= self.end_offset():
+            return
+        with self._sync_lock, self._fatal():
+            self._require_usable()
+            while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
+                self._drop_last_segment()
+            self._segments[-1].truncate_to(offset)
+            self._epochs.truncate_from_end(self.end_offset())
+            self._epochs_dirty = True
+
+    def truncate_fully_to_snapshot(self, snapshot_id: EpochOffset) -> None:
+        """Replace the whole log by a snapshot that the store has. Durable on return; waits for a running fsync.
+
+        :raises StorageError: the disk refused; the log cannot be used any more.
+        """
+        require(snapshot_id in self.store.ids(), f"no snapshot {snapshot_id} to start the log at")
+        with self._sync_lock, self._fatal():
+            self._require_usable()
+            # From the end, so that a crash leaves a log without gaps, which the snapshot then still replaces.
+            while self._segments:
+                self._drop_last_segment()
+            self._epochs.clear()
+            self._epochs_dirty = True
+            self._start_at(snapshot_id.offset)
+            self._forget_before(snapshot_id, now_ms=0)
+
+    def close(self) -> None:
+        """Make everything durable, unless the disk has failed, and close the files; twice does no harm.
+
+        :raises StorageError: when the last fsync fails; the files are closed all the same.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._failure is None:
+                self.sync()
+        finally:
+            with self._sync_lock:
+                close_all(self._segments)
+
+    # Reading.
+
+    def read(self, offset: int, max_bytes: int, up_to: int | None = None) -> bytes:
+        """Whole batches from the one that holds ``offset``, of one segment: at most ``max_bytes``, at least one batch.
+
+        :param up_to: leave out batches that reach beyond this offset. Nothing is returned at or beyond it.
+        :raises StorageError: when the disk refuses.
+        """
+        end = self.end_offset() if up_to is None else min(up_to, self.end_offset())
+        require(offset >= self._start_offset, f"read at {offset} below the log's start {self._start_offset}")
+        if offset >= end:
+            return b""
+        index = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
+        return self._segments[index].read_batches(offset, max_bytes, end)
+
+    def chunks(self, offset: int, up_to: int, max_bytes: int = READ_BYTES) -> Iterator[bytes]:
+        """The log from the batch that holds ``offset`` up to an offset, in parts as `read` gives them."""
+        while data := self.read(offset, max_bytes, up_to):
+            yield data
+            *_, last = iter_headers(data)
+            offset = last.next_offset
+
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    # Cleaning.
+
+    def clean(self, retention: Retention, now_ms: int) -> list[EpochOffset]:
+        """Drop the oldest snapshots beyond the limits, and the segments that only they needed; the dropped ids.
+
+        :param now_ms: wall clock, as records are stamped with.
+        :raises StorageError: the disk refused.
+        """
+        dropped = []
+        while oldest_may_go(self.store, self.size(), retention, now_ms):
+            oldest, following = self.store.ids()[:2]
+            self._forget_before(following, now_ms)
+            dropped.append(oldest)
+        return dropped
+
+    def remove_deleted(self, now_ms: int) -> None:
+        """Remove the files that `clean` gave up a minute ago or earlier. For any thread, one at a time.
+
+        :raises StorageError: the disk refused.
+        """
+        for entry in [entry for entry in self._marked if now_ms - entry[0] >= DELETE_DELAY_MS]:
+            remove_file(entry[1])
+            self._marked.remove(entry)
+
+    # Within.
+
+    def _settle(self) -> None:
+        """What `open` does behind the recovery of the segments: snapshot and log have to fit."""
+        latest = self.store.latest()
+        if latest is not None and (latest.epoch, latest.offset) > (self._epochs.latest or 0, self._end_or_zero()):
+            while self._segments:
+                self._drop_last_segment()
+            self._epochs.clear()
+            self._start_at(latest.offset)
+        if not self._segments:
+            self._start_at(0)
+        if self._start_offset > (latest.offset if latest else 0):
+            raise StorageError(
+                f"the log starts at offset {self._start_offset}, and no snapshot says what was before",
+                where=str(self.directory),
+                remedy="Restore the missing checkpoint file from a copy, or format the emptied directory again",
+            )
+        for snapshot_id in self.store.ids():
+            if snapshot_id.offset < self._start_offset:
+                remove_file(self.store.mark_deleted(snapshot_id))
+
+    def _write_epochs(self) -> None:
+        """Write ``leader-epoch-checkpoint``. All make it anew from the log, so a full disk is no reason to stop."""
+        self._epochs_dirty = False
+        try:
+            write_durably(self.directory / CHECKPOINT_FILE, self._epochs.to_text().encode())
+        except NoSpaceError:
+            self._epochs_dirty = True
+
+    def _end_or_zero(self) -> int:
+        return self._segments[-1].next_offset if self._segments else 0
+
+    def _segment_for(self, header: BatchHeader, size: int) -> Segment:
+        """The segment to append to: the last one, or a new one when that is full or old."""
+        last = self._segments[-1]
+        first_ms = last.first_timestamp_ms
+        if first_ms is None or (
+            last.size + size <= self._limits.segment_bytes
+            and header.base_timestamp - first_ms < self._limits.segment_ms
+        ):
+            return last
+        last.sync()
+        self._add_segment(last.next_offset)
+        return self._segments[-1]
+
+    def _add_segment(self, base_offset: int) -> None:
+        self._segments.append(Segment.open(self.directory, base_offset))
+        sync_directory(self.directory)
+
+    def _start_at(self, offset: int) -> None:
+        self._add_segment(offset)
+        self._start_offset = offset
+
+    def _drop_last_segment(self) -> None:
+        segment = self._segments.pop()
+        segment.close()
+        remove_file(segment.path)
+        sync_directory(self.directory)
+
+    def _forget_before(self, snapshot_id: EpochOffset, now_ms: int) -> None:
+        """Let the log start at a snapshot: older snapshots and segments wholly before it are given up."""
+        self._start_offset = max(self._start_offset, snapshot_id.offset)
+        # Oldest first, each durably, so that a crash leaves no gap.
+        while len(self._segments) > 1 and self._segments[1].base_offset <= self._start_offset:
+            segment = self._segments.pop(0)
+            segment.close()
+            self._mark(segment.mark_deleted(), now_ms)
+        self._epochs.truncate_from_start(self._start_offset)
+        self._epochs_dirty = True
+        for older in self.store.ids():
+            if older.offset < snapshot_id.offset:
+                self._mark(self.store.mark_deleted(older), now_ms)
+
+    def _mark(self, path: Path, now_ms: int) -> None:
+        sync_directory(self.directory)
+        self._marked.append((now_ms, path))
+
+    def _require_usable(self) -> None:
+        if self._failure is not None:
+            raise StorageError(
+                f"the log is not used any more since: {self._failure}",
+                where=str(self.directory),
+                remedy="Mend the disk and start the process again",
+            ) from self._failure
+
+    @contextmanager
+    def _fatal(self, *, but: type[StorageError] | None = None) -> Iterator[None]:
+        """A failing disk inside ends all use of the log, except for one kind of failure."""
+        try:
+            yield
+        except StorageError as error:
+            if but is None or not isinstance(error, but):
+                self._failure = self._failure or error
+            raise

@@ -1,0 +1,110 @@
+"""``quorum-state``: the epoch that this node has seen, its vote in it, and its leader. One line of JSON.
+
+Version 0 belongs to static voters (kraft.version 0) and names them, version 1 to voters in the log.
+Source: ``org.apache.kafka.raft.FileQuorumStateStore``, ``QuorumStateData.json``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from migrator.log.errors import StorageError, storage_errors
+from migrator.log.files import write_durably
+from migrator.raft.states import ElectionState
+from migrator.records.uuid import ZERO_UUID, uuid_from_text, uuid_to_text
+
+FILE_NAME = "quorum-state"
+DYNAMIC_QUORUM = "the directory belongs to a quorum whose voters are in its log (kraft.version 1)"
+DYNAMIC_REMEDY = "Run it with stock Kafka; or, to start anew, empty it and format it without a voter set of its own"
+_NOBODY = -1
+_VERSIONS = (0, 1)
+
+
+def encode_quorum_state(state: ElectionState, voters: Sequence[int] | None) -> bytes:
+    """Content of the file.
+
+    :param voters: ids of the static voters for version 0, None for version 1.
+    """
+    leader = _NOBODY if state.leader_id is None else state.leader_id
+    voted = _NOBODY if state.voted_id is None else state.voted_id
+    if voters is None:
+        directory = uuid_to_text(state.voted_directory_id)
+        fields: dict[str, Any] = {"leaderId": leader, "leaderEpoch": state.epoch, "votedId": voted}
+        return orjson.dumps({**fields, "votedDirectoryId": directory, "data_version": 1})
+    fields = {"clusterId": "", "leaderId": leader, "leaderEpoch": state.epoch, "votedId": voted, "appliedOffset": 0}
+    return orjson.dumps(
+        {**fields, "currentVoters": [{"voterId": voter} for voter in sorted(voters)], "data_version": 0}
+    )
+
+
+def decode_quorum_state(data: bytes) -> tuple[ElectionState, int]:
+    """What the file says, and its version.
+
+    :raises ValueError: when it is not such a file.
+    """
+    fields = orjson.loads(data)
+    if not isinstance(fields, dict) or fields.get("data_version") not in _VERSIONS:
+        raise ValueError("it is no object with data_version 0 or 1")
+    directory = uuid_from_text(fields["votedDirectoryId"]) if fields["data_version"] else ZERO_UUID
+    leader, voted = _node(fields, "leaderId"), _node(fields, "votedId")
+    epoch = _integer(fields, "leaderEpoch")
+    if epoch < 0:
+        raise ValueError(f"leaderEpoch is {epoch}")
+    return ElectionState(epoch, leader, voted, directory), fields["data_version"]
+
+
+def _integer(fields: Mapping[str, Any], name: str) -> int:
+    number = fields.get(name)
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise ValueError(f"{name} is {number!r}")  # noqa: TRY004 (one kind of error for one kind of fault)
+    return number
+
+
+def _node(fields: Mapping[str, Any], name: str) -> int | None:
+    number = _integer(fields, name)
+    return None if number == _NOBODY else number
+
+
+class QuorumStateFile:
+    """The file of one node; it lies in the log's directory.
+
+    :param voters: ids of the static voters, None when they are in the log.
+    """
+
+    def __init__(self, log_directory: Path, voters: Sequence[int] | None) -> None:
+        self._path = log_directory / FILE_NAME
+        self._voters = voters
+
+    def read(self) -> ElectionState | None:
+        """What was written last; None when nothing ever was.
+
+        :raises StorageError: when it cannot be read or understood (starting without it could mean to vote twice), or
+            belongs to a quorum whose voters are in its log.
+        """
+        with storage_errors("cannot read", self._path):
+            if not self._path.exists():
+                return None
+            data = self._path.read_bytes()
+        try:
+            state, version = decode_quorum_state(data)
+        except (ValueError, KeyError) as error:
+            raise StorageError(
+                f"the election state is damaged: {error}",
+                where=str(self._path),
+                remedy="Restore it from a copy, or empty this node's metadata directory and format it again; do not "
+                "just remove the file: the node could vote twice in one epoch",
+            ) from error
+        if version == 1 and self._voters is not None:
+            raise StorageError(DYNAMIC_QUORUM, where=str(self._path), remedy=DYNAMIC_REMEDY)
+        return state
+
+    def write(self, state: ElectionState) -> None:
+        """Replace the file; durable when this returns.
+
+        :raises StorageError: when that fails. The vote must then not leave this node.
+        """
+        write_durably(self._path, encode_quorum_state(state, self._voters))

@@ -1,0 +1,110 @@
+"""Opening a log after a crash: what is whole stays, a torn end is cut, anything else is refused.
+
+A segment is fsynced before its successor is created, so only the last one can have a torn end. Damage before that is
+no crash's doing: cutting there would silently drop what this voter has acknowledged.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from migrator.log.epochs import EpochTable
+from migrator.log.errors import StorageError
+from migrator.log.files import TEMPORARY_SUFFIX, iter_file_batches, remove_file, sync_directory
+from migrator.log.segment import COMPANION_SUFFIXES, Segment, close_all
+from migrator.records.errors import CorruptRecordsError
+from migrator.values import value
+
+_SEGMENT = re.compile(r"(\d{20})\.log")
+_NUMBERED = re.compile(r"\d{20}[-.].*")
+_UNFINISHED_SUFFIXES = (".part", ".deleted", TEMPORARY_SUFFIX)
+_REMEDY = (
+    "Restore this directory from a copy, or empty the node's metadata directory and format it again for the same "
+    "cluster.id and node.id: the other voters then bring it up to date (one node at a time)"
+)
+
+
+@value
+class Recovery:
+    """What opening the log had to do. ``cut_bytes`` were behind the last whole batch, for the reason given."""
+
+    cut_bytes: int = 0
+    cut_reason: str = ""
+
+
+@value
+class RecoveredLog:
+    """Segments oldest first, perhaps none; the epochs found in them."""
+
+    segments: list[Segment]
+    epochs: EpochTable
+    recovery: Recovery
+
+
+def recover(directory: Path) -> RecoveredLog:
+    """Read every batch of every segment and cut the torn end of the last one, durably.
+
+    :raises StorageError: damage that is not a torn end, a gap between segments, or a disk that refuses.
+    """
+    remove_leftovers(directory)
+    bases = sorted(int(match[1]) for path in directory.iterdir() if (match := _SEGMENT.fullmatch(path.name)))
+    log = RecoveredLog([], EpochTable(), Recovery())
+    try:
+        for base in bases:
+            log = _add_segment(log, directory, base, is_last=base == bases[-1])
+    except StorageError:
+        close_all(log.segments)
+        raise
+    return log
+
+
+def _add_segment(log: RecoveredLog, directory: Path, base_offset: int, *, is_last: bool) -> RecoveredLog:
+    if log.segments and log.segments[-1].next_offset != base_offset:
+        reason = f"the log has a gap from offset {log.segments[-1].next_offset} to {base_offset}"
+        raise StorageError(reason, where=str(directory), remedy=_REMEDY)
+    segment = Segment.open(directory, base_offset)
+    log.segments.append(segment)
+    damage = _scan(segment, log.epochs)
+    recovery = Recovery() if damage is None else _cut(segment, damage, is_last=is_last)
+    return RecoveredLog(log.segments, log.epochs, recovery)
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Remove unfinished and deleted files, and the index files of stock Kafka, which it makes anew at each boot.
+
+    :raises StorageError: when that fails.
+    """
+    disposable = (*_UNFINISHED_SUFFIXES, *COMPANION_SUFFIXES)
+    leftovers = [path for path in directory.iterdir() if path.name.endswith(disposable)]
+    for path in leftovers:
+        if _NUMBERED.fullmatch(path.name) or path.name.endswith(TEMPORARY_SUFFIX):
+            remove_file(path)
+    if leftovers:
+        sync_directory(directory)
+
+
+def _scan(segment: Segment, epochs: EpochTable) -> CorruptRecordsError | None:
+    """Note every batch; the first fault, its position being where the good part ends."""
+    try:
+        for position, batch in iter_file_batches(segment.path):
+            header = batch.header
+            if header.base_offset != segment.next_offset:
+                what = f"a batch starts at offset {header.base_offset} instead of {segment.next_offset}"
+                return CorruptRecordsError(what, position)
+            if header.leader_epoch < (epochs.latest or 0):
+                return CorruptRecordsError(f"the leader epoch falls to {header.leader_epoch}", position)
+            epochs.assign(header.leader_epoch, header.base_offset)
+            segment.note(header)
+    except CorruptRecordsError as error:
+        return error
+    return None
+
+
+def _cut(segment: Segment, damage: CorruptRecordsError, *, is_last: bool) -> Recovery:
+    if not is_last:
+        raise StorageError(f"the segment is damaged: {damage}", where=str(segment.path), remedy=_REMEDY)
+    torn = segment.path.stat().st_size - segment.size
+    segment.cut_at(segment.size)
+    segment.sync()
+    return Recovery(torn, str(damage))

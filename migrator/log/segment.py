@@ -1,0 +1,187 @@
+"""One file of the log: whole batches one behind the other, named after the first offset.
+
+Next to the file there is only a sparse index in memory; the index files that Kafka keeps are rebuilt by it at each
+boot, so we write none. Source: ``org.apache.kafka.storage.internals.log.LogSegment``.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable
+from pathlib import Path
+
+from migrator.log.errors import NoSpaceError, StorageError, storage_errors
+from migrator.log.files import sync_file, write_all
+from migrator.records.batch import HEADER_SIZE, BatchHeader, iter_headers, read_header
+from migrator.records.errors import CorruptRecordsError
+
+SUFFIX = ".log"
+DELETED_SUFFIX = ".deleted"
+COMPANION_SUFFIXES = (".index", ".timeindex", ".txnindex", ".snapshot")
+"""Disposable files that stock Kafka keeps beside a segment."""
+
+INDEX_INTERVAL_BYTES = 4096
+
+
+def segment_name(base_offset: int) -> str:
+    """File name of the segment with that first offset."""
+    return f"{base_offset:020d}{SUFFIX}"
+
+
+class Segment:
+    """An open segment. Not thread-safe, but for `sync`, which may run beside appends and reads."""
+
+    def __init__(self, directory: Path, base_offset: int, descriptor: int) -> None:
+        self.path = directory / segment_name(base_offset)
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.size = 0
+        self.first_timestamp_ms: int | None = None
+        self._descriptor = descriptor
+        self._offsets = array("q")
+        self._positions = array("q")
+
+    @classmethod
+    def open(cls, directory: Path, base_offset: int) -> Segment:
+        """Open or create the file. What it already holds is not looked at: `note` and `cut_at` do that.
+
+        :raises StorageError: when it cannot be opened for writing.
+        """
+        path = directory / segment_name(base_offset)
+        with storage_errors("cannot open the segment", path, no_space=NoSpaceError):
+            return cls(directory, base_offset, os.open(path, os.O_RDWR | os.O_CREAT, 0o644))
+
+    def note(self, header: BatchHeader) -> None:
+        """Take a batch that the file holds at ``size`` into the books."""
+        if not self._positions or self.size - self._positions[-1] > INDEX_INTERVAL_BYTES:
+            self._offsets.append(header.base_offset)
+            self._positions.append(self.size)
+        if self.first_timestamp_ms is None:
+            self.first_timestamp_ms = header.base_timestamp
+        self.size += header.size
+        self.next_offset = header.next_offset
+
+    def append(self, data: bytes, headers: list[BatchHeader]) -> None:
+        """Write whole batches behind the last one, without fsync.
+
+        :raises NoSpaceError: when there is no room; the file then ends where it ended before.
+        :raises StorageError: when writing failed otherwise, or the half-written batch could not be cut.
+        """
+        try:
+            with storage_errors("cannot append", self.path, no_space=NoSpaceError):
+                write_all(self._descriptor, data, self.size)
+        except NoSpaceError:
+            self.cut_at(self.size)
+            raise
+        for header in headers:
+            self.note(header)
+
+    def cut_at(self, size: int) -> None:
+        """Make the file that short, nothing else.
+
+        :raises StorageError: when that fails.
+        """
+        with storage_errors("cannot cut the segment", self.path):
+            os.ftruncate(self._descriptor, size)
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the batches that hold ``offset`` and what follows, durably.
+
+        :raises StorageError: when that fails.
+        """
+        position = self.position_of(offset)
+        self.cut_at(position)
+        self.sync()
+        kept = bisect_right(self._positions, position - 1)
+        del self._offsets[kept:], self._positions[kept:]
+        if position == 0:
+            self.first_timestamp_ms = None
+        self.next_offset = self._end_before(position)
+        self.size = position
+
+    def sync(self) -> None:
+        """Make all that was written durable; callable from another thread.
+
+        :raises StorageError: when that fails. What the file holds is then unknown: the process must stop.
+        """
+        with storage_errors("cannot make the segment durable", self.path):
+            sync_file(self._descriptor)
+
+    def position_of(self, offset: int) -> int:
+        """Byte position of the batch that holds an offset; the size for the end offset."""
+        index = bisect_right(self._offsets, offset) - 1
+        position = self._positions[index] if index >= 0 else 0
+        while position < self.size:
+            header = self._header_at(position)
+            if offset < header.next_offset:
+                return position
+            position += header.size
+        return position
+
+    def read_batches(self, offset: int, max_bytes: int, end_offset: int) -> bytes:
+        """Whole batches from the one that holds an offset: at most so many bytes, but at least one batch, and none that
+        reaches beyond ``end_offset``.
+
+        :raises StorageError: when the file cannot be read, or does not hold what was written.
+        """
+        try:
+            position = self.position_of(offset)
+            data = self._read(position, max_bytes)
+            size = _whole_size(data, end_offset)
+            if size == 0:
+                data = self._read(position, self._header_at(position).size)
+                size = _whole_size(data, end_offset)
+        except CorruptRecordsError as error:
+            remedy = "Look at the kernel log (dmesg) for faults of the disk; start again: what can be mended then is"
+            raise StorageError(f"the segment has changed: {error}", where=str(self.path), remedy=remedy) from error
+        return data[:size]
+
+    def _read(self, position: int, size: int) -> bytes:
+        with storage_errors("cannot read the segment", self.path):
+            return os.pread(self._descriptor, min(size, self.size - position), position)
+
+    def mark_deleted(self) -> Path:
+        """Rename the file, to be removed later by whoever gets its new path; not yet durable.
+
+        :raises StorageError: when that fails.
+        """
+        marked = self.path.with_name(self.path.name + DELETED_SUFFIX)
+        with storage_errors("cannot rename the segment", self.path):
+            self.path.rename(marked)
+        return marked
+
+    def close(self) -> None:
+        """Close the file; twice does no harm."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def _header_at(self, position: int) -> BatchHeader:
+        return read_header(self._read(position, HEADER_SIZE))
+
+    def _end_before(self, position: int) -> int:
+        """The offset behind the last batch that ends at or before a position."""
+        index = bisect_right(self._positions, position - 1) - 1
+        at, end = self._positions[index] if index >= 0 else 0, self.base_offset
+        while at < position:
+            header = self._header_at(at)
+            at, end = at + header.size, header.next_offset
+        return end
+
+
+def close_all(segments: Iterable[Segment]) -> None:
+    """Close every one of them."""
+    for segment in segments:
+        segment.close()
+
+
+def _whole_size(data: bytes, end_offset: int) -> int:
+    """Bytes of the whole batches at the beginning that do not reach beyond an offset."""
+    size = 0
+    for header in iter_headers(data, partial_tail=True):
+        if header.next_offset > end_offset:
+            break
+        size += header.size
+    return size

@@ -1,0 +1,265 @@
+"""Snapshots: checkpoint files named after the end offset and epoch that they stand for.
+
+A snapshot is written to a ``.part`` file, fsynced, made read-only and renamed; what has the final name is whole. One
+that is no longer needed is renamed to ``.deleted`` and removed later, so that who reads it can finish.
+Source: ``org.apache.kafka.snapshot``, KIP-630.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from bisect import insort
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Self
+
+from migrator.errors import require
+from migrator.log.errors import StorageError, storage_errors
+from migrator.log.files import iter_file_batches, remove_file, sync_directory, sync_file, write_all
+from migrator.raft.messages import EpochOffset
+from migrator.records.batch import Batch, build_batch, split_values
+from migrator.records.control import SnapshotFooter, SnapshotHeader, build_control_batch, control_records
+from migrator.records.errors import CorruptRecordsError
+
+SUFFIX = ".checkpoint"
+PART_SUFFIX = ".checkpoint.part"
+DELETED_SUFFIX = ".checkpoint.deleted"
+BATCH_RECORDS_MAX = 1024
+_NAME = re.compile(r"(\d{20})-(\d{10})(-\w+)?\.checkpoint(\.part|\.deleted)?")
+
+
+def snapshot_name(snapshot_id: EpochOffset) -> str:
+    """File name without its suffix."""
+    return f"{snapshot_id.offset:020d}-{snapshot_id.epoch:010d}"
+
+
+def snapshot_id_of(path: Path) -> EpochOffset | None:
+    """The id in a checkpoint's name, also of a part or a deleted one; None when it is no such name."""
+    match = _NAME.fullmatch(path.name)
+    return EpochOffset(int(match[2]), int(match[1])) if match else None
+
+
+def iter_snapshot(path: Path) -> Iterator[Batch]:
+    """Every batch of a snapshot, control batches included, after checks of what makes one: header first, footer last,
+    offsets from 0 without a gap.
+
+    :raises StorageError: when it cannot be read, or is damaged or cut short.
+    """
+    expected, ended = 0, False
+    try:
+        for position, batch in iter_file_batches(path):
+            ended = _check_place(batch, position, expected=expected, ended=ended)
+            expected = batch.header.next_offset
+            yield batch
+    except CorruptRecordsError as error:
+        raise _damaged(path, str(error)) from error
+    if not ended:
+        raise _damaged(path, "it does not end with its footer")
+
+
+def _check_place(batch: Batch, position: int, *, expected: int, ended: bool) -> bool:
+    """Whether the batch may stand there in a snapshot; says whether it is the footer."""
+    kinds = [type(record) for record, _ in control_records(batch)] if batch.header.is_control else []
+    if batch.header.base_offset != expected or ended:
+        raise CorruptRecordsError("its batches do not follow on", position)
+    if (expected == 0) != (kinds[:1] == [SnapshotHeader]):
+        raise CorruptRecordsError("it does not begin with its one header", position)
+    return SnapshotFooter in kinds
+
+
+def _damaged(path: Path, reason: str) -> StorageError:
+    remedy = "Remove it if an older snapshot and the whole log since are there, else restore the directory"
+    return StorageError(f"the snapshot is damaged: {reason}", where=str(path), remedy=remedy)
+
+
+class _PartFile:
+    """A snapshot on its way: bytes behind one another in a file that has no final name yet.
+
+    Ending it takes fsyncs, so it may be ended in a thread; `abort` then waits for that.
+    """
+
+    def __init__(self, directory: Path, snapshot_id: EpochOffset, name: str = "") -> None:
+        self.snapshot_id = snapshot_id
+        self.size = 0
+        stem = name or snapshot_name(snapshot_id)
+        self._final = directory / f"{stem}{SUFFIX}"
+        with storage_errors("cannot begin a snapshot", directory):
+            self._descriptor, part = tempfile.mkstemp(PART_SUFFIX, f"{stem}-", directory)
+        self.path = Path(part)
+        self._ending = Lock()
+        self._open = True
+
+    def _write(self, data: bytes) -> None:
+        with storage_errors("cannot write the snapshot", self.path):
+            write_all(self._descriptor, data, self.size)
+        self.size += len(data)
+
+    def _publish(self) -> Path:
+        """Make it durable, read-only, and give it its name."""
+        with self._ending, storage_errors("cannot finish the snapshot", self.path):
+            require(self._open, f"{self.path} was given up")
+            sync_file(self._descriptor)
+            os.fchmod(self._descriptor, 0o444)
+            self._close()
+            self.path.replace(self._final)
+        sync_directory(self._final.parent)
+        return self._final
+
+    def _close(self) -> None:
+        if self._open:
+            self._open = False
+            os.close(self._descriptor)
+
+    def abort(self) -> None:
+        """Drop what was written; nothing happens after a successful end."""
+        with self._ending:
+            self._close()
+            remove_file(self.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.abort()
+
+
+class SnapshotWriter(_PartFile):
+    """Writes a snapshot of values already encoded; leaving the context without `freeze` drops it.
+
+    :param last_contained_log_timestamp_ms: append time of the last record that the snapshot stands for.
+    :param now_ms: time stamped on the header.
+    :param name: file name without suffix, when it is not that of the id.
+    :raises StorageError: from every method, when the disk refuses.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        snapshot_id: EpochOffset,
+        *,
+        last_contained_log_timestamp_ms: int,
+        now_ms: int,
+        name: str = "",
+    ) -> None:
+        super().__init__(directory, snapshot_id, name)
+        self._next_offset = 0
+        header = SnapshotHeader(last_contained_log_timestamp_ms)
+        self._add(build_control_batch([header], timestamp_ms=now_ms, leader_epoch=snapshot_id.epoch), 1)
+
+    def append(self, values: Sequence[bytes], *, now_ms: int) -> None:
+        """Add records, in as many batches as it takes."""
+        for group in split_values(values, records_max=BATCH_RECORDS_MAX):
+            offset, epoch = self._next_offset, self.snapshot_id.epoch
+            self._add(build_batch(group, timestamp_ms=now_ms, base_offset=offset, leader_epoch=epoch), len(group))
+
+    def freeze(self, *, now_ms: int) -> Path:
+        """Add the footer and give the file its name; it is durable when this returns."""
+        epoch = self.snapshot_id.epoch
+        footer = [SnapshotFooter()]
+        self._add(
+            build_control_batch(footer, timestamp_ms=now_ms, base_offset=self._next_offset, leader_epoch=epoch), 1
+        )
+        return self._publish()
+
+    def _add(self, data: bytes, count: int) -> None:
+        self._write(data)
+        self._next_offset += count
+
+
+class SnapshotReceiver(_PartFile):
+    """Takes the parts of a snapshot that a leader sends."""
+
+    def write(self, position: int, data: bytes) -> None:
+        """Add the next part.
+
+        :raises StorageError: when the disk refuses.
+        """
+        require(position == self.size, f"part at {position} of a snapshot that has {self.size} bytes")
+        self._write(data)
+
+    def finish(self) -> Path:
+        """Check all of it and give it its name; it is durable when this returns.
+
+        :raises StorageError: when the disk refuses, or what was received is no whole snapshot.
+        """
+        for batch in iter_snapshot(self.path):
+            if batch.header.leader_epoch != self.snapshot_id.epoch:
+                raise StorageError(
+                    f"a snapshot of epoch {self.snapshot_id.epoch} has a batch of epoch {batch.header.leader_epoch}",
+                    where=str(self.path),
+                    remedy="It is fetched again; look at the leader's log if this repeats",
+                )
+        return self._publish()
+
+
+class SnapshotStore:
+    """The complete snapshots of a directory, oldest first."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._ids: list[tuple[int, int]] = []
+        for path in directory.glob(f"*{SUFFIX}"):
+            snapshot_id = snapshot_id_of(path)
+            if snapshot_id is not None:
+                self.add(snapshot_id)
+
+    def ids(self) -> list[EpochOffset]:
+        """Their ids; (0, 0), which only names the voters of a fresh quorum, is not among them."""
+        return [EpochOffset(epoch, offset) for offset, epoch in self._ids]
+
+    def latest(self) -> EpochOffset | None:
+        """The newest, None when there is none."""
+        ids = self.ids()
+        return ids[-1] if ids else None
+
+    def add(self, snapshot_id: EpochOffset) -> None:
+        """Take a snapshot into the books whose file has its final name."""
+        key = (snapshot_id.offset, snapshot_id.epoch)
+        if snapshot_id.offset > 0 and key not in self._ids:
+            insort(self._ids, key)
+
+    def path(self, snapshot_id: EpochOffset) -> Path:
+        """Where that snapshot is, or would be."""
+        return self._directory / f"{snapshot_name(snapshot_id)}{SUFFIX}"
+
+    def size(self, snapshot_id: EpochOffset) -> int:
+        """Bytes of a snapshot.
+
+        :raises StorageError: when it is not there.
+        """
+        path = self.path(snapshot_id)
+        with storage_errors("cannot look at the snapshot", path):
+            return path.stat().st_size
+
+    def last_contained_log_timestamp_ms(self, snapshot_id: EpochOffset) -> int:
+        """Append time of the last record that a snapshot stands for.
+
+        :raises StorageError: when it cannot be read.
+        """
+        header, _ = control_records(next(iter_snapshot(self.path(snapshot_id))))[0]
+        require(isinstance(header, SnapshotHeader), "a snapshot begins with its header")
+        return header.last_contained_log_timestamp if isinstance(header, SnapshotHeader) else -1
+
+    def read(self, snapshot_id: EpochOffset, position: int, max_bytes: int) -> tuple[bytes, int]:
+        """A part of a snapshot's bytes, and the size of the whole.
+
+        :raises StorageError: when it is not there (any more) or cannot be read.
+        """
+        path = self.path(snapshot_id)
+        with storage_errors("cannot read the snapshot", path), path.open("rb", buffering=0) as file:
+            return os.pread(file.fileno(), max_bytes, position), os.fstat(file.fileno()).st_size
+
+    def mark_deleted(self, snapshot_id: EpochOffset) -> Path:
+        """Take a snapshot out of the books; its renamed file is returned, to be removed later.
+
+        :raises StorageError: when it cannot be renamed.
+        """
+        path = self.path(snapshot_id)
+        marked = path.with_name(f"{snapshot_name(snapshot_id)}{DELETED_SUFFIX}")
+        with storage_errors("cannot rename the snapshot", path):
+            path.rename(marked)
+        self._ids.remove((snapshot_id.offset, snapshot_id.epoch))
+        return marked

@@ -1,0 +1,305 @@
+"""Record batches (magic 2) as the metadata log and its snapshots hold them.
+
+A `Batch` is a view of bytes that never change, so that what was read is written again to the same bytes. Base offset
+and leader epoch lie outside the checksum: a worker encodes a batch, the leader stamps it (`restamp`).
+Source: ``org.apache.kafka.common.record.DefaultRecordBatch``, ``org.apache.kafka.raft.internals.RecordsIterator``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+
+import crc32c
+
+from migrator.records.codec import DECODE_ERRORS, decode_at
+from migrator.records.errors import CorruptRecordsError
+from migrator.records.metadata import MetadataRecord
+from migrator.records.primitives import encode_zigzag, read_zigzag
+from migrator.values import value
+
+Buffer = bytes | bytearray | memoryview
+
+BATCH_BYTES_MAX = 8 * 1024 * 1024
+"""Largest batch that a KRaft leader appends; whoever builds batches keeps below it."""
+
+HEADER_SIZE = 61
+LENGTH_END = 12
+"""The length field counts what follows it."""
+CHECKED_FROM = 21
+MAGIC = 2
+CONTROL_ATTRIBUTE = 0x20
+COMPRESSION_MASK = 0x07
+NO_KEY = b"\x01"
+NO_HEADERS = b"\0"
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_UNCHECKED = struct.Struct(">qiibI")
+_CHECKED = struct.Struct(">hiqqqhii")
+_POSITION_AND_LENGTH = struct.Struct(">qi")
+_OFFSET = struct.Struct(">q")
+_EPOCH = struct.Struct(">i")
+
+_SMALL = 1 << 13
+_ZIGZAG = tuple(encode_zigzag(number) for number in range(_SMALL))
+
+
+def _zigzag(number: int) -> bytes:
+    """Zigzag varint of a size or an index, never negative."""
+    return _ZIGZAG[number] if number < _SMALL else encode_zigzag(number)
+
+
+@value
+class BatchHeader:
+    """Fields of a batch header; offsets and sizes as numbers, timestamps in ms."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.length + LENGTH_END
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind the last record."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_ATTRIBUTE)
+
+
+@value
+class RawRecord:
+    """One record of a batch, not decoded. Only control records have a key."""
+
+    offset: int
+    key: bytes | None
+    value: bytes
+
+
+@value
+class Batch:
+    """One whole batch: its header and all its bytes, header included."""
+
+    header: BatchHeader
+    data: memoryview
+
+    def check_crc(self) -> None:
+        """:raises CorruptRecordsError: when the checksum does not fit the bytes."""
+        actual = crc32c.crc32c(self.data[CHECKED_FROM:])
+        if actual != self.header.crc:
+            raise CorruptRecordsError(
+                f"the batch at offset {self.header.base_offset} has checksum {actual:#010x} "
+                f"instead of {self.header.crc:#010x}"
+            )
+
+    def raw_records(self) -> list[RawRecord]:
+        """Every record of the batch with its key and value.
+
+        :raises CorruptRecordsError: when the records are not laid out as KRaft demands.
+        """
+        buffer, base = bytes(self.data), self.header.base_offset
+        return [
+            RawRecord(base + index, None if key is None else buffer[slice(*key)], buffer[start:end])
+            for index, (key, start, end) in enumerate(_walk(buffer, self.header))
+        ]
+
+    def records(self) -> list[tuple[MetadataRecord, int]]:
+        """Every metadata record of a data batch with its version; the first has the batch's base offset.
+
+        :raises CorruptRecordsError: when a record does not decode, or the batch is a control batch.
+        """
+        if self.header.is_control:
+            raise CorruptRecordsError(f"the batch at offset {self.header.base_offset} holds control records")
+        buffer = bytes(self.data)
+        decoded = []
+        for key, start, end in _walk(buffer, self.header):
+            if key is not None:
+                raise CorruptRecordsError("a metadata record has a key", start)
+            decoded.append(decode_at(buffer, start, end))
+        return decoded
+
+
+Bounds = tuple[int, int]
+"""Start and end of a slice."""
+
+
+def _walk(buffer: bytes, header: BatchHeader) -> Iterator[tuple[Bounds | None, int, int]]:
+    """Bounds of each record's key, then start and end of its value."""
+    if header.attributes & COMPRESSION_MASK:
+        raise CorruptRecordsError(f"the batch at offset {header.base_offset} is compressed, which KRaft never does")
+    position = HEADER_SIZE
+    try:
+        for index in range(header.count):
+            size, start = read_zigzag(buffer, position)
+            key, value_at = _key_bounds(buffer, start, index)
+            value_size, value_start = read_zigzag(buffer, value_at)
+            end = value_start + value_size
+            if value_size <= 0 or end + 1 != start + size or buffer[end] != 0:
+                raise CorruptRecordsError("a record is not laid out as KRaft writes it", position)
+            yield key, value_start, end
+            position = end + 1
+    except DECODE_ERRORS as error:
+        raise CorruptRecordsError(f"the batch at offset {header.base_offset} ends within a record", position) from error
+    if position != len(buffer):
+        raise CorruptRecordsError(f"the batch at offset {header.base_offset} does not end with its records", position)
+
+
+def _key_bounds(buffer: bytes, position: int, index: int) -> tuple[Bounds | None, int]:
+    """Where record number ``index`` has its key, if any, and where the value's length is."""
+    expected = b"\0\0" + _zigzag(index)  # attributes (unused), timestamp delta, offset delta
+    key_at = position + len(expected)
+    if buffer[position:key_at] != expected:
+        raise CorruptRecordsError("a record has a timestamp or an offset that KRaft does not write", position)
+    if buffer[key_at : key_at + 1] == NO_KEY:
+        return None, key_at + 1
+    key_size, start = read_zigzag(buffer, key_at)
+    if key_size < 0:
+        raise CorruptRecordsError("a record has a key of negative size", position)
+    return (start, start + key_size), start + key_size
+
+
+def build_batch(
+    values: Sequence[bytes],
+    *,
+    timestamp_ms: int,
+    base_offset: int = 0,
+    leader_epoch: int = 0,
+    control_keys: Sequence[bytes] = (),
+) -> bytes:
+    """One uncompressed batch of values already encoded.
+
+    :param timestamp_ms: append time, the same for every record; unlike offset and epoch it is checksummed.
+    :param control_keys: one key a value makes it a control batch.
+    """
+    if not values:
+        raise ValueError("a batch must hold at least one record")
+    parts: list[bytes] = []
+    for index, content in enumerate(values):
+        key = _zigzag(len(control_keys[index])) + control_keys[index] if control_keys else NO_KEY
+        size = len(content)
+        middle = b"".join((b"\0\0", _zigzag(index), key, _zigzag(size)))
+        parts += (_zigzag(len(middle) + size + 1), middle, content, NO_HEADERS)
+    body = b"".join(parts)
+    attributes = CONTROL_ATTRIBUTE if control_keys else 0
+    count = len(values)
+    checked = _CHECKED.pack(attributes, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count)
+    crc = crc32c.crc32c(body, crc32c.crc32c(checked))
+    length = HEADER_SIZE - LENGTH_END + len(body)
+    return b"".join((_UNCHECKED.pack(base_offset, length, leader_epoch, MAGIC, crc), checked, body))
+
+
+def restamp(batches: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, int]:
+    """Whole batches with new offsets, the first getting ``base_offset``, and a new leader epoch.
+
+    :returns: the stamped bytes and the offset behind them.
+    :raises CorruptRecordsError: when the buffer does not hold whole batches.
+    """
+    stamped = bytearray(batches)
+    position = 0
+    for header in iter_headers(stamped):
+        _OFFSET.pack_into(stamped, position, base_offset)
+        _EPOCH.pack_into(stamped, position + LENGTH_END, leader_epoch)
+        base_offset += header.last_offset_delta + 1
+        position += header.size
+    return bytes(stamped), base_offset
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header at a position, its plain sanity checked: magic, length, counts.
+
+    :raises CorruptRecordsError: when that is no batch header, or the buffer ends within it.
+    """
+    if len(buffer) - position < HEADER_SIZE:
+        raise CorruptRecordsError(f"{len(buffer) - position} bytes are no batch header", position)
+    header = BatchHeader(*_HEADER.unpack_from(buffer, position))
+    if header.magic != MAGIC:
+        raise CorruptRecordsError(f"a batch has magic {header.magic} instead of {MAGIC}", position)
+    if header.size < HEADER_SIZE or header.base_offset < 0 or header.leader_epoch < 0:
+        raise CorruptRecordsError("a batch header makes no sense", position)
+    if header.count < 1 or header.last_offset_delta != header.count - 1:
+        raise CorruptRecordsError(f"a batch of {header.count} records has last {header.last_offset_delta}", position)
+    return header
+
+
+def iter_headers(buffer: Buffer, *, partial_tail: bool = False) -> Iterator[BatchHeader]:
+    """Headers of the whole batches that lie one behind the other in a buffer.
+
+    :param partial_tail: end quietly at an incomplete batch, as stock leaders send at the end of a fetch.
+    :raises CorruptRecordsError: for what is no batch, and for an incomplete one unless ``partial_tail``.
+    """
+    position, total = 0, len(buffer)
+    while position < total:
+        if partial_tail and not _is_whole(buffer, position):
+            return
+        header = read_header(buffer, position)
+        if position + header.size > total:
+            raise CorruptRecordsError(f"a batch of {header.size} bytes is cut after {total - position}", position)
+        yield header
+        position += header.size
+
+
+def _is_whole(buffer: Buffer, position: int) -> bool:
+    left = len(buffer) - position
+    return left >= LENGTH_END and _POSITION_AND_LENGTH.unpack_from(buffer, position)[1] + LENGTH_END <= left
+
+
+def iter_batches(buffer: Buffer, *, partial_tail: bool = False) -> Iterator[Batch]:
+    """The batches of a buffer as views of it, checksums not yet compared; errors as `iter_headers`."""
+    view, position = memoryview(buffer), 0
+    for header in iter_headers(view, partial_tail=partial_tail):
+        yield Batch(header, view[position : position + header.size])
+        position += header.size
+
+
+def checked_batches(buffer: Buffer, *, next_offset: int, partial_tail: bool = False) -> list[Batch]:
+    """The batches of a buffer that a log may append at ``next_offset``: checksums hold, offsets follow on without
+    a gap, epochs do not fall.
+
+    :raises CorruptRecordsError: when one of these is not so.
+    """
+    batches, epoch = [], 0
+    for batch in iter_batches(buffer, partial_tail=partial_tail):
+        header = batch.header
+        if header.base_offset != next_offset:
+            raise CorruptRecordsError(f"a batch starts at offset {header.base_offset} instead of {next_offset}")
+        if header.leader_epoch < epoch:
+            raise CorruptRecordsError(f"the leader epoch falls from {epoch} to {header.leader_epoch}")
+        batch.check_crc()
+        batches.append(batch)
+        next_offset, epoch = header.next_offset, header.leader_epoch
+    return batches
+
+
+def split_values(
+    values: Sequence[bytes], *, records_max: int, bytes_max: int = BATCH_BYTES_MAX
+) -> Iterator[list[bytes]]:
+    """Values in order, in groups that each make a batch within both bounds (one larger value makes its own group)."""
+    group: list[bytes] = []
+    size = HEADER_SIZE
+    for content in values:
+        size += len(content) + 20
+        if group and (len(group) >= records_max or size > bytes_max):
+            yield group
+            group, size = [], HEADER_SIZE + len(content) + 20
+        group.append(content)
+    if group:
+        yield group

@@ -1,0 +1,159 @@
+"""Metadata records <-> bytes, as values of the records of the metadata log.
+
+A value is ``uvarint frame (1), uvarint api key, uvarint version, body``; trailing bytes are an error. The three
+varints are single bytes in practice and serve as the key of the reader. Most record types go through the generic
+codec of `schema`; the four that a copy consists of have hand-written paths in `fastpath`.
+Source: ``AbstractApiMessageSerde``, ``MetadataRecordSerde``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from migrator.records import fastpath
+from migrator.records import metadata as m
+from migrator.records.errors import CorruptRecordsError
+from migrator.records.primitives import Reader, Writer
+from migrator.records.schema import Codec, compiled
+from migrator.records.specs import SPECS, RecordSpec
+from migrator.records.versions import record_version
+
+FRAME_VERSION = 1
+PREFIX_SIZE = 3
+
+SPEC_OF = {spec.record_type: spec for spec in SPECS}
+"""Layout of each record type."""
+
+DECODE_ERRORS = (IndexError, struct.error, UnicodeDecodeError)
+"""What readers let out when bytes end too early or are not text."""
+
+RecordEncoder = Callable[[m.MetadataRecord], bytes]
+
+
+def prefix(spec: RecordSpec, version: int) -> bytes:
+    """The bytes in front of a record's body."""
+    return bytes((FRAME_VERSION, spec.api_key, version))
+
+
+def generic_codec(record_type: type[m.MetadataRecord], version: int) -> Codec:
+    """The table-driven codec of a record's body.
+
+    :raises ValueError: when the type has no such version.
+    """
+    spec = SPEC_OF[record_type]
+    if not 0 <= version <= spec.latest:
+        raise ValueError(f"{record_type.__name__} has versions 0 to {spec.latest}, not {version}")
+    return compiled(spec.struct, version)
+
+
+def _writer(spec: RecordSpec, version: int) -> Writer:
+    """Writes a whole value, prefix included."""
+    generic = generic_codec(spec.record_type, version)
+    head = prefix(spec, version)
+    fast = fastpath.WRITERS.get(spec.record_type)
+    return fast(head, version) if fast else lambda record: head + generic.write(record)
+
+
+def _reader(spec: RecordSpec, version: int) -> Reader:
+    """Reads a body, the position being behind the prefix."""
+    fast = fastpath.READERS.get(spec.record_type)
+    return fast(version) if fast else generic_codec(spec.record_type, version).read
+
+
+_VERSIONED = [(spec, version) for spec in SPECS for version in range(spec.latest + 1)]
+_WRITERS = {(spec.record_type, version): _writer(spec, version) for spec, version in _VERSIONED}
+_READERS = {prefix(spec, version): (_reader(spec, version), version) for spec, version in _VERSIONED}
+
+
+def encode(record: m.MetadataRecord, version: int) -> bytes:
+    """The value of one record at one version.
+
+    :raises ValueError: when the version does not exist or cannot carry what the record says.
+    """
+    writer = _WRITERS.get((type(record), version))
+    if writer is None:
+        raise ValueError(f"{type(record).__name__} has no version {version}")
+    return writer(record)
+
+
+def encoder(level: int) -> RecordEncoder:
+    """A function that encodes records for a cluster at that level of metadata.version.
+
+    It raises `ValueError` for content that the level cannot carry (say, directories of a partition below 17) and
+    `InvariantViolation` for a record type that the level does not have.
+    """
+    writers: dict[type, Writer] = {}
+
+    def encode_record(record: m.MetadataRecord) -> bytes:
+        record_type = type(record)
+        writer = writers.get(record_type)
+        if writer is None:
+            highest = record_version(record_type, level)
+            writer = _WRITERS[record_type, highest]
+            if record_type is m.BrokerRegistrationChangeRecord:
+                writer = _lowest_version_writer(highest)
+            writers[record_type] = writer
+        return writer(record)
+
+    return encode_record
+
+
+def encode_all(records: Iterable[m.MetadataRecord], level: int) -> list[bytes]:
+    """Values of many records for a cluster at that level, in order."""
+    return list(map(encoder(level), records))
+
+
+def _lowest_version_writer(highest: int) -> Writer:
+    """Kafka writes a registration change at the lowest version that can carry it."""
+
+    def write(record: m.BrokerRegistrationChangeRecord) -> bytes:
+        needed = 2 if record.log_dirs else 1 if record.in_controlled_shutdown else 0
+        return _WRITERS[m.BrokerRegistrationChangeRecord, min(needed, highest)](record)
+
+    return write
+
+
+def decode(data: bytes) -> tuple[m.MetadataRecord, int]:
+    """A record and its version.
+
+    :raises CorruptRecordsError: when it does not decode, or is of a type or version that we do not know.
+    """
+    return decode_at(data, 0, len(data))
+
+
+def decode_at(buffer: bytes, start: int, end: int) -> tuple[m.MetadataRecord, int]:
+    """A record and its version, out of the middle of a buffer.
+
+    :raises CorruptRecordsError: as `decode`; positions count from the start of the buffer.
+    """
+    known = _READERS.get(buffer[start : start + PREFIX_SIZE])
+    if known is None or end - start < PREFIX_SIZE:
+        raise CorruptRecordsError(_why_unknown(buffer[start:end][:PREFIX_SIZE]), start)
+    reader, version = known
+    try:
+        record, position = reader(buffer, start + PREFIX_SIZE)
+    except DECODE_ERRORS as error:
+        raise CorruptRecordsError(f"a metadata record does not decode: {error}", start) from error
+    if position != end:
+        raise CorruptRecordsError(f"{type(record).__name__} is {position - end:+} bytes off its length", start)
+    return record, version
+
+
+def to_json(record: m.MetadataRecord, version: int) -> dict[str, Any]:
+    """The record as Kafka's tools print it: ``{"type": ..., "version": ..., "data": {...}}``."""
+    name = SPEC_OF[type(record)].type_name
+    return {"type": name, "version": version, "data": generic_codec(type(record), version).to_json(record)}
+
+
+def _why_unknown(head: bytes) -> str:
+    if len(head) < PREFIX_SIZE:
+        return "a metadata record ends within its first bytes"
+    frame, api_key, version = head
+    if frame != FRAME_VERSION:
+        return f"a metadata record has frame version {frame} instead of {FRAME_VERSION}"
+    for spec in SPECS:
+        if spec.api_key == api_key:
+            return f"{spec.type_name} has version {version}, we know up to {spec.latest}"
+    return f"metadata record type {api_key} is unknown"

@@ -1,0 +1,173 @@
+"""Kafka's primitive types in the compact encoding of flexible messages: bytes <-> plain Python values.
+
+A reader takes a buffer and a position and returns the value and the position behind it; a writer returns bytes.
+Readers may let `IndexError`, `struct.error` and `UnicodeDecodeError` out: the codecs above turn them into
+`CorruptRecordsError`. Source: ``org.apache.kafka.common.protocol``, KIP-482.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from migrator.records.errors import CorruptRecordsError
+from migrator.records.uuid import Uuid
+from migrator.values import value
+
+Reader = Callable[[bytes, int], tuple[Any, int]]
+Writer = Callable[[Any], bytes]
+
+UVARINT_BITS_MAX = 63
+ID_LISTS_CACHED = 65_536
+"""Distinct lists of broker ids (and of directories) whose bytes and tuples are remembered: a cluster has few."""
+
+
+def encode_uvarint(number: int) -> bytes:
+    """An unsigned varint, least significant group first. ``number`` must not be negative."""
+    if number < 0x80:
+        return number.to_bytes(1, "big")
+    groups = bytearray()
+    while number >= 0x80:
+        groups.append(number & 0x7F | 0x80)
+        number >>= 7
+    groups.append(number)
+    return bytes(groups)
+
+
+def read_uvarint(buffer: bytes, position: int) -> tuple[int, int]:
+    """Read an unsigned varint; refuses more than 63 bits."""
+    byte = buffer[position]
+    position += 1
+    if byte < 0x80:
+        return byte, position
+    number, shift = byte & 0x7F, 7
+    while True:
+        byte = buffer[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, position
+        shift += 7
+        if shift > UVARINT_BITS_MAX:
+            raise CorruptRecordsError("a variable-length integer is too long", position)
+
+
+def encode_zigzag(number: int) -> bytes:
+    """A signed varint in zigzag form, as record batches use it."""
+    return encode_uvarint(number << 1 if number >= 0 else (-number << 1) - 1)
+
+
+def read_zigzag(buffer: bytes, position: int) -> tuple[int, int]:
+    """Read a signed varint in zigzag form."""
+    raw, position = read_uvarint(buffer, position)
+    return (raw >> 1) ^ -(raw & 1), position
+
+
+@value
+class Kind:
+    """A type of field: how it is read, written and shown as JSON."""
+
+    name: str
+    read: Reader
+    write: Writer
+    to_json: Callable[[Any], Any]
+
+
+def fixed_kind(name: str, layout: str) -> Kind:
+    """A kind of fixed width, from a `struct` format."""
+    packed = struct.Struct(layout)
+    unpack_from, size = packed.unpack_from, packed.size
+
+    def read(buffer: bytes, position: int) -> tuple[Any, int]:
+        return unpack_from(buffer, position)[0], position + size
+
+    return Kind(name, read, packed.pack, lambda number: number)
+
+
+def _take(buffer: bytes, position: int, size: int) -> bytes:
+    end = position + size
+    if end > len(buffer):
+        raise CorruptRecordsError(f"{size} bytes announced, {len(buffer) - position} left", position)
+    return buffer[position:end]
+
+
+def _read_length(buffer: bytes, position: int, what: str) -> tuple[int, int]:
+    """A compact length that must not stand for null."""
+    length, position = read_uvarint(buffer, position)
+    if length == 0:
+        raise CorruptRecordsError(f"null where {what} must be", position - 1)
+    return length - 1, position
+
+
+def read_bytes(buffer: bytes, position: int) -> tuple[bytes, int]:
+    """Compact bytes, not null."""
+    size, position = _read_length(buffer, position, "bytes")
+    return _take(buffer, position, size), position + size
+
+
+def write_bytes(data: bytes) -> bytes:
+    """Compact bytes."""
+    return encode_uvarint(len(data) + 1) + data
+
+
+def read_string(buffer: bytes, position: int) -> tuple[str, int]:
+    """Compact string, not null."""
+    size, position = _read_length(buffer, position, "a string")
+    return _take(buffer, position, size).decode(), position + size
+
+
+def write_string(text: str) -> bytes:
+    """Compact string."""
+    data = text.encode()
+    return encode_uvarint(len(data) + 1) + data
+
+
+def read_uuid(buffer: bytes, position: int) -> tuple[Uuid, int]:
+    """16 raw bytes."""
+    return Uuid(_take(buffer, position, 16)), position + 16
+
+
+def write_uuid(uuid: Uuid) -> bytes:
+    """16 raw bytes."""
+    if len(uuid) != 16:
+        raise ValueError(f"a Uuid of {len(uuid)} bytes")
+    return uuid
+
+
+@lru_cache(maxsize=ID_LISTS_CACHED)
+def encode_ids(ids: tuple[int, ...]) -> bytes:
+    """Compact array of int32."""
+    return encode_uvarint(len(ids) + 1) + struct.pack(f">{len(ids)}i", *ids)
+
+
+@lru_cache(maxsize=ID_LISTS_CACHED)
+def decode_ids(raw: bytes) -> tuple[int, ...]:
+    """The numbers of an int32 array without its length. Equal lists share one tuple, which saves most of the
+    memory of an image: partitions outnumber assignments by far."""
+    return struct.unpack(f">{len(raw) // 4}i", raw)
+
+
+def read_ids(buffer: bytes, position: int) -> tuple[tuple[int, ...], int]:
+    """Compact array of int32, not null."""
+    count, position = _read_length(buffer, position, "an array")
+    return decode_ids(_take(buffer, position, 4 * count)), position + 4 * count
+
+
+@lru_cache(maxsize=ID_LISTS_CACHED)
+def encode_uuids(uuids: tuple[Uuid, ...]) -> bytes:
+    """Compact array of Uuids."""
+    return encode_uvarint(len(uuids) + 1) + b"".join(map(write_uuid, uuids))
+
+
+@lru_cache(maxsize=ID_LISTS_CACHED)
+def decode_uuids(raw: bytes) -> tuple[Uuid, ...]:
+    """The values of a Uuid array without its length; equal lists share one tuple."""
+    return tuple(Uuid(raw[start : start + 16]) for start in range(0, len(raw), 16))
+
+
+def read_uuids(buffer: bytes, position: int) -> tuple[tuple[Uuid, ...], int]:
+    """Compact array of Uuids, not null."""
+    count, position = _read_length(buffer, position, "an array")
+    return decode_uuids(_take(buffer, position, 16 * count)), position + 16 * count

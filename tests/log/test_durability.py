@@ -1,0 +1,107 @@
+"""What has to be on the disk before what: the order of fsyncs, renames and removals, watched from the outside."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from migrator.log import files, segment, snapshots
+from migrator.log.files import make_directory, write_durably
+from migrator.log.metadata_log import DIRECTORY_NAME, LogLimits, MetadataLog
+from migrator.log.snapshots import SnapshotWriter
+from migrator.raft.messages import EpochOffset
+from migrator.values import value
+from tests.log.builders import NO_OP, batch, write_snapshot
+
+
+@value
+class Synced:
+    """One fsync: of which inode, how large it was, and the names that the watched directory held at that time."""
+
+    inode: int
+    size: int
+    names: frozenset[str]
+
+
+class Watch:
+    """Every fsync, in order."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
+        self.seen: list[Synced] = []
+        self._directory = directory
+        for module in (files, segment, snapshots):
+            monkeypatch.setattr(module, "sync_file", self._sync)
+
+    def _sync(self, descriptor: int) -> None:
+        stat = os.fstat(descriptor)
+        names = frozenset(path.name for path in self._directory.iterdir())
+        self.seen.append(Synced(stat.st_ino, stat.st_size, names))
+
+    def of(self, path: Path) -> list[Synced]:
+        """Fsyncs of what is at that path now."""
+        inode = path.stat().st_ino
+        return [one for one in self.seen if one.inode == inode]
+
+
+def test_a_replaced_file_is_durable_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch(monkeypatch, tmp_path)
+    write_durably(tmp_path / "file", b"content")
+    (content,) = watch.of(tmp_path / "file")
+    assert (content.size, sorted(content.names)) == (7, ["file.tmp"])
+    assert [one.names for one in watch.of(tmp_path)] == [{"file"}]
+
+
+def test_a_snapshot_is_durable_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch(monkeypatch, tmp_path)
+    with SnapshotWriter(tmp_path, EpochOffset(1, 5), last_contained_log_timestamp_ms=0, now_ms=0) as writer:
+        writer.append([NO_OP], now_ms=0)
+        path = writer.freeze(now_ms=0)
+    (content,) = watch.of(path)
+    assert content.size == path.stat().st_size
+    assert path.name not in content.names
+    assert watch.of(tmp_path)[-1].names == {path.name}
+
+
+def test_every_new_parent_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch(monkeypatch, tmp_path)
+    make_directory(tmp_path / "a" / "b" / "c")
+    assert all(watch.of(tmp_path / parent) for parent in ("", "a", "a/b"))
+
+
+def test_a_full_segment_is_durable_before_its_successor_exists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = MetadataLog.open(tmp_path, LogLimits(segment_bytes=150))
+    first, second = log.directory / f"{0:020d}.log", f"{2:020d}.log"
+    watch = Watch(monkeypatch, log.directory)
+    log.append(batch(0))
+    log.append(batch(1))
+    assert watch.seen == []
+    log.append(batch(2))
+    assert [(one.size, second in one.names) for one in watch.of(first)] == [(144, False)]
+    assert watch.of(log.directory)[-1].names >= {second}
+    log.close()
+
+
+def test_truncation_is_durable_newest_segment_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = MetadataLog.open(tmp_path, LogLimits(segment_bytes=150))
+    for offset in range(6):
+        log.append(batch(offset))
+    watch = Watch(monkeypatch, log.directory)
+    log.truncate_to(1)
+    segments = [sorted(name for name in one.names if name.endswith(".log")) for one in watch.of(log.directory)]
+    assert segments == [[f"{0:020d}.log", f"{2:020d}.log"], [f"{0:020d}.log"]]
+    assert watch.of(log.directory / f"{0:020d}.log")[-1].size == 72
+    log.close()
+
+
+def test_a_replaced_log_is_gone_before_the_new_one_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = MetadataLog.open(tmp_path)
+    log.append(batch(0))
+    snapshot_id = write_snapshot(tmp_path, 9, 3)
+    log.store.add(snapshot_id)
+    watch = Watch(monkeypatch, tmp_path / DIRECTORY_NAME)
+    log.truncate_fully_to_snapshot(snapshot_id)
+    segments = [[name for name in one.names if name.endswith(".log")] for one in watch.of(log.directory)]
+    assert segments == [[], [f"{9:020d}.log"]]
+    log.close()
