@@ -1,0 +1,36 @@
+"""The consensus core: Raft as KRaft does it (KIP-595, KIP-630; kraft.version 0), without any I/O.
+
+`core.RaftNode` is a state machine: ``step(event, now_ms)`` takes one event (`events`) and returns effects
+(`effects`) in the order in which the node has to perform them. ``deadline()`` says when the next `Tick` is due.
+The same core is driven by `migrator.node` on real disks and sockets, and by `tests.simulation` on models of both.
+
+**The contract between core and node**
+
+1. *One step at a time.* The node performs every effect of a step, in order, before the next step; what
+   it learns meanwhile waits as events. ``now_ms`` comes from one monotonic clock and never goes back.
+2. *Durable at once:* `PersistElectionState`, `TruncateTo` and `InstallSnapshot` are on disk (file and directory
+   fsynced) before the next effect of the list is performed. A vote therefore never leaves before it is durable.
+   If one of them fails, the node stops the process: nothing after it may happen.
+3. *Durable later:* `Append` and `AppendLeaderChange` write to the log without fsync, and `RequestSync` asks for one
+   in the background. When an fsync that began after the request has ended, the node reports `LogSynced` with the end
+   offset that the log had and the newest generation that had been asked for when that fsync began. Requests may share
+   an fsync (group commit). A failing fsync stops the process.
+   The core counts only what is synced: a leader's own share in the high watermark, the offset that a follower
+   fetches next (its fetch offset is the claim "I have everything before it on disk"), a follower's high watermark.
+4. *A full disk:* when an append fails, the log cuts what it wrote of it, the node performs the rest of
+   the list as usual and reports `AppendFailed`. A leader then resigns, a follower tries again later.
+   For a snapshot chunk it reports `SnapshotFailed`.
+5. *Reads happen when performed:* `ReadLog` and `ReadSnapshot` are answered from the log as it is when their turn comes.
+   A fetch that was waiting is answered after the append that it waited for, because it follows it in the list.
+   Every `RequestReceived` gets exactly one `Reply`, `ReadLog` or `ReadSnapshot`, in this or a later step.
+6. *Requests out:* for each `Send` the node reports one `ResponseReceived` or `RequestFailed` with the same correlation,
+   or nothing at all: the core forgets a request after ``request_timeout_ms``. At most one is outstanding per peer.
+7. *Proposals:* a leader's node encodes batches from ``log.end_offset()`` on, with the leader's epoch, and steps
+   `Propose`. Its records are decided when `AdvanceHighWatermark` reaches them; they may be lost, or never have been
+   appended, when `RoleChanged` comes first.
+8. *At boot* the log that the core is given has been recovered and fsynced, and a snapshot beyond its end has
+   replaced it. Afterwards its start offset moves only to the end offset of a snapshot that it has, and not while the
+   effects of a step are performed.
+9. *Remote input never raises*: it ends in an error response or is reported by `BlamePeer`. `InvariantViolation` means
+   that this process is wrong about the world and has to stop.
+"""

@@ -1,0 +1,230 @@
+"""`RaftNode`: one event in, effects out. Which function hears what is here as tables; the rest is in the other files.
+
+Sources: KIP-595 (protocol, check quorum), KIP-630 (snapshots), KIP-853 (voter keys), the Raft paper, Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from migrator.errors import require
+from migrator.raft import effects as fx
+from migrator.raft import election, follower, messages, replication, snapshot
+from migrator.raft import events as ev
+from migrator.raft.config import RaftConfig
+from migrator.raft.learning import absorb
+from migrator.raft.progress import Progress, ReplicaStatus, rows
+from migrator.raft.quorum import Quorum
+from migrator.raft.states import NEVER, ElectionState, Follower, Leader, Role, Unattached
+from migrator.raft.storage import LogView
+from migrator.values import value
+
+if TYPE_CHECKING:
+    from random import Random
+
+TRANSITIONS_PER_STEP_MAX = 4
+"""Resigned -> Candidate -> Leader is the longest way that time alone can lead in one step."""
+
+REQUESTS: dict[type, Callable[[Quorum, Any, Any], None]] = {
+    messages.VoteRequest: election.handle_vote,
+    messages.BeginQuorumEpochRequest: election.handle_begin,
+    messages.EndQuorumEpochRequest: election.handle_end,
+    messages.FetchRequest: replication.handle_fetch,
+    messages.FetchSnapshotRequest: snapshot.handle_fetch_snapshot,
+}
+
+RESPONSES: dict[type, Callable[[Quorum, int, Any], None]] = {
+    messages.VoteResponse: election.handle_vote_response,
+    messages.BeginQuorumEpochResponse: election.handle_begin_response,
+    messages.EndQuorumEpochResponse: election.handle_end_response,
+    messages.FetchResponse: follower.handle_fetch_response,
+    messages.FetchSnapshotResponse: snapshot.handle_fetch_snapshot_response,
+}
+
+
+def _on_request(quorum: Quorum, event: ev.RequestReceived) -> None:
+    if isinstance(quorum.state, Leader) and replication.is_cut_off(quorum, quorum.state):
+        replication.resign(quorum, quorum.state)  # a process that was stopped serves nobody before it has looked
+    REQUESTS[type(event.request)](quorum, event.context, event.request)
+
+
+def _on_response(quorum: Quorum, event: ev.ResponseReceived) -> None:
+    if not quorum.peers.answered(event.peer, event.correlation):
+        return
+    if absorb(quorum, event.peer, event.response):
+        RESPONSES[type(event.response)](quorum, event.peer, event.response)
+    elif isinstance(event.response, messages.FetchSnapshotResponse):
+        snapshot.forget_download(quorum)
+
+
+def _on_failure(quorum: Quorum, event: ev.RequestFailed) -> None:
+    if quorum.peers.answered(event.peer, event.correlation):
+        quorum.peers.back_off(event.peer, quorum.now)
+
+
+def _on_synced(quorum: Quorum, event: ev.LogSynced) -> None:
+    if event.generation != quorum.generation:
+        return  # of a log that has been cut since
+    require(event.end_offset <= quorum.log.end_offset(), f"synced up to {event.end_offset}, beyond the log's end")
+    # A truncation into a batch removes it whole, so that the log may end before the offset that was asked for.
+    quorum.synced_end = min(max(quorum.synced_end, event.end_offset), quorum.log.end_offset())
+    state = quorum.state
+    if isinstance(state, Leader):
+        replication.update_high_watermark(quorum, state)
+    elif isinstance(state, Follower):
+        follower.update_high_watermark(quorum, state)
+        if quorum.log_is_durable:
+            quorum.prolong(state)
+
+
+def _on_append_failed(quorum: Quorum, _event: ev.AppendFailed) -> None:
+    state = quorum.state
+    if isinstance(state, Leader):
+        replication.resign(quorum, state)
+    elif isinstance(state, Follower):
+        quorum.peers.back_off(state.leader_id, quorum.now)
+
+
+def _on_resign(quorum: Quorum, event: ev.Resign) -> None:
+    if isinstance(quorum.state, Leader) and event.epoch == quorum.epoch:
+        replication.resign(quorum, quorum.state, event.successor)
+
+
+def _on_shutdown(quorum: Quorum, _event: ev.Shutdown) -> None:
+    quorum.is_shutting_down = True
+
+
+def _on_tick(_quorum: Quorum, _event: ev.Tick) -> None:
+    pass
+
+
+EVENTS: dict[type, Callable[[Quorum, Any], None]] = {
+    ev.Tick: _on_tick,
+    ev.RequestReceived: _on_request,
+    ev.ResponseReceived: _on_response,
+    ev.RequestFailed: _on_failure,
+    ev.Propose: replication.propose,
+    ev.LogSynced: _on_synced,
+    ev.AppendFailed: _on_append_failed,
+    ev.SnapshotFinished: snapshot.finished,
+    ev.SnapshotFailed: snapshot.failed,
+    ev.Resign: _on_resign,
+    ev.Shutdown: _on_shutdown,
+}
+
+
+def _poll_unattached(quorum: Quorum, state: Unattached) -> int:
+    if quorum.is_voter:
+        return election.poll_unattached(quorum, state)
+    return follower.poll_observer_without_leader(quorum, state)
+
+
+POLLS: dict[Role, Callable[[Quorum, Any], int]] = {
+    Role.UNATTACHED: _poll_unattached,
+    Role.CANDIDATE: election.poll_candidate,
+    Role.FOLLOWER: follower.poll_follower,
+    Role.LEADER: replication.poll_leader,
+    Role.RESIGNED: election.poll_resigned,
+}
+
+
+@value
+class QuorumStatus:
+    """DescribeQuorum as this node sees it; progress of replicas is known to a leader only (empty elsewhere)."""
+
+    role: Role
+    epoch: int
+    leader_id: int | None
+    high_watermark: int
+    voters: tuple[ReplicaStatus, ...]
+    observers: tuple[ReplicaStatus, ...]
+
+
+class RaftNode:
+    """The consensus of one node. Not thread-safe; see the package's docstring for what its caller owes it.
+
+    :param stored: the election state that was last persisted, `NEVER_ELECTED` if none ever was.
+    :param now_ms: the time on the clock that every later ``now_ms`` comes from.
+    """
+
+    def __init__(self, config: RaftConfig, log: LogView, stored: ElectionState, random: Random, now_ms: int) -> None:
+        self._quorum = Quorum(config, log, stored, random, now_ms)
+        if self._quorum.voters == {config.node_id} and isinstance(self._quorum.state, Unattached):
+            self._quorum.state.election_deadline = now_ms  # nobody else could be elected: why wait
+        self._deadline = now_ms
+        self._is_ready_to_stop = False
+
+    @property
+    def role(self) -> Role:
+        """Of this node in `epoch`."""
+        return self._quorum.state.role
+
+    @property
+    def epoch(self) -> int:
+        """The highest leader epoch that this node knows."""
+        return self._quorum.epoch
+
+    @property
+    def leader_id(self) -> int | None:
+        """The leader of `epoch`, None while unknown."""
+        return self._quorum.leader_id
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything before it is committed, as far as this node knows."""
+        return self._quorum.high_watermark
+
+    @property
+    def epoch_start_offset(self) -> int | None:
+        """On a leader: its first own offset. It is active once the high watermark is beyond; None elsewhere."""
+        state = self._quorum.state
+        return state.start_offset if isinstance(state, Leader) else None
+
+    def deadline(self) -> int | None:
+        """When the next `Tick` is due in milliseconds; None when only events from outside can change anything."""
+        return None if self._deadline >= NEVER else self._deadline
+
+    def step(self, event: ev.Event, now_ms: int) -> list[fx.Effect]:
+        """Handle one event.
+
+        :returns: what the node has to do, in this order, before the next step.
+        :raises InvariantViolation: when this process, not a peer, is wrong about the world.
+        """
+        quorum = self._quorum
+        quorum.now = max(quorum.now, now_ms)
+        quorum.log_changes = False
+        EVENTS[type(event)](quorum, event)
+        self._poll()
+        if quorum.is_shutting_down and not self._is_ready_to_stop and self._nobody_needs_us():
+            self._is_ready_to_stop = True
+            quorum.emit(fx.ReadyToStop())
+        effects, quorum.effects = quorum.effects, []
+        return effects
+
+    def _poll(self) -> None:
+        for _ in range(TRANSITIONS_PER_STEP_MAX):
+            state = self._quorum.state
+            self._deadline = POLLS[state.role](self._quorum, state)
+            if self._quorum.state is state:
+                return
+        require(condition=False, message=f"the role does not settle: {self._quorum.state}")
+
+    def _nobody_needs_us(self) -> bool:
+        """Observers and sole voters may go; the others once there is another leader (maybeCompleteShutdown)."""
+        quorum = self._quorum
+        if not quorum.is_voter or len(quorum.voters) == 1:
+            return True
+        return quorum.leader_id not in {None, quorum.node_id}
+
+    def status(self, now_ms: int) -> QuorumStatus:
+        """For DescribeQuorum, status and metrics."""
+        quorum, state = self._quorum, self._quorum.state
+        voters: tuple[ReplicaStatus, ...] = ()
+        observers: tuple[ReplicaStatus, ...] = ()
+        if isinstance(state, Leader):
+            state.replicas.forget_silent(now_ms)
+            own = Progress(quorum.node_id, quorum.config.directory_id, quorum.log.end_offset(), now_ms, now_ms)
+            voters = rows([own, *state.replicas.voters.values()])
+            observers = rows(state.replicas.observers.values())
+        return QuorumStatus(state.role, quorum.epoch, quorum.leader_id, quorum.high_watermark, voters, observers)

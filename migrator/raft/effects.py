@@ -1,0 +1,170 @@
+"""What the consensus core wants done, in this order. The contract is in the package's docstring."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from migrator.raft.messages import EpochOffset, FetchResponse, FetchSnapshotResponse, RaftRequest, RaftResponse
+from migrator.raft.states import ElectionState, Role
+from migrator.values import value
+
+
+@value
+class PersistElectionState:
+    """Write ``quorum-state``. Durable (file, rename and directory) before the next effect."""
+
+    state: ElectionState
+
+
+@value
+class RoleChanged:
+    """Role, epoch or leader is another now; ``leader_id`` None while none is known.
+
+    Whoever led before (the node compares) drops its speculative image and fails what waits for a commit.
+    """
+
+    role: Role
+    epoch: int
+    leader_id: int | None
+
+
+@value
+class AppendLeaderChange:
+    """Append the control batch that opens the leader's epoch, at the log's end (KIP-595 LeaderChangeMessage)."""
+
+    epoch: int
+    leader_id: int
+    voters: tuple[int, ...]
+    granting_voters: tuple[int, ...]
+
+
+@value
+class Append:
+    """Append whole batches as they are. From a leader they start at the log's end; the node verifies that, and their
+    checksums, and reports `AppendFailed` and drops the connection when they are damaged."""
+
+    batches: bytes
+
+
+@value
+class TruncateTo:
+    """Remove every record at ``offset`` and above. Durable before the next effect."""
+
+    offset: int
+
+
+@value
+class RequestSync:
+    """Fsync the log in the background, then `LogSynced`. A truncation begins a new ``generation``."""
+
+    generation: int
+
+
+@value
+class AdvanceHighWatermark:
+    """Everything before ``offset`` is committed, for ever. On a follower it is also durable here."""
+
+    offset: int
+
+
+@value
+class Send:
+    """Send a request to a peer (by node id); ``correlation`` is the core's own number."""
+
+    peer: int
+    correlation: int
+    request: RaftRequest
+
+
+@value
+class Reply:
+    """Answer the request of ``context``."""
+
+    context: Hashable
+    response: RaftResponse
+
+
+@value
+class ReadLog:
+    """Answer a fetch: ``response`` with ``records`` set to whole batches from ``offset`` to the log's end, at most
+    ``max_bytes`` but at least one batch; none when ``offset`` is the end."""
+
+    context: Hashable
+    response: FetchResponse
+    offset: int
+    max_bytes: int
+
+
+@value
+class ReadSnapshot:
+    """Answer with ``size`` and ``data`` of the snapshot that ``response`` names, from its ``position`` on.
+
+    At most ``max_bytes``, but at least one byte.
+    A position at or beyond the size gets POSITION_OUT_OF_RANGE, a snapshot deleted meanwhile SNAPSHOT_NOT_FOUND.
+    """
+
+    context: Hashable
+    response: FetchSnapshotResponse
+    max_bytes: int
+
+
+@value
+class WriteSnapshotChunk:
+    """Write a part of a snapshot that is being downloaded; position 0 begins it anew, others continue it."""
+
+    snapshot_id: EpochOffset
+    position: int
+    data: bytes
+
+
+@value
+class FinishSnapshot:
+    """All parts are written: verify, fsync and rename in the background, then report the outcome.
+
+    That is `SnapshotFinished` or `SnapshotFailed`; until then no other snapshot is downloaded.
+    """
+
+    snapshot_id: EpochOffset
+
+
+@value
+class InstallSnapshot:
+    """Replace the whole log by a finished snapshot: start and end offset become its end offset.
+
+    Durable before the next effect. The image is loaded from it; readers never see a state between.
+    """
+
+    snapshot_id: EpochOffset
+
+
+@value
+class BlamePeer:
+    """A peer broke the protocol. Nothing was done with its message; the node logs it and drops the connection."""
+
+    peer: int
+    reason: str
+
+
+@value
+class ReadyToStop:
+    """After `Shutdown`: another leader is known, or none is needed; stopping now hurts nobody."""
+
+
+Effect = (
+    PersistElectionState
+    | RoleChanged
+    | AppendLeaderChange
+    | Append
+    | TruncateTo
+    | RequestSync
+    | AdvanceHighWatermark
+    | Send
+    | Reply
+    | ReadLog
+    | ReadSnapshot
+    | WriteSnapshotChunk
+    | FinishSnapshot
+    | InstallSnapshot
+    | BlamePeer
+    | ReadyToStop
+)

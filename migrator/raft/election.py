@@ -1,0 +1,211 @@
+"""Elections: Vote, Begin- and EndQuorumEpoch, and the roles that wait for a leader (KIP-595; Raft 5.2, 5.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from kio.schema.errors import ErrorCode
+
+from migrator.raft import responses, votes
+from migrator.raft.learning import is_ours, is_plausible, learn
+from migrator.raft.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    EpochOffset,
+    VoteRequest,
+    VoteResponse,
+)
+from migrator.raft.quorum import Quorum
+from migrator.raft.states import NEVER, Candidate, Follower, Resigned, Unattached
+from migrator.records.uuid import ZERO_UUID
+
+RETRIES_MAX = 20
+"""From so many lost elections on the back-off is drawn from the same range."""
+
+
+# Vote
+
+
+def handle_vote(quorum: Quorum, context: Hashable, request: VoteRequest) -> None:
+    """Answer a candidate. A higher epoch is taken over even if the vote is refused."""
+    if not is_ours(quorum, request.cluster_id):
+        top_error = ErrorCode.inconsistent_cluster_id
+        quorum.reply(context, responses.vote(quorum, ErrorCode.none, top_error=top_error))
+        return
+    error = _vote_error(quorum, request)
+    if error == ErrorCode.none:
+        if request.candidate_epoch > quorum.epoch:
+            quorum.become_unattached(request.candidate_epoch)
+        if not _is_addressed(quorum, request):
+            error = ErrorCode.invalid_voter_key
+    granted = error == ErrorCode.none and _grant(quorum, request)
+    quorum.reply(context, responses.vote(quorum, error, granted=granted))
+
+
+def _vote_error(quorum: Quorum, request: VoteRequest) -> ErrorCode:
+    if request.last_offset < 0 or request.last_epoch < 0 or request.last_epoch >= request.candidate_epoch:
+        return ErrorCode.invalid_request
+    if request.candidate_epoch < quorum.epoch:
+        return ErrorCode.fenced_leader_epoch
+    if request.candidate_id < 0 or request.candidate_id == quorum.node_id:
+        return ErrorCode.invalid_request
+    return ErrorCode.none
+
+
+def _is_addressed(quorum: Quorum, request: VoteRequest) -> bool:
+    """Whether the voter that a request names is this node; version 0 names none (KIP-853)."""
+    if request.voter_id < 0:
+        return True
+    directory = request.voter_directory_id
+    return request.voter_id == quorum.node_id and directory in {ZERO_UUID, quorum.config.directory_id}
+
+
+def _grant(quorum: Quorum, request: VoteRequest) -> bool:
+    """Decide, and make the vote durable. The same candidate gets the same answer again."""
+    state = quorum.state
+    if not isinstance(state, Unattached):
+        return False
+    if state.voted_id is not None:
+        same_directory = state.voted_directory_id in {ZERO_UUID, request.candidate_directory_id}
+        return state.voted_id == request.candidate_id and same_directory
+    if state.leader_id is not None:
+        return False
+    if not votes.is_up_to_date(EpochOffset(request.last_epoch, request.last_offset), quorum.log_end()):
+        return False
+    if not quorum.config.may_grant_vote(request.candidate_id):
+        return False
+    quorum.vote_for(request.candidate_id, request.candidate_directory_id)
+    return True
+
+
+def handle_vote_response(quorum: Quorum, peer: int, response: VoteResponse) -> None:
+    """Count a vote. A lost election ends at once, without waiting for its time-out."""
+    state = quorum.state
+    if not isinstance(state, Candidate):
+        return
+    (state.granted if response.vote_granted else state.rejected).add(peer)
+    if votes.is_won(quorum.voters, state.granted):
+        quorum.become_leader()
+    elif state.backoff_deadline is None and votes.is_lost(quorum.voters, state.rejected):
+        _back_off(quorum, state)
+
+
+# BeginQuorumEpoch and EndQuorumEpoch
+
+
+def handle_begin(quorum: Quorum, context: Hashable, request: BeginQuorumEpochRequest) -> None:
+    """A leader announces itself."""
+    if not is_ours(quorum, request.cluster_id):
+        top_error = ErrorCode.inconsistent_cluster_id
+        quorum.reply(context, responses.begin(quorum, ErrorCode.none, top_error=top_error))
+        return
+    error = _leader_error(quorum, request.leader_id, request.leader_epoch)
+    if error == ErrorCode.none:
+        learn(quorum, request.leader_epoch, request.leader_id)
+        if request.voter_id >= 0 and request.voter_id != quorum.node_id:
+            error = ErrorCode.invalid_voter_key
+    quorum.reply(context, responses.begin(quorum, error))
+
+
+def handle_end(quorum: Quorum, context: Hashable, request: EndQuorumEpochRequest) -> None:
+    """A leader resigns: its followers stand for election in the order that it prefers."""
+    if not is_ours(quorum, request.cluster_id):
+        top_error = ErrorCode.inconsistent_cluster_id
+        quorum.reply(context, responses.end(quorum, ErrorCode.none, top_error=top_error))
+        return
+    error = _leader_error(quorum, request.leader_id, request.leader_epoch)
+    if error == ErrorCode.none:
+        learn(quorum, request.leader_epoch, request.leader_id)
+        if isinstance(quorum.state, Follower):
+            _expect_election(quorum, quorum.state, request.preferred_successors)
+    quorum.reply(context, responses.end(quorum, error))
+
+
+def _leader_error(quorum: Quorum, leader_id: int, epoch: int) -> ErrorCode:
+    if epoch < quorum.epoch:
+        return ErrorCode.fenced_leader_epoch
+    if leader_id < 0 or leader_id == quorum.node_id or not is_plausible(quorum, epoch, leader_id):
+        return ErrorCode.invalid_request
+    return ErrorCode.none
+
+
+def _expect_election(quorum: Quorum, follower: Follower, successors: tuple[int, ...]) -> None:
+    position = successors.index(quorum.node_id) if quorum.node_id in successors else len(successors)
+    wait = votes.successor_backoff_ms(position, len(successors), quorum.config.election_backoff_max_ms)
+    follower.fetch_deadline = quorum.now + wait
+    follower.leader_ended = True
+
+
+def handle_begin_response(_quorum: Quorum, _peer: int, _response: BeginQuorumEpochResponse) -> None:
+    """The follower knows its leader; that it fetches is what counts."""
+
+
+def handle_end_response(quorum: Quorum, peer: int, _response: EndQuorumEpochResponse) -> None:
+    """A voter has heard of the resignation: it need not be told again."""
+    if isinstance(quorum.state, Resigned):
+        quorum.state.unacknowledged.discard(peer)
+
+
+# Roles without a leader; each returns when it wants to be asked again.
+
+
+def poll_unattached(quorum: Quorum, state: Unattached) -> int:
+    """A voter waits for an election, its own in the end."""
+    if quorum.is_shutting_down:
+        return NEVER
+    if quorum.now >= state.election_deadline:
+        quorum.become_candidate()
+    return state.election_deadline
+
+
+def poll_candidate(quorum: Quorum, state: Candidate) -> int:
+    """Ask for votes until the election is won, lost or over; then wait a random while and begin anew."""
+    if votes.is_won(quorum.voters, state.granted):
+        quorum.become_leader()  # a sole voter needs nobody else's vote
+        return NEVER
+    if quorum.is_shutting_down:  # the election that runs may still be won, which lets the winner hand over
+        return NEVER if votes.is_lost(quorum.voters, state.rejected) else _ask_for_votes(quorum, state)
+    if state.backoff_deadline is None and quorum.now >= state.election_deadline:
+        _back_off(quorum, state)
+    if state.backoff_deadline is None:
+        return min(state.election_deadline, _ask_for_votes(quorum, state))
+    if quorum.now >= state.backoff_deadline:
+        quorum.become_candidate()
+    return state.backoff_deadline
+
+
+def _ask_for_votes(quorum: Quorum, state: Candidate) -> int:
+    """Only with a log that is on disk: a voter grants the same candidate again without looking, also after a
+    restart that has cost the candidate the very records that its first request claimed."""
+    if not quorum.log_is_durable:
+        return NEVER  # LogSynced comes
+    config, end = quorum.config, quorum.log_end()
+    silent = quorum.voters - state.granted - state.rejected
+    for voter in sorted(silent):
+        if quorum.peers.is_ready(voter, quorum.now):
+            request = VoteRequest(
+                config.cluster_id, voter, quorum.epoch, quorum.node_id, end.epoch, end.offset, config.directory_id
+            )
+            quorum.send(voter, request)
+    return min(quorum.peers.ready_at(voter) for voter in silent)
+
+
+def _back_off(quorum: Quorum, state: Candidate) -> None:
+    draw = quorum.random.randrange(2 << min(RETRIES_MAX, state.retries - 1))
+    wait = votes.election_backoff_ms(draw, quorum.config.election_backoff_max_ms)
+    state.backoff_deadline = quorum.now + wait
+
+
+def poll_resigned(quorum: Quorum, state: Resigned) -> int:
+    """Tell the voters until each has heard it; when nobody is elected in time, stand for election again."""
+    deadline = NEVER if quorum.is_shutting_down else state.election_deadline
+    if quorum.now >= deadline:
+        quorum.become_candidate()
+        return deadline
+    for voter in sorted(state.unacknowledged):
+        if quorum.peers.is_ready(voter, quorum.now):
+            request = EndQuorumEpochRequest(quorum.config.cluster_id, quorum.node_id, quorum.epoch, state.successors)
+            quorum.send(voter, request)
+    return min((deadline, *(quorum.peers.ready_at(voter) for voter in state.unacknowledged)))

@@ -1,0 +1,104 @@
+"""What happens to the consensus core. The contract that these are part of is in the package's docstring."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from migrator.raft.messages import EpochOffset, RaftRequest, RaftResponse
+from migrator.values import value
+
+
+@value
+class Tick:
+    """The time that ``deadline()`` named has come (or any other time: a tick too many does no harm)."""
+
+
+@value
+class RequestReceived:
+    """A peer, an observer or a client asks; ``context`` is the node's own handle for the reply."""
+
+    context: Hashable
+    request: RaftRequest
+
+
+@value
+class ResponseReceived:
+    """The answer to the `Send` with this correlation. A late or doubled one is ignored."""
+
+    peer: int
+    correlation: int
+    response: RaftResponse
+
+
+@value
+class RequestFailed:
+    """The `Send` with this correlation will not be answered: not connected, connection lost, timed out."""
+
+    peer: int
+    correlation: int
+
+
+@value
+class Propose:
+    """Append ``batches`` (whole, encoded from the log's end offset on) as the leader of ``epoch``.
+
+    Nothing happens when this node leads that epoch no more: `RoleChanged` has come before.
+    """
+
+    epoch: int
+    batches: bytes
+
+
+@value
+class LogSynced:
+    """The log is durable up to ``end_offset``; ``generation`` is that of the latest `RequestSync` it covers."""
+
+    end_offset: int
+    generation: int
+
+
+@value
+class AppendFailed:
+    """The last `Append` or `AppendLeaderChange` found no room; the log ends where it ended before."""
+
+
+@value
+class SnapshotFinished:
+    """The snapshot of `FinishSnapshot` is on disk under its name, durable, and among ``log.snapshots()``."""
+
+    snapshot_id: EpochOffset
+
+
+@value
+class SnapshotFailed:
+    """The snapshot that is being downloaded could not be written; its parts are gone."""
+
+    snapshot_id: EpochOffset
+
+
+@value
+class Resign:
+    """Give up leadership of ``epoch`` in favour of ``successor``, or of the most caught-up voter when None."""
+
+    epoch: int
+    successor: int | None = None
+
+
+@value
+class Shutdown:
+    """Hand leadership over and prepare to stop; answered by `ReadyToStop` (the node has its own patience)."""
+
+
+Event = (
+    Tick
+    | RequestReceived
+    | ResponseReceived
+    | RequestFailed
+    | Propose
+    | LogSynced
+    | AppendFailed
+    | SnapshotFinished
+    | SnapshotFailed
+    | Resign
+    | Shutdown
+)

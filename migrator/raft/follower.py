@@ -1,0 +1,127 @@
+"""The follower and the observer: fetching, truncating, and what the leader says is committed (KIP-595)."""
+
+from __future__ import annotations
+
+from migrator.raft import effects as fx
+from migrator.raft import snapshot
+from migrator.raft.messages import EpochOffset, FetchRequest, FetchResponse
+from migrator.raft.quorum import Quorum
+from migrator.raft.states import NEVER, Follower, Unattached
+from migrator.raft.storage import LogView
+
+
+def handle_fetch_response(quorum: Quorum, peer: int, response: FetchResponse) -> None:
+    """Truncate, begin a snapshot or append, as the leader says."""
+    follower = quorum.state
+    if not isinstance(follower, Follower) or follower.leader_id != peer:
+        quorum.blame(peer, "answers a fetch as if it were the leader")
+        return
+    if response.diverging is not None:
+        accepted = _truncate(quorum, peer, response.diverging)
+    elif response.snapshot_id is not None:
+        accepted = snapshot.begin_download(quorum, follower, response.snapshot_id)
+    else:
+        if response.records:
+            quorum.append(fx.Append(response.records))
+        follower.leader_high_watermark = response.high_watermark
+        update_high_watermark(quorum, follower)
+        accepted = True
+    if accepted:
+        quorum.prolong(follower)
+
+
+def truncation_offset(log: LogView, diverging: EpochOffset) -> int:
+    """Where our log leaves the leader's, from the end of an epoch in it (ReplicatedLog.truncateToEndOffset)."""
+    ours = log.end_of_epoch(diverging.epoch)
+    return min(ours.offset, diverging.offset) if ours.epoch == diverging.epoch else ours.offset
+
+
+def _truncate(quorum: Quorum, peer: int, diverging: EpochOffset) -> bool:
+    offset = truncation_offset(quorum.log, diverging)
+    if diverging.epoch < 0 or diverging.offset < quorum.high_watermark or offset < quorum.high_watermark:
+        quorum.blame(
+            peer, f"wants committed records removed: {diverging} with all committed below {quorum.high_watermark}"
+        )
+        return False
+    if offset >= quorum.log.end_offset():
+        quorum.blame(peer, f"says that our log diverges at {diverging}, which is beyond its end")
+        return False
+    quorum.rewrite(fx.TruncateTo(offset), durable_end=min(quorum.synced_end, offset))
+    return True
+
+
+def update_high_watermark(quorum: Quorum, follower: Follower) -> None:
+    """Committed is what the leader says, as far as we have it on disk."""
+    if not quorum.log_changes:
+        quorum.advance_high_watermark(min(follower.leader_high_watermark, quorum.synced_end))
+
+
+# Polls; each returns when it wants to be asked again.
+
+
+def poll_follower(quorum: Quorum, follower: Follower) -> int:
+    """Fetch on from what is durable; a voter that hears nothing for too long stands for election."""
+    if not quorum.log_is_durable or quorum.finishing is not None:
+        return NEVER  # LogSynced or SnapshotFinished comes; a slow disk here is not the leader's fault
+    if not quorum.is_voter:
+        return _poll_observer(quorum, follower)
+    if quorum.is_shutting_down:
+        return NEVER
+    if quorum.now >= follower.fetch_deadline:
+        quorum.become_candidate()
+        return NEVER
+    return min(follower.fetch_deadline, _ask_leader(quorum, follower))
+
+
+def _ask_leader(quorum: Quorum, follower: Follower) -> int:
+    if quorum.peers.is_ready(follower.leader_id, quorum.now):
+        if follower.download is not None:
+            quorum.send(follower.leader_id, snapshot.next_chunk(quorum, follower.download))
+        else:
+            quorum.send(follower.leader_id, fetch_request(quorum))
+    return quorum.peers.ready_at(follower.leader_id)
+
+
+def _poll_observer(quorum: Quorum, follower: Follower) -> int:
+    """Like a voter, but after a silence it asks any voter who leads now."""
+    ready_at = quorum.peers.ready_at(follower.leader_id)
+    is_outstanding = quorum.peers.is_outstanding(follower.leader_id)
+    if quorum.now < follower.fetch_deadline and is_outstanding and ready_at > quorum.now:
+        return min(follower.fetch_deadline, ready_at)
+    if quorum.now < follower.fetch_deadline and not is_outstanding and ready_at <= quorum.now:
+        return min(follower.fetch_deadline, _ask_leader(quorum, follower))
+    return ask_any_voter(quorum)
+
+
+def poll_observer_without_leader(quorum: Quorum, _state: Unattached) -> int:
+    """An observer finds the leader by fetching from anybody."""
+    return ask_any_voter(quorum)
+
+
+def ask_any_voter(quorum: Quorum) -> int:
+    """Fetch from a random voter; one that doesn't lead answers who does. One request at a time."""
+    voters = sorted(quorum.voters)
+    waiting = [quorum.peers.ready_at(voter) for voter in voters if quorum.peers.is_outstanding(voter)]
+    if waiting and min(waiting) > quorum.now:
+        return min(waiting)
+    ready = [voter for voter in voters if quorum.peers.is_ready(voter, quorum.now)]
+    if not ready:
+        return min(quorum.peers.ready_at(voter) for voter in voters)
+    chosen = ready[quorum.random.randrange(len(ready))]
+    quorum.send(chosen, fetch_request(quorum))
+    return quorum.peers.ready_at(chosen)
+
+
+def fetch_request(quorum: Quorum) -> FetchRequest:
+    """The next fetch: its offset says that everything before it is on this node's disk."""
+    config, end = quorum.config, quorum.log_end()
+    return FetchRequest(
+        cluster_id=config.cluster_id,
+        replica_id=quorum.node_id,
+        leader_epoch=quorum.epoch,
+        fetch_offset=end.offset,
+        last_fetched_epoch=end.epoch,
+        max_wait_ms=config.fetch_max_wait_ms,
+        max_bytes=config.fetch_max_bytes,
+        replica_directory_id=config.directory_id,
+    )

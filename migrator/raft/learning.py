@@ -1,0 +1,60 @@
+"""What every request and response teaches: a higher epoch, or the leader of this one (KafkaRaftClient 3.9)."""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from migrator.raft.messages import RaftResponse
+from migrator.raft.quorum import Quorum
+
+
+def is_ours(quorum: Quorum, cluster_id: str | None) -> bool:
+    """Whether a request is meant for this cluster; one that doesn't say is."""
+    return cluster_id is None or cluster_id == quorum.config.cluster_id
+
+
+def is_plausible(quorum: Quorum, epoch: int, leader_id: int | None) -> bool:
+    """Whether a message of another node may name this leader: a voter, and the one that we know, if we know it.
+
+    That this very node leads an epoch it has not heard of is plausible too: it may have lost its disk.
+    """
+    if leader_id is None or epoch < quorum.epoch:
+        return True
+    if leader_id not in quorum.voters:
+        return False
+    return epoch > quorum.epoch or quorum.leader_id in {None, leader_id}
+
+
+def learn(quorum: Quorum, epoch: int, leader_id: int | None) -> None:
+    """Go to the epoch of a message if it is higher, and follow its leader if there is one to follow."""
+    can_follow = leader_id is not None and leader_id != quorum.node_id
+    if epoch > quorum.epoch:
+        if leader_id is not None and can_follow:
+            quorum.become_follower(epoch, leader_id)
+        else:
+            quorum.become_unattached(epoch, leader_id)
+    elif epoch == quorum.epoch and leader_id is not None and can_follow and quorum.leader_id is None:
+        quorum.become_follower(epoch, leader_id)
+
+
+def absorb(quorum: Quorum, peer: int, response: RaftResponse) -> bool:
+    """Learn from a response.
+
+    :returns: whether it is of this epoch and without an error, so that it is for its own handler.
+    """
+    if response.top_error != ErrorCode.none:
+        quorum.peers.back_off(peer, quorum.now)
+        return False
+    epoch, leader_id = response.leader_epoch, response.leader_id if response.leader_id >= 0 else None
+    if epoch < quorum.epoch or response.error == ErrorCode.unknown_leader_epoch:
+        quorum.peers.back_off(peer, quorum.now)
+        return False
+    if not is_plausible(quorum, epoch, leader_id):
+        quorum.blame(peer, f"names {leader_id} as the leader of epoch {epoch}, which it can't be")
+        return False
+    was_of_our_epoch = epoch == quorum.epoch
+    learn(quorum, epoch, leader_id)
+    if response.error != ErrorCode.none:
+        quorum.peers.back_off(peer, quorum.now)
+        return False
+    return was_of_our_epoch

@@ -1,0 +1,41 @@
+"""Fetches that found nothing new and wait for it (KIP-595's long poll)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from migrator.raft.messages import FetchRequest
+from migrator.values import value
+
+
+@value
+class ParkedFetch:
+    """A fetch and when its patience ends, in milliseconds."""
+
+    context: Hashable
+    request: FetchRequest
+    deadline: int
+
+
+@dataclass(slots=True)
+class Parking:
+    """The fetches that wait on a leader, in the order of their coming."""
+
+    waiting: list[ParkedFetch] = field(default_factory=list)
+
+    def park(self, fetch: ParkedFetch) -> None:
+        """Let a fetch wait."""
+        self.waiting.append(fetch)
+
+    def take_all(self) -> list[ParkedFetch]:
+        """Every waiting fetch, which then waits no more."""
+        taken, self.waiting = self.waiting, []
+        return taken
+
+    def take_due(self, now: int) -> list[ParkedFetch]:
+        """Those whose patience has ended."""
+        due = [fetch for fetch in self.waiting if fetch.deadline <= now]
+        if due:
+            self.waiting = [fetch for fetch in self.waiting if fetch.deadline > now]
+        return due

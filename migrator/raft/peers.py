@@ -1,0 +1,63 @@
+"""Requests to peers: at most one outstanding each, forgotten after a time-out, a short wait after a failure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from migrator.raft.states import NEVER
+
+
+@dataclass(slots=True)
+class _Peer:
+    correlation: int | None = None
+    timeout_at: int = NEVER
+    backoff_until: int = 0
+
+
+class Peers:
+    """RequestManager of KafkaRaftClient. Times are milliseconds on the clock of ``step``."""
+
+    def __init__(self, request_timeout_ms: int, retry_backoff_ms: int) -> None:
+        self._request_timeout_ms = request_timeout_ms
+        self._retry_backoff_ms = retry_backoff_ms
+        self._peers: dict[int, _Peer] = {}
+        self._correlations = 0
+
+    def ready_at(self, peer: int) -> int:
+        """When a request may be sent to ``peer``: the end of its back-off or of the time-out of what is outstanding."""
+        known = self._peers.get(peer)
+        if known is None:
+            return 0
+        return known.timeout_at if known.correlation is not None else known.backoff_until
+
+    def is_ready(self, peer: int, now: int) -> bool:
+        """Whether a request may be sent now."""
+        return self.ready_at(peer) <= now
+
+    def is_outstanding(self, peer: int) -> bool:
+        """Whether an answer is expected (or overdue)."""
+        known = self._peers.get(peer)
+        return known is not None and known.correlation is not None
+
+    def sent(self, peer: int, now: int) -> int:
+        """Note a request; returns its correlation."""
+        self._correlations += 1
+        known = self._peers.setdefault(peer, _Peer())
+        known.correlation, known.timeout_at = self._correlations, now + self._request_timeout_ms
+        return self._correlations
+
+    def answered(self, peer: int, correlation: int) -> bool:
+        """Note an answer; False when it is late, doubled or nobody's."""
+        known = self._peers.get(peer)
+        if known is None or known.correlation != correlation:
+            return False
+        known.correlation = None
+        return True
+
+    def back_off(self, peer: int, now: int) -> None:
+        """Leave a peer alone for a moment."""
+        self._peers.setdefault(peer, _Peer()).backoff_until = now + self._retry_backoff_ms
+
+    def forget_all(self) -> None:
+        """Expect no answer any more and wait for nobody: what was asked belonged to another role or epoch."""
+        self._peers.clear()

@@ -1,0 +1,85 @@
+"""What a leader knows of the other replicas: how far each has fetched, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from migrator.records.uuid import Uuid
+from migrator.values import value
+
+OBSERVER_SESSION_MS = 300_000
+"""An observer that has not fetched for this long is forgotten (LeaderState.OBSERVER_SESSION_TIMEOUT_MS)."""
+
+OBSERVERS_MAX = 10_000
+"""So many observers are kept apart; more are served, but not listed."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """One replica. ``end_offset`` is what it has on disk, as its last valid fetch claimed; -1 is unknown."""
+
+    replica_id: int
+    directory_id: Uuid
+    end_offset: int = -1
+    last_fetch_ms: int = -1
+    last_caught_up_ms: int = -1
+    told_high_watermark: int = -1
+    _leader_end_at_last_fetch: int = -1
+
+    def fetched(self, offset: int, leader_end: int, now: int) -> None:
+        """A valid fetch from ``offset`` on. Offsets may fall: a replica can be given an empty disk."""
+        if offset >= leader_end:
+            self.last_caught_up_ms = now
+        elif 0 < self._leader_end_at_last_fetch <= offset:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        self._leader_end_at_last_fetch = leader_end
+        self.last_fetch_ms = now
+        self.end_offset = offset
+
+
+@value
+class ReplicaStatus:
+    """A row of DescribeQuorum (KIP-836); times on the clock of ``step``, -1 for never."""
+
+    replica_id: int
+    directory_id: Uuid
+    end_offset: int
+    last_fetch_ms: int
+    last_caught_up_ms: int
+
+
+@dataclass(slots=True)
+class Replicas:
+    """Progress of each other voter, by id, and of each observer, by id and directory."""
+
+    voters: dict[int, Progress]
+    observers: dict[tuple[int, Uuid], Progress] = field(default_factory=dict)
+
+    def find(self, replica_id: int, directory_id: Uuid, now: int) -> Progress | None:
+        """The entry of a replica, made when it is new; None for a client (-1) or one observer too many."""
+        if replica_id < 0:
+            return None
+        known = self.voters.get(replica_id) or self.observers.get((replica_id, directory_id))
+        if known is None:
+            if len(self.observers) >= OBSERVERS_MAX:
+                self.forget_silent(now)
+            if len(self.observers) < OBSERVERS_MAX:
+                known = self.observers[replica_id, directory_id] = Progress(replica_id, directory_id)
+        return known
+
+    def forget_silent(self, now: int) -> None:
+        """Drop the observers whose session is over."""
+        self.observers = {
+            key: entry for key, entry in self.observers.items() if now - entry.last_fetch_ms < OBSERVER_SESSION_MS
+        }
+
+
+def rows(entries: Collection[Progress]) -> tuple[ReplicaStatus, ...]:
+    """Statuses in the order of ids."""
+    return tuple(
+        ReplicaStatus(
+            entry.replica_id, entry.directory_id, entry.end_offset, entry.last_fetch_ms, entry.last_caught_up_ms
+        )
+        for entry in sorted(entries, key=lambda entry: (entry.replica_id, entry.directory_id))
+    )

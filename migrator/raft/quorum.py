@@ -1,0 +1,231 @@
+"""What all parts of the core share: the node's durable and volatile state, its transitions, and the effects of a step.
+
+`election`, `replication`, `follower` and `snapshot` decide; this keeps the books (QuorumState of Kafka 3.9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+from kio.schema.errors import ErrorCode
+
+from migrator.errors import require
+from migrator.raft import effects as fx
+from migrator.raft import responses
+from migrator.raft.config import RaftConfig
+from migrator.raft.messages import EpochOffset, RaftRequest, RaftResponse
+from migrator.raft.peers import Peers
+from migrator.raft.progress import Progress, Replicas
+from migrator.raft.states import (
+    NEVER,
+    SAME_EPOCH,
+    TRANSITIONS,
+    Candidate,
+    ElectionState,
+    Follower,
+    Leader,
+    Resigned,
+    RoleState,
+    Unattached,
+)
+from migrator.raft.storage import LogView
+from migrator.records.uuid import ZERO_UUID, Uuid
+
+if TYPE_CHECKING:
+    from random import Random
+
+CHECK_QUORUM_FACTOR = 1.5
+"""A leader that hears no majority for this many fetch time-outs resigns (KIP-595, KAFKA-15489)."""
+
+
+class Quorum:
+    """State of one node and the only code that changes role, epoch or high watermark."""
+
+    def __init__(self, config: RaftConfig, log: LogView, stored: ElectionState, random: Random, now_ms: int) -> None:
+        self.config = config
+        self.node_id = config.node_id
+        self.voters = config.voters
+        """Those whose votes and logs count. At kraft.version 0 it is the configured set, always."""
+        self.log = log
+        self.random = random
+        self.now = now_ms
+        self.peers = Peers(config.request_timeout_ms, config.retry_backoff_ms)
+        self.effects: list[fx.Effect] = []
+        snapshots = log.snapshots()
+        self.high_watermark = snapshots[-1].offset if snapshots else log.start_offset()
+        """The largest offset that this node knows to be committed; never falls while the process lives."""
+        self.synced_end = log.end_offset()
+        self.generation = 0
+        self.log_changes = False
+        """Whether an effect of this step changes the log: until the next step ``log`` still shows the old one."""
+        self.finishing: EpochOffset | None = None
+        """A downloaded snapshot that the disk is making durable; it outlives the role."""
+        self.is_shutting_down = False
+        self.epoch = max(stored.epoch, log.last_epoch())
+        self.state = self._state_at_boot(stored)
+
+    def _state_at_boot(self, stored: ElectionState) -> RoleState:
+        """Continue where the process ended; a leader as resigned, since unsynced records of its epoch may be lost."""
+        deadline = self.election_deadline()
+        if stored.epoch < self.epoch:
+            return Unattached(deadline)
+        if stored.leader_id == self.node_id and self.is_voter:
+            return Resigned(self.node_id, deadline, (), self.other_voters())
+        if stored.voted_id == self.node_id and self.is_voter:
+            return Candidate(deadline, 1, {self.node_id})
+        if stored.leader_id in self.voters:
+            return Follower(stored.leader_id, self.now + self.config.fetch_timeout_ms)
+        return Unattached(deadline, stored.leader_id, stored.voted_id, stored.voted_directory_id)
+
+    # Questions
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this node votes; otherwise it is an observer, which only fetches."""
+        return self.node_id in self.voters
+
+    @property
+    def leader_id(self) -> int | None:
+        """The leader of this epoch as far as it is known; a resigned leader still is the epoch's leader."""
+        return self.state.leader_id
+
+    @property
+    def log_is_durable(self) -> bool:
+        """Whether everything in the log is on disk, so that its end may be claimed in a fetch."""
+        return not self.log_changes and self.synced_end == self.log.end_offset()
+
+    def other_voters(self) -> set[int]:
+        """The voters but this node."""
+        return set(self.voters - {self.node_id})
+
+    def log_end(self) -> EpochOffset:
+        """Epoch of the last record and end offset of the log."""
+        return EpochOffset(self.log.last_epoch(), self.log.end_offset())
+
+    def election_deadline(self) -> int:
+        """A new random election time-out, in [t, 2t); observers do not stand for election."""
+        if not self.is_voter:
+            return NEVER
+        timeout = self.config.election_timeout_ms
+        return self.now + timeout + self.random.randrange(max(1, timeout))
+
+    # Effects
+
+    def emit(self, effect: fx.Effect) -> None:
+        """Add to what this step does."""
+        self.effects.append(effect)
+
+    def reply(self, context: Hashable, response: RaftResponse) -> None:
+        """Answer a request now."""
+        self.emit(fx.Reply(context, response))
+
+    def send(self, peer: int, request: RaftRequest) -> None:
+        """Send a request to a peer that is ready."""
+        self.emit(fx.Send(peer, self.peers.sent(peer, self.now), request))
+
+    def blame(self, peer: int, reason: str) -> None:
+        """A peer broke the protocol: leave it alone for a moment and report it."""
+        self.peers.back_off(peer, self.now)
+        self.emit(fx.BlamePeer(peer, reason))
+
+    def append(self, effect: fx.Append | fx.AppendLeaderChange) -> None:
+        """Write to the log, and ask for the fsync without which nobody counts it."""
+        self.log_changes = True
+        self.emit(effect)
+        self.emit(fx.RequestSync(self.generation))
+
+    def rewrite(self, effect: fx.TruncateTo | fx.InstallSnapshot, durable_end: int) -> None:
+        """Cut or replace the log. What earlier fsyncs report counts no more: they were of another log."""
+        self.log_changes = True
+        self.generation += 1
+        self.synced_end = durable_end
+        self.emit(effect)
+        self.emit(fx.RequestSync(self.generation))
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Publish what is committed; an offset that is known already changes nothing."""
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            self.emit(fx.AdvanceHighWatermark(offset))
+
+    def prolong(self, follower: Follower) -> None:
+        """The leader is alive, or our own disk kept us from asking: the fetch time-out begins anew."""
+        if not follower.leader_ended:
+            follower.fetch_deadline = self.now + self.config.fetch_timeout_ms
+
+    # Transitions
+
+    def become_unattached(self, epoch: int, leader_id: int | None = None) -> None:
+        """A higher epoch without a leader to follow. A voter keeps the rest of its election time-out."""
+        if isinstance(self.state, Candidate | Unattached):
+            deadline = self.state.election_deadline
+        else:
+            deadline = self.election_deadline()
+        self._become(epoch, Unattached(deadline, leader_id), ElectionState(epoch, leader_id))
+
+    def vote_for(self, candidate_id: int, directory_id: Uuid) -> None:
+        """Give the vote of this epoch; it is durable before anybody learns of it. The time-out begins anew."""
+        self._become(
+            self.epoch,
+            Unattached(self.election_deadline(), None, candidate_id, directory_id),
+            ElectionState(self.epoch, None, candidate_id, directory_id),
+        )
+
+    def become_candidate(self) -> None:
+        """Stand for election in the next epoch, with this node's own vote."""
+        require(self.is_voter, f"node {self.node_id} is no voter and can't stand for election")
+        retries = self.state.retries + 1 if isinstance(self.state, Candidate) else 1
+        epoch = self.epoch + 1
+        stored = ElectionState(epoch, None, self.node_id, self.config.directory_id)
+        self._become(epoch, Candidate(self.election_deadline(), retries, {self.node_id}), stored)
+
+    def become_follower(self, epoch: int, leader_id: int) -> None:
+        """Follow the elected leader of an epoch."""
+        require(leader_id != self.node_id, f"node {self.node_id} can't follow itself")
+        follower = Follower(leader_id, self.now + self.config.fetch_timeout_ms)
+        self._become(epoch, follower, ElectionState(epoch, leader_id))
+
+    def become_leader(self) -> None:
+        """Elected. Durable before the first record of the epoch, so that a restart can't write the epoch twice."""
+        require(isinstance(self.state, Candidate), "only a candidate becomes leader")
+        granting = tuple(sorted(self.state.granted)) if isinstance(self.state, Candidate) else ()
+        timeout = self.config.fetch_timeout_ms
+        leader = Leader(
+            leader_id=self.node_id,
+            start_offset=self.log.end_offset(),
+            replicas=Replicas({voter: Progress(voter, ZERO_UUID) for voter in self.other_voters()}),
+            check_quorum_deadline=self.now + int(timeout * CHECK_QUORUM_FACTOR),
+            begin_deadline=self.now,
+        )
+        self._become(self.epoch, leader, ElectionState(self.epoch, self.node_id))
+        self.append(fx.AppendLeaderChange(self.epoch, self.node_id, tuple(sorted(self.voters)), granting))
+
+    def become_resigned(self, successors: tuple[int, ...]) -> None:
+        """Stop leading within the epoch. Not written: a restart of its leader begins in this role anyway."""
+        self._become(
+            self.epoch, Resigned(self.node_id, self.election_deadline(), successors, self.other_voters()), None
+        )
+
+    def _become(self, epoch: int, state: RoleState, stored: ElectionState | None) -> None:
+        before, after = self.state, state
+        roles = (before.role, after.role)
+        require(after.role in TRANSITIONS[before.role], f"no transition from {before.role.value} to {after.role.value}")
+        require(
+            epoch > self.epoch or (epoch == self.epoch and roles in SAME_EPOCH),
+            f"epoch {self.epoch} to {epoch} on the way from {before.role.value} to {after.role.value}",
+        )
+        known = (before.role, self.epoch, before.leader_id)
+        self.epoch, self.state = epoch, state
+        if stored is not None:
+            self.emit(fx.PersistElectionState(stored))
+        if known != (after.role, epoch, after.leader_id):
+            self.emit(fx.RoleChanged(after.role, epoch, after.leader_id))
+        self.peers.forget_all()
+        if isinstance(before, Leader):
+            self._send_away(before)
+
+    def _send_away(self, leader: Leader) -> None:
+        """Fetches that wait at a former leader are answered, so that they are asked elsewhere."""
+        for fetch in leader.parking.take_all():
+            self.reply(fetch.context, responses.fetch(self, ErrorCode.not_leader_or_follower))

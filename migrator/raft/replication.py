@@ -1,0 +1,222 @@
+"""The leader: appends, what replicas' fetches tell, the high watermark, check quorum (KIP-595; Raft 5.3, 5.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from kio.schema.errors import ErrorCode
+
+from migrator.raft import effects as fx
+from migrator.raft import responses, votes
+from migrator.raft.events import Propose
+from migrator.raft.learning import is_ours
+from migrator.raft.messages import BeginQuorumEpochRequest, EpochOffset, FetchRequest, FetchResponse
+from migrator.raft.parking import ParkedFetch
+from migrator.raft.quorum import CHECK_QUORUM_FACTOR, Quorum
+from migrator.raft.states import NEVER, Leader
+from migrator.raft.storage import LogView
+from migrator.values import value
+
+# Appends
+
+
+def propose(quorum: Quorum, event: Propose) -> None:
+    """Append the node's batches, unless its leadership has ended meanwhile; `RoleChanged` has told it so."""
+    leader = quorum.state
+    if isinstance(leader, Leader) and event.epoch == quorum.epoch:
+        quorum.append(fx.Append(event.batches))
+        answer_parked(quorum, leader)
+
+
+def update_high_watermark(quorum: Quorum, leader: Leader) -> None:
+    """Commit what a majority has on disk, once that includes a record of this epoch (Raft 5.4.2)."""
+    ends = [_durable_end(quorum, leader, voter) for voter in quorum.voters]
+    offset = votes.committed_offset(ends)
+    if offset is None or offset <= leader.start_offset or offset <= (leader.high_watermark or 0):
+        return
+    leader.high_watermark = offset
+    quorum.advance_high_watermark(offset)
+    answer_parked(quorum, leader)
+
+
+def _durable_end(quorum: Quorum, leader: Leader, voter: int) -> int | None:
+    """What a voter has on disk. The leader too counts only after its fsync (stock Kafka counts it before)."""
+    if voter == quorum.node_id:
+        return quorum.synced_end
+    end = leader.replicas.voters[voter].end_offset
+    return None if end < 0 else end
+
+
+# Fetch
+
+
+@value
+class FetchPosition:
+    """Where a fetch leads: at most one of the two is set, neither when its position is in our log."""
+
+    diverging: EpochOffset | None = None
+    snapshot_id: EpochOffset | None = None
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the replica's log is a prefix of ours, with what we still have following."""
+        return self.diverging is None and self.snapshot_id is None
+
+
+def locate(log: LogView, offset: int, last_epoch: int) -> FetchPosition:
+    """Compare the end of a replica's log with ours (ReplicatedLog.validateOffsetAndEpoch of Kafka 3.9).
+
+    :param offset: the end offset of the replica's log.
+    :param last_epoch: the epoch of its last record.
+    """
+    start = log.start_offset()
+    snapshots = [known for known in log.snapshots() if known.offset >= start]  # older ones await their deletion
+    if snapshots:
+        oldest, newest = snapshots[0], snapshots[-1]
+        is_before = offset < start or (offset == start and last_epoch != oldest.epoch)
+        if offset == 0 or is_before or last_epoch < oldest.epoch:
+            return FetchPosition(snapshot_id=newest)
+    if offset == 0 and last_epoch == 0 and start == 0:
+        return FetchPosition()
+    end = log.end_of_epoch(last_epoch)
+    if end.epoch != last_epoch or end.offset < offset:
+        return FetchPosition(diverging=end)
+    return FetchPosition()
+
+
+def leader_error(quorum: Quorum, epoch: int) -> ErrorCode:
+    """Why a request that only the leader of ``epoch`` can answer is refused."""
+    if epoch < quorum.epoch:
+        return ErrorCode.fenced_leader_epoch
+    if epoch > quorum.epoch:
+        return ErrorCode.unknown_leader_epoch
+    if not isinstance(quorum.state, Leader):
+        return ErrorCode.not_leader_or_follower
+    if quorum.is_shutting_down:
+        return ErrorCode.broker_not_available
+    return ErrorCode.none
+
+
+def handle_fetch(quorum: Quorum, context: Hashable, request: FetchRequest) -> None:
+    """Answer a replica, an observer or a client, now or when there is something new."""
+    if not is_ours(quorum, request.cluster_id):
+        top_error = ErrorCode.inconsistent_cluster_id
+        quorum.reply(context, responses.fetch(quorum, ErrorCode.none, top_error=top_error))
+        return
+    error = _malformation(quorum, request)
+    if error == ErrorCode.none:
+        error = leader_error(quorum, request.leader_epoch)
+    leader = quorum.state
+    if error != ErrorCode.none or not isinstance(leader, Leader):
+        quorum.reply(context, responses.fetch(quorum, error))
+        return
+    position = locate(quorum.log, request.fetch_offset, request.last_fetched_epoch)
+    has_news = not position.is_valid or request.fetch_offset < quorum.log.end_offset()
+    if position.is_valid:
+        has_news |= _note_fetch(quorum, leader, request)
+    if has_news or request.max_wait_ms == 0 or len(leader.parking.waiting) >= quorum.config.max_parked_fetches:
+        _answer(quorum, leader, context, request, position)
+    else:
+        leader.parking.park(ParkedFetch(context, request, quorum.now + request.max_wait_ms))
+
+
+def _note_fetch(quorum: Quorum, leader: Leader, request: FetchRequest) -> bool:
+    """Count what a replica has. Returns whether it has yet to hear of the high watermark."""
+    progress = leader.replicas.find(request.replica_id, request.replica_directory_id, quorum.now)
+    if progress is None:
+        return False
+    progress.fetched(request.fetch_offset, quorum.log.end_offset(), quorum.now)
+    note_contact(quorum, leader, request.replica_id)
+    update_high_watermark(quorum, leader)
+    told, progress.told_high_watermark = progress.told_high_watermark, _high_watermark(leader)
+    return told < progress.told_high_watermark
+
+
+def _malformation(quorum: Quorum, request: FetchRequest) -> ErrorCode:
+    is_wrong = (
+        request.max_wait_ms < 0
+        or request.fetch_offset < 0
+        or not 0 <= request.last_fetched_epoch <= request.leader_epoch
+        or request.replica_id == quorum.node_id
+    )
+    return ErrorCode.invalid_request if is_wrong else ErrorCode.none
+
+
+def _high_watermark(leader: Leader) -> int:
+    return -1 if leader.high_watermark is None else leader.high_watermark
+
+
+def _answer(quorum: Quorum, leader: Leader, context: Hashable, request: FetchRequest, position: FetchPosition) -> None:
+    response: FetchResponse = responses.fetch(
+        quorum,
+        ErrorCode.none,
+        high_watermark=_high_watermark(leader),
+        diverging=position.diverging,
+        snapshot_id=position.snapshot_id,
+    )
+    if position.is_valid:
+        quorum.emit(fx.ReadLog(context, response, request.fetch_offset, request.max_bytes))
+    else:
+        quorum.reply(context, response)
+
+
+def answer_parked(quorum: Quorum, leader: Leader) -> None:
+    """There is something new: answer everybody who waits for it."""
+    _answer_all(quorum, leader, leader.parking.take_all())
+
+
+def _answer_all(quorum: Quorum, leader: Leader, fetches: list[ParkedFetch]) -> None:
+    for fetch in fetches:
+        request = fetch.request
+        progress = leader.replicas.find(request.replica_id, request.replica_directory_id, quorum.now)
+        if progress is not None:
+            progress.told_high_watermark = _high_watermark(leader)
+        # Retention may have passed the position meanwhile.
+        position = locate(quorum.log, request.fetch_offset, request.last_fetched_epoch)
+        _answer(quorum, leader, fetch.context, request, position)
+
+
+# Leadership
+
+
+def note_contact(quorum: Quorum, leader: Leader, replica_id: int) -> None:
+    """Check quorum: once a majority (this node included) has fetched, the leader's time begins anew."""
+    if replica_id not in quorum.voters:
+        return
+    leader.fetched.add(replica_id)
+    if votes.is_won(quorum.voters, leader.fetched | {quorum.node_id}):
+        leader.fetched.clear()
+        leader.check_quorum_deadline = quorum.now + int(quorum.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
+
+
+def resign(quorum: Quorum, leader: Leader, preferred: int | None = None) -> None:
+    """Hand leadership over: to ``preferred``, else to the most caught-up voter that may lead."""
+    ends = [(entry.replica_id, entry.end_offset) for entry in leader.replicas.voters.values()]
+    eligible = {voter for voter, _ in ends if quorum.config.may_grant_vote(voter)}
+    successors = votes.by_preference(ends, eligible if preferred is None else {preferred})
+    quorum.become_resigned(successors)
+
+
+def is_cut_off(quorum: Quorum, leader: Leader) -> bool:
+    """Whether a majority has been silent for too long."""
+    return len(quorum.voters) > 1 and quorum.now >= leader.check_quorum_deadline
+
+
+def poll_leader(quorum: Quorum, leader: Leader) -> int:
+    """Announce leadership, answer fetches whose patience ends, resign when cut off."""
+    if is_cut_off(quorum, leader) or (quorum.is_shutting_down and len(quorum.voters) > 1):
+        resign(quorum, leader)
+        return NEVER
+    _answer_all(quorum, leader, leader.parking.take_due(quorum.now))
+    if quorum.now >= leader.begin_deadline:
+        _announce(quorum)
+        leader.begin_deadline = quorum.now + quorum.config.fetch_timeout_ms // 2
+    deadlines = (fetch.deadline for fetch in leader.parking.waiting)
+    check_quorum_deadline = leader.check_quorum_deadline if len(quorum.voters) > 1 else NEVER
+    return min((check_quorum_deadline, leader.begin_deadline, *deadlines))
+
+
+def _announce(quorum: Quorum) -> None:
+    for voter in sorted(quorum.other_voters()):
+        if quorum.peers.is_ready(voter, quorum.now):
+            quorum.send(voter, BeginQuorumEpochRequest(quorum.config.cluster_id, voter, quorum.node_id, quorum.epoch))

@@ -1,0 +1,145 @@
+"""The roles of a node, what each of them remembers, and which may follow which. Everything about that is here.
+
+    Unattached --timeout--> Candidate --majority--> Leader --resign, check quorum--> Resigned
+        |  ^                    |  ^ (again)                                            |
+        |  | higher epoch       |  +----------------------- timeout --------------------+
+        |  | (from any role)    |
+        v  |                    v
+      Follower <---- a leader of this or a higher epoch is known (from any role but the leader's own epoch)
+
+Source: KafkaRaftClient and QuorumState of Kafka 3.9 (KIP-595). There is no pre-vote in 3.9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import ClassVar
+
+from migrator.raft.messages import EpochOffset
+from migrator.raft.parking import Parking
+from migrator.raft.progress import Replicas
+from migrator.records.uuid import ZERO_UUID, Uuid
+from migrator.values import value
+
+NEVER = 1 << 62
+"""A deadline that does not come, in milliseconds."""
+
+
+class Role(Enum):
+    UNATTACHED = "unattached"
+    CANDIDATE = "candidate"
+    FOLLOWER = "follower"
+    LEADER = "leader"
+    RESIGNED = "resigned"
+
+
+TRANSITIONS: dict[Role, frozenset[Role]] = {
+    Role.UNATTACHED: frozenset({Role.UNATTACHED, Role.CANDIDATE, Role.FOLLOWER}),
+    Role.CANDIDATE: frozenset({Role.UNATTACHED, Role.CANDIDATE, Role.FOLLOWER, Role.LEADER}),
+    Role.FOLLOWER: frozenset({Role.UNATTACHED, Role.CANDIDATE, Role.FOLLOWER}),
+    Role.LEADER: frozenset({Role.UNATTACHED, Role.FOLLOWER, Role.RESIGNED}),
+    Role.RESIGNED: frozenset({Role.UNATTACHED, Role.CANDIDATE, Role.FOLLOWER}),
+}
+"""From a role to those that may come next."""
+
+SAME_EPOCH: frozenset[tuple[Role, Role]] = frozenset(
+    {
+        (Role.UNATTACHED, Role.UNATTACHED),  # gives its vote
+        (Role.UNATTACHED, Role.FOLLOWER),
+        (Role.CANDIDATE, Role.FOLLOWER),
+        (Role.CANDIDATE, Role.LEADER),
+        (Role.LEADER, Role.RESIGNED),
+    }
+)
+"""The transitions that keep the epoch; every other one raises it."""
+
+
+@value
+class ElectionState:
+    """What ``quorum-state`` keeps: the epoch, and either the leader of it or this node's vote in it."""
+
+    epoch: int
+    leader_id: int | None = None
+    voted_id: int | None = None
+    voted_directory_id: Uuid = ZERO_UUID
+
+
+NEVER_ELECTED = ElectionState(0)
+
+
+@dataclass(slots=True)
+class Unattached:
+    """No leader to follow. ``leader_id`` is known only when it cannot be followed (not a voter, or this very node)."""
+
+    role: ClassVar[Role] = Role.UNATTACHED
+    election_deadline: int
+    leader_id: int | None = None
+    voted_id: int | None = None
+    voted_directory_id: Uuid = ZERO_UUID
+
+
+@dataclass(slots=True)
+class Candidate:
+    """``retries`` counts elections without a winner in a row; ``backoff_deadline`` is set once this one is lost."""
+
+    role: ClassVar[Role] = Role.CANDIDATE
+    election_deadline: int
+    retries: int
+    granted: set[int]
+    rejected: set[int] = field(default_factory=set)
+    backoff_deadline: int | None = None
+
+    @property
+    def leader_id(self) -> None:
+        """A candidate knows no leader of its epoch."""
+        return
+
+
+@dataclass(slots=True)
+class Download:
+    """A snapshot that a follower fetches, and the bytes that it has so far."""
+
+    snapshot_id: EpochOffset
+    position: int = 0
+
+
+@dataclass(slots=True)
+class Follower:
+    """``leader_ended``: the leader said EndQuorumEpoch, so its term can't be prolonged by hearing from it."""
+
+    role: ClassVar[Role] = Role.FOLLOWER
+    leader_id: int
+    fetch_deadline: int
+    leader_high_watermark: int = -1
+    leader_ended: bool = False
+    download: Download | None = None
+
+
+@dataclass(slots=True)
+class Leader:
+    """``start_offset`` is the log's end at the election: nothing counts as committed before it is passed."""
+
+    role: ClassVar[Role] = Role.LEADER
+    leader_id: int
+    start_offset: int
+    replicas: Replicas
+    check_quorum_deadline: int
+    begin_deadline: int
+    high_watermark: int | None = None
+    fetched: set[int] = field(default_factory=set)
+    parking: Parking = field(default_factory=Parking)
+
+
+@dataclass(slots=True)
+class Resigned:
+    """A former leader of this epoch (also after a restart): it may write nothing more in it, nor vote."""
+
+    role: ClassVar[Role] = Role.RESIGNED
+    leader_id: int
+    election_deadline: int
+    successors: tuple[int, ...]
+    unacknowledged: set[int]
+
+
+RoleState = Unattached | Candidate | Follower | Leader | Resigned

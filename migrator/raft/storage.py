@@ -1,0 +1,36 @@
+"""What the consensus core may ask of the log. `migrator.log` implements it on disk, the simulator in memory.
+
+Only reads: every write is an effect that the core returns, so that the caller decides when it is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from migrator.raft.messages import EpochOffset
+
+
+class LogView(Protocol):
+    """Offsets and epochs of a log as appended (not: as synced), answered from memory."""
+
+    def start_offset(self) -> int:
+        """The first offset that the log still holds; everything before it is in a snapshot."""
+
+    def end_offset(self) -> int:
+        """The offset that the next record will get."""
+
+    def last_epoch(self) -> int:
+        """The leader epoch of the last record, or of the latest snapshot when the log is empty; 0 for neither."""
+
+    def end_of_epoch(self, epoch: int) -> EpochOffset:
+        """The largest epoch <= ``epoch`` that the log knows, and its end offset (exclusive).
+
+        When it knows only larger ones: ``epoch`` itself or that of the snapshot at the log's start, and that start.
+        """
+
+    def epoch_at(self, offset: int) -> int | None:
+        """The leader epoch of the record at ``offset``, None outside the log."""
+
+    def snapshots(self) -> Sequence[EpochOffset]:
+        """Ids of the complete snapshots on disk, oldest first; (0, 0) is not among them."""

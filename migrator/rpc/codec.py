@@ -1,0 +1,84 @@
+"""The consensus core's messages <-> protobuf. Fields have the same names on both sides, so one rule serves all."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from google.protobuf.message import Message
+from kio.schema.errors import ErrorCode
+
+from migrator.errors import PeerError
+from migrator.raft import messages
+from migrator.raft.messages import EpochOffset, RaftRequest, RaftResponse
+from migrator.records.uuid import ZERO_UUID, Uuid
+from migrator.rpc.stubs import quorum_pb2
+
+REQUESTS = (
+    messages.VoteRequest,
+    messages.BeginQuorumEpochRequest,
+    messages.EndQuorumEpochRequest,
+    messages.FetchRequest,
+    messages.FetchSnapshotRequest,
+)
+RESPONSES = (
+    messages.VoteResponse,
+    messages.BeginQuorumEpochResponse,
+    messages.EndQuorumEpochResponse,
+    messages.FetchResponse,
+    messages.FetchSnapshotResponse,
+)
+
+_PROTOS: Mapping[type, Any] = {each: getattr(quorum_pb2, each.__name__) for each in (*REQUESTS, *RESPONSES)}
+_MESSAGES: Mapping[str, Any] = {each.__name__: each for each in (*REQUESTS, *RESPONSES)}
+_FIELDS = {each: tuple(field.name for field in dataclasses.fields(each)) for each in (*REQUESTS, *RESPONSES)}
+_ERRORS = {code.value: code for code in ErrorCode}
+
+_OPTIONAL = frozenset({"cluster_id", "diverging", "snapshot_id"})
+_ERROR_FIELDS = frozenset({"top_error", "error"})
+
+
+def to_proto(message: RaftRequest | RaftResponse) -> Any:
+    """The protobuf message of the same name."""
+    values = {name: _dump(getattr(message, name)) for name in _FIELDS[type(message)]}
+    return _PROTOS[type(message)](**values)
+
+
+def from_proto(proto: Message) -> Any:
+    """The core's message of the same name.
+
+    :raises PeerError: a field has a value that cannot be.
+    """
+    message_type = _MESSAGES[proto.DESCRIPTOR.name]
+    return message_type(**{name: _load(proto, name) for name in _FIELDS[message_type]})
+
+
+def _dump(value: Any) -> Any:
+    if isinstance(value, EpochOffset):
+        return quorum_pb2.EpochOffset(epoch=value.epoch, offset=value.offset)
+    return value
+
+
+def _load(proto: Any, name: str) -> Any:
+    value = getattr(proto, name)
+    if name in _OPTIONAL and not proto.HasField(name):
+        # Only a Fetch may do without a snapshot id: the other two are about one.
+        if name == "snapshot_id" and not isinstance(proto, quorum_pb2.FetchResponse):
+            raise PeerError(f"{proto.DESCRIPTOR.name} without {name}")
+        return None
+    if isinstance(value, quorum_pb2.EpochOffset):
+        return EpochOffset(value.epoch, value.offset)
+    if name in _ERROR_FIELDS:
+        return _ERRORS.get(value, ErrorCode.unknown_server_error)
+    if name.endswith("directory_id"):
+        return _uuid(value)
+    if name == "preferred_successors":
+        return tuple(value)
+    return value
+
+
+def _uuid(raw: bytes) -> Uuid:
+    if len(raw) not in (0, 16):
+        raise PeerError(f"a directory id of {len(raw)} bytes")
+    return Uuid(raw) if raw else ZERO_UUID

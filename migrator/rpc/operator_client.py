@@ -1,0 +1,133 @@
+"""The other end of the operator's service: what the command line talks through."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import grpc
+import grpc.aio
+
+from migrator.errors import OperatorError
+from migrator.observe.status import Force, Gate, Goal, JournalEvent, Status
+from migrator.rpc.channel import SocketDirectory, TlsFiles, open_channel
+from migrator.rpc.operator_codec import (
+    event_from_proto,
+    force_to_proto,
+    gate_from_proto,
+    goal_to_proto,
+    status_from_proto,
+)
+from migrator.rpc.stubs import operator_pb2, operator_pb2_grpc
+
+
+class OperatorClient:
+    """A node's operator service; an async context manager. Every method raises `OperatorError` without an answer."""
+
+    def __init__(self, channel: grpc.aio.Channel, where: str, socket: SocketDirectory | None = None) -> None:
+        self._channel = channel
+        self._stub = operator_pb2_grpc.OperatorStub(channel)  # type: ignore[no-untyped-call]
+        self._where = where
+        self._socket = socket
+
+    @classmethod
+    def on_socket(cls, metadata_directory: Path) -> OperatorClient:
+        """The node whose metadata directory that is.
+
+        :raises OperatorError: there is no socket, or this user may not use it.
+        """
+        try:
+            socket = SocketDirectory(metadata_directory, create=False)
+        except OSError as error:
+            raise OperatorError(
+                f"there is no operator socket: {error.strerror}",
+                where=str(metadata_directory),
+                remedy="Start the controller, run this as its user, or name a server with --server",
+            ) from error
+        return cls(open_channel(socket.address, None), str(metadata_directory), socket)
+
+    @classmethod
+    def at(cls, address: str, tls: TlsFiles | None = None) -> OperatorClient:
+        """The node at ``host:port``."""
+        return cls(open_channel(address, tls), address)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._channel.close()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    async def status(self, timeout: float = 5.0) -> Status:
+        """The status now."""
+        with self._refusals():
+            call = self._stub.Watch(operator_pb2.WatchRequest(), timeout=timeout)
+            status = status_from_proto(await call.read())
+            call.cancel()
+            return status
+
+    async def watch(self) -> AsyncIterator[Status]:
+        """The status now and after every change."""
+        with self._refusals():
+            async for status in self._stub.Watch(operator_pb2.WatchRequest()):
+                yield status_from_proto(status)
+
+    async def journal(self, after_sequence: int = 0, *, follow: bool = False) -> AsyncIterator[JournalEvent]:
+        """Events after that sequence number, and new ones as they come if ``follow``."""
+        request = operator_pb2.JournalRequest(after_sequence=after_sequence, follow=follow)
+        with self._refusals():
+            async for event in self._stub.Journal(request):
+                yield event_from_proto(event)
+
+    async def pause(self, reason: str, timeout: float = 5.0) -> None:
+        """Hold the migration before its next irreversible step."""
+        with self._refusals():
+            await self._stub.Pause(operator_pb2.PauseRequest(reason=reason), timeout=timeout)
+
+    async def resume(self, timeout: float = 5.0) -> None:
+        """Go on."""
+        with self._refusals():
+            await self._stub.Resume(operator_pb2.ResumeRequest(), timeout=timeout)
+
+    async def force(self, kind: Force, reason: str, timeout: float = 5.0) -> None:
+        """Make the migration do what it does not do unasked; it has begun when this returns."""
+        request = operator_pb2.ForceRequest(kind=force_to_proto(kind), reason=reason)
+        with self._refusals():
+            await self._stub.Force(request, timeout=timeout)
+
+    async def gates(self, goal: Goal, timeout: float = 5.0) -> tuple[Gate, ...]:
+        """What stands between here and ``goal``."""
+        with self._refusals():
+            answer = await self._stub.Gates(operator_pb2.GatesRequest(goal=goal_to_proto(goal)), timeout=timeout)
+            return tuple(gate_from_proto(gate) for gate in answer.gates)
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except grpc.aio.AioRpcError as error:
+            raise self._translate(error) from error
+        except ValueError as error:
+            raise OperatorError(
+                f"the answer has something unknown: {error}",
+                where=self._where,
+                remedy="Use the version of this tool that the controller runs",
+            ) from error
+
+    def _translate(self, error: grpc.aio.AioRpcError) -> OperatorError:
+        if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+            return OperatorError(
+                "the controller does not answer", where=self._where, remedy="Check that it runs, and the address"
+            )
+        return OperatorError(error.details() or error.code().name, where=self._where)

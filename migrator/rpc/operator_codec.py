@@ -1,0 +1,155 @@
+"""`migrator.observe.status` <-> operator.proto."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from migrator.observe.status import (
+    BrokerState,
+    BrokerStatus,
+    ClaimStatus,
+    Force,
+    Gate,
+    Goal,
+    JournalEvent,
+    MigrationStatus,
+    Problem,
+    QuorumStatus,
+    Role,
+    Status,
+    VoterStatus,
+    WriteBehindStatus,
+)
+from migrator.rpc.stubs import operator_pb2 as pb
+
+_GOALS = {Goal.FINISH: pb.GatesRequest.FINISH, Goal.ROLLBACK: pb.GatesRequest.ROLLBACK}
+
+
+def goal_to_proto(goal: Goal) -> Any:
+    """For a GatesRequest."""
+    return _GOALS[goal]
+
+
+def goal_from_proto(number: int) -> Goal:
+    """From a GatesRequest.
+
+    :raises ValueError: a goal that we don't know.
+    """
+    for goal, known in _GOALS.items():
+        if known == number:
+            return goal
+    raise ValueError(f"no goal has the number {number}")
+
+
+def force_to_proto(force: Force) -> Any:
+    """For a ForceRequest."""
+    return pb.ForceRequest.Kind.Value(force.name)
+
+
+def force_from_proto(number: int) -> Force:
+    """From a ForceRequest.
+
+    :raises ValueError: a kind that we don't know.
+    """
+    for force in Force:
+        if force_to_proto(force) == number:
+            return force
+    raise ValueError(f"nothing to force has the number {number}")
+
+
+def status_to_proto(status: Status) -> Any:
+    """`Status` for the wire."""
+    return pb.Status(
+        cluster_id=status.cluster_id,
+        node_id=status.node_id,
+        version=status.version,
+        time_ms=status.time_ms,
+        quorum=_quorum_to_proto(status.quorum),
+        migration=pb.Migration(**_fields(status.migration)),
+        brokers=[pb.Broker(**_fields(broker)) for broker in status.brokers],
+        problems=[pb.Problem(**_fields(problem)) for problem in status.problems],
+        write_behind=pb.WriteBehind(**_fields(status.write_behind)) if status.write_behind else None,
+        claim=pb.Claim(**_fields(status.claim)) if status.claim else None,
+        metadata_version=status.metadata_version,
+        recent_events=[event_to_proto(event) for event in status.recent_events],
+    )
+
+
+def status_from_proto(proto: Any) -> Status:
+    """`Status` from the wire.
+
+    :raises ValueError: a role or broker state that this version does not know.
+    """
+    return Status(
+        cluster_id=proto.cluster_id,
+        node_id=proto.node_id,
+        version=proto.version,
+        time_ms=proto.time_ms,
+        quorum=_quorum_from_proto(proto.quorum),
+        migration=_from_proto(MigrationStatus, proto.migration),
+        brokers=tuple(_broker_from_proto(broker) for broker in proto.brokers),
+        problems=tuple(_from_proto(Problem, problem) for problem in proto.problems),
+        write_behind=_from_proto(WriteBehindStatus, proto.write_behind) if proto.HasField("write_behind") else None,
+        claim=_from_proto(ClaimStatus, proto.claim) if proto.HasField("claim") else None,
+        metadata_version=proto.metadata_version,
+        recent_events=tuple(event_from_proto(event) for event in proto.recent_events),
+    )
+
+
+def event_to_proto(event: JournalEvent) -> Any:
+    """`JournalEvent` for the wire."""
+    fields = _fields(event)
+    fields["details"] = dict(event.details)
+    return pb.JournalEvent(**fields)
+
+
+def event_from_proto(proto: Any) -> JournalEvent:
+    """`JournalEvent` from the wire; details in order of their names."""
+    return JournalEvent(proto.sequence, proto.time_ms, proto.kind, proto.text, tuple(sorted(proto.details.items())))
+
+
+def gate_to_proto(gate: Gate) -> Any:
+    """`Gate` for the wire."""
+    return pb.Gate(**_fields(gate))
+
+
+def gate_from_proto(proto: Any) -> Gate:
+    """`Gate` from the wire."""
+    gate: Gate = _from_proto(Gate, proto)
+    return gate
+
+
+def _quorum_to_proto(quorum: QuorumStatus) -> Any:
+    fields = _fields(quorum)
+    fields["voters"] = [pb.Voter(**_fields(voter)) for voter in quorum.voters]
+    return pb.Quorum(**fields)
+
+
+def _quorum_from_proto(proto: Any) -> QuorumStatus:
+    voters = tuple(
+        VoterStatus(
+            voter.node_id,
+            voter.host,
+            voter.port,
+            voter.log_end_offset,
+            voter.zk_migration_ready if voter.HasField("zk_migration_ready") else None,
+        )
+        for voter in proto.voters
+    )
+    numbers = proto.leader_id, proto.leader_epoch, proto.log_start_offset, proto.log_end_offset, proto.high_watermark
+    return QuorumStatus(Role(proto.role), *numbers, voters)
+
+
+def _broker_from_proto(proto: Any) -> BrokerStatus:
+    return BrokerStatus(
+        proto.broker_id, BrokerState(proto.state), proto.epoch, proto.in_zookeeper_mode, proto.heartbeat_age_ms
+    )
+
+
+def _fields(status: Any) -> dict[str, Any]:
+    """Fields of a value, whose names are the message's."""
+    return {name: getattr(status, name) for name in type(status).__slots__}
+
+
+def _from_proto(status_type: Any, proto: Any) -> Any:
+    return status_type(**{name: getattr(proto, name) for name in status_type.__slots__})

@@ -1,0 +1,104 @@
+"""The operator's gRPC service of one node."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+
+from migrator.errors import OperatorError
+from migrator.observe.status import Force, Gate, Goal, JournalEvent, Status
+from migrator.rpc.operator_codec import (
+    event_to_proto,
+    force_from_proto,
+    gate_to_proto,
+    goal_from_proto,
+    status_to_proto,
+)
+from migrator.rpc.stubs import operator_pb2, operator_pb2_grpc
+
+
+class StatusSource(Protocol):
+    """What the service tells and does; the node implements it."""
+
+    def status(self) -> Status:
+        """The status now."""
+
+    def updates(self) -> AsyncIterator[Status]:
+        """The status after every change; a slow reader may miss some, never the last."""
+
+    def journal(self, after_sequence: int, *, follow: bool) -> AsyncIterator[JournalEvent]:
+        """Events after that sequence number, oldest first; then new ones as they come if ``follow``."""
+
+    async def pause(self, reason: str) -> None:
+        """Hold the migration before its next irreversible step.
+
+        :raises OperatorError: it cannot be held here or now.
+        """
+
+    async def resume(self) -> None:
+        """Go on.
+
+        :raises OperatorError: it cannot.
+        """
+
+    async def force(self, kind: Force, reason: str) -> None:
+        """Carry it out from now on.
+
+        :raises OperatorError: it is not what the migration waits for, or another controller drives it.
+        """
+
+    async def gates(self, goal: Goal) -> tuple[Gate, ...]:
+        """What stands between here and ``goal``."""
+
+
+class OperatorService(operator_pb2_grpc.OperatorServicer):
+    """Serves `migrator.operator.v1.Operator`."""
+
+    def __init__(self, source: StatusSource) -> None:
+        self._source = source
+
+    def register(self, server: grpc.aio.Server) -> None:
+        """Add this service to a server."""
+        operator_pb2_grpc.add_OperatorServicer_to_server(self, server)  # type: ignore[no-untyped-call]
+
+    async def Watch(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802, ARG002 (names of the proto)
+        yield status_to_proto(self._source.status())
+        async for status in self._source.updates():
+            yield status_to_proto(status)
+
+    async def Journal(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802, ARG002
+        async for event in self._source.journal(request.after_sequence, follow=request.follow):
+            yield event_to_proto(event)
+
+    async def Pause(self, request: Any, context: Any) -> Any:  # noqa: N802
+        try:
+            await self._source.pause(request.reason)
+        except OperatorError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        return operator_pb2.PauseResponse()
+
+    async def Resume(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
+        try:
+            await self._source.resume()
+        except OperatorError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        return operator_pb2.ResumeResponse()
+
+    async def Force(self, request: Any, context: Any) -> Any:  # noqa: N802
+        try:
+            await self._source.force(force_from_proto(request.kind), request.reason)
+        except ValueError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except OperatorError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        return operator_pb2.ForceResponse()
+
+    async def Gates(self, request: Any, context: Any) -> Any:  # noqa: N802
+        try:
+            goal = goal_from_proto(request.goal)
+        except ValueError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        return operator_pb2.GatesResponse(gates=[gate_to_proto(gate) for gate in await self._source.gates(goal)])

@@ -1,0 +1,151 @@
+"""The quorum's gRPC service: typed requests of our own nodes to the consensus core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+
+from migrator.errors import InvariantViolation, PeerError
+from migrator.rpc.channel import CLUSTER_KEY, metadata_value
+from migrator.rpc.codec import from_proto, to_proto
+from migrator.rpc.stubs import quorum_pb2, quorum_pb2_grpc
+from migrator.rpc.transport import RaftHandler
+from migrator.values import value
+
+
+@value
+class ReplicaProgress:
+    """A voter or observer as the leader sees it; times are milliseconds since 1970, -1 for never."""
+
+    node_id: int
+    log_end_offset: int
+    last_fetch_ms: int = -1
+    last_caught_up_ms: int = -1
+
+
+@value
+class QuorumDescription:
+    """The answering node's view; complete only on the leader."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[ReplicaProgress, ...] = ()
+    observers: tuple[ReplicaProgress, ...] = ()
+
+
+@value
+class NodeAddress:
+    """Where a node is since its boot at ``boot_ms``."""
+
+    node_id: int
+    host: str
+    port: int
+    boot_ms: int
+
+
+class QuorumView(Protocol):
+    """What the service tells besides consensus."""
+
+    def describe(self) -> QuorumDescription:
+        """The quorum as this node sees it."""
+
+    def discover(self, known: Sequence[NodeAddress]) -> Sequence[NodeAddress]:
+        """Learn what a peer knows, tell what we know (KIP-642)."""
+
+
+class QuorumService(quorum_pb2_grpc.QuorumServicer):
+    """Serves `migrator.quorum.v1.Quorum`.
+
+    :param handler: the core's runner.
+    :param on_violation: told of an `InvariantViolation` inside the handler, so that the process can stop.
+    """
+
+    def __init__(
+        self,
+        cluster_id: str,
+        handler: RaftHandler,
+        view: QuorumView,
+        on_violation: Callable[[InvariantViolation], None] | None = None,
+    ) -> None:
+        self._cluster_id = cluster_id
+        self._handler = handler
+        self._view = view
+        self._on_violation = on_violation
+
+    def register(self, server: grpc.aio.Server) -> None:
+        """Add this service to a server."""
+        quorum_pb2_grpc.add_QuorumServicer_to_server(self, server)  # type: ignore[no-untyped-call]
+
+    async def Vote(self, request: Any, context: Any) -> Any:  # noqa: N802 (names of quorum.proto)
+        return await self._consensus(request, context)
+
+    async def BeginQuorumEpoch(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return await self._consensus(request, context)
+
+    async def EndQuorumEpoch(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return await self._consensus(request, context)
+
+    async def Fetch(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return await self._consensus(request, context)
+
+    async def FetchSnapshot(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return await self._consensus(request, context)
+
+    async def DescribeQuorum(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
+        await self._check_cluster(context)
+        described = self._view.describe()
+        return quorum_pb2.DescribeQuorumResponse(
+            leader_id=described.leader_id,
+            leader_epoch=described.leader_epoch,
+            high_watermark=described.high_watermark,
+            voters=[_replica(replica) for replica in described.voters],
+            observers=[_replica(replica) for replica in described.observers],
+        )
+
+    async def DiscoverBrokers(self, request: Any, context: Any) -> Any:  # noqa: N802
+        await self._check_cluster(context)
+        known = self._view.discover([address_from_proto(address) for address in request.known])
+        return quorum_pb2.DiscoverBrokersResponse(known=[address_to_proto(address) for address in known])
+
+    async def _consensus(self, proto: Any, context: Any) -> Any:
+        await self._check_cluster(context)
+        try:
+            request = from_proto(proto)
+        except PeerError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        try:
+            return to_proto(await self._handler(request))
+        except InvariantViolation as violation:
+            if self._on_violation is not None:
+                self._on_violation(violation)
+            raise
+
+    async def _check_cluster(self, context: Any) -> None:
+        theirs = metadata_value(context.invocation_metadata(), CLUSTER_KEY)
+        if theirs != self._cluster_id:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "this node belongs to another cluster")
+
+
+def _replica(replica: ReplicaProgress) -> Any:
+    return quorum_pb2.Replica(
+        node_id=replica.node_id,
+        log_end_offset=replica.log_end_offset,
+        last_fetch_ms=replica.last_fetch_ms,
+        last_caught_up_ms=replica.last_caught_up_ms,
+    )
+
+
+def address_to_proto(address: NodeAddress) -> Any:
+    """`NodeAddress` for the wire."""
+    return quorum_pb2.NodeAddress(
+        node_id=address.node_id, host=address.host, port=address.port, boot_ms=address.boot_ms
+    )
+
+
+def address_from_proto(proto: Any) -> NodeAddress:
+    """`NodeAddress` from the wire."""
+    return NodeAddress(proto.node_id, proto.host, proto.port, proto.boot_ms)

@@ -1,0 +1,212 @@
+"""The operator's service: over the Unix socket and over TCP, and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+
+from migrator.errors import OperatorError
+from migrator.observe.status import (
+    BrokerState,
+    BrokerStatus,
+    ClaimStatus,
+    Force,
+    Gate,
+    Goal,
+    JournalEvent,
+    MigrationStatus,
+    Problem,
+    QuorumStatus,
+    Role,
+    Status,
+    VoterStatus,
+    WriteBehindStatus,
+)
+from migrator.rpc.channel import SOCKET_DIRECTORY, SOCKET_NAME, TlsFiles, tls_files
+from migrator.rpc.operator_client import OperatorClient
+from migrator.rpc.operator_service import OperatorService
+from migrator.rpc.server import GrpcServer
+from migrator.rpc.stubs import operator_pb2
+from tests.wire.certificates import Authority
+
+EVENTS = tuple(JournalEvent(number, 1000 + number, "state", f"step {number}", (("from", "a"),)) for number in range(5))
+GATES = (Gate("brokers", open=False, what="broker 3 is in ZooKeeper mode", remedy="Restart it"),)
+
+
+def a_status(epoch: int) -> Status:
+    voters = (VoterStatus(3000, "host", 9093, 12, zk_migration_ready=True), VoterStatus(3001, "::1", 9093))
+    return Status(
+        cluster_id="cluster",
+        node_id=3000,
+        version="0.1.0",
+        time_ms=1_700_000_000_000,
+        quorum=QuorumStatus(Role.LEADER, 3000, epoch, 0, 12, 11, voters),
+        migration=MigrationStatus("DualWrite", "dual-writing", 250, active=True),
+        brokers=(BrokerStatus(1, BrokerState.FENCED, 5, in_zookeeper_mode=True, heartbeat_age_ms=100),),
+        problems=(Problem("broker 1", "is fenced", "Wait", warning=True),),
+        write_behind=WriteBehindStatus(4, 20, 0, 8),
+        claim=ClaimStatus(7, 8, 9),
+        metadata_version="3.9-IV0",
+        recent_events=EVENTS[:1],
+    )
+
+
+class Node:
+    """A source whose status changes three times."""
+
+    def __init__(self) -> None:
+        self.paused: str | None = None
+        self.forced: list[tuple[Force, str]] = []
+
+    def status(self) -> Status:
+        return a_status(1)
+
+    async def updates(self) -> AsyncIterator[Status]:
+        for epoch in (2, 3, 4):
+            yield a_status(epoch)
+
+    async def journal(self, after_sequence: int, *, follow: bool) -> AsyncIterator[JournalEvent]:
+        for event in EVENTS:
+            if event.sequence > after_sequence:
+                yield event
+        if follow:
+            yield JournalEvent(99, 1, "new", "followed")
+
+    async def pause(self, reason: str) -> None:
+        if not reason:
+            raise OperatorError("a reason is needed", remedy="Give --reason")
+        self.paused = reason
+
+    async def resume(self) -> None:
+        if self.paused is None:
+            raise OperatorError("nothing is paused")
+        self.paused = None
+
+    async def force(self, kind: Force, reason: str) -> None:
+        if not reason:
+            raise OperatorError("the journal needs a reason", remedy="Give --reason")
+        self.forced.append((kind, reason))
+
+    async def gates(self, goal: Goal) -> tuple[Gate, ...]:
+        return GATES if goal is Goal.FINISH else ()
+
+
+async def test_everything_over_the_unix_socket(tmp_path: Path) -> None:
+    node = Node()
+    # Longer than any socket's path may be.
+    directory = tmp_path / ("metadata-" * 15)
+    directory.mkdir()
+    server = GrpcServer([OperatorService(node)])
+    server.listen_unix(directory)
+    await server.start()
+    try:
+        async with OperatorClient.on_socket(directory) as client:
+            assert await client.status() == a_status(1)
+            assert [status.quorum.leader_epoch async for status in client.watch()] == [1, 2, 3, 4]
+            assert [event async for event in client.journal(2)] == list(EVENTS[3:])
+            assert [event.sequence async for event in client.journal(4, follow=True)] == [99]
+            assert await client.gates(Goal.FINISH) == GATES
+            assert await client.gates(Goal.ROLLBACK) == ()
+            await client.pause("maintenance")
+            assert node.paused == "maintenance"
+            await client.resume()
+            with pytest.raises(OperatorError, match="nothing is paused"):
+                await client.resume()
+            with pytest.raises(OperatorError, match="Give --reason"):
+                await client.pause("")
+            for kind in Force:
+                await client.force(kind, "drill")
+            assert node.forced == [(kind, "drill") for kind in Force]
+            with pytest.raises(OperatorError, match="Give --reason"):
+                await client.force(Force.DELETES, "")
+    finally:
+        await server.close(grace=0)
+    assert not (directory / SOCKET_DIRECTORY / SOCKET_NAME).exists()
+
+
+async def test_something_to_force_that_this_version_does_not_know_is_refused(tmp_path: Path) -> None:
+    node = Node()
+    server = GrpcServer([OperatorService(node)])
+    server.listen_unix(tmp_path)
+    await server.start()
+    try:
+        async with OperatorClient.on_socket(tmp_path) as client:
+            with pytest.raises(grpc.aio.AioRpcError, match="number 99"):
+                await client._stub.Force(operator_pb2.ForceRequest(kind=99, reason="later version"))  # type: ignore[arg-type]
+    finally:
+        await server.close(grace=0)
+    assert node.forced == []
+
+
+async def test_nobody_else_may_open_the_socket(tmp_path: Path) -> None:
+    (tmp_path / SOCKET_DIRECTORY).mkdir(mode=0o755)
+    (tmp_path / SOCKET_DIRECTORY / SOCKET_NAME).touch()  # left behind by a crash
+    server = GrpcServer([OperatorService(Node())])
+    server.listen_unix(tmp_path)
+    await server.start()
+    try:
+        assert stat.S_IMODE((tmp_path / SOCKET_DIRECTORY).stat().st_mode) == 0o700
+        assert stat.S_ISSOCK((tmp_path / SOCKET_DIRECTORY / SOCKET_NAME).stat().st_mode)
+    finally:
+        await server.close(grace=0)
+
+
+async def test_a_controller_that_is_not_there(tmp_path: Path, unused_tcp_port: int) -> None:
+    with pytest.raises(OperatorError, match="no operator socket"):
+        OperatorClient.on_socket(tmp_path)
+    async with OperatorClient.at(f"127.0.0.1:{unused_tcp_port}") as client:
+        with pytest.raises(OperatorError, match="does not answer"):
+            await client.status(timeout=2)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "", "::", "10.1.2.3", "controller-1.example"])  # noqa: S104
+async def test_an_address_open_to_others_needs_tls(host: str) -> None:
+    server = GrpcServer([OperatorService(Node())])
+    with pytest.raises(OperatorError, match="TLS"):
+        server.listen(host, 0)
+    await server.close(grace=0)
+
+
+async def test_a_port_in_use_is_said_so() -> None:
+    first, second = GrpcServer([]), GrpcServer([])
+    port = first.listen("127.0.0.1", 0)
+    try:
+        with pytest.raises(OperatorError, match="cannot listen"):
+            second.listen("127.0.0.1", port)
+    finally:
+        await asyncio.gather(first.close(grace=0), second.close(grace=0))
+
+
+async def test_mutual_tls(tmp_path: Path) -> None:
+    ours, theirs = Authority("ours"), Authority("theirs")
+    good = tls_files(*map(str, ours.files(tmp_path / "good", "controller")))
+    assert good is not None
+    # A stranger trusts us, but we don't know who signed him.
+    bad_files = theirs.files(tmp_path / "bad", "stranger")
+    bad = TlsFiles(bad_files[0], bad_files[1], good.authority)
+    server = GrpcServer([OperatorService(Node())])
+    port = server.listen("127.0.0.1", 0, good)
+    await server.start()
+    try:
+        async with OperatorClient.at(f"127.0.0.1:{port}", good) as client:
+            assert (await client.status()).node_id == 3000
+        for tls in (bad, None):
+            async with OperatorClient.at(f"127.0.0.1:{port}", tls) as client:
+                with pytest.raises(OperatorError):
+                    await client.status(timeout=2)
+    finally:
+        await server.close(grace=0)
+
+
+def test_half_of_the_tls_files_is_refused(tmp_path: Path) -> None:
+    assert tls_files("", "", "") is None
+    with pytest.raises(OperatorError, match="only some"):
+        tls_files("cert.pem", "", "")
+    with pytest.raises(OperatorError, match="cannot read"):
+        TlsFiles(tmp_path / "a", tmp_path / "b", tmp_path / "c").server()

@@ -1,0 +1,354 @@
+"""One suite for both transports: what the consensus core may expect of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Protocol
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from migrator.errors import InvariantViolation
+from migrator.raft.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    EpochOffset,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    RaftRequest,
+    RaftResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from migrator.records.uuid import Uuid
+from migrator.rpc.quorum_service import NodeAddress, QuorumDescription, QuorumService, ReplicaProgress
+from migrator.rpc.raft_transport import GrpcRaftTransport
+from migrator.rpc.server import GrpcServer
+from migrator.rpc.transport import (
+    ForeignClusterError,
+    PeerTimeoutError,
+    RaftHandler,
+    RaftTransport,
+    TransportError,
+    UnreachableError,
+)
+from migrator.wire.raft_codec import Endpoint
+from migrator.wire.raft_transport import KafkaRaftTransport, RaftService
+from migrator.wire.server import KafkaListener
+from tests.wire.babbler import babbling
+
+CLUSTER = "qYoMEZXcS_SKP2PzAl8-WA"
+PEER = 2
+DIRECTORY = Uuid(bytes(range(16)))
+OK = ErrorCode.none
+BATCHES = bytes(range(256)) * 32 * 1024  # 8 MiB
+
+EXCHANGES: list[tuple[RaftRequest, RaftResponse]] = [
+    (VoteRequest(CLUSTER, 2, 7, 1, 6, 1234, DIRECTORY, DIRECTORY), VoteResponse(OK, OK, -1, 7, vote_granted=True)),
+    (
+        VoteRequest(None, 2, 7, 1, 6, 2**40),
+        VoteResponse(OK, ErrorCode.fenced_leader_epoch, 3, 8, vote_granted=False),
+    ),
+    (BeginQuorumEpochRequest(CLUSTER, 2, 1, 7), BeginQuorumEpochResponse(OK, OK, 1, 7)),
+    (EndQuorumEpochRequest(CLUSTER, 1, 7, (3, 2)), EndQuorumEpochResponse(OK, OK, -1, 8)),
+    (
+        FetchRequest(CLUSTER, 1, 7, 100, 6, 500, 8 << 20, DIRECTORY),
+        FetchResponse(OK, OK, 2, 7, 100, 0, records=BATCHES),
+    ),
+    (FetchRequest(CLUSTER, 1, 7, 100, 6, 500, 8 << 20), FetchResponse(OK, OK, 2, 7, -1, 0)),
+    (
+        FetchRequest(CLUSTER, 1, 7, 100, 5, 500, 8 << 20),
+        FetchResponse(OK, OK, 2, 7, 90, 0, diverging=EpochOffset(5, 80)),
+    ),
+    (
+        FetchRequest(CLUSTER, -1, 7, 0, 0, 0, 8 << 20),
+        FetchResponse(OK, OK, 2, 7, 90, 50, snapshot_id=EpochOffset(5, 80)),
+    ),
+    (
+        FetchSnapshotRequest(CLUSTER, 1, 7, EpochOffset(5, 80), 4096, 8 << 20, DIRECTORY),
+        FetchSnapshotResponse(OK, OK, 2, 7, EpochOffset(5, 80), 9 << 20, 4096, BATCHES),
+    ),
+    (
+        FetchSnapshotRequest(CLUSTER, 1, 7, EpochOffset(5, 80), 0, 1),
+        FetchSnapshotResponse(OK, ErrorCode.snapshot_not_found, 2, 7, EpochOffset(-1, -1), 0, 0, b""),
+    ),
+]
+
+VOTE, VOTED = EXCHANGES[0]
+
+
+class View:
+    """The quorum's view of one node."""
+
+    def __init__(self) -> None:
+        self.told: list[NodeAddress] = []
+
+    def describe(self) -> QuorumDescription:
+        return QuorumDescription(2, 7, 90, (ReplicaProgress(2, 100), ReplicaProgress(1, 99, 5, 4)))
+
+    def discover(self, known: Sequence[NodeAddress]) -> Sequence[NodeAddress]:
+        self.told.extend(known)
+        return (NodeAddress(2, "::1", 9094, 77),)
+
+
+class Kind(Protocol):
+    """One of the two transports, as the suite sees it."""
+
+    def serve(self, answer: RaftHandler, port: int = 0) -> contextlib.AbstractAsyncContextManager[int]:
+        """A peer that answers so; its port."""
+
+    def connect(self, port: int) -> RaftTransport:
+        """A transport that knows this one peer."""
+
+
+class Kafka:
+    @contextlib.asynccontextmanager
+    async def serve(self, answer: RaftHandler, port: int = 0) -> AsyncIterator[int]:
+        handler = RaftService(answer, lambda _: Endpoint("CONTROLLER", "127.0.0.1", 9093))
+        listener = KafkaListener("CONTROLLER", handler)
+        bound = await listener.start("127.0.0.1", port)
+        try:
+            yield bound
+        finally:
+            await listener.close(grace=0)
+
+    def connect(self, port: int) -> RaftTransport:
+        return KafkaRaftTransport(1, {PEER: Endpoint("CONTROLLER", "127.0.0.1", port)})
+
+
+class Grpc:
+    @contextlib.asynccontextmanager
+    async def serve(self, answer: RaftHandler, port: int = 0, cluster_id: str = CLUSTER) -> AsyncIterator[int]:
+        server = GrpcServer([QuorumService(cluster_id, answer, View())])
+        bound = server.listen("127.0.0.1", port)
+        await server.start()
+        try:
+            yield bound
+        finally:
+            await server.close(grace=0)
+
+    def connect(self, port: int) -> RaftTransport:
+        return GrpcRaftTransport(CLUSTER, {PEER: f"127.0.0.1:{port}"})
+
+
+@pytest.fixture(params=[Kafka, Grpc], ids=["kafka", "grpc"])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    found: Kind = request.param()
+    return found
+
+
+@contextlib.asynccontextmanager
+async def connected(kind: Kind, port: int) -> AsyncIterator[RaftTransport]:
+    transport = kind.connect(port)
+    try:
+        yield transport
+    finally:
+        await transport.close()
+
+
+def answering(*pairs: tuple[RaftRequest, RaftResponse]) -> RaftHandler:
+    async def answer(request: RaftRequest) -> RaftResponse:
+        (response,) = (response for known, response in pairs if known == request)
+        return response
+
+    return answer
+
+
+@pytest.mark.parametrize(("request_", "response"), EXCHANGES, ids=lambda each: type(each).__name__)
+async def test_every_message_arrives_as_it_was(kind: Kind, request_: RaftRequest, response: RaftResponse) -> None:
+    async with kind.serve(answering((request_, response))) as port, connected(kind, port) as transport:
+        assert await transport.send(PEER, request_, 10) == response
+
+
+async def test_an_error_of_the_whole_request_arrives(kind: Kind) -> None:
+    refused = VoteResponse(ErrorCode.inconsistent_cluster_id, OK, -1, -1, vote_granted=False)
+    async with kind.serve(answering((VOTE, refused))) as port, connected(kind, port) as transport:
+        assert await transport.send(PEER, VOTE, 10) == refused
+
+
+async def test_many_fetches_of_8_mib_one_after_the_other(kind: Kind) -> None:
+    request, response = EXCHANGES[4]
+    async with kind.serve(answering((request, response))) as port, connected(kind, port) as transport:
+        for _ in range(5):
+            assert await transport.send(PEER, request, 10) == response
+
+
+async def test_one_request_is_in_flight_per_peer(kind: Kind) -> None:
+    running = most = 0
+
+    async def answer(_: RaftRequest) -> RaftResponse:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return VOTED
+
+    async with kind.serve(answer) as port, connected(kind, port) as transport:
+        await asyncio.gather(*(transport.send(PEER, VOTE, 10) for _ in range(20)))
+    assert most == 1
+
+
+async def test_a_peer_that_is_down_is_unreachable(kind: Kind, unused_tcp_port: int) -> None:
+    async with connected(kind, unused_tcp_port) as transport:
+        with pytest.raises((UnreachableError, PeerTimeoutError)):
+            await transport.send(PEER, VOTE, 5)
+
+
+async def test_a_peer_that_comes_back_is_found(kind: Kind, unused_tcp_port: int) -> None:
+    async with connected(kind, unused_tcp_port) as transport:
+        with pytest.raises(TransportError):
+            await transport.send(PEER, VOTE, 5)
+        async with kind.serve(answering((VOTE, VOTED)), unused_tcp_port):
+            async with asyncio.timeout(20):
+                while True:
+                    with contextlib.suppress(TransportError):
+                        assert await transport.send(PEER, VOTE, 5) == VOTED
+                        break
+
+
+async def test_a_node_without_an_address_is_unreachable(kind: Kind) -> None:
+    async with connected(kind, 1) as transport:
+        with pytest.raises(UnreachableError):
+            await transport.send(99, VOTE, 5)
+
+
+async def test_a_slow_peer_is_a_timeout_and_does_not_block_the_next_request(kind: Kind) -> None:
+    slow = asyncio.Event()
+
+    async def answer(request: RaftRequest) -> RaftResponse:
+        if request == VOTE:
+            await slow.wait()
+        return VOTED
+
+    async with kind.serve(answer) as port, connected(kind, port) as transport:
+        await transport.send(PEER, EXCHANGES[1][0], 10)
+        with pytest.raises(PeerTimeoutError):
+            await transport.send(PEER, VOTE, 0.1)
+        assert await transport.send(PEER, EXCHANGES[1][0], 10) == VOTED
+
+
+async def test_a_request_that_waits_for_another_has_its_own_time(kind: Kind) -> None:
+    slow = asyncio.Event()
+
+    async def answer(_: RaftRequest) -> RaftResponse:
+        await slow.wait()
+        return VOTED
+
+    async with kind.serve(answer) as port, connected(kind, port) as transport:
+        first = asyncio.create_task(transport.send(PEER, VOTE, 10))
+        with pytest.raises(PeerTimeoutError):
+            await transport.send(PEER, VOTE, 0.1)
+        slow.set()
+        assert await first == VOTED
+
+
+async def test_closing_fails_what_waits(kind: Kind) -> None:
+    arrived, slow = asyncio.Event(), asyncio.Event()
+
+    async def answer(_: RaftRequest) -> RaftResponse:
+        arrived.set()
+        await slow.wait()
+        return VOTED
+
+    async with kind.serve(answer) as port, connected(kind, port) as transport:
+        waiting = asyncio.create_task(transport.send(PEER, VOTE, 10))
+        await arrived.wait()
+        await transport.close()
+        with pytest.raises(TransportError):
+            await waiting
+        with pytest.raises(TransportError):
+            await transport.send(PEER, VOTE, 1)
+
+
+async def test_a_cancelled_request_leaves_the_transport_usable(kind: Kind) -> None:
+    arrived, slow = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: RaftRequest) -> RaftResponse:
+        if request == VOTE:
+            arrived.set()
+            await slow.wait()
+        return VOTED
+
+    async with kind.serve(answer) as port, connected(kind, port) as transport:
+        waiting = asyncio.create_task(transport.send(PEER, VOTE, 10))
+        await arrived.wait()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert await transport.send(PEER, EXCHANGES[1][0], 10) == VOTED
+
+
+async def test_a_peer_whose_core_fails_is_an_error_and_lives(kind: Kind) -> None:
+    async def answer(request: RaftRequest) -> RaftResponse:
+        if request == VOTE:
+            raise ValueError("a bug")
+        return VOTED
+
+    async with kind.serve(answer) as port, connected(kind, port) as transport:
+        with pytest.raises(TransportError):
+            await transport.send(PEER, VOTE, 10)
+        assert await transport.send(PEER, EXCHANGES[1][0], 10) == VOTED
+
+
+@pytest.mark.parametrize("garbage", [b"HTTP/1.1 400 Bad Request\r\n\r\n", struct.pack(">ii", 4, 12345), b"\x00" * 64])
+async def test_garbage_is_no_answer(kind: Kind, garbage: bytes) -> None:
+    with babbling(garbage) as port:
+        async with connected(kind, port) as transport:
+            with pytest.raises(TransportError):
+                await transport.send(PEER, VOTE, 1)
+
+
+async def test_a_node_of_another_cluster_is_refused_before_its_message_is_looked_at() -> None:
+    """On gRPC by the call's metadata; in the Kafka protocol the core itself compares the cluster id."""
+    kind = Grpc()
+    seen: list[Any] = []
+
+    async def answer(request: RaftRequest) -> RaftResponse:
+        seen.append(request)
+        return VOTED
+
+    async with kind.serve(answer, cluster_id="another") as port, connected(kind, port) as transport:
+        with pytest.raises(ForeignClusterError):
+            await transport.send(PEER, VOTE, 10)
+    assert seen == []
+
+
+async def test_a_violated_invariant_is_told_to_the_node() -> None:
+    told: list[InvariantViolation] = []
+
+    async def answer(_: RaftRequest) -> RaftResponse:
+        raise InvariantViolation("two leaders")
+
+    server = GrpcServer([QuorumService(CLUSTER, answer, View(), told.append)])
+    port = server.listen("127.0.0.1", 0)
+    await server.start()
+    transport = Grpc().connect(port)
+    with pytest.raises(TransportError):
+        await transport.send(PEER, VOTE, 10)
+    await transport.close()
+    await server.close(grace=0)
+    assert [str(violation) for violation in told] == ["two leaders"]
+
+
+async def test_grpc_tells_the_quorum_and_gossips_addresses() -> None:
+    view = View()
+    server = GrpcServer([QuorumService(CLUSTER, answering(), view)])
+    port = server.listen("127.0.0.1", 0)
+    await server.start()
+    transport = GrpcRaftTransport(CLUSTER, {PEER: f"127.0.0.1:{port}"})
+    try:
+        assert await transport.describe(PEER, 10) == view.describe()
+        mine = NodeAddress(1, "host-1", 9094, 5)
+        assert await transport.discover(PEER, [mine], 10) == (NodeAddress(2, "::1", 9094, 77),)
+        assert view.told == [mine]
+    finally:
+        await transport.close()
+        await server.close(grace=0)
