@@ -1,0 +1,114 @@
+"""From one image to the next by replaying records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from migrator.errors import InvariantViolation
+from migrator.image.cluster import ClusterBuilder
+from migrator.image.model import Changes, MetadataImage, Provenance
+from migrator.image.security import SecurityBuilder
+from migrator.image.settings import SettingsBuilder
+from migrator.image.topics import TopicsBuilder
+from migrator.image.tracked import Interner
+from migrator.records import metadata as rec
+
+
+class ImageBuilder:
+    """Replays records on top of an image, which itself stays as it is. Good for one `build`.
+
+    Transactions are not its business: their marker records are refused, as they are in a snapshot.
+
+    :param intern: shared by the builders of one log, so that equal assignments are one object throughout an image.
+    """
+
+    __slots__ = ("_base", "_cluster", "_handlers", "_security", "_settings", "_topics", "records")
+
+    def __init__(self, base: MetadataImage, intern: Interner | None = None) -> None:
+        self._base = base
+        self._cluster = cluster = ClusterBuilder(base.cluster)
+        self._topics = topics = TopicsBuilder(base.topics, intern or Interner())
+        self._settings = settings = SettingsBuilder(base)
+        self._security = security = SecurityBuilder(base)
+        self.records = 0
+        """How many records were replayed."""
+
+        def remove_topic(record: rec.RemoveTopicRecord) -> None:
+            settings.clear_topic_config(topics.remove(record))
+
+        self._handlers: dict[type, Callable[[Any], object]] = {
+            rec.RegisterBrokerRecord: cluster.register_broker,
+            rec.UnregisterBrokerRecord: cluster.unregister_broker,
+            rec.TopicRecord: topics.create,
+            rec.PartitionRecord: topics.put_partition,
+            rec.ConfigRecord: settings.set_config,
+            rec.PartitionChangeRecord: topics.change_partition,
+            rec.FenceBrokerRecord: cluster.fence,
+            rec.UnfenceBrokerRecord: cluster.unfence,
+            rec.RemoveTopicRecord: remove_topic,
+            rec.DelegationTokenRecord: security.put_token,
+            rec.RemoveDelegationTokenRecord: security.remove_token,
+            rec.UserScramCredentialRecord: security.put_scram,
+            rec.RemoveUserScramCredentialRecord: security.remove_scram,
+            rec.FeatureLevelRecord: settings.set_feature,
+            rec.ClientQuotaRecord: settings.set_quota,
+            rec.ProducerIdsRecord: settings.set_producer_ids,
+            rec.BrokerRegistrationChangeRecord: cluster.change_broker,
+            rec.AccessControlEntryRecord: security.put_acl,
+            rec.RemoveAccessControlEntryRecord: security.remove_acl,
+            rec.NoOpRecord: _no_op,
+            rec.ZkMigrationStateRecord: settings.set_zk_migration_state,
+            rec.RegisterControllerRecord: cluster.register_controller,
+            rec.ClearElrRecord: topics.clear_elr,
+        }
+
+    def replay(self, record: rec.MetadataRecord) -> None:
+        """Apply one record.
+
+        :raises InvariantViolation: when it does not fit the image, e.g. a partition of an unknown topic, or is the
+            marker of a transaction. The message never holds a record's secrets. The builder must then be dropped.
+        """
+        handler = self._handlers.get(type(record))
+        if handler is None:
+            raise InvariantViolation("an image has no place for this record")
+        handler(record)
+        self.records += 1
+
+    def build(self, provenance: Provenance) -> tuple[MetadataImage, Changes]:
+        """The resulting image, and what differs from the base. Nothing may be replayed afterwards."""
+        base, topics, cluster, settings, security = (
+            self._base, self._topics, self._cluster, self._settings, self._security,
+        )  # fmt: skip
+        image = MetadataImage(
+            provenance=provenance,
+            features=settings.features(),
+            cluster=cluster.finish(),
+            topics=topics.finish(),
+            configs=settings.configs.finish(),
+            quotas=settings.quotas.finish(),
+            producer_ids_next=settings.producer_ids_next,
+            acls=security.acls.snapshot(),
+            scram=security.scram.snapshot(),
+            tokens=security.tokens.snapshot(),
+        )
+        changes = Changes(
+            features=bool(settings.levels.changed),
+            zk_migration_state=settings.zk_migration_state != base.features.zk_migration_state,
+            brokers=frozenset(cluster.brokers.changed),
+            controllers=frozenset(cluster.controllers.changed),
+            topics=topics.changed_topics(),
+            partitions=topics.changed_partitions(),
+            configs=frozenset(settings.configs.changed),
+            quotas=frozenset(settings.quotas.changed),
+            producer_ids=settings.producer_ids_next != base.producer_ids_next,
+            acls=frozenset(security.acls.changed),
+            scram=frozenset(security.scram.changed),
+            tokens=frozenset(security.tokens.changed),
+            records=self.records,
+        )
+        return image, changes
+
+
+def _no_op(record: rec.NoOpRecord) -> None:
+    """It moves the offset and nothing else."""

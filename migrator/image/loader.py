@@ -1,0 +1,308 @@
+"""From the records of the log to images: the speculative one at its end, and the published one.
+
+Every appended batch is applied at once, on leaders and followers alike, to the image at the end of the log. What
+results is published when it is committed and outside a transaction (KIP-868), as one `ImageDelta`, and is dropped
+when the log is truncated. Source: Kafka's ``MetadataBatchLoader`` and ``OffsetControlManager``.
+
+The log, as the loader sees it::
+
+    ... published | state | state | region being applied | batches appended, not yet applied
+                   <-- appended, applied, uncommitted -->
+
+A state is the image after a batch, or before the Begin of a transaction. A transaction never has states within:
+if the log is truncated there, it is replayed from before its Begin, which costs time but no memory.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from migrator.errors import InvariantViolation, require
+from migrator.image.builder import ImageBuilder
+from migrator.image.changes import merge_changes, undo_changes
+from migrator.image.model import EMPTY_IMAGE, Changes, ImageDelta, MetadataImage, Provenance
+from migrator.image.tracked import Interner
+from migrator.records.metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    MetadataRecord,
+    NoOpRecord,
+)
+from migrator.values import value
+
+MAX_STATES = 1024
+"""How many unpublished states are held; beyond, a new one absorbs the one before it."""
+
+Step = Callable[[MetadataImage, MetadataImage, Changes], None]
+"""(image before, image after, what may differ between the two)."""
+
+_MARKERS = frozenset({BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord})
+_NO_OP = NoOpRecord()
+
+
+@value
+class _Batch:
+    base_offset: int
+    epoch: int
+    timestamp_ms: int
+    records: Sequence[MetadataRecord]
+
+    @property
+    def end_offset(self) -> int:
+        return self.base_offset + len(self.records)
+
+    def provenance(self, end_offset: int) -> Provenance:
+        return Provenance(end_offset - 1, self.epoch, self.timestamp_ms)
+
+
+@value
+class _State:
+    """An image outside transactions; ``parts`` lead to it from the state before.
+
+    ``transaction_start`` is the offset of the Begin that lies between the two, None without one.
+    """
+
+    end_offset: int
+    image: MetadataImage
+    parts: tuple[Changes, ...] = ()
+    transaction_start: int | None = None
+    ends_batch: bool = True
+
+
+class ImageLoader:
+    """Holds the images of one log. Offsets named "end" are exclusive.
+
+    :param image: what precedes the first batch: that of the latest snapshot, or the empty one.
+    :param max_states: bound of the unpublished states, at least 1.
+    :param on_step: told of each move of the speculative image, backwards too; not of `reset`.
+    """
+
+    def __init__(
+        self,
+        image: MetadataImage = EMPTY_IMAGE,
+        *,
+        max_states: int = MAX_STATES,
+        on_step: Step = lambda _before, _after, _changes: None,
+    ) -> None:
+        self._max_states = max_states
+        self._on_step = on_step
+        self._intern = Interner()
+        self._start(image)
+
+    def _start(self, image: MetadataImage) -> None:
+        self._published = _State(image.provenance.offset + 1, image)
+        self._states: deque[_State] = deque()
+        self._batches: deque[_Batch] = deque()
+        self._high_watermark = self._published.end_offset
+        self._restore(self._published)
+
+    def _restore(self, state: _State) -> None:
+        """Go back to a state, which is the end of the log from now on."""
+        self._batches.clear()
+        self._next = 0  # index of the first record of the first batch that is not applied
+        self._builder: ImageBuilder | None = None
+        self._image = state.image
+        self._applied_end = state.end_offset
+        self._parts: list[Changes] = []
+        self._open_transaction: int | None = None
+        self._region_transaction: int | None = None
+
+    @property
+    def published(self) -> MetadataImage:
+        """The image that subscribers know: committed, and outside transactions."""
+        return self._published.image
+
+    @property
+    def speculative(self) -> MetadataImage:
+        """The image after the last batch applied, what an open transaction did included."""
+        return self._image
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last record appended."""
+        return self._batches[-1].end_offset if self._batches else self._applied_end
+
+    @property
+    def backlog(self) -> int:
+        """How many appended records are not applied yet."""
+        return sum(len(batch.records) for batch in self._batches) - self._next
+
+    @property
+    def transaction_start(self) -> int | None:
+        """The offset of the Begin of the open transaction, as far as applied; None outside."""
+        return self._open_transaction
+
+    @property
+    def snapshot_image(self) -> MetadataImage | None:
+        """The image that a snapshot may be made of: the published one, unless its end lies within a batch."""
+        return self._published.image if self._published.ends_batch else None
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The last offset (inclusive) that is committed and not part of a transaction whose end is not: what was
+        written up to here may be confirmed to whoever asked for it."""
+        last = min(self._high_watermark, self._applied_end) - 1
+        uncommitted = (state for state in self._states if state.end_offset > self._high_watermark)
+        first = next(uncommitted, None)
+        start = self._region_transaction if first is None else first.transaction_start
+        return last if start is None else min(last, start - 1)
+
+    def append(self, base_offset: int, epoch: int, timestamp_ms: int, records: Sequence[MetadataRecord]) -> None:
+        """Take one data batch that the log has appended; `apply` has to follow.
+
+        Control batches are left out, hence gaps between batches are in order. After `truncate` the first batch may
+        begin earlier than the offset asked for, which then is that of a Begin within: what precedes it is skipped.
+
+        :param timestamp_ms: the batch's append time.
+        """
+        end_offset = self.end_offset
+        if base_offset < end_offset and self._stands_within_batch():
+            records, base_offset = records[end_offset - base_offset :], end_offset
+        require(
+            base_offset >= end_offset,
+            f"a batch at offset {base_offset} was appended after records up to {end_offset - 1}",
+        )
+        if records:
+            self._batches.append(_Batch(base_offset, epoch, timestamp_ms, records))
+
+    def apply(self, max_records: int | None = None) -> int:
+        """Apply appended records, at most so many; returns how many remain.
+
+        One call takes some 5 µs a record.
+
+        :raises InvariantViolation: when a record does not fit; names its offset and type. The loader is of no
+            further use then.
+        """
+        budget = self.backlog if max_records is None else max_records
+        while self._batches and budget > 0:
+            batch = self._batches[0]
+            stop = min(len(batch.records), self._next + budget)
+            budget -= stop - self._next
+            self._replay(batch, self._next, stop)
+            self._next = stop
+            if stop == len(batch.records):
+                self._close_batch(batch)
+        return self.backlog
+
+    def commit(self, high_watermark: int) -> ImageDelta | None:
+        """The records below the high watermark are committed; publishes what may be, None if that is nothing new.
+
+        A high watermark beyond what is applied is in order; call again after `apply`.
+        """
+        require(
+            high_watermark >= self._high_watermark,
+            f"the high watermark fell from {self._high_watermark} to {high_watermark}",
+        )
+        self._high_watermark = high_watermark
+        before, parts = self._published, list[Changes]()
+        while self._states and self._states[0].end_offset <= high_watermark:
+            self._published = self._states.popleft()
+            parts.extend(self._published.parts)
+        if self._published is before:
+            return None
+        return ImageDelta(before.image, self._published.image, merge_changes(parts))
+
+    def truncate(self, offset: int) -> int:
+        """The log was cut back to end at ``offset``; returns the offset from which its data batches are to be
+        appended again, at most ``offset``: it is smaller when no state is held for it."""
+        require(
+            offset >= self._high_watermark,
+            f"the log was cut at {offset}, below the high watermark {self._high_watermark}",
+        )
+        while len(self._batches) > 1 and self._batches[-1].end_offset > offset:
+            self._batches.pop()
+        if self._batches and self._batches[0].end_offset > offset and self._next == 0:
+            self._batches.clear()
+        if self.end_offset > offset:
+            undone = list(self._parts)
+            while self._states and self._states[-1].end_offset > offset:
+                undone.extend(self._states.pop().parts)
+            before, state = self._image, self._last_state()
+            self._restore(state)
+            self._on_step(before, state.image, undo_changes(undone, state.image))
+        return self.end_offset
+
+    def reset(self, image: MetadataImage) -> None:
+        """A snapshot took the place of the log: begin anew after it, with its image as the published one."""
+        require(
+            image.provenance.offset + 1 >= self._high_watermark,
+            f"a snapshot up to {image.provenance.offset} is older than the high watermark {self._high_watermark}",
+        )
+        self._start(image)
+
+    def _last_state(self) -> _State:
+        return self._states[-1] if self._states else self._published
+
+    def _stands_within_batch(self) -> bool:
+        last = self._last_state()
+        return not self._batches and not last.ends_batch and self._applied_end == last.end_offset
+
+    def _open_builder(self) -> ImageBuilder:
+        if self._builder is None:
+            self._builder = ImageBuilder(self._image, self._intern)
+        return self._builder
+
+    def _replay(self, batch: _Batch, start: int, stop: int) -> None:
+        builder = self._open_builder()
+        for index in range(start, stop):
+            record = batch.records[index]
+            try:
+                if type(record) in _MARKERS:
+                    self._mark(record, batch, batch.base_offset + index)
+                    builder = self._open_builder()
+                    builder.replay(_NO_OP)
+                else:
+                    builder.replay(record)
+            except InvariantViolation as error:
+                offset, kind = batch.base_offset + index, type(record).__name__
+                raise InvariantViolation(f"the {kind} at offset {offset} does not fit: {error}") from error
+
+    def _mark(self, record: MetadataRecord, batch: _Batch, offset: int) -> None:
+        is_begin = isinstance(record, BeginTransactionRecord)
+        if is_begin and self._open_transaction is not None:
+            raise InvariantViolation(f"the transaction that began at {self._open_transaction} is still open")
+        if not is_begin and self._open_transaction is None:
+            raise InvariantViolation("no transaction is open")
+        if is_begin:
+            if self._open_builder().records:
+                self._close_region(batch, offset)
+            self._open_transaction = self._region_transaction = offset
+            return
+        self._open_transaction = None
+        if isinstance(record, AbortTransactionRecord):
+            before, undone = self._image, self._parts
+            self._image = self._last_state().image
+            self._builder = None
+            self._parts = []
+            self._on_step(before, self._image, undo_changes(undone, self._image))
+
+    def _close_batch(self, batch: _Batch) -> None:
+        self._batches.popleft()
+        self._next = 0
+        if self._open_transaction is None:
+            self._close_region(batch, batch.end_offset)
+        else:
+            self._build(batch, batch.end_offset)
+
+    def _build(self, batch: _Batch, end_offset: int) -> None:
+        before = self._image
+        self._image, changes = self._open_builder().build(batch.provenance(end_offset))
+        self._builder = None
+        self._parts.append(changes)
+        self._applied_end = end_offset
+        self._on_step(before, self._image, changes)
+
+    def _close_region(self, batch: _Batch, end_offset: int) -> None:
+        """Make a state of what was applied since the last one."""
+        self._build(batch, end_offset)
+        parts, start = tuple(self._parts), self._region_transaction
+        if len(self._states) >= self._max_states:
+            absorbed = self._states.pop()
+            parts = (merge_changes((*absorbed.parts, *parts)),)
+            start = start if absorbed.transaction_start is None else absorbed.transaction_start
+        ends_batch = end_offset == batch.end_offset
+        self._states.append(_State(end_offset, self._image, parts, start, ends_batch))
+        self._parts = []
+        self._region_transaction = None

@@ -1,0 +1,223 @@
+"""The metadata of a cluster at one offset, immutable.
+
+Maps are persistent (`immutables.Map`): the next image shares all that did not change with this one, so an image
+for each appended batch costs what the batch changed. A `Mapping` field of a leaf (partitions of a topic, keys of a
+config resource) is replaced as a whole, never written to. Source: Kafka's ``org.apache.kafka.image``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from immutables import Map
+
+from migrator.records.metadata import Endpoint, FeatureRange, QuotaEntity, ZkMigrationState
+from migrator.records.uuid import Uuid
+from migrator.values import value
+
+
+@value
+class Provenance:
+    """Which point of the log an image stands for: the last offset it contains (-1: none), its leader epoch
+    and append time in ms."""
+
+    offset: int
+    epoch: int
+    timestamp_ms: int
+
+
+@value
+class FeaturesImage:
+    """Finalized levels by feature name, ``metadata.version`` included."""
+
+    levels: Map[str, int]
+    zk_migration_state: ZkMigrationState
+
+
+@value
+class BrokerRegistration:
+    broker_id: int
+    epoch: int
+    incarnation_id: Uuid
+    is_migrating_zk_broker: bool
+    listeners: tuple[Endpoint, ...]
+    features: tuple[FeatureRange, ...]
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+    log_dirs: tuple[Uuid, ...]
+
+
+@value
+class ControllerRegistration:
+    controller_id: int
+    incarnation_id: Uuid
+    zk_migration_ready: bool
+    listeners: tuple[Endpoint, ...]
+    features: tuple[FeatureRange, ...]
+
+
+@value
+class ClusterImage:
+    brokers: Map[int, BrokerRegistration]
+    controllers: Map[int, ControllerRegistration]
+
+
+@value
+class PartitionRegistration:
+    """State of one partition. ``directories`` is parallel to ``replicas``; empty stands for MIGRATING everywhere.
+
+    ``leader`` is -1 when there is none. ``recovering`` is LeaderRecoveryState.RECOVERING.
+    """
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    leader: int
+    recovering: bool
+    leader_epoch: int
+    partition_epoch: int
+    directories: tuple[Uuid, ...] = ()
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+
+
+@value
+class TopicImage:
+    name: str
+    topic_id: Uuid
+    partitions: Mapping[int, PartitionRegistration]
+
+
+@value
+class TopicsImage:
+    by_id: Map[Uuid, TopicImage]
+    ids: Map[str, Uuid]
+    """Topic name -> id."""
+
+    def by_name(self, name: str) -> TopicImage | None:
+        """The topic of that name, or None."""
+        topic_id = self.ids.get(name)
+        return None if topic_id is None else self.by_id[topic_id]
+
+
+@value
+class ConfigResource:
+    """``resource_type`` is a `ConfigResourceType`; broker name "" is the default of all brokers."""
+
+    resource_type: int
+    name: str
+
+
+QuotaKey = frozenset[QuotaEntity]
+"""An entity that quotas are set on, e.g. {user=a, client-id=None}; None is the default entity."""
+
+
+@value
+class ScramKey:
+    """``mechanism`` is a `ScramMechanism`."""
+
+    mechanism: int
+    user: str
+
+
+@value
+class ScramCredential:
+    """What a server keeps of a password (``ScramCredential`` in Kafka)."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        return "ScramCredential([hidden])"
+
+
+@value
+class Acl:
+    """One access control entry; numbers are Kafka's codes of ResourceType, PatternType, AclOperation and
+    AclPermissionType."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+@value
+class DelegationToken:
+    """Principals in text (``User:alice``), times in ms."""
+
+    token_id: str
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_timestamp: int
+    max_timestamp: int
+    expiration_timestamp: int
+
+
+@value
+class MetadataImage:
+    provenance: Provenance
+    features: FeaturesImage
+    cluster: ClusterImage
+    topics: TopicsImage
+    configs: Map[ConfigResource, Mapping[str, str]]
+    quotas: Map[QuotaKey, Mapping[str, float]]
+    producer_ids_next: int
+    """The next producer id to hand out; -1 when none was ever recorded."""
+    acls: Map[Uuid, Acl]
+    scram: Map[ScramKey, ScramCredential]
+    tokens: Map[str, DelegationToken]
+
+
+EMPTY_IMAGE = MetadataImage(
+    provenance=Provenance(-1, -1, -1),
+    features=FeaturesImage(Map(), ZkMigrationState.NONE),
+    cluster=ClusterImage(Map(), Map()),
+    topics=TopicsImage(Map(), Map()),
+    configs=Map(),
+    quotas=Map(),
+    producer_ids_next=-1,
+    acls=Map(),
+    scram=Map(),
+    tokens=Map(),
+)
+
+
+@value
+class Changes:
+    """Which entities may differ between two images; a superset never harms. Topics are named by id, so that a topic
+    deleted and created again under its name shows up twice; ``partitions`` names the changed partitions of a topic."""
+
+    features: bool = False
+    zk_migration_state: bool = False
+    brokers: frozenset[int] = frozenset()
+    controllers: frozenset[int] = frozenset()
+    topics: frozenset[Uuid] = frozenset()
+    """Topics created or deleted."""
+    partitions: Mapping[Uuid, frozenset[int]] = Map()
+    """Partitions created or changed, by topic id."""
+    configs: frozenset[ConfigResource] = frozenset()
+    quotas: frozenset[QuotaKey] = frozenset()
+    producer_ids: bool = False
+    acls: frozenset[Uuid] = frozenset()
+    scram: frozenset[ScramKey] = frozenset()
+    tokens: frozenset[str] = frozenset()
+    records: int = 0
+    """How many records were applied, NoOps included."""
+
+
+@value
+class ImageDelta:
+    """What subscribers get: two images and where to look for differences."""
+
+    before: MetadataImage
+    after: MetadataImage
+    changes: Changes

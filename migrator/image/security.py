@@ -1,0 +1,117 @@
+"""Access control entries, SCRAM credentials and delegation tokens of an image under change."""
+
+from __future__ import annotations
+
+from migrator.errors import InvariantViolation
+from migrator.image.model import Acl, DelegationToken, MetadataImage, ScramCredential, ScramKey
+from migrator.image.tracked import TrackedMap
+from migrator.records.metadata import (
+    AccessControlEntryRecord,
+    DelegationTokenRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
+from migrator.records.uuid import Uuid, uuid_to_text
+
+
+class SecurityBuilder:
+    """Replays the records of who may do what, and of how users prove who they are."""
+
+    __slots__ = ("acls", "scram", "tokens")
+
+    def __init__(self, base: MetadataImage) -> None:
+        self.acls = TrackedMap(base.acls)
+        self.scram = TrackedMap(base.scram)
+        self.tokens = TrackedMap(base.tokens)
+
+    def put_acl(self, record: AccessControlEntryRecord) -> None:
+        """An access control entry, new or not."""
+        self.acls.put(
+            record.id,
+            Acl(
+                resource_type=record.resource_type,
+                resource_name=record.resource_name,
+                pattern_type=record.pattern_type,
+                principal=record.principal,
+                host=record.host,
+                operation=record.operation,
+                permission_type=record.permission_type,
+            ),
+        )
+
+    def remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
+        """Remove an access control entry, which must exist."""
+        if not self.acls.remove(record.id):
+            raise InvariantViolation(f"there is no access control entry with id {uuid_to_text(record.id)}")
+
+    def put_scram(self, record: UserScramCredentialRecord) -> None:
+        """A user's credential, new or not."""
+        self.scram.put(
+            ScramKey(record.mechanism, record.name),
+            ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations),
+        )
+
+    def remove_scram(self, record: RemoveUserScramCredentialRecord) -> None:
+        """Remove a user's credential, which must exist."""
+        if not self.scram.remove(ScramKey(record.mechanism, record.name)):
+            raise InvariantViolation(f"user {record.name!r} has no credential for mechanism {record.mechanism}")
+
+    def put_token(self, record: DelegationTokenRecord) -> None:
+        """A delegation token, new or renewed."""
+        self.tokens.put(
+            record.token_id,
+            DelegationToken(
+                token_id=record.token_id,
+                owner=record.owner,
+                requester=record.requester,
+                renewers=record.renewers,
+                issue_timestamp=record.issue_timestamp,
+                max_timestamp=record.max_timestamp,
+                expiration_timestamp=record.expiration_timestamp,
+            ),
+        )
+
+    def remove_token(self, record: RemoveDelegationTokenRecord) -> None:
+        """Remove a delegation token; as in Kafka, one that is gone already is no fault."""
+        self.tokens.remove(record.token_id)
+
+
+def acl_record(acl_id: Uuid, acl: Acl) -> AccessControlEntryRecord:
+    """What `SecurityBuilder.put_acl` makes that entry of."""
+    return AccessControlEntryRecord(
+        id=acl_id,
+        resource_type=acl.resource_type,
+        resource_name=acl.resource_name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission_type,
+    )
+
+
+def scram_record(key: ScramKey, credential: ScramCredential) -> UserScramCredentialRecord:
+    """What `SecurityBuilder.put_scram` makes that credential of."""
+    return UserScramCredentialRecord(
+        name=key.user,
+        mechanism=key.mechanism,
+        salt=credential.salt,
+        stored_key=credential.stored_key,
+        server_key=credential.server_key,
+        iterations=credential.iterations,
+    )
+
+
+def token_record(token: DelegationToken) -> DelegationTokenRecord:
+    """What `SecurityBuilder.put_token` makes that token of."""
+    return DelegationTokenRecord(
+        owner=token.owner,
+        requester=token.requester,
+        renewers=token.renewers,
+        issue_timestamp=token.issue_timestamp,
+        max_timestamp=token.max_timestamp,
+        expiration_timestamp=token.expiration_timestamp,
+        token_id=token.token_id,
+    )

@@ -1,0 +1,163 @@
+"""From an image to the records of a snapshot, in Kafka's order: ``org.apache.kafka.image.MetadataImage.write``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from migrator.errors import InvariantViolation, require
+from migrator.image.builder import ImageBuilder
+from migrator.image.model import EMPTY_IMAGE, BrokerRegistration, MetadataImage, PartitionRegistration, Provenance
+from migrator.image.security import acl_record, scram_record, token_record
+from migrator.records import metadata as rec
+from migrator.records.uuid import DIRECTORY_MIGRATING, Uuid
+from migrator.records.versions import FEATURE_NAME, MINIMUM_BOOTSTRAP, MINIMUM_SUPPORTED, MinLevel
+
+BATCH_RECORDS = 1024
+
+
+def snapshot_batches(image: MetadataImage, batch_records: int = BATCH_RECORDS) -> Iterator[list[rec.MetadataRecord]]:
+    """The records that make the image out of nothing, some at a time, the same for equal images.
+
+    They are meant for the image's own metadata.version. No image holds part of a transaction, so no snapshot does.
+
+    :raises InvariantViolation: when the image holds what its metadata.version has no record for.
+    """
+    records = snapshot_records(image)
+    while batch := list(islice(records, batch_records)):
+        yield batch
+
+
+def snapshot_records(image: MetadataImage) -> Iterator[rec.MetadataRecord]:
+    """Like `snapshot_batches`, record by record."""
+    level = image.features.levels.get(FEATURE_NAME, MINIMUM_SUPPORTED)
+    yield from _features(image, level)
+    yield from _cluster(image, level)
+    yield from _topics(image, level)
+    yield from _settings(image)
+    yield from _security(image, level)
+
+
+def load_snapshot(records: Iterable[rec.MetadataRecord], provenance: Provenance) -> Iterator[MetadataImage | None]:
+    """Build the image of a snapshot in slices: yields None after every so many records, at last the image.
+
+    :param provenance: the last offset and epoch that the snapshot contains, and its last contained append time.
+    :raises InvariantViolation: when a record does not fit, or is the marker of a transaction.
+    """
+    builder = ImageBuilder(EMPTY_IMAGE)
+    for number, record in enumerate(records, 1):
+        try:
+            builder.replay(record)
+        except InvariantViolation as error:
+            kind = type(record).__name__
+            raise InvariantViolation(f"record {number} of the snapshot, a {kind}, does not fit: {error}") from error
+        if number % BATCH_RECORDS == 0:
+            yield None
+    yield builder.build(provenance)[0]
+
+
+def _features(image: MetadataImage, level: int) -> Iterator[rec.MetadataRecord]:
+    if level >= MINIMUM_BOOTSTRAP:
+        yield rec.FeatureLevelRecord(FEATURE_NAME, level)
+        for name, value in sorted(image.features.levels.items()):
+            if name != FEATURE_NAME:
+                yield rec.FeatureLevelRecord(name, value)
+    state = image.features.zk_migration_state
+    if _exists("the ZooKeeper migration state", level, MinLevel.ZK_MIGRATION, used=bool(state)):
+        yield rec.ZkMigrationStateRecord(int(state))
+
+
+def _cluster(image: MetadataImage, level: int) -> Iterator[rec.MetadataRecord]:
+    for _, broker in sorted(image.cluster.brokers.items()):
+        yield _broker(broker, level)
+    controllers = sorted(image.cluster.controllers.items())
+    if _exists("controller registrations", level, MinLevel.CONTROLLER_REGISTRATION, used=bool(controllers)):
+        for _, item in controllers:
+            yield rec.RegisterControllerRecord(
+                controller_id=item.controller_id,
+                incarnation_id=item.incarnation_id,
+                zk_migration_ready=item.zk_migration_ready,
+                end_points=item.listeners,
+                features=item.features,
+            )
+
+
+def _broker(broker: BrokerRegistration, level: int) -> rec.RegisterBrokerRecord:
+    _exists("controlled shutdown", level, MinLevel.CONTROLLED_SHUTDOWN_STATE, used=broker.in_controlled_shutdown)
+    _exists("a broker in migration", level, MinLevel.ZK_MIGRATION, used=broker.is_migrating_zk_broker)
+    _exists("log directories", level, MinLevel.DIRECTORY_ASSIGNMENT, used=bool(broker.log_dirs))
+    return rec.RegisterBrokerRecord(
+        broker_id=broker.broker_id,
+        is_migrating_zk_broker=broker.is_migrating_zk_broker,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.epoch,
+        end_points=broker.listeners,
+        features=broker.features,
+        rack=broker.rack,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=broker.log_dirs,
+    )
+
+
+def _topics(image: MetadataImage, level: int) -> Iterator[rec.MetadataRecord]:
+    for name, topic_id in sorted(image.topics.ids.items()):
+        yield rec.TopicRecord(name, topic_id)
+        for number, partition in sorted(image.topics.by_id[topic_id].partitions.items()):
+            yield _partition(topic_id, number, partition, level)
+
+
+def _partition(topic_id: Uuid, number: int, partition: PartitionRegistration, level: int) -> rec.PartitionRecord:
+    directories = partition.directories
+    if _exists("directories of replicas", level, MinLevel.DIRECTORY_ASSIGNMENT, used=bool(directories)):
+        directories = directories or (DIRECTORY_MIGRATING,) * len(partition.replicas)  # stock names them too
+    has_elr = bool(partition.elr or partition.last_known_elr)
+    _exists("eligible leader replicas", level, MinLevel.ELIGIBLE_LEADER_REPLICAS, used=has_elr)
+    return rec.PartitionRecord(
+        partition_id=number,
+        topic_id=topic_id,
+        replicas=partition.replicas,
+        isr=partition.isr,
+        removing_replicas=partition.removing_replicas,
+        adding_replicas=partition.adding_replicas,
+        leader=partition.leader,
+        leader_recovery_state=int(partition.recovering),
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        directories=directories,
+        eligible_leader_replicas=partition.elr or None,
+        last_known_elr=partition.last_known_elr or None,
+    )
+
+
+def _settings(image: MetadataImage) -> Iterator[rec.MetadataRecord]:
+    for resource, config in sorted(image.configs.items(), key=lambda item: (item[0].resource_type, item[0].name)):
+        for key, text in sorted(config.items()):
+            yield rec.ConfigRecord(resource.resource_type, resource.name, key, text)
+    entities = [(tuple(sorted(key, key=_entity_order)), quotas) for key, quotas in image.quotas.items()]
+    for entity, quotas in sorted(entities, key=lambda item: [_entity_order(part) for part in item[0]]):
+        for key, number in sorted(quotas.items()):
+            yield rec.ClientQuotaRecord(entity, key, number, remove=False)
+    if image.producer_ids_next >= 0:
+        yield rec.ProducerIdsRecord(-1, -1, image.producer_ids_next)
+
+
+def _entity_order(entity: rec.QuotaEntity) -> tuple[str, bool, str]:
+    return entity.entity_type, entity.entity_name is not None, entity.entity_name or ""
+
+
+def _security(image: MetadataImage, level: int) -> Iterator[rec.MetadataRecord]:
+    for acl_id, acl in sorted(image.acls.items()):
+        yield acl_record(acl_id, acl)
+    _exists("SCRAM credentials", level, MinLevel.SCRAM, used=bool(image.scram))
+    for key, item in sorted(image.scram.items(), key=lambda item: (item[0].mechanism, item[0].user)):
+        yield scram_record(key, item)
+    _exists("delegation tokens", level, MinLevel.DELEGATION_TOKENS, used=bool(image.tokens))
+    for _, token in sorted(image.tokens.items()):
+        yield token_record(token)
+
+
+def _exists(what: str, level: int, since: MinLevel, *, used: bool) -> bool:
+    """Whether that level knows it; what is in use must be known."""
+    require(level >= since or not used, f"a snapshot at metadata.version level {level} cannot hold {what}")
+    return level >= since

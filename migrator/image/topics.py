@@ -1,0 +1,166 @@
+"""Topics and partitions of an image under change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from migrator.errors import InvariantViolation
+from migrator.image.model import PartitionRegistration, TopicImage, TopicsImage
+from migrator.image.tracked import Interner, TrackedMap
+from migrator.records.metadata import (
+    NO_LEADER_CHANGE,
+    NO_RECOVERY_CHANGE,
+    ClearElrRecord,
+    LeaderRecoveryState,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from migrator.records.uuid import DIRECTORY_MIGRATING, Uuid, uuid_to_text
+
+_RECOVERING = int(LeaderRecoveryState.RECOVERING)
+
+
+class TopicsBuilder:
+    """Replays topic and partition records. The partitions of a topic are copied once, at their first change."""
+
+    __slots__ = ("_by_id", "_ids", "_intern", "_open", "_topics")
+
+    def __init__(self, base: TopicsImage, intern: Interner) -> None:
+        self._by_id = TrackedMap(base.by_id)
+        self._ids = TrackedMap(base.ids)
+        self._intern = intern
+        self._open: dict[Uuid, tuple[dict[int, PartitionRegistration], set[int]]] = {}
+        self._topics: set[Uuid] = set()
+
+    def create(self, record: TopicRecord) -> None:
+        """A new topic without partitions."""
+        topic_id, name = record.topic_id, record.name
+        if self._by_id.get(topic_id) is not None or self._ids.get(name) is not None:
+            raise InvariantViolation(f"topic {name!r} ({uuid_to_text(topic_id)}) exists already")
+        partitions: dict[int, PartitionRegistration] = {}
+        self._by_id.put(topic_id, TopicImage(name, topic_id, partitions))
+        self._ids.put(name, topic_id)
+        self._open[topic_id] = (partitions, set())
+        self._topics.add(topic_id)
+
+    def remove(self, record: RemoveTopicRecord) -> str:
+        """Remove a topic with all partitions, and return its name."""
+        topic = self._by_id.get(record.topic_id)
+        if topic is None:
+            raise InvariantViolation(_no_topic(record.topic_id))
+        self._by_id.remove(record.topic_id)
+        self._ids.remove(topic.name)
+        self._open.pop(record.topic_id, None)
+        self._topics.add(record.topic_id)
+        return topic.name
+
+    def put_partition(self, record: PartitionRecord) -> None:
+        """A partition in full, new or not."""
+        opened = self._open.get(record.topic_id) or self._open_topic(record.topic_id)
+        intern = self._intern
+        opened[1].add(record.partition_id)
+        opened[0][record.partition_id] = PartitionRegistration(
+            intern(record.replicas),
+            intern(record.isr),
+            intern(record.removing_replicas),
+            intern(record.adding_replicas),
+            record.leader,
+            record.leader_recovery_state == _RECOVERING,
+            record.leader_epoch,
+            record.partition_epoch,
+            self._directories(record.directories, record.replicas) if record.directories else (),
+            intern(record.eligible_leader_replicas or ()),
+            intern(record.last_known_elr or ()),
+        )
+
+    def change_partition(self, record: PartitionChangeRecord) -> None:
+        """Change an existing partition; its partition epoch rises by one, and its leader epoch too when the record
+        names a leader, be it the same one."""
+        opened = self._open.get(record.topic_id) or self._open_topic(record.topic_id)
+        old = opened[0].get(record.partition_id)
+        if old is None:
+            raise InvariantViolation(f"topic {uuid_to_text(record.topic_id)} has no partition {record.partition_id}")
+        opened[1].add(record.partition_id)
+        opened[0][record.partition_id] = self._changed(old, record)
+
+    def clear_elr(self, record: ClearElrRecord) -> None:
+        """Forget the eligible leader replicas of one topic, or of all."""
+        if record.topic_name:
+            topic_id = self._ids.get(record.topic_name)
+            if topic_id is None:
+                raise InvariantViolation(f"there is no topic {record.topic_name!r}")
+            topic_ids = [topic_id]
+        else:
+            topic_ids = list(self._by_id.snapshot())
+        for topic_id in topic_ids:
+            for number, partition in list(self._partitions(topic_id).items()):
+                if partition.elr or partition.last_known_elr:
+                    self.change_partition(
+                        PartitionChangeRecord(number, topic_id, eligible_leader_replicas=(), last_known_elr=())
+                    )
+
+    def finish(self) -> TopicsImage:
+        """The resulting topics. Nothing may be changed afterwards."""
+        for topic_id, (partitions, _) in self._open.items():
+            topic = self._by_id.get(topic_id)
+            if topic is not None and topic.partitions is not partitions:
+                self._by_id.put(topic_id, TopicImage(topic.name, topic_id, partitions))
+        return TopicsImage(self._by_id.snapshot(), self._ids.snapshot())
+
+    def changed_topics(self) -> frozenset[Uuid]:
+        """Ids of the topics created or removed."""
+        return frozenset(self._topics)
+
+    def changed_partitions(self) -> Mapping[Uuid, frozenset[int]]:
+        """Partitions created or changed, by topic id; equal sets are one object."""
+        intern = Interner()
+        return {topic_id: intern(frozenset(changed)) for topic_id, (_, changed) in self._open.items() if changed}
+
+    def _partitions(self, topic_id: Uuid) -> Mapping[int, PartitionRegistration]:
+        opened = self._open.get(topic_id)
+        if opened is not None:
+            return opened[0]
+        topic = self._by_id.get(topic_id)
+        return {} if topic is None else topic.partitions
+
+    def _open_topic(self, topic_id: Uuid) -> tuple[dict[int, PartitionRegistration], set[int]]:
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise InvariantViolation(_no_topic(topic_id))
+        opened: tuple[dict[int, PartitionRegistration], set[int]] = (dict(topic.partitions), set())
+        self._open[topic_id] = opened
+        return opened
+
+    def _changed(self, old: PartitionRegistration, record: PartitionChangeRecord) -> PartitionRegistration:
+        intern = self._intern
+        replicas = old.replicas if record.replicas is None else intern(record.replicas)
+        directories = old.directories if record.directories is None else record.directories
+        elects = record.leader != NO_LEADER_CHANGE
+        recovery = record.leader_recovery_state
+        return PartitionRegistration(
+            replicas,
+            old.isr if record.isr is None else intern(record.isr),
+            old.removing_replicas if record.removing_replicas is None else intern(record.removing_replicas),
+            old.adding_replicas if record.adding_replicas is None else intern(record.adding_replicas),
+            record.leader if elects else old.leader,
+            old.recovering if recovery == NO_RECOVERY_CHANGE else recovery == _RECOVERING,
+            old.leader_epoch + 1 if elects else old.leader_epoch,
+            old.partition_epoch + 1,
+            self._directories(directories, replicas) if directories else (),
+            old.elr if record.eligible_leader_replicas is None else intern(record.eligible_leader_replicas),
+            old.last_known_elr if record.last_known_elr is None else intern(record.last_known_elr),
+        )
+
+    def _directories(self, directories: tuple[Uuid, ...], replicas: tuple[int, ...]) -> tuple[Uuid, ...]:
+        """The directories in the image's form: empty when every one is MIGRATING."""
+        if directories.count(DIRECTORY_MIGRATING) == len(directories):
+            return ()
+        if len(directories) != len(replicas):
+            raise InvariantViolation(f"{len(directories)} directories for {len(replicas)} replicas")
+        return self._intern(directories)
+
+
+def _no_topic(topic_id: Uuid) -> str:
+    return f"there is no topic with id {uuid_to_text(topic_id)}"
