@@ -1,0 +1,88 @@
+"""One request as the handlers of this room see it, and how they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from migrator.apis.authorization import Access
+from migrator.controller.context import Context
+from migrator.controller.decision import ApiError, Decision
+from migrator.controller.migration_gate import Operation
+from migrator.image.model import MetadataImage
+from migrator.records.acl_codes import AclOperation
+from migrator.values import value
+from migrator.wire.principal import Principal
+from migrator.wire.schemas import build, response_type
+
+
+@value
+class Call:
+    """A request: kio's message ``body`` of API ``key`` and ``version``, and who sent it.
+
+    ``may_use_tokens``: the connection is authenticated well enough for delegation tokens. ``listener`` is the name of
+    the listener that it came in on.
+    """
+
+    key: int
+    version: int
+    body: Any
+    principal: Principal
+    access: Access
+    listener: str = ""
+    may_use_tokens: bool = False
+
+    def respond(self, **fields: Any) -> Any:
+        """kio's response of the same API and version; fields that the version lacks are dropped."""
+        return build(response_type(self.key, self.version), **fields)
+
+
+class Kind(Enum):
+    """Who answers a request, and from what."""
+
+    WRITE = "write"
+    """The leader decides on the speculative image; answered when the records are committed."""
+    READ = "read"
+    """Any node answers from its published image."""
+    RAFT = "raft"
+    """The consensus core answers."""
+    LISTENER = "listener"
+    """The listener itself answers, or the node before it gets here (Envelope)."""
+
+
+Handler = Callable[[Call, MetadataImage, Context], Decision[Any]]
+"""Authorizes, decides and encodes; the decision's response is kio's message.
+
+:raises RefusedError: the whole request is refused; `Api.refuse` has the answer.
+"""
+
+Refuse = Callable[[Call, ApiError], Any]
+"""kio's response that refuses the whole request."""
+
+
+@value
+class Api:
+    """One row of the registry.
+
+    ``cluster_operation`` is what the caller must be allowed on the cluster, if that alone decides. ``administrative``
+    writes wait when ZooKeeper is too far behind; the others never do.
+    """
+
+    key: int
+    kind: Kind
+    cluster_operation: AclOperation | None = None
+    handle: Handler | None = None
+    refuse: Refuse | None = None
+    operation: Operation | None = None
+    administrative: bool = False
+
+
+def refuse_at_top(call: Call, error: ApiError) -> Any:
+    """The answer of responses with an error code at the top."""
+    return call.respond(error_code=error.code, error_message=error.message)
+
+
+def error_fields(error: ApiError) -> dict[str, Any]:
+    """An item's error."""
+    return {"error_code": error.code, "error_message": error.message}

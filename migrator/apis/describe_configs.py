@@ -1,0 +1,224 @@
+"""DescribeConfigs (API 32), as a controller answers it: topics, this node, and the default of all nodes.
+
+Of brokers it knows only what is dynamic; they answer for themselves. Source: Kafka's ``ConfigHelper``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from migrator.apis.authorization import allows_cluster
+from migrator.apis.call import Call, error_fields
+from migrator.config.kafka_keys import BROKER_KEYS, TOPIC_KEYS, Row
+from migrator.config.types import parse
+from migrator.controller.context import Context
+from migrator.controller.decision import NO_ERROR, ApiError, Decision, RefusedError
+from migrator.controller.effective import NO_CONFIG, ConfigSource, TopicDefaults, effective_topic_configs
+from migrator.controller.topic_names import name_fault
+from migrator.image.model import ConfigResource, MetadataImage
+from migrator.records.acl_codes import AclOperation, ResourceType
+from migrator.records.metadata import ConfigResourceType
+from migrator.values import value
+
+CLIENT_METRICS_SOURCE: Final = 7
+READ_ONLY: Final = "read-only"
+_TYPES: Final = {
+    "boolean": 1,
+    "string": 2,
+    "int": 3,
+    "short": 4,
+    "long": 5,
+    "double": 6,
+    "list": 7,
+    "class": 8,
+    "password": 9,
+}
+UNTYPED: Final = "untyped"
+"""Kind of client metrics' keys, whose types and synonyms are not told."""
+_UNKNOWN_TYPE: Final = 0
+_TOPIC_TYPES: Final = {row[0]: row[1] for row in TOPIC_KEYS}
+_DEFAULT_SYNONYM: Final = {row[0]: row[4] for row in TOPIC_KEYS}
+_BROKER: Final[dict[str, Row]] = {row[0]: row for row in BROKER_KEYS}
+
+
+@value
+class _Synonym:
+    name: str
+    value: str | None
+    source: int
+
+
+@value
+class _Entry:
+    """One key; its first synonym is where the value comes from."""
+
+    name: str
+    kind: str | None
+    read_only: bool
+    value: str | None
+    synonyms: tuple[_Synonym, ...]
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether the value must not be shown: passwords, and keys that nobody knows."""
+        return self.kind in (None, "password")
+
+
+def config_description(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
+    """DescribeConfigs 0-4. Documentation is not given."""
+    results = tuple(_result(call, image, context, row) for row in call.body.resources)
+    return Decision(call.respond(results=results))
+
+
+def refuse_config_description(call: Call, error: ApiError) -> Any:
+    """DescribeConfigs refused as a whole."""
+    return call.respond(results=tuple(_answer(row, error) for row in call.body.resources))
+
+
+def _result(call: Call, image: MetadataImage, context: Context, row: Any) -> dict[str, Any]:
+    resource = ConfigResource(row.resource_type, row.resource_name)
+    try:
+        _check_access(call, resource)
+        entries = _entries(image, context, resource)
+    except RefusedError as refusal:
+        return _answer(row, refusal.error)
+    wanted = row.configuration_keys
+    include_synonyms = getattr(call.body, "include_synonyms", False)
+    chosen = (entry for entry in entries if not wanted or entry.name in wanted)
+    return _answer(row, NO_ERROR, (_fields(entry, include_synonyms=include_synonyms) for entry in chosen))
+
+
+def _answer(row: Any, error: ApiError, configs: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    return {
+        **error_fields(error),
+        "resource_type": row.resource_type,
+        "resource_name": row.resource_name,
+        "configs": tuple(configs),
+    }
+
+
+def _check_access(call: Call, resource: ConfigResource) -> None:
+    if resource.resource_type == ConfigResourceType.TOPIC:
+        if not call.access.allows(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, resource.name):
+            raise RefusedError(ErrorCode.topic_authorization_failed)
+    elif resource.resource_type in (ConfigResourceType.BROKER, ConfigResourceType.CLIENT_METRICS):
+        if not allows_cluster(call.access, AclOperation.DESCRIBE_CONFIGS):
+            raise RefusedError(ErrorCode.cluster_authorization_failed)
+    else:
+        raise RefusedError(ErrorCode.invalid_request, f"Resource type {resource.resource_type} is not described here.")
+
+
+def _entries(image: MetadataImage, context: Context, resource: ConfigResource) -> Iterator[_Entry]:
+    if resource.resource_type == ConfigResourceType.TOPIC:
+        fault = name_fault(resource.name)
+        if fault is not None:
+            raise RefusedError(ErrorCode.invalid_topic_exception, f"The topic name {fault}.")
+        if resource.name not in image.topics.ids:
+            raise RefusedError(ErrorCode.unknown_topic_or_partition)
+        return _topic_entries(image, context, resource)
+    if resource.resource_type == ConfigResourceType.CLIENT_METRICS:
+        if not resource.name:
+            raise RefusedError(ErrorCode.invalid_request, "A client metrics subscription needs a name.")
+        return _client_metrics_entries(image, resource)
+    if not resource.name:
+        return _default_entries(image, resource)
+    if resource.name != str(context.settings.node_id):
+        raise RefusedError(
+            ErrorCode.invalid_request,
+            f"This is node {context.settings.node_id}; ask node {resource.name!r} itself, or for the default.",
+        )
+    return _node_entries(image, context, resource)
+
+
+def _topic_entries(image: MetadataImage, context: Context, resource: ConfigResource) -> Iterator[_Entry]:
+    own = image.configs.get(resource, NO_CONFIG)
+    for config in effective_topic_configs(own, TopicDefaults(image, context)):
+        kind = _TOPIC_TYPES[config.name]
+        text = None if config.value is None else _canonical(kind, config.value)
+        synonyms = []
+        if config.source is ConfigSource.DYNAMIC_TOPIC:
+            synonyms.append(_Synonym(config.name, text, config.source))
+        broker_key = _DEFAULT_SYNONYM[config.name]
+        if broker_key is not None:
+            synonyms.extend(_broker_synonyms(image, context, broker_key))
+        yield _Entry(config.name, kind, False, text, tuple(synonyms))
+
+
+def _node_entries(image: MetadataImage, context: Context, resource: ConfigResource) -> Iterator[_Entry]:
+    explicit = context.settings.explicit
+    own = image.configs.get(resource, NO_CONFIG)
+    for name in sorted({*_BROKER, *explicit, *own}):
+        synonyms = tuple(_broker_synonyms(image, context, name))
+        shown = synonyms[0].value if synonyms else None
+        yield _Entry(name, _kind(name), _is_read_only(name), shown, synonyms)
+
+
+def _default_entries(image: MetadataImage, resource: ConfigResource) -> Iterator[_Entry]:
+    for name, text in sorted(image.configs.get(resource, NO_CONFIG).items()):
+        synonym = _Synonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)
+        yield _Entry(name, _kind(name), _is_read_only(name), text, (synonym,))
+
+
+def _client_metrics_entries(image: MetadataImage, resource: ConfigResource) -> Iterator[_Entry]:
+    for name, text in sorted(image.configs.get(resource, NO_CONFIG).items()):
+        yield _Entry(name, UNTYPED, False, text, (_Synonym(name, text, CLIENT_METRICS_SOURCE),))
+
+
+def _broker_synonyms(image: MetadataImage, context: Context, name: str) -> Iterator[_Synonym]:
+    """Where this node has a value for the key, the one that counts first."""
+    levels = (
+        (ConfigSource.DYNAMIC_BROKER, _dynamic(image, str(context.settings.node_id))),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER, _dynamic(image, "")),
+        (ConfigSource.STATIC_BROKER, context.settings.explicit),
+    )
+    for source, values in levels:
+        if name in values:
+            yield _Synonym(name, values[name], source)
+    default = _BROKER[name][2] if name in _BROKER else None
+    if default is not None:
+        yield _Synonym(name, default, ConfigSource.DEFAULT)
+
+
+def _canonical(kind: str, text: str) -> str:
+    """A topic's value as Kafka prints it once it is parsed; what does not parse stays as it is."""
+    try:
+        parsed = parse(kind, text)
+    except ValueError:
+        return text
+    if isinstance(parsed, bool):
+        return str(parsed).lower()
+    return ",".join(parsed) if isinstance(parsed, tuple) else str(parsed)
+
+
+def _dynamic(image: MetadataImage, node: str) -> Mapping[str, str]:
+    return image.configs.get(ConfigResource(ConfigResourceType.BROKER, node), NO_CONFIG)
+
+
+def _kind(name: str) -> str | None:
+    return _BROKER[name][1] if name in _BROKER else None
+
+
+def _is_read_only(name: str) -> bool:
+    return name not in _BROKER or _BROKER[name][4] == READ_ONLY
+
+
+def _fields(entry: _Entry, *, include_synonyms: bool) -> dict[str, Any]:
+    hidden = entry.is_sensitive
+    source = entry.synonyms[0].source if entry.synonyms else ConfigSource.DEFAULT
+    return {
+        "name": entry.name,
+        "value": None if hidden else entry.value,
+        "read_only": entry.read_only,
+        "config_source": int(source),
+        "is_default": source == ConfigSource.DEFAULT,
+        "is_sensitive": hidden,
+        "synonyms": tuple(
+            {"name": synonym.name, "value": None if hidden else synonym.value, "source": int(synonym.source)}
+            for synonym in (entry.synonyms if include_synonyms and entry.kind != UNTYPED else ())
+        ),
+        "documentation": None,
+        "config_type": _TYPES.get(entry.kind or "", _UNKNOWN_TYPE),
+    }

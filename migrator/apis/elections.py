@@ -1,0 +1,111 @@
+"""ElectLeaders and reassignments of partitions (APIs 43, 45, 46)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from migrator.apis.call import Call, error_fields
+from migrator.controller.context import Context
+from migrator.controller.decision import ApiError, Decision
+from migrator.controller.elections import PREFERRED, ElectionResult, ElectLeadersRequest, elect_leaders
+from migrator.controller.reassignments import (
+    ReassignmentResult,
+    RunningReassignment,
+    WantedAssignment,
+    alter_reassignments,
+    list_reassignments,
+)
+from migrator.image.model import MetadataImage
+
+
+def leader_election(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
+    """ElectLeaders 0-2; version 0 knows preferred elections only."""
+    body = call.body
+    partitions = None
+    if body.topic_partitions is not None:
+        partitions = tuple((topic.topic, tuple(topic.partitions)) for topic in body.topic_partitions)
+    request = ElectLeadersRequest(getattr(body, "election_type", PREFERRED), partitions)
+    decision = elect_leaders(image, request, context)
+    names = image.topics.ids if partitions is None else ()
+    return decision.answering(_election_response(call, decision.response, ErrorCode.none, names))
+
+
+def refuse_leader_election(call: Call, error: ApiError) -> Any:
+    """ElectLeaders refused as a whole."""
+    results = (
+        ElectionResult(topic.topic, number, error)
+        for topic in call.body.topic_partitions or ()
+        for number in topic.partitions
+    )
+    return _election_response(call, results, error.code)
+
+
+def reassignment(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
+    """AlterPartitionReassignments 0."""
+    wanted = tuple(
+        WantedAssignment(topic.name, row.partition_index, None if row.replicas is None else tuple(row.replicas))
+        for topic in call.body.topics
+        for row in topic.partitions
+    )
+    decision = alter_reassignments(image, wanted, context)
+    rows = _reassignment_rows(decision.response)
+    return decision.answering(call.respond(error_message=None, responses=rows))
+
+
+def refuse_reassignment(call: Call, error: ApiError) -> Any:
+    """AlterPartitionReassignments refused as a whole."""
+    results = (
+        ReassignmentResult(topic.name, row.partition_index, error)
+        for topic in call.body.topics
+        for row in topic.partitions
+    )
+    return call.respond(**error_fields(error), responses=_reassignment_rows(results))
+
+
+def running_reassignments(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
+    """ListPartitionReassignments 0."""
+    topics = None
+    if call.body.topics is not None:
+        topics = tuple((topic.name, tuple(topic.partition_indexes)) for topic in call.body.topics)
+    found: dict[str, list[RunningReassignment]] = {}
+    for running in list_reassignments(image, context.index, topics):
+        found.setdefault(running.topic, []).append(running)
+    answered = tuple(
+        {
+            "name": name,
+            "partitions": tuple(
+                {
+                    "partition_index": running.partition,
+                    "replicas": running.replicas,
+                    "adding_replicas": running.adding,
+                    "removing_replicas": running.removing,
+                }
+                for running in rows
+            ),
+        }
+        for name, rows in found.items()
+    )
+    return Decision(call.respond(error_message=None, topics=answered))
+
+
+def _election_response(
+    call: Call, results: Iterable[ElectionResult], code: ErrorCode, topics: Iterable[str] = ()
+) -> Any:
+    """``topics`` are named in any case, as Kafka does when all partitions are asked for."""
+    by_topic: dict[str, list[Mapping[str, Any]]] = {name: [] for name in topics}
+    for result in results:
+        row = {"partition_id": result.partition, **error_fields(result.error)}
+        by_topic.setdefault(result.topic, []).append(row)
+    answered = tuple({"topic": topic, "partition_result": tuple(rows)} for topic, rows in by_topic.items())
+    return call.respond(error_code=code, replica_election_results=answered)
+
+
+def _reassignment_rows(results: Iterable[ReassignmentResult]) -> tuple[Mapping[str, Any], ...]:
+    by_topic: dict[str, list[Mapping[str, Any]]] = {}
+    for result in results:
+        row = {"partition_index": result.partition, **error_fields(result.error)}
+        by_topic.setdefault(result.topic, []).append(row)
+    return tuple({"name": topic, "partitions": tuple(rows)} for topic, rows in by_topic.items())

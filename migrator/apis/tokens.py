@@ -1,0 +1,114 @@
+"""Create, renew and expire delegation tokens (APIs 38, 39, 40)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from migrator.apis.call import Call
+from migrator.apis.fields import milliseconds_in, time_out
+from migrator.controller.context import Context
+from migrator.controller.decision import ApiError, Decision, RefusedError
+from migrator.controller.delegation_tokens import (
+    CreateTokenRequest,
+    TokenChange,
+    create_token,
+    expire_token,
+    renew_token,
+)
+from migrator.image.model import MetadataImage
+from migrator.records.acl_codes import AclOperation, ResourceType
+from migrator.wire.principal import Principal
+
+USER: Final = "User"
+NO_TIME: Final = time_out(-1)
+
+
+def token_creation(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
+    """CreateDelegationToken 0-3; from version 3 on for another owner, too."""
+    _check_connection(call)
+    owner = _owner(call)
+    if owner != call.principal and not call.access.allows(AclOperation.CREATE_TOKENS, ResourceType.USER, str(owner)):
+        raise RefusedError(
+            ErrorCode.delegation_token_authorization_failed, "The principal may not create tokens of another."
+        )
+    request = CreateTokenRequest(
+        requester=str(call.principal),
+        owner=str(owner),
+        renewers=tuple(f"{renewer.principal_type}:{renewer.principal_name}" for renewer in call.body.renewers),
+        max_lifetime_ms=milliseconds_in(call.body.max_lifetime),
+    )
+    decision = create_token(image, request, context)
+    created = decision.response
+    response = call.respond(
+        **_principals(call),
+        issue_timestamp=time_out(created.token.issue_timestamp),
+        expiry_timestamp=time_out(created.token.expiration_timestamp),
+        max_timestamp=time_out(created.token.max_timestamp),
+        token_id=created.token.token_id,
+        hmac=created.hmac,
+    )
+    return decision.answering(response)
+
+
+def refuse_token_creation(call: Call, error: ApiError) -> Any:
+    """CreateDelegationToken refused."""
+    return call.respond(
+        error_code=error.code,
+        **_principals(call),
+        issue_timestamp=NO_TIME,
+        expiry_timestamp=NO_TIME,
+        max_timestamp=NO_TIME,
+    )
+
+
+def token_renewal(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
+    """RenewDelegationToken 0-2."""
+    return _change(call, image, context, renew_token, milliseconds_in(call.body.renew_period))
+
+
+def token_expiry(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
+    """ExpireDelegationToken 0-2."""
+    return _change(call, image, context, expire_token, milliseconds_in(call.body.expiry_time_period))
+
+
+def refuse_token_change(call: Call, error: ApiError) -> Any:
+    """Renewal or expiry refused."""
+    return call.respond(error_code=error.code, expiry_timestamp=NO_TIME)
+
+
+def _change(
+    call: Call,
+    image: MetadataImage,
+    context: Context,
+    decide: Callable[[MetadataImage, TokenChange, Context], Decision[int]],
+    period_ms: int,
+) -> Decision[Any]:
+    _check_connection(call)
+    decision = decide(image, TokenChange(str(call.principal), bytes(call.body.hmac), period_ms), context)
+    return decision.answering(call.respond(expiry_timestamp=time_out(decision.response)))
+
+
+def _check_connection(call: Call) -> None:
+    if not call.may_use_tokens:
+        raise RefusedError(
+            ErrorCode.delegation_token_request_not_allowed,
+            "Delegation tokens take a connection with SASL or a client certificate, and no token login.",
+        )
+
+
+def _owner(call: Call) -> Principal:
+    name = getattr(call.body, "owner_principal_name", None)
+    return Principal(call.body.owner_principal_type or USER, name) if name else call.principal
+
+
+def _principals(call: Call) -> dict[str, str]:
+    owner = _owner(call)
+    return {
+        "principal_type": owner.kind,
+        "principal_name": owner.name,
+        "token_requester_principal_type": call.principal.kind,
+        "token_requester_principal_name": call.principal.name,
+    }

@@ -1,0 +1,241 @@
+"""CreateTopics, DeleteTopics, CreatePartitions (APIs 19, 20, 37)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from migrator.apis.authorization import allows_cluster
+from migrator.apis.call import Call, error_fields
+from migrator.apis.fields import uuid_in, uuid_out
+from migrator.controller.context import Context
+from migrator.controller.decision import ApiError, Decision, RefusedError
+from migrator.controller.effective import EffectiveConfig
+from migrator.controller.partitions import CreatePartitionsRequest, MorePartitions, create_partitions
+from migrator.controller.topics import CreateTopicsRequest, NewTopic, TopicResult, create_topics, delete_topics
+from migrator.image.model import MetadataImage
+from migrator.records.acl_codes import AclOperation, ResourceType
+from migrator.records.uuid import ZERO_UUID, Uuid
+from migrator.wire.schemas import build, part_type, response_type
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+DELETION_DISABLED_SINCE: Final = 3
+"""First version of DeleteTopics with an error code of its own for ``delete.topic.enable=false``."""
+
+DUPLICATE: Final = ApiError(ErrorCode.invalid_request, "The topic is named more than once.")
+FORBIDDEN: Final = ApiError(ErrorCode.topic_authorization_failed, "The principal may not do this to the topic.")
+
+
+def topic_creation(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
+    """CreateTopics 0-7."""
+    asked = call.body.topics
+    errors = dict(_creation_errors(call, asked))
+    allowed = [topic for topic in asked if topic.name not in errors]
+    request = CreateTopicsRequest(
+        topics=tuple(_new_topic(topic) for topic in allowed),
+        validate_only=getattr(call.body, "validate_only", False),
+        describable=frozenset(
+            topic.name for topic in allowed if _allowed(call, AclOperation.DESCRIBE_CONFIGS, topic.name)
+        ),
+    )
+    decision = create_topics(image, request, context)
+    refused = (TopicResult(name, error) for name, error in errors.items())
+    encoded = _EncodedConfigs(call)
+    results = (_creation_result(result, encoded) for result in (*decision.response, *refused))
+    return decision.answering(call.respond(topics=tuple(results)))
+
+
+def refuse_topic_creation(call: Call, error: ApiError) -> Any:
+    """CreateTopics refused as a whole."""
+    return call.respond(topics=tuple({"name": topic.name, **error_fields(error)} for topic in call.body.topics))
+
+
+def topic_deletion(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
+    """DeleteTopics 0-6: by name, from version 6 on by id too."""
+    if not context.settings.delete_topic_enable:
+        disabled = ErrorCode.topic_deletion_disabled
+        code = ErrorCode.invalid_request if call.version < DELETION_DISABLED_SINCE else disabled
+        raise RefusedError(code, "Topics can't be deleted (delete.topic.enable).")
+    deletion = _Deletion(call, image)
+    decision = delete_topics(image, tuple(deletion.granted), context)
+    results = [
+        *deletion.refused,
+        *((deletion.granted[topic_id], topic_id, error) for topic_id, error in decision.response),
+    ]
+    context.random.shuffle(results)  # the order must not tell missing topics from forbidden ones
+    return decision.answering(call.respond(responses=tuple(_deletion_result(*result) for result in results)))
+
+
+def refuse_topic_deletion(call: Call, error: ApiError) -> Any:
+    """DeleteTopics refused as a whole."""
+    return call.respond(
+        responses=tuple(_deletion_result(name, topic_id, error) for name, topic_id in _asked_to_delete(call.body))
+    )
+
+
+def partition_creation(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
+    """CreatePartitions 0-3."""
+    counts = Counter(topic.name for topic in call.body.topics)
+    errors: dict[str, ApiError] = {}
+    wanted: list[MorePartitions] = []
+    for topic in call.body.topics:
+        if counts[topic.name] > 1:
+            errors[topic.name] = DUPLICATE
+        elif not _allowed(call, AclOperation.ALTER, topic.name):
+            errors[topic.name] = FORBIDDEN
+        else:
+            assignments = topic.assignments
+            given = None if assignments is None else tuple(tuple(row.broker_ids) for row in assignments)
+            wanted.append(MorePartitions(topic.name, topic.count, given))
+    decision = create_partitions(image, CreatePartitionsRequest(tuple(wanted), call.body.validate_only), context)
+    return decision.answering(_partitions_response(call, (*errors.items(), *decision.response)))
+
+
+def refuse_partition_creation(call: Call, error: ApiError) -> Any:
+    """CreatePartitions refused as a whole."""
+    return _partitions_response(call, ((topic.name, error) for topic in call.body.topics))
+
+
+def _partitions_response(call: Call, results: Iterable[tuple[str, ApiError]]) -> Any:
+    return call.respond(results=tuple({"name": name, **error_fields(error)} for name, error in results))
+
+
+def _creation_errors(call: Call, topics: Iterable[Any]) -> Iterator[tuple[str, ApiError]]:
+    counts = Counter(topic.name for topic in topics)
+    everything = allows_cluster(call.access, AclOperation.CREATE)
+    for name, count in counts.items():
+        if count > 1:
+            yield name, DUPLICATE
+        elif name == METADATA_TOPIC:
+            yield name, ApiError(ErrorCode.invalid_request, f"{METADATA_TOPIC} is not created by request.")
+        elif not everything and not _allowed(call, AclOperation.CREATE, name):
+            yield name, FORBIDDEN
+
+
+def _new_topic(topic: Any) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=tuple((row.partition_index, tuple(row.broker_ids)) for row in topic.assignments),
+        configs=tuple((config.name, config.value) for config in topic.configs),
+    )
+
+
+class _EncodedConfigs:
+    """kio's form of effective configs, made once for all topics that share them."""
+
+    def __init__(self, call: Call) -> None:
+        self._type = part_type(response_type(call.key, call.version), "topics", "configs")
+        self._made: dict[int, tuple[Any, ...]] = {}
+
+    def of(self, configs: tuple[EffectiveConfig, ...]) -> tuple[Any, ...]:
+        """Of one topic. ``configs`` outlives this object, so its identity is its key."""
+        if self._type is None:
+            return ()
+        if id(configs) not in self._made:
+            self._made[id(configs)] = tuple(build(self._type, **_config_fields(config)) for config in configs)
+        return self._made[id(configs)]
+
+
+def _creation_result(result: TopicResult, encoded: _EncodedConfigs) -> dict[str, Any]:
+    fields: dict[str, Any] = {"name": result.name, **error_fields(result.error)}
+    if result.error.is_failure:
+        return fields
+    fields["topic_id"] = uuid_out(result.topic_id)
+    if result.configs is None:
+        return {**fields, "topic_config_error_code": ErrorCode.topic_authorization_failed.value}
+    return {
+        **fields,
+        "num_partitions": result.partitions,
+        "replication_factor": result.replication_factor,
+        "configs": encoded.of(result.configs),
+    }
+
+
+def _config_fields(config: EffectiveConfig) -> dict[str, Any]:
+    return {
+        "name": config.name,
+        "value": config.value,
+        "read_only": False,
+        "config_source": int(config.source),
+        "is_sensitive": False,
+    }
+
+
+def _allowed(call: Call, operation: AclOperation, topic: str) -> bool:
+    return call.access.allows(operation, ResourceType.TOPIC, topic)
+
+
+def _asked_to_delete(body: Any) -> Iterator[tuple[str | None, Uuid]]:
+    if hasattr(body, "topics"):
+        for topic in body.topics:
+            yield topic.name, uuid_in(topic.topic_id)
+    else:
+        for name in body.topic_names:
+            yield name, ZERO_UUID
+
+
+class _Deletion:
+    """Sorts what a DeleteTopics request names into what may be deleted (id -> name) and what is refused."""
+
+    def __init__(self, call: Call, image: MetadataImage) -> None:
+        self._image = image
+        self._everything = allows_cluster(call.access, AclOperation.DELETE)
+        self._call = call
+        self.granted: dict[Uuid, str] = {}
+        self.refused: list[tuple[str | None, Uuid, ApiError]] = []
+        names: Counter[str] = Counter()
+        ids: Counter[Uuid] = Counter()
+        for name, topic_id in _asked_to_delete(call.body):
+            if (name is None) == (topic_id == ZERO_UUID):
+                self._refuse(name, topic_id, ErrorCode.invalid_request, "Give either the name or the id of a topic.")
+            elif name is None:
+                ids[topic_id] += 1
+            else:
+                names[name] += 1
+        for topic_id, count in ids.items():
+            self._by_id(topic_id, count)
+        for name, count in names.items():
+            self._by_name(name, count, ids)
+
+    def _refuse(self, name: str | None, topic_id: Uuid, code: ErrorCode, message: str | None) -> None:
+        self.refused.append((name, topic_id, ApiError(code, message)))
+
+    def _may(self, operation: AclOperation, name: str) -> bool:
+        return self._everything or _allowed(self._call, operation, name)
+
+    def _by_id(self, topic_id: Uuid, count: int) -> None:
+        topic = self._image.topics.by_id.get(topic_id)
+        if count > 1:
+            self._refuse(None, topic_id, ErrorCode.invalid_request, DUPLICATE.message)
+        elif topic is None:
+            self._refuse(None, topic_id, ErrorCode.unknown_topic_id, "There is no topic with this id.")
+        elif not self._may(AclOperation.DELETE, topic.name):
+            visible = topic.name if self._may(AclOperation.DESCRIBE, topic.name) else None
+            self._refuse(visible, topic_id, FORBIDDEN.code, FORBIDDEN.message)
+        else:
+            self.granted[topic_id] = topic.name
+
+    def _by_name(self, name: str, count: int, ids: Counter[Uuid]) -> None:
+        topic_id = self._image.topics.ids.get(name)
+        if count > 1:
+            self._refuse(name, ZERO_UUID, ErrorCode.invalid_request, DUPLICATE.message)
+        elif not self._may(AclOperation.DESCRIBE, name):
+            self._refuse(name, ZERO_UUID, FORBIDDEN.code, FORBIDDEN.message)
+        elif topic_id is None:
+            self._refuse(name, ZERO_UUID, ErrorCode.unknown_topic_or_partition, "There is no such topic.")
+        elif not self._may(AclOperation.DELETE, name):
+            self._refuse(name, ZERO_UUID, FORBIDDEN.code, FORBIDDEN.message)
+        elif topic_id in ids:
+            self.granted.pop(topic_id, None)
+            self._refuse(name, topic_id, ErrorCode.invalid_request, "The topic is named by its id, too.")
+        else:
+            self.granted[topic_id] = name
+
+
+def _deletion_result(name: str | None, topic_id: Uuid, error: ApiError) -> dict[str, Any]:
+    return {"name": name, "topic_id": uuid_out(topic_id), **error_fields(error)}

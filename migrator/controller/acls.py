@@ -1,0 +1,146 @@
+"""CreateAcls, DeleteAcls and the matching that DescribeAcls shares with them.
+
+Source: Kafka's ``AclControlManager``, ``AclApis``, ``ResourcePatternFilter``, ``AccessControlEntryFilter``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from migrator.controller.context import Context
+from migrator.controller.decision import NO_ERROR, ApiError, Decision, check_size, decided
+from migrator.image.model import Acl, MetadataImage
+from migrator.image.security import acl_record
+from migrator.records.acl_codes import AclOperation, AclPermission, PatternType, ResourceType
+from migrator.records.metadata import MetadataRecord, RemoveAccessControlEntryRecord
+from migrator.records.uuid import Uuid, random_uuid
+from migrator.values import value
+
+UNKNOWN, ANY = 0, 1
+CLUSTER_NAME: Final = "kafka-cluster"
+WILDCARD: Final = "*"
+
+
+_RESOURCES: Final = frozenset(int(kind) for kind in ResourceType)
+_PATTERNS: Final = frozenset((int(PatternType.LITERAL), int(PatternType.PREFIXED)))
+_OPERATIONS: Final = frozenset(int(operation) for operation in AclOperation)
+_PERMISSIONS: Final = frozenset(int(permission) for permission in AclPermission)
+
+
+@value
+class AclFilter:
+    """None and ANY match everything. ``pattern_type`` MATCH finds every entry that applies to the named resource."""
+
+    resource_type: int = ANY
+    resource_name: str | None = None
+    pattern_type: int = ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: int = ANY
+    permission_type: int = ANY
+
+    def matches(self, acl: Acl) -> bool:
+        """Whether the filter finds the entry."""
+        return (
+            self.resource_type in (ANY, acl.resource_type)
+            and self.principal in (None, acl.principal)
+            and self.host in (None, acl.host)
+            and self.operation in (ANY, acl.operation)
+            and self.permission_type in (ANY, acl.permission_type)
+            and self._finds_name(acl)
+        )
+
+    def _finds_name(self, acl: Acl) -> bool:
+        if self.pattern_type not in (ANY, PatternType.MATCH, acl.pattern_type):
+            return False
+        if self.resource_name is None or self.resource_name == acl.resource_name:
+            return True
+        if self.pattern_type != PatternType.MATCH:
+            return False
+        if acl.pattern_type == PatternType.PREFIXED:
+            return self.resource_name.startswith(acl.resource_name)
+        return acl.resource_name == WILDCARD
+
+
+@value
+class DeletedAcls:
+    """What one filter found."""
+
+    error: ApiError = NO_ERROR
+    acls: tuple[Acl, ...] = ()
+
+
+def create_acls(image: MetadataImage, acls: tuple[Acl, ...], context: Context) -> Decision[tuple[ApiError, ...]]:
+    """Add entries; one that is there already is granted without a record.
+
+    :raises RefusedError: POLICY_VIOLATION.
+    """
+    results: list[ApiError] = []
+    records: list[MetadataRecord] = []
+    new: set[Acl] = set()
+    for acl in acls:
+        fault = _fault(acl)
+        if fault is None and acl not in context.index.acls and acl not in new:
+            new.add(acl)
+            records.append(acl_record(_unused_id(image, context), acl))
+        results.append(NO_ERROR if fault is None else ApiError(ErrorCode.invalid_request, fault))
+    return decided(tuple(results), records)
+
+
+def delete_acls(image: MetadataImage, filters: tuple[AclFilter, ...], _: Context) -> Decision[tuple[DeletedAcls, ...]]:
+    """Delete what each filter finds; an entry that several filters find is in each one's answer.
+
+    :raises RefusedError: POLICY_VIOLATION.
+    """
+    results: list[DeletedAcls] = []
+    ids: dict[Uuid, None] = {}
+    for wanted in filters:
+        fault = filter_fault(wanted)
+        if fault is not None:
+            results.append(DeletedAcls(ApiError(ErrorCode.invalid_request, fault)))
+            continue
+        found = tuple(matching(image, wanted))
+        ids.update((acl_id, None) for acl_id, _ in found)
+        check_size(len(ids))
+        results.append(DeletedAcls(acls=tuple(acl for _, acl in found)))
+    return decided(tuple(results), [RemoveAccessControlEntryRecord(acl_id) for acl_id in ids])
+
+
+def matching(image: MetadataImage, wanted: AclFilter) -> Iterator[tuple[Uuid, Acl]]:
+    """The entries that a filter finds, with their ids."""
+    return ((acl_id, acl) for acl_id, acl in image.acls.items() if wanted.matches(acl))
+
+
+def filter_fault(wanted: AclFilter) -> str | None:
+    """What is wrong with a filter, or None."""
+    allowed = {ANY} | _PATTERNS | {PatternType.MATCH}
+    if wanted.resource_type not in {ANY} | _RESOURCES or wanted.pattern_type not in allowed:
+        return "The filter's resource or pattern type is unknown."
+    if wanted.operation not in {ANY} | _OPERATIONS or wanted.permission_type not in {ANY} | _PERMISSIONS:
+        return "The filter's operation or permission type is unknown."
+    return None
+
+
+def _fault(acl: Acl) -> str | None:
+    faults = (
+        (acl.resource_type in _RESOURCES, "The resource type is not valid."),
+        (acl.pattern_type in _PATTERNS, "The pattern type is not valid."),
+        (acl.operation in _OPERATIONS, "The operation is not valid."),
+        (acl.permission_type in _PERMISSIONS, "The permission type is not valid."),
+        (bool(acl.resource_name), "The resource name is empty."),
+        (
+            acl.resource_type != ResourceType.CLUSTER or acl.resource_name == CLUSTER_NAME,
+            f"The cluster's only name is {CLUSTER_NAME}.",
+        ),
+    )
+    return next((sentence for holds, sentence in faults if not holds), None)
+
+
+def _unused_id(image: MetadataImage, context: Context) -> Uuid:
+    while True:
+        acl_id = random_uuid(context.random)
+        if acl_id not in image.acls:
+            return acl_id

@@ -1,0 +1,60 @@
+"""Questions about the brokers of an image that many decisions ask."""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from migrator.controller.decision import RefusedError
+from migrator.image.model import BrokerRegistration, MetadataImage, PartitionRegistration
+from migrator.records.uuid import (
+    DIRECTORY_LOST,
+    DIRECTORY_MIGRATING,
+    DIRECTORY_UNASSIGNED,
+    Uuid,
+)
+
+
+def is_active(registration: BrokerRegistration | None) -> bool:
+    """Whether a broker can lead and join an ISR: registered, unfenced, not shutting down."""
+    return registration is not None and not registration.fenced and not registration.in_controlled_shutdown
+
+
+def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> BrokerRegistration:
+    """The registration of a broker that speaks for itself.
+
+    :raises RefusedError: STALE_BROKER_EPOCH when the broker is unknown or its epoch is another's.
+    """
+    registration = image.cluster.brokers.get(broker_id)
+    if registration is None:
+        raise RefusedError(ErrorCode.stale_broker_epoch, f"Broker {broker_id} is not registered.")
+    if registration.epoch != epoch:
+        raise RefusedError(
+            ErrorCode.stale_broker_epoch,
+            f"Broker {broker_id} is registered with epoch {registration.epoch}, not {epoch}.",
+        )
+    return registration
+
+
+def is_online(directory: Uuid, registration: BrokerRegistration) -> bool:
+    """Whether the broker can be taken to have the log directory. Without registered directories (it registered before
+    metadata.version 3.7-IV2) it is trusted, since a broker that lost all of them stops."""
+    if directory in (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING):
+        return True
+    return directory != DIRECTORY_LOST and (not registration.log_dirs or directory in registration.log_dirs)
+
+
+def directory_of(partition: PartitionRegistration, broker_id: int) -> Uuid:
+    """The log directory of one replica, which must be a replica."""
+    if not partition.directories:
+        return DIRECTORY_MIGRATING
+    return partition.directories[partition.replicas.index(broker_id)]
+
+
+def default_directory(image: MetadataImage, broker_id: int) -> Uuid:
+    """Where a new replica on that broker will live, as far as the controller can tell."""
+    registration = image.cluster.brokers.get(broker_id)
+    if registration is None:
+        return DIRECTORY_UNASSIGNED
+    if not registration.log_dirs:
+        return DIRECTORY_MIGRATING
+    return registration.log_dirs[0] if len(registration.log_dirs) == 1 else DIRECTORY_UNASSIGNED

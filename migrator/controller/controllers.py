@@ -1,0 +1,32 @@
+"""ControllerRegistration (KIP-919). Source: Kafka's ``ClusterControlManager.registerController``."""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from migrator.controller.context import Context, supports
+from migrator.controller.decision import Decision, RefusedError, decided
+from migrator.image.model import ControllerRegistration, MetadataImage
+from migrator.records.metadata import RegisterControllerRecord
+from migrator.records.versions import MinLevel
+
+
+def register_controller(
+    image: MetadataImage,
+    request: ControllerRegistration,
+    _: Context,
+) -> Decision[None]:
+    """Record what a controller says about itself.
+
+    :raises RefusedError: UNSUPPORTED_VERSION below metadata.version 3.7-IV0.
+    """
+    if not supports(image, MinLevel.CONTROLLER_REGISTRATION):
+        raise RefusedError(ErrorCode.unsupported_version, "Controllers can register from metadata.version 3.7-IV0 on.")
+    record = RegisterControllerRecord(
+        request.controller_id,
+        request.incarnation_id,
+        request.zk_migration_ready,
+        request.listeners,
+        request.features,
+    )
+    return decided(None, [record])

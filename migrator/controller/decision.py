@@ -1,0 +1,88 @@
+"""What a decision returns: a response, and the records that make it true.
+
+A decision that refuses the whole request raises `RefusedError`. Where a request names many things, each gets an
+`ApiError` of its own, and only what was granted leaves records. Source: Kafka's ``ControllerResult``, ``ApiError``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from migrator.controller.sessions import Sessions
+from migrator.errors import MigratorError
+from migrator.records.metadata import MetadataRecord
+from migrator.values import value
+
+R = TypeVar("R")
+S = TypeVar("S")
+
+MAX_RECORDS_PER_OPERATION = 10_000
+"""More records than this in one user's operation are refused with POLICY_VIOLATION, as by Kafka."""
+
+
+@value
+class ApiError:
+    """An error code with a sentence for people; ``message`` None leaves the client to its own words."""
+
+    code: ErrorCode
+    message: str | None = None
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it is an error at all."""
+        return self.code is not ErrorCode.none
+
+
+NO_ERROR = ApiError(ErrorCode.none)
+
+
+class RefusedError(MigratorError):
+    """The request, or the part of it under decision, is refused with this error code."""
+
+    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message or code.name)
+        self.error = ApiError(code, message)
+
+
+@value
+class Decision(Generic[R]):
+    """``records`` go to the log in order.
+
+    When ``atomic``, they are a sequence and belong into one batch: all or nothing. Otherwise they may be a generator
+    over the image that was decided on; the caller appends them in batches of its own size and decides nothing else
+    until it is exhausted. (Fencing a broker can change a hundred thousand partitions.)
+    """
+
+    response: R
+    records: Iterable[MetadataRecord] = ()
+    atomic: bool = True
+    note: Callable[[Sessions, int, int], None] | None = None
+    """What to tell the soft state once the records are appended: sessions, the log's last offset, monotonic ms."""
+
+    def answering(self, response: S) -> Decision[S]:
+        """The same decision with another form of the response."""
+        return Decision(response, self.records, self.atomic, self.note)
+
+
+def decided(response: R, records: list[MetadataRecord]) -> Decision[R]:
+    """A decision on a user's operation, in one batch.
+
+    :raises RefusedError: POLICY_VIOLATION when there are too many records for one operation.
+    """
+    check_size(len(records))
+    return Decision(response, tuple(records))
+
+
+def check_size(records: int) -> None:
+    """Refuse an operation of that many records when they are too many.
+
+    :raises RefusedError: POLICY_VIOLATION.
+    """
+    if records > MAX_RECORDS_PER_OPERATION:
+        raise RefusedError(
+            ErrorCode.policy_violation,
+            f"The operation needs {records} records; at most {MAX_RECORDS_PER_OPERATION} are allowed. Split it.",
+        )

@@ -1,0 +1,164 @@
+"""Create, renew and expire delegation tokens, and the sweep of those that ran out.
+
+A token's HMAC is made from its id and the cluster's secret key and never stored. Times are milliseconds since 1970.
+Source: Kafka's ``DelegationTokenControlManager``.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from migrator.controller.context import Context, ControllerSettings, supports
+from migrator.controller.decision import Decision, RefusedError, decided
+from migrator.image.model import DelegationToken, MetadataImage
+from migrator.image.security import token_record
+from migrator.records.metadata import MetadataRecord, RemoveDelegationTokenRecord
+from migrator.records.uuid import random_uuid, uuid_to_text
+from migrator.records.versions import MinLevel
+from migrator.values import value
+
+USER_PREFIX: Final = "User:"
+
+
+@value
+class CreateTokenRequest:
+    """Principals in text, ``Type:name``; ``owner`` is the requester's own when it asks for itself.
+    ``max_lifetime_ms`` 0 or below stands for the configured one."""
+
+    requester: str
+    owner: str
+    renewers: tuple[str, ...]
+    max_lifetime_ms: int
+
+
+class CreatedToken:
+    """A new token with its HMAC, which no representation shows."""
+
+    __slots__ = ("hmac", "token")
+
+    def __init__(self, token: DelegationToken, digest: bytes) -> None:
+        self.token = token
+        self.hmac = digest
+
+    def __repr__(self) -> str:
+        return f"CreatedToken({self.token.token_id!r}, [hidden])"
+
+
+@value
+class TokenChange:
+    """Renew or expire the token with that HMAC; ``period_ms`` counts from now. A renewal of 0 or below stands for the
+    configured period, an expiry below 0 for "at once"."""
+
+    requester: str
+    hmac: bytes
+    period_ms: int
+
+
+def create_token(image: MetadataImage, request: CreateTokenRequest, context: Context) -> Decision[CreatedToken]:
+    """Issue a token.
+
+    :raises RefusedError: DELEGATION_TOKEN_AUTH_DISABLED, UNSUPPORTED_VERSION, INVALID_PRINCIPAL_TYPE.
+    """
+    secret = _secret(image, context)
+    if not all(renewer.startswith(USER_PREFIX) for renewer in request.renewers):
+        raise RefusedError(ErrorCode.invalid_principal_type, "Only users can be renewers.")
+    settings, now = context.settings, context.wall_ms
+    lifetime = settings.delegation_token_max_lifetime_ms
+    if request.max_lifetime_ms > 0:
+        lifetime = min(lifetime, request.max_lifetime_ms)
+    token_id = uuid_to_text(random_uuid(context.random))
+    token = DelegationToken(
+        token_id=token_id,
+        owner=request.owner,
+        requester=request.requester,
+        renewers=request.renewers,
+        issue_timestamp=now,
+        max_timestamp=now + lifetime,
+        expiration_timestamp=now + min(lifetime, settings.delegation_token_expiry_time_ms),
+    )
+    return decided(CreatedToken(token, token_hmac(secret, token_id)), [token_record(token)])
+
+
+def renew_token(image: MetadataImage, request: TokenChange, context: Context) -> Decision[int]:
+    """Let a token live longer, up to its maximum; the answer is when it expires.
+
+    :raises RefusedError: as `create_token`; DELEGATION_TOKEN_NOT_FOUND, _EXPIRED, _OWNER_MISMATCH.
+    """
+    token = _find(image, request, context)
+    if is_expired(token, context.wall_ms):
+        raise RefusedError(ErrorCode.delegation_token_expired, "The token has expired.")
+    _check_allowed(token, request.requester)
+    period = context.settings.delegation_token_expiry_time_ms
+    if request.period_ms > 0:
+        period = min(period, request.period_ms)
+    expiry = min(token.max_timestamp, context.wall_ms + period)
+    return decided(expiry, [token_record(replace(token, expiration_timestamp=expiry))])
+
+
+def expire_token(image: MetadataImage, request: TokenChange, context: Context) -> Decision[int]:
+    """Set when a token expires, or remove it at once; the answer is when it expires.
+
+    :raises RefusedError: as `renew_token`.
+    """
+    token = _find(image, request, context)
+    _check_allowed(token, request.requester)
+    if request.period_ms < 0:
+        return decided(context.wall_ms, [RemoveDelegationTokenRecord(token.token_id)])
+    if is_expired(token, context.wall_ms):
+        raise RefusedError(ErrorCode.delegation_token_expired, "The token has expired.")
+    expiry = min(token.max_timestamp, context.wall_ms + request.period_ms)
+    return decided(expiry, [token_record(replace(token, expiration_timestamp=expiry))])
+
+
+def expired_tokens(image: MetadataImage, context: Context) -> Iterator[MetadataRecord]:
+    """What the periodic sweep removes."""
+    for token in image.tokens.values():
+        if is_expired(token, context.wall_ms):
+            yield RemoveDelegationTokenRecord(token.token_id)
+
+
+def is_expired(token: DelegationToken, wall_ms: int) -> bool:
+    """Whether a token is past its expiry or its maximum."""
+    return min(token.max_timestamp, token.expiration_timestamp) < wall_ms
+
+
+def secret_key(settings: ControllerSettings) -> bytes | None:
+    """The cluster's secret key under its new or old name; None when delegation tokens are off."""
+    secret = settings.delegation_token_secret_key or settings.delegation_token_master_key
+    return None if secret is None else secret.reveal().encode()
+
+
+def token_hmac(secret: bytes, token_id: str) -> bytes:
+    """The HMAC by which a client owns a token."""
+    return hmac.digest(secret, token_id.encode(), "sha512")
+
+
+def _secret(image: MetadataImage, context: Context) -> bytes:
+    secret = secret_key(context.settings)
+    if secret is None:
+        raise RefusedError(
+            ErrorCode.delegation_token_auth_disabled, "Delegation tokens are off (delegation.token.secret.key)."
+        )
+    if not supports(image, MinLevel.DELEGATION_TOKENS):
+        raise RefusedError(ErrorCode.unsupported_version, "Delegation tokens need metadata.version 3.6-IV2.")
+    return secret
+
+
+def _find(image: MetadataImage, request: TokenChange, context: Context) -> DelegationToken:
+    secret = _secret(image, context)
+    for token in image.tokens.values():
+        if hmac.compare_digest(token_hmac(secret, token.token_id), request.hmac):
+            return token
+    raise RefusedError(ErrorCode.delegation_token_not_found, "There is no such token.")
+
+
+def _check_allowed(token: DelegationToken, requester: str) -> None:
+    if requester != token.owner and requester not in token.renewers:
+        raise RefusedError(
+            ErrorCode.delegation_token_owner_mismatch, "Only the token's owner and renewers may change it."
+        )

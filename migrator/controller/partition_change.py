@@ -1,0 +1,212 @@
+"""From a partition as it is and as it is wanted to the one record that gets there, leader election included.
+
+Rules of epochs: a record that names a leader raises the leader epoch, be it the same leader; so a replica that leaves
+the assignment, or the ISR while brokers in ZooKeeper mode (or a metadata.version below 3.6-IV0) need it, raises it by
+naming the leader again. Source: Kafka's ``PartitionChangeBuilder`` and ``PartitionReassignmentReplicas``; eligible
+leader replicas (KIP-966) do not exist at the levels of metadata.version that we finalize.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Any
+
+from migrator.controller.brokers_view import default_directory, directory_of, is_active, is_online
+from migrator.controller.context import Context, supports, zk_brokers_allowed
+from migrator.controller.effective import UncleanElections
+from migrator.controller.index import TopicPartition
+from migrator.image.model import MetadataImage, PartitionRegistration
+from migrator.records.metadata import (
+    NO_LEADER,
+    NO_LEADER_CHANGE,
+    NO_RECOVERY_CHANGE,
+    LeaderRecoveryState,
+    PartitionChangeRecord,
+)
+from migrator.records.uuid import DIRECTORY_MIGRATING, Uuid
+from migrator.records.versions import MinLevel
+from migrator.values import value
+
+
+class Election(Enum):
+    """Who may become leader: the preferred replica first, a living member of the ISR, or any living replica."""
+
+    PREFERRED = "preferred"
+    ONLINE = "online"
+    UNCLEAN = "unclean"
+
+
+@value
+class Target:
+    """What a partition shall become; None leaves it as it is. ``directory`` is a broker and its new log directory."""
+
+    isr: tuple[int, ...] | None = None
+    replicas: tuple[int, ...] | None = None
+    removing: tuple[int, ...] | None = None
+    adding: tuple[int, ...] | None = None
+    recovering: bool | None = None
+    directory: tuple[int, Uuid] | None = None
+    election: Election = Election.ONLINE
+
+
+@value
+class _Assignment:
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    removing: tuple[int, ...]
+    adding: tuple[int, ...]
+
+
+class ChangeRules:
+    """What holds for every partition in one decision.
+
+    :param without: a broker that is about to be fenced, or loses a directory: it can't become leader.
+    :param also: a broker that is about to be unfenced: it can, although the image has it fenced.
+    """
+
+    __slots__ = ("_active", "_brokers", "_image", "_recovery", "bumps_on_shrink", "has_directories")
+
+    def __init__(
+        self, image: MetadataImage, context: Context, *, without: int | None = None, also: int | None = None
+    ) -> None:
+        self._image = image
+        self._brokers = image.cluster.brokers
+        self._active = {b for b, registration in self._brokers.items() if is_active(registration)}
+        if also is not None:
+            self._active.add(also)
+        if without is not None:
+            self._active.discard(without)
+        self._recovery = supports(image, MinLevel.LEADER_RECOVERY)
+        self.has_directories = supports(image, MinLevel.DIRECTORY_ASSIGNMENT)
+        self.bumps_on_shrink = zk_brokers_allowed(image, context) or not supports(
+            image, MinLevel.NO_LEADER_EPOCH_BUMP_ON_ISR_SHRINK
+        )
+
+    def can_lead(self, broker_id: int, partition: PartitionRegistration) -> bool:
+        """Whether the broker is up, and the directory of its replica too."""
+        if broker_id not in self._active:
+            return False
+        if not partition.directories:
+            return True
+        return broker_id in partition.replicas and is_online(
+            directory_of(partition, broker_id), self._brokers[broker_id]
+        )
+
+    def change(
+        self, where: TopicPartition, partition: PartitionRegistration, target: Target
+    ) -> PartitionChangeRecord | None:
+        """The record that brings the partition to its target; None when there is nothing to change."""
+        wanted = _finish_reassignment(_wanted(partition, target))
+        leader, unclean = self._elect(partition, wanted, target.election)
+        named = leader if unclean or leader != partition.leader else NO_LEADER_CHANGE
+        isr: tuple[int, ...] | None = None
+        if unclean:
+            isr = (leader,)
+        elif wanted.isr and wanted.isr != partition.isr:
+            isr = wanted.isr
+        if named == NO_LEADER_CHANGE and (
+            _loses(partition.replicas, wanted.replicas)
+            or (self.bumps_on_shrink and isr is not None and _loses(partition.isr, isr))
+        ):
+            named = partition.leader
+        record = PartitionChangeRecord(
+            where[1],
+            where[0],
+            isr,
+            named,
+            _if_changed(wanted.replicas, partition.replicas),
+            _if_changed(wanted.removing, partition.removing_replicas),
+            _if_changed(wanted.adding, partition.adding_replicas),
+            self._recovery_change(partition, target, unclean=unclean),
+            self._directories(partition, wanted.replicas, target.directory),
+        )
+        return None if record == PartitionChangeRecord(where[1], where[0]) else record
+
+    def _elect(self, partition: PartitionRegistration, wanted: _Assignment, election: Election) -> tuple[int, bool]:
+        """The leader, and whether it takes an unclean election to have it."""
+        candidates = wanted.replicas
+        if election is Election.PREFERRED:
+            candidates = (*wanted.replicas[:1], partition.leader, *wanted.replicas[1:])
+        elif partition.leader in wanted.isr and self.can_lead(partition.leader, partition):
+            return partition.leader, False
+        for candidate in candidates:
+            if candidate in wanted.isr and self.can_lead(candidate, partition):
+                return candidate, False
+        if election is Election.UNCLEAN:
+            for candidate in wanted.replicas:
+                if self.can_lead(candidate, partition):
+                    return candidate, True
+        return NO_LEADER, False
+
+    def _recovery_change(self, partition: PartitionRegistration, target: Target, *, unclean: bool) -> int:
+        if target.recovering is not None and target.recovering != partition.recovering:
+            return int(target.recovering)
+        if unclean and not partition.recovering and self._recovery:
+            return int(LeaderRecoveryState.RECOVERING)
+        return NO_RECOVERY_CHANGE
+
+    def _directories(
+        self, partition: PartitionRegistration, replicas: tuple[int, ...], moved: tuple[int, Uuid] | None
+    ) -> tuple[Uuid, ...] | None:
+        if not self.has_directories or not replicas or (moved is None and replicas == partition.replicas):
+            return None
+        current = partition.directories or (DIRECTORY_MIGRATING,) * len(partition.replicas)
+        known = dict(zip(partition.replicas, current, strict=True))
+        if moved is not None:
+            known[moved[0]] = moved[1]
+        wanted = tuple(known[b] if b in known else default_directory(self._image, b) for b in replicas)
+        return _if_changed(wanted, current)
+
+
+def leader_and_isr_changes(
+    image: MetadataImage,
+    context: Context,
+    partitions: Iterable[TopicPartition],
+    *,
+    without: int | None = None,
+    also: int | None = None,
+) -> Iterator[PartitionChangeRecord]:
+    """What each of the partitions needs when a broker goes or comes: see `ChangeRules`. The broker that goes leaves
+    the ISR, unless it is the last member: then it stays and the partition has no leader."""
+    rules = ChangeRules(image, context, without=without, also=also)
+    unclean = UncleanElections(image, context)
+    topic_id, election = None, Election.ONLINE
+    for where in partitions:
+        topic = image.topics.by_id[where[0]]
+        if topic.topic_id != topic_id:
+            topic_id = topic.topic_id
+            election = Election.UNCLEAN if unclean.enabled(topic.name) else Election.ONLINE
+        partition = topic.partitions[where[1]]
+        isr = partition.isr if without is None else tuple(b for b in partition.isr if b != without)
+        record = rules.change(where, partition, Target(isr=isr, election=election))
+        if record is not None:
+            yield record
+
+
+def _wanted(partition: PartitionRegistration, target: Target) -> _Assignment:
+    return _Assignment(
+        partition.replicas if target.replicas is None else target.replicas,
+        partition.isr if target.isr is None else target.isr,
+        partition.removing_replicas if target.removing is None else target.removing,
+        partition.adding_replicas if target.adding is None else target.adding,
+    )
+
+
+def _finish_reassignment(wanted: _Assignment) -> _Assignment:
+    """The assignment after its reassignment, once every replica that stays is in sync."""
+    if not wanted.removing and not wanted.adding:
+        return wanted
+    isr = tuple(b for b in wanted.isr if b not in wanted.removing)
+    replicas = tuple(b for b in wanted.replicas if b not in wanted.removing)
+    if not isr or not replicas or _loses(replicas, isr):
+        return wanted
+    return _Assignment(replicas, isr, (), ())
+
+
+def _loses(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
+    return before is not after and any(member not in after for member in before)
+
+
+def _if_changed(wanted: tuple[Uuid, ...] | tuple[int, ...], current: object) -> tuple[Any, ...] | None:
+    return None if wanted == current else wanted

@@ -1,0 +1,84 @@
+"""CreatePartitions. Source: Kafka's ``ReplicationControlManager.createPartitions``."""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from migrator.controller.assignments import active_replicas, check_assignment, new_partition
+from migrator.controller.context import Context
+from migrator.controller.decision import NO_ERROR, ApiError, Decision, RefusedError, check_size, decided
+from migrator.controller.placement import Assignment, place
+from migrator.image.model import MetadataImage
+from migrator.records.metadata import MetadataRecord, PartitionRecord
+from migrator.values import value
+
+
+@value
+class MorePartitions:
+    """``count`` is the number of partitions afterwards; ``assignments`` None leaves the placing to us."""
+
+    topic: str
+    count: int
+    assignments: tuple[Assignment, ...] | None = None
+
+
+@value
+class CreatePartitionsRequest:
+    topics: tuple[MorePartitions, ...]
+    validate_only: bool = False
+
+
+def create_partitions(
+    image: MetadataImage, request: CreatePartitionsRequest, context: Context
+) -> Decision[tuple[tuple[str, ApiError], ...]]:
+    """Add partitions to topics, each topic on its own.
+
+    :raises RefusedError: POLICY_VIOLATION when all together need too many records.
+    """
+    results: list[tuple[str, ApiError]] = []
+    records: list[MetadataRecord] = []
+    for topic in request.topics:
+        try:
+            added = _grow(image, topic, context, room_taken=len(records))
+        except RefusedError as refusal:
+            if refusal.error.code is ErrorCode.policy_violation:
+                raise
+            results.append((topic.topic, refusal.error))
+        else:
+            records.extend(added)
+            results.append((topic.topic, NO_ERROR))
+    return decided(tuple(results), [] if request.validate_only else records)
+
+
+def _grow(image: MetadataImage, wanted: MorePartitions, context: Context, *, room_taken: int) -> list[PartitionRecord]:
+    topic = image.topics.by_name(wanted.topic)
+    if topic is None:
+        raise RefusedError(ErrorCode.unknown_topic_or_partition, f"There is no topic {wanted.topic!r}.")
+    present = len(topic.partitions)
+    additional = wanted.count - present
+    if additional <= 0:
+        raise RefusedError(
+            ErrorCode.invalid_partitions,
+            f"The topic has {present} partitions already; they can only become more, not {wanted.count}.",
+        )
+    check_size(room_taken + additional)
+    factor = len(next(iter(topic.partitions.values())).replicas) if topic.partitions else 0
+    if wanted.assignments is None:
+        assignments = place(image, additional, factor, context.random)
+        no_isr = ErrorCode.invalid_replication_factor
+    else:
+        assignments = list(wanted.assignments)
+        no_isr = ErrorCode.invalid_replica_assignment
+        if len(assignments) != additional:
+            raise RefusedError(
+                no_isr, f"{additional} partitions are to be added, and {len(assignments)} assignments given."
+            )
+    records = []
+    for number, replicas in enumerate(assignments, present):
+        if wanted.assignments is not None:
+            check_assignment(image, replicas, factor)
+        isr = active_replicas(image, replicas)
+        if not isr:
+            raise RefusedError(no_isr, f"Partition {number} would have no replica on an active broker.")
+        records.append(new_partition(image, topic.topic_id, number, replicas, isr))
+    return records

@@ -1,0 +1,85 @@
+"""When a leader's periodic tasks are due.
+
+A `Schedule` begins with a leader's term and ends with it. The node asks `next_due_ms` how long to sleep, and then takes
+from `due` one decision after the other, appending each before it asks for the next. What the state of the migration
+forbids (`migration_gate`) is put off by an interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from migrator.controller import periodic
+from migrator.controller.context import Context, ControllerSettings
+from migrator.controller.decision import Decision
+from migrator.controller.migration_gate import Operation, refusal
+from migrator.image.model import MetadataImage
+from migrator.values import value
+
+UNCLEAN_ELECTION_INTERVAL_MS: Final = 300_000
+SOON_MS: Final = 10
+"""Pause between two turns of a task that one turn did not finish."""
+FENCING_PUT_OFF_MS: Final = 1_000
+
+
+@value
+class Task:
+    """Something done every ``interval_ms``; its decision answers True when it wants another turn soon."""
+
+    operation: Operation
+    interval_ms: int
+    decide: Callable[[MetadataImage, Context], Decision[Any]]
+
+
+def tasks_of(settings: ControllerSettings) -> tuple[Task, ...]:
+    """The periodic tasks that the settings ask for; fencing, whose time follows from sessions, is not among them."""
+    tasks = [
+        Task(Operation.ELECT_UNCLEAN, UNCLEAN_ELECTION_INTERVAL_MS, periodic.elect_unclean_leaders),
+        Task(Operation.SWEEP_TOKENS, settings.delegation_token_expiry_check_interval_ms, periodic.sweep_tokens),
+    ]
+    if settings.metadata_max_idle_interval_ms > 0:
+        tasks.append(Task(Operation.NO_OP, settings.metadata_max_idle_interval_ms, periodic.no_op))
+    if settings.auto_leader_rebalance_enable:
+        interval_ms = settings.leader_imbalance_check_interval_seconds * 1000
+        tasks.append(Task(Operation.BALANCE_LEADERS, interval_ms, periodic.balance_leaders))
+    return tuple(tasks)
+
+
+class Schedule:
+    """See the module. Times are monotonic milliseconds."""
+
+    __slots__ = ("_due_ms", "_fencing_put_off_ms", "_tasks")
+
+    def __init__(self, settings: ControllerSettings, now_ms: int) -> None:
+        self._tasks = tasks_of(settings)
+        self._due_ms = {task.operation: now_ms + task.interval_ms for task in self._tasks}
+        self._fencing_put_off_ms = now_ms
+
+    def next_due_ms(self, image: MetadataImage, context: Context) -> int | None:
+        """When there is something to do next; None when never, as things are."""
+        fencing = self._fencing_due_ms(image, context)
+        times = [*self._due_ms.values(), *(() if fencing is None else (fencing,))]
+        return min(times, default=None)
+
+    def due(self, image: MetadataImage, context: Context) -> tuple[Operation, Decision[Any]] | None:
+        """The first decision that is due, silent brokers before all else; None when nothing is."""
+        fencing = self._fencing_due_ms(image, context)
+        if fencing is not None and fencing <= context.now_ms:
+            if refusal(image, Operation.FENCE_BROKER, transaction_open=context.transaction_open) is None:
+                return Operation.FENCE_BROKER, periodic.fence_silent_broker(image, context)
+            self._fencing_put_off_ms = context.now_ms + FENCING_PUT_OFF_MS
+        for task in self._tasks:
+            if self._due_ms[task.operation] > context.now_ms:
+                continue
+            self._due_ms[task.operation] = context.now_ms + task.interval_ms
+            if refusal(image, task.operation, transaction_open=context.transaction_open) is None:
+                decision = task.decide(image, context)
+                if decision.response:
+                    self._due_ms[task.operation] = context.now_ms + SOON_MS
+                return task.operation, decision
+        return None
+
+    def _fencing_due_ms(self, image: MetadataImage, context: Context) -> int | None:
+        silent_from = context.sessions.next_check_ms(image, context.now_ms)
+        return None if silent_from is None else max(silent_from, self._fencing_put_off_ms)

@@ -1,0 +1,108 @@
+"""When each broker was last heard of: the soft state of a leader, never persisted.
+
+A new leader starts every session afresh, so that a change of leadership fences nobody. Times are monotonic
+milliseconds, given by the caller. Source: Kafka's ``BrokerHeartbeatManager``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from migrator.image.model import BrokerRegistration, MetadataImage
+from migrator.values import value
+
+NEVER = -1
+
+
+@value
+class BrokerSession:
+    """``metadata_offset`` is the last offset that the broker reported (-1: none), ``shutdown_offset`` the offset at
+    which it entered controlled shutdown (-1: it has not)."""
+
+    epoch: int
+    last_contact_ms: int
+    metadata_offset: int = NEVER
+    shutdown_offset: int = NEVER
+
+
+class Sessions:
+    """One session for each registered broker."""
+
+    __slots__ = ("_by_broker", "_timeout_ms")
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._by_broker: dict[int, BrokerSession] = {}
+        self._timeout_ms = timeout_ms
+
+    def get(self, broker_id: int) -> BrokerSession | None:
+        """The broker's session."""
+        return self._by_broker.get(broker_id)
+
+    def follow(self, image: MetadataImage, brokers: Iterable[int], now_ms: int) -> None:
+        """Take note of registrations that changed: a new epoch begins a new session, and a fenced broker has left
+        controlled shutdown."""
+        for broker_id in brokers:
+            registration = image.cluster.brokers.get(broker_id)
+            session = self._by_broker.get(broker_id)
+            if registration is None:
+                self._by_broker.pop(broker_id, None)
+            elif session is None or session.epoch != registration.epoch:
+                self._by_broker[broker_id] = BrokerSession(registration.epoch, now_ms)
+            elif registration.fenced:
+                self._by_broker[broker_id] = BrokerSession(
+                    session.epoch, session.last_contact_ms, session.metadata_offset
+                )
+
+    def touch(self, broker_id: int, metadata_offset: int, now_ms: int) -> None:
+        """The broker was heard of."""
+        session = self._by_broker.get(broker_id)
+        if session is not None:
+            self._by_broker[broker_id] = BrokerSession(session.epoch, now_ms, metadata_offset, session.shutdown_offset)
+
+    def begin_shutdown(self, broker_id: int, offset: int) -> None:
+        """The broker entered controlled shutdown with the records up to that offset; the first offset counts."""
+        session = self._by_broker.get(broker_id)
+        if session is not None and session.shutdown_offset < 0:
+            self._by_broker[broker_id] = BrokerSession(
+                session.epoch, session.last_contact_ms, session.metadata_offset, offset
+            )
+
+    def is_valid(self, registration: BrokerRegistration, now_ms: int) -> bool:
+        """Whether the broker is unfenced and was heard of within the session time-out."""
+        session = self._by_broker.get(registration.broker_id)
+        return not registration.fenced and session is not None and session.last_contact_ms + self._timeout_ms >= now_ms
+
+    def stalest(self, image: MetadataImage, now_ms: int) -> int | None:
+        """The unfenced broker that has been silent longest beyond the time-out, if any."""
+        silent = [
+            (self._last_contact(broker_id, now_ms), broker_id)
+            for broker_id, registration in image.cluster.brokers.items()
+            if not registration.fenced and not self.is_valid(registration, now_ms)
+        ]
+        return min(silent)[1] if silent else None
+
+    def next_check_ms(self, image: MetadataImage, now_ms: int) -> int | None:
+        """The first moment at which a session is too old; None when no broker is unfenced."""
+        contacts = [
+            self._last_contact(broker_id, now_ms)
+            for broker_id, registration in image.cluster.brokers.items()
+            if not registration.fenced
+        ]
+        return min(contacts) + self._timeout_ms + 1 if contacts else None
+
+    def lowest_active_offset(self, image: MetadataImage) -> int | None:
+        """The lowest metadata offset among brokers that neither are fenced nor shut down; None without any."""
+        return min(
+            (
+                session.metadata_offset
+                for broker_id, session in self._by_broker.items()
+                if session.shutdown_offset < 0
+                and (registration := image.cluster.brokers.get(broker_id)) is not None
+                and not registration.fenced
+            ),
+            default=None,
+        )
+
+    def _last_contact(self, broker_id: int, default: int) -> int:
+        session = self._by_broker.get(broker_id)
+        return default if session is None else session.last_contact_ms

@@ -1,0 +1,213 @@
+"""CreateTopics and DeleteTopics. Source: Kafka's ``ReplicationControlManager`` and ``Topic``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from migrator.controller.assignments import active_replicas, check_assignment, new_partition
+from migrator.controller.config_checks import check_topic_config
+from migrator.controller.context import Context
+from migrator.controller.decision import NO_ERROR, ApiError, Decision, RefusedError, check_size, decided
+from migrator.controller.effective import EffectiveConfig, TopicDefaults, effective_topic_configs
+from migrator.controller.index import metric_name
+from migrator.controller.placement import Assignment, place
+from migrator.controller.topic_names import name_fault
+from migrator.image.model import MetadataImage
+from migrator.records.metadata import (
+    ConfigRecord,
+    ConfigResourceType,
+    MetadataRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from migrator.records.uuid import ZERO_UUID, Uuid, random_uuid
+from migrator.values import value
+
+USE_DEFAULT: Final = -1
+
+
+@value
+class NewTopic:
+    """``partitions`` and ``replication_factor`` -1 stand for the default, or go with ``assignments``: partition
+    number and its brokers."""
+
+    name: str
+    partitions: int = USE_DEFAULT
+    replication_factor: int = USE_DEFAULT
+    assignments: tuple[tuple[int, Assignment], ...] = ()
+    configs: tuple[tuple[str, str | None], ...] = ()
+
+
+@value
+class CreateTopicsRequest:
+    """``describable``: names of the topics whose configuration the requester may see."""
+
+    topics: tuple[NewTopic, ...]
+    validate_only: bool = False
+    describable: frozenset[str] = frozenset()
+
+
+@value
+class TopicResult:
+    """``configs`` is None when the requester may not see them."""
+
+    name: str
+    error: ApiError = NO_ERROR
+    topic_id: Uuid = ZERO_UUID
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: tuple[EffectiveConfig, ...] | None = None
+
+
+def create_topics(
+    image: MetadataImage, request: CreateTopicsRequest, context: Context
+) -> Decision[tuple[TopicResult, ...]]:
+    """Create topics, each on its own: those refused leave nothing behind.
+
+    :raises RefusedError: POLICY_VIOLATION when all together need too many records.
+    """
+    creation = _Creation(image, request, context)
+    results = []
+    for topic in request.topics:
+        try:
+            results.append(creation.create(topic))
+        except RefusedError as refusal:
+            if refusal.error.code is ErrorCode.policy_violation:
+                raise
+            results.append(TopicResult(topic.name, refusal.error))
+    return decided(tuple(results), [] if request.validate_only else creation.records)
+
+
+def delete_topics(
+    image: MetadataImage, topic_ids: Sequence[Uuid], _: Context
+) -> Decision[tuple[tuple[Uuid, ApiError], ...]]:
+    """Delete topics by id; the answer has one error, or none, for each."""
+    results, records = [], []
+    for topic_id in topic_ids:
+        if topic_id in image.topics.by_id:
+            results.append((topic_id, NO_ERROR))
+            records.append(RemoveTopicRecord(topic_id))
+        else:
+            results.append((topic_id, ApiError(ErrorCode.unknown_topic_id, "There is no topic with this id.")))
+    return decided(tuple(results), [*records])
+
+
+class _Creation:
+    """One CreateTopics request in progress."""
+
+    def __init__(self, image: MetadataImage, request: CreateTopicsRequest, context: Context) -> None:
+        self._image = image
+        self._request = request
+        self._context = context
+        self._defaults = TopicDefaults(image, context)
+        self._effective: dict[tuple[tuple[str, str], ...], tuple[EffectiveConfig, ...]] = {}
+        self.records: list[MetadataRecord] = []
+
+    def create(self, topic: NewTopic) -> TopicResult:
+        """Decide on one topic, and keep its records.
+
+        :raises RefusedError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_CONFIG, INVALID_REQUEST,
+            INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT.
+        """
+        self._check_name(topic.name)
+        configs = self._check_configs(topic)
+        assignments = self._assign(topic)
+        topic_id = random_uuid(self._context.random)
+        self.records.append(TopicRecord(topic.name, topic_id))
+        self.records.extend(
+            ConfigRecord(ConfigResourceType.TOPIC, topic.name, key, text) for key, text in configs.items()
+        )
+        self.records.extend(
+            new_partition(self._image, topic_id, number, replicas, isr)
+            for number, (replicas, isr) in enumerate(assignments)
+        )
+        if topic.name not in self._request.describable:
+            return TopicResult(topic.name, topic_id=topic_id)
+        effective = self._effective_configs(configs)
+        return TopicResult(topic.name, NO_ERROR, topic_id, len(assignments), len(assignments[0][0]), effective)
+
+    def _effective_configs(self, configs: Mapping[str, str]) -> tuple[EffectiveConfig, ...]:
+        """The same object for all topics of the request with the same configs: there are many."""
+        key = tuple(sorted(configs.items()))
+        if key not in self._effective:
+            self._effective[key] = tuple(effective_topic_configs(configs, self._defaults))
+        return self._effective[key]
+
+    def _check_name(self, name: str) -> None:
+        fault = name_fault(name)
+        if fault is not None:
+            raise RefusedError(ErrorCode.invalid_topic_exception, f"The topic name {fault}.")
+        if name in self._image.topics.ids:
+            raise RefusedError(ErrorCode.topic_already_exists, f"There is a topic {name!r} already.")
+        similar = self._context.index.similar_names.get(metric_name(name) or "")
+        if similar:
+            raise RefusedError(
+                ErrorCode.invalid_topic_exception,
+                f"Topic {name!r} differs from topic {min(similar)!r} in dots and underscores only.",
+            )
+
+    def _check_configs(self, topic: NewTopic) -> Mapping[str, str]:
+        configs = {key: text for key, text in topic.configs if text is not None}
+        if missing := [key for key, text in topic.configs if text is None]:
+            raise RefusedError(ErrorCode.invalid_config, f"Without a value: {', '.join(missing)}.")
+        if configs:
+            check_topic_config({}, configs, self._defaults)
+        return configs
+
+    def _assign(self, topic: NewTopic) -> list[tuple[Assignment, tuple[int, ...]]]:
+        """Replicas and ISR of each partition."""
+        if topic.assignments:
+            return self._manual(topic)
+        if topic.replication_factor < USE_DEFAULT or topic.replication_factor == 0:
+            raise RefusedError(
+                ErrorCode.invalid_replication_factor, "The replication factor must be positive, or -1 for the default."
+            )
+        if topic.partitions < USE_DEFAULT or topic.partitions == 0:
+            raise RefusedError(
+                ErrorCode.invalid_partitions, "The number of partitions must be positive, or -1 for the default."
+            )
+        settings = self._context.settings
+        count = settings.num_partitions if topic.partitions == USE_DEFAULT else topic.partitions
+        factor = topic.replication_factor
+        if factor == USE_DEFAULT:
+            factor = settings.default_replication_factor
+        check_size(len(self.records) + 1 + len(topic.configs) + count)
+        found = [
+            (replicas, active_replicas(self._image, replicas))
+            for replicas in place(self._image, count, factor, self._context.random)
+        ]
+        if not all(isr for _, isr in found):
+            raise RefusedError(
+                ErrorCode.invalid_replication_factor, "A partition would have no replica on an active broker."
+            )
+        return found
+
+    def _manual(self, topic: NewTopic) -> list[tuple[Assignment, tuple[int, ...]]]:
+        if topic.replication_factor != USE_DEFAULT or topic.partitions != USE_DEFAULT:
+            raise RefusedError(
+                ErrorCode.invalid_request,
+                "With an assignment, replication factor and number of partitions must be -1.",
+            )
+        found: dict[int, tuple[Assignment, tuple[int, ...]]] = {}
+        factor = None
+        for number, replicas in topic.assignments:
+            if number in found:
+                raise RefusedError(
+                    ErrorCode.invalid_replica_assignment, f"Partition {number} is assigned more than once."
+                )
+            check_assignment(self._image, replicas, factor)
+            factor = len(replicas)
+            isr = active_replicas(self._image, replicas)
+            if not isr:
+                raise RefusedError(
+                    ErrorCode.invalid_replica_assignment, f"No broker assigned to partition {number} is active."
+                )
+            found[number] = (replicas, isr)
+        if sorted(found) != list(range(len(found))):
+            raise RefusedError(
+                ErrorCode.invalid_replica_assignment, "Partitions must be numbered from 0 without a gap."
+            )
+        return [found[number] for number in range(len(found))]

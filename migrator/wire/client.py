@@ -1,0 +1,333 @@
+"""A Kafka client for one peer: connects when needed, knows what the peer serves, backs off when it is away."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from migrator.errors import PeerError
+from migrator.rpc.transport import PeerTimeoutError, TransportError, UnreachableError
+from migrator.values import value
+from migrator.wire.api_versions import NO_FEATURES, Features, parse_api_versions
+from migrator.wire.decode import decode_body
+from migrator.wire.encode import Chunks, encode_entity
+from migrator.wire.frames import FrameStream, open_stream
+from migrator.wire.schemas import (
+    API_VERSIONS,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    RequestHeader,
+    VersionRange,
+    build,
+    decode_response_header,
+    encode_request_header,
+    request_type,
+    response_type,
+)
+from migrator.wire.security import PLAINTEXT, ListenerSecurity
+
+API_VERSIONS_VERSION = 4
+MAX_CORRELATION_ID = 2**31 - 1
+
+
+@value
+class ClientLimits:
+    """Bounds of one client. Back-off doubles from the first to the second figure, with 20 % jitter."""
+
+    max_in_flight: int = 1
+    max_response_bytes: int = 104_857_600
+    backoff_ms: int = 20
+    max_backoff_ms: int = 1000
+
+
+class KafkaConnection:
+    """One connection, logged in; requests are answered in order. Made by `KafkaConnection.open`."""
+
+    def __init__(self, stream: FrameStream, client_id: str) -> None:
+        self._stream = stream
+        self._client_id = client_id
+        self._correlation = 0
+        self._waiting: deque[asyncio.Future[bytearray]] = deque()
+        self._sending = asyncio.Lock()
+        self._reader: asyncio.Task[None] | None = None
+        self.apis: Mapping[int, VersionRange] = {API_VERSIONS: VersionRange(0, API_VERSIONS_VERSION)}
+        self.features: Features = NO_FEATURES
+
+    @classmethod
+    async def open(
+        cls, host: str, port: int, client_id: str, security: ListenerSecurity, max_response_bytes: int
+    ) -> KafkaConnection:
+        """Connect, log in, ask for the API versions.
+
+        :raises UnreachableError: no connection.
+        :raises PeerError: the peer is no Kafka server, or refuses us.
+        """
+        try:
+            stream = await open_stream(host, port, max_response_bytes, security.client_context)
+        except ssl.SSLError as error:
+            raise UnreachableError(f"TLS with {host}:{port} failed: {error.reason or error}") from error
+        except OSError as error:
+            raise UnreachableError(f"no connection to {host}:{port}: {error}") from error
+        connection = cls(stream, client_id)
+        connection._reader = asyncio.get_running_loop().create_task(connection._read())
+        try:
+            if security.sasl is not None:
+                await connection._log_in(security)
+            await connection._ask_versions()
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    @property
+    def alive(self) -> bool:
+        return self._reader is not None and not self._reader.done() and not self._stream.ended
+
+    async def request(self, body: Any) -> Any:
+        """Send one of kio's requests; gives kio's response of the same version.
+
+        :raises TransportError: the connection broke.
+        :raises PeerError: the answer is malformed.
+        """
+        api_key, version = body.__api_key__, body.__version__
+        frame, offset = await self.request_encoded(api_key, version, encode_entity(body))
+        return decode_body(response_type(api_key, version), frame, offset)
+
+    async def request_encoded(self, api_key: int, version: int, body: Chunks) -> tuple[bytearray, int]:
+        """Send a request whose body is encoded already; gives the response's frame and the offset of its body.
+
+        :raises TransportError, PeerError: as `request`.
+        """
+        async with self._sending:
+            if not self.alive:
+                raise TransportError("the connection is closed")
+            self._correlation = (self._correlation + 1) & MAX_CORRELATION_ID
+            header = RequestHeader(api_key, version, self._correlation, self._client_id)
+            answer: asyncio.Future[bytearray] = asyncio.get_running_loop().create_future()
+            self._waiting.append(answer)
+            try:
+                await self._stream.write(encode_request_header(header) + body)
+            except ConnectionError as error:
+                answer.cancel()
+                raise TransportError(f"the connection broke: {error}") from error
+        frame = await answer
+        correlation, offset = decode_response_header(api_key, version, frame)
+        if correlation != header.correlation_id:
+            await self.close()
+            raise PeerError(f"answer {correlation} to request {header.correlation_id}")
+        return frame, offset
+
+    async def closed(self) -> None:
+        """Wait until the peer closes the connection, or we do."""
+        if self._reader is not None:
+            await asyncio.wait([self._reader])
+
+    async def close(self) -> None:
+        """Close; requests that wait fail with `TransportError`."""
+        self._stream.abort()
+        if self._reader is not None and self._reader is not asyncio.current_task():
+            self._reader.cancel()
+            await asyncio.wait([self._reader])
+        self._fail(TransportError("the connection was closed"))
+
+    async def _read(self) -> None:
+        """Hand every frame to the request that it answers."""
+        try:
+            while True:
+                self._deliver(await self._stream.read())
+        except PeerError as error:
+            self._fail(error)
+        except ConnectionError as error:
+            self._fail(TransportError(f"the connection broke: {error}"))
+        finally:
+            self._stream.abort()
+
+    def _deliver(self, frame: bytearray) -> None:
+        if not self._waiting:
+            raise PeerError("an answer that nobody asked for")
+        answer = self._waiting.popleft()
+        if not answer.done():
+            answer.set_result(frame)
+
+    def _fail(self, error: Exception) -> None:
+        while self._waiting:
+            answer = self._waiting.popleft()
+            if not answer.done():
+                answer.set_exception(error)
+
+    async def _ask_versions(self) -> None:
+        for version in (API_VERSIONS_VERSION, 0):
+            request = build(
+                request_type(API_VERSIONS, version),
+                client_software_name="kraft-migrator",
+                client_software_version="1",
+            )
+            frame, offset = await self.request_encoded(API_VERSIONS, version, encode_entity(request))
+            # A server that does not know our version answers in version 0 (KIP-511); the error comes first in both.
+            error = int.from_bytes(frame[offset : offset + 2], "big", signed=True)
+            if error == ErrorCode.unsupported_version and version > 0:
+                continue
+            response = decode_body(response_type(API_VERSIONS, version), frame, offset)
+            if response.error_code != ErrorCode.none:
+                raise PeerError(f"ApiVersions was answered with {response.error_code.name}")
+            self.apis, self.features = parse_api_versions(response)
+            return
+
+    async def _log_in(self, security: ListenerSecurity) -> None:
+        if security.sasl is None:
+            return
+        exchange = security.sasl.client()
+        handshake = request_type(SASL_HANDSHAKE, 1)(mechanism=security.sasl.client_mechanism)
+        response = await self.request(handshake)
+        if response.error_code != ErrorCode.none:
+            raise PeerError(f"SASL mechanism {security.sasl.client_mechanism}: {response.error_code.name}")
+        token = exchange.first()
+        while not exchange.done:
+            response = await self.request(request_type(SASL_AUTHENTICATE, 2)(auth_bytes=token))
+            if response.error_code != ErrorCode.none:
+                raise PeerError(f"authentication as {exchange.user!r} failed: {response.error_message}")
+            token = exchange.step(response.auth_bytes)
+
+
+class KafkaClient:
+    """Talks to one peer over one connection at a time, made when it is needed.
+
+    A request that fails or is not answered in time costs the connection, for the order of answers is then lost.
+    After a failed attempt to connect the next one waits (``reconnect.backoff``).
+
+    :param jitter: what the back-off is spread by.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        client_id: str,
+        *,
+        security: ListenerSecurity = PLAINTEXT,
+        limits: ClientLimits | None = None,
+        jitter: random.Random | None = None,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self._client_id = client_id
+        self._security = security
+        self._limits = limits or ClientLimits()
+        self._random = jitter or random.Random()
+        self._slots = asyncio.Semaphore(self._limits.max_in_flight)
+        self._connecting = asyncio.Lock()
+        self._connection: KafkaConnection | None = None
+        self._failures = 0
+        self._retry_at = 0.0
+        self._closed = False
+
+    @property
+    def connection(self) -> KafkaConnection | None:
+        """The connection in use, with what the peer serves; None before the first request."""
+        return self._connection
+
+    async def connect(self, timeout: float) -> KafkaConnection:
+        """The connection, made if need be.
+
+        :param timeout: seconds.
+        :raises TransportError: the peer is away, refuses us, or is no Kafka server.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._connected()
+        except TimeoutError as error:
+            raise PeerTimeoutError(f"no connection to {self.host}:{self.port} within {timeout} s") from error
+
+    async def request(self, body: Any, timeout: float) -> Any:
+        """As `KafkaConnection.request`, within ``timeout`` seconds.
+
+        :raises TransportError: no proper answer.
+        """
+        api_key, version = body.__api_key__, body.__version__
+        frame, offset = await self.request_encoded(api_key, version, encode_entity(body), timeout)
+        try:
+            return decode_body(response_type(api_key, version), frame, offset)
+        except PeerError as error:
+            await self._drop(self._connection)
+            raise TransportError(f"{self.host}:{self.port}: {error}") from error
+
+    async def request_encoded(self, api_key: int, version: int, body: Chunks, timeout: float) -> tuple[bytearray, int]:
+        """As `KafkaConnection.request_encoded`, within ``timeout`` seconds.
+
+        :raises TransportError: no proper answer.
+        """
+        connection: KafkaConnection | None = None
+        try:
+            async with asyncio.timeout(timeout), self._slots:
+                connection = await self._connected()
+                return await connection.request_encoded(api_key, version, body)
+        except TimeoutError as error:
+            await self._drop(connection)
+            raise PeerTimeoutError(f"{self.host}:{self.port} did not answer within {timeout} s") from error
+        except (PeerError, TransportError) as error:
+            await self._drop(connection)
+            if isinstance(error, TransportError):
+                raise
+            raise TransportError(f"{self.host}:{self.port}: {error}") from error
+        except asyncio.CancelledError:
+            await self._drop(connection)
+            raise
+
+    async def highest_version(self, api_key: int, ours: VersionRange, timeout: float) -> int:
+        """The highest version that both sides speak.
+
+        :raises TransportError: the peer is away, or there is none.
+        """
+        connection = await self.connect(timeout)
+        theirs = connection.apis.get(api_key)
+        if theirs is None or min(theirs.max, ours.max) < max(theirs.min, ours.min):
+            raise TransportError(f"{self.host}:{self.port} serves no version of API {api_key} that we speak")
+        return min(theirs.max, ours.max)
+
+    async def close(self) -> None:
+        """Close for good; requests that wait fail with `TransportError`."""
+        self._closed = True
+        await self._drop(self._connection)
+
+    async def _connected(self) -> KafkaConnection:
+        async with self._connecting:
+            await self._check_open()
+            if self._connection is not None and self._connection.alive:
+                return self._connection
+            loop = asyncio.get_running_loop()
+            await asyncio.sleep(max(0.0, self._retry_at - loop.time()))
+            try:
+                self._connection = await KafkaConnection.open(
+                    self.host, self.port, self._client_id, self._security, self._limits.max_response_bytes
+                )
+            except PeerError as error:
+                raise UnreachableError(f"{self.host}:{self.port}: {error}") from error
+            else:
+                await self._check_open()
+                self._failures = 0
+                return self._connection
+            finally:
+                if self._connection is None or not self._connection.alive:
+                    self._retry_at = loop.time() + self._backoff()
+                    self._failures += 1
+
+    async def _check_open(self) -> None:
+        if self._closed:
+            await self._drop(self._connection)
+            raise TransportError("the client is closed")
+
+    def _backoff(self) -> float:
+        doubled = self._limits.backoff_ms * 2 ** min(self._failures, 16)
+        return float(min(doubled, self._limits.max_backoff_ms)) / 1000 * self._random.uniform(0.8, 1.2)
+
+    async def _drop(self, connection: KafkaConnection | None) -> None:
+        if connection is not None:
+            if self._connection is connection:
+                self._connection = None
+            await connection.close()

@@ -1,0 +1,236 @@
+"""Bytes -> kio's messages, strict towards peers and fast enough for the hot path.
+
+kio's own readers trust the peer: a negative length moves them backwards, an unknown tag is an error. Here each
+class is compiled once into a list of steps, runs of fixed width fields being one `struct`, with every length
+checked against what is left of the frame, unknown tags skipped (KIP-482) and unknown error codes read as
+UNKNOWN_SERVER_ERROR, as Kafka's own clients do.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from migrator.errors import PeerError
+from migrator.wire.shapes import FIXED, Fixed, Shape, default_of, fixed, refuse_null, runs, shapes_of
+
+Step = Callable[[dict[str, Any], memoryview, int], int]
+Read = Callable[[memoryview, int], tuple[Any, int]]
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+
+
+def decode_entity(entity_type: type, buffer: bytes | bytearray | memoryview, offset: int = 0) -> tuple[Any, int]:
+    """Decode one message from ``buffer``; gives it and the offset behind it.
+
+    :raises PeerError: the bytes are not such a message.
+    """
+    try:
+        return _entity_reader(entity_type)(memoryview(buffer), offset)
+    except (struct.error, IndexError, ValueError, OverflowError) as error:
+        raise PeerError(f"malformed {entity_type.__name__}: {error}") from error
+
+
+def decode_body(entity_type: Any, buffer: bytes | bytearray | memoryview, offset: int = 0) -> Any:
+    """Decode the message that starts at ``offset``; what follows is ignored, as in Kafka: librdkafka's Metadata
+    requests end in bytes that mean nothing.
+
+    :raises PeerError: the bytes are not such a message.
+    """
+    return decode_entity(entity_type, buffer, offset)[0]
+
+
+def decode_exactly(entity_type: Any, buffer: bytes | bytearray | memoryview, offset: int = 0) -> Any:
+    """As `decode_body`, but nothing may follow.
+
+    :raises PeerError: the bytes are not such a message, or more than one.
+    """
+    entity, end = decode_entity(entity_type, buffer, offset)
+    if end != len(buffer):
+        raise PeerError(f"{len(buffer) - end} bytes too many behind a {entity_type.__name__}")
+    return entity
+
+
+def read_unsigned_varint(buffer: memoryview, offset: int) -> tuple[int, int]:
+    """Read an unsigned varint of at most five bytes; gives it and the offset behind it.
+
+    :raises ValueError, IndexError: there is none.
+    """
+    byte = buffer[offset]
+    if byte < 128:
+        return byte, offset + 1
+    value = byte & 127
+    for index in range(1, 5):
+        byte = buffer[offset + index]
+        value |= (byte & 127) << 7 * index
+        if byte < 128:
+            return value, offset + index + 1
+    raise ValueError("a varint of more than five bytes")
+
+
+@cache
+def _entity_reader(entity_type: Any) -> Read:
+    shapes = shapes_of(entity_type)
+    steps = [
+        _fixed_step(run) if fixed(run[0]) else _variable_step(run[0])
+        for run in runs([shape for shape in shapes if shape.tag is None])
+    ]
+    if entity_type.__flexible__:
+        steps.append(_tags_step(entity_type, [shape for shape in shapes if shape.tag is not None]))
+
+    def read_entity(buffer: memoryview, offset: int) -> tuple[Any, int]:
+        values: dict[str, Any] = {}
+        for step in steps:
+            offset = step(values, buffer, offset)
+        return entity_type(**values), offset
+
+    return read_entity
+
+
+def _fixed_step(run: list[Shape]) -> Step:
+    names = [shape.name for shape in run]
+    kinds = [kind for shape in run if (kind := fixed(shape))]
+    packed = struct.Struct(">" + "".join(kind.code for kind in kinds))
+    unpack_from, size = packed.unpack_from, packed.size
+    loads = [(name, kind.load) for name, kind in zip(names, kinds, strict=True) if kind.load]
+
+    def step(values: dict[str, Any], buffer: memoryview, offset: int) -> int:
+        values.update(zip(names, unpack_from(buffer, offset), strict=True))
+        for name, load in loads:
+            values[name] = load(values[name])
+        return offset + size
+
+    return step
+
+
+def _variable_step(shape: Shape) -> Step:
+    name, read = shape.name, _reader(shape)
+
+    def step(values: dict[str, Any], buffer: memoryview, offset: int) -> int:
+        values[name], offset = read(buffer, offset)
+        return offset
+
+    return step
+
+
+def _tags_step(entity_type: Any, shapes: list[Shape]) -> Step:
+    readers = {shape.tag: (shape.name, _reader(shape)) for shape in shapes}
+    defaults = {shape.name: default_of(entity_type, shape) for shape in shapes}
+
+    def step(values: dict[str, Any], buffer: memoryview, offset: int) -> int:
+        values.update(defaults)
+        count, offset = read_unsigned_varint(buffer, offset)
+        for _ in range(count):
+            tag, offset = read_unsigned_varint(buffer, offset)
+            size, offset = read_unsigned_varint(buffer, offset)
+            end = _end(buffer, offset, size)
+            if tag in readers:
+                name, read = readers[tag]
+                values[name], offset = read(buffer[:end], offset)
+                if offset != end:
+                    raise ValueError(f"tagged field {name} has {size} bytes and another content")
+            offset = end
+        return offset
+
+    return step
+
+
+def _reader(shape: Shape) -> Read:
+    read = _element_reader(shape)
+    return _array_reader(shape, read) if shape.is_array else read
+
+
+def _element_reader(shape: Shape) -> Read:
+    nullable = shape.nullable and not shape.is_array
+    if shape.entity is not None:
+        return _nullable_entity_reader(shape.entity) if nullable else _entity_reader(shape.entity)
+    if kind := FIXED.get(shape.kafka_type):
+        return _single_reader(fixed(shape) or kind)
+    convert: Callable[[memoryview], Any] = _text if shape.kafka_type == "string" else bytes
+    length = _compact_length if shape.flexible else _length16 if shape.kafka_type == "string" else _length32
+
+    def read(buffer: memoryview, offset: int) -> tuple[Any, int]:
+        size, offset = length(buffer, offset)
+        if size == -1:
+            refuse_null(shape, nullable)
+            return None, offset
+        end = _end(buffer, offset, size)
+        return convert(buffer[offset:end]), end
+
+    return read
+
+
+def _single_reader(kind: Fixed) -> Read:
+    packed = struct.Struct(">" + kind.code)
+    load = kind.load or (lambda value: value)
+
+    def read(buffer: memoryview, offset: int) -> tuple[Any, int]:
+        return load(packed.unpack_from(buffer, offset)[0]), offset + packed.size
+
+    return read
+
+
+def _nullable_entity_reader(entity_type: type) -> Read:
+    read_entity = _entity_reader(entity_type)
+
+    def read(buffer: memoryview, offset: int) -> tuple[Any, int]:
+        present = buffer[offset] < 128  # an int8: negative is null (KIP-893)
+        return read_entity(buffer, offset + 1) if present else (None, offset + 1)
+
+    return read
+
+
+def _array_reader(shape: Shape, read: Read) -> Read:
+    length = _compact_length if shape.flexible else _length32
+    # Refuses a length that the frame cannot hold before anything is built for it.
+    least = _least_size(shape)
+
+    def read_array(buffer: memoryview, offset: int) -> tuple[Any, int]:
+        count, offset = length(buffer, offset)
+        if count == -1:
+            refuse_null(shape, shape.nullable)
+            return None, offset
+        _end(buffer, offset, count * least)
+        items = []
+        for _ in range(count):
+            item, offset = read(buffer, offset)
+            items.append(item)
+        return tuple(items), offset
+
+    return read_array
+
+
+def _least_size(shape: Shape) -> int:
+    """The fewest bytes that one element of this array can have."""
+    if shape.entity is None:
+        kind = FIXED.get(shape.kafka_type)
+        return kind.size if kind else 1 if shape.flexible else 2
+    inner = [field for field in shapes_of(shape.entity) if field.tag is None]
+    return sum(kind.size if (kind := fixed(field)) else 1 for field in inner) + int(shape.flexible)
+
+
+def _compact_length(buffer: memoryview, offset: int) -> tuple[int, int]:
+    value, offset = read_unsigned_varint(buffer, offset)
+    return value - 1, offset
+
+
+def _length16(buffer: memoryview, offset: int) -> tuple[int, int]:
+    return _INT16.unpack_from(buffer, offset)[0], offset + 2
+
+
+def _length32(buffer: memoryview, offset: int) -> tuple[int, int]:
+    return _INT32.unpack_from(buffer, offset)[0], offset + 4
+
+
+def _end(buffer: memoryview, offset: int, size: int) -> int:
+    end = offset + size
+    if size < 0 or end > len(buffer):
+        raise ValueError(f"length {size} at byte {offset} of {len(buffer)}")
+    return end
+
+
+def _text(raw: memoryview) -> str:
+    return str(raw, "utf-8")

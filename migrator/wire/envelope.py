@@ -1,0 +1,126 @@
+"""Envelope (KIP-590): a client's request that a broker hands on to the controller, with the client's principal.
+
+Source: ``EnvelopeUtils``, ``RequestChannel.Request.buildResponseSend``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from migrator.errors import PeerError
+from migrator.values import value
+from migrator.wire.decode import decode_body
+from migrator.wire.encode import encode_entity
+from migrator.wire.principal import decode_principal
+from migrator.wire.schemas import (
+    CONTROLLER_APIS,
+    DESCRIBE_QUORUM,
+    ENVELOPE,
+    RequestHeader,
+    build,
+    decode_request_header,
+    encode_response_header,
+    request_type,
+    response_type,
+)
+from migrator.wire.server import RequestContext
+from migrator.wire.shapes import shapes_of
+
+FORWARDABLE = frozenset({19, 20, 30, 31, 33, *range(37, 41), *range(43, 47), 49, 51, 55, 57, 64, 67, 80, 81})
+"""API keys that may be inside (``ApiKeys.forwardable``)."""
+
+
+@value
+class Forwarded:
+    """What was inside: as if the client had sent it to us."""
+
+    context: RequestContext
+    body: Any
+
+
+class EnvelopeError(PeerError):
+    """The envelope cannot be opened. Answered with ``error``; the connection stays.
+
+    :ivar error: what `envelope_error` should carry.
+    """
+
+    def __init__(self, error: ErrorCode, why: str) -> None:
+        super().__init__(why)
+        self.error = error
+
+
+def open_envelope(context: RequestContext, envelope: Any) -> Forwarded:
+    """The client's request.
+
+    :param context: of the envelope, whose sender must have been authorized for CLUSTER_ACTION.
+    :raises EnvelopeError: with the error that Kafka answers: UNSUPPORTED_VERSION when the inner request does not
+        parse (the broker then closes its client's connection), INVALID_REQUEST when it may not be forwarded.
+    """
+    try:
+        principal = decode_principal(envelope.request_principal or b"")
+    except PeerError as error:
+        raise EnvelopeError(ErrorCode.principal_deserialization_failure, str(error)) from error
+    try:
+        host = str(ipaddress.ip_address(envelope.client_host_address))
+    except ValueError as error:
+        raise EnvelopeError(ErrorCode.invalid_request, str(error)) from error
+    header, body = _client_request(envelope.request_data)
+    inner = RequestContext(
+        header.api_key,
+        header.api_version,
+        header.correlation_id,
+        header.client_id,
+        principal,
+        context.listener,
+        host,
+    )
+    return Forwarded(inner, body)
+
+
+def _client_request(data: bytes) -> tuple[RequestHeader, Any]:
+    try:
+        header, offset = decode_request_header(data)
+    except PeerError as error:
+        raise EnvelopeError(ErrorCode.unsupported_version, str(error)) from error
+    if header.api_key not in FORWARDABLE:
+        raise EnvelopeError(ErrorCode.invalid_request, f"API {header.api_key} may not be forwarded")
+    if header.api_version not in CONTROLLER_APIS[header.api_key]:
+        raise EnvelopeError(ErrorCode.unsupported_version, f"version {header.api_version} is not served")
+    try:
+        return header, decode_body(request_type(header.api_key, header.api_version), data, offset)
+    except PeerError as error:
+        raise EnvelopeError(ErrorCode.unsupported_version, str(error)) from error
+
+
+def envelope_response(inner: RequestContext, response: Any) -> Any:
+    """The answer around the client's answer.
+
+    A broker must learn that it asked the wrong controller, so that error is taken out of the answer (KAFKA-10345).
+    """
+    moved = ErrorCode.not_leader_or_follower if inner.api_key == DESCRIBE_QUORUM else ErrorCode.not_controller
+    if _mentions(response, moved):
+        return envelope_error(ErrorCode.not_controller)
+    head = encode_response_header(inner.api_key, inner.api_version, inner.correlation_id)
+    return build(response_type(ENVELOPE, 0), response_data=b"".join(head + encode_entity(response)))
+
+
+def envelope_error(error: ErrorCode) -> Any:
+    """The answer to an envelope that was not opened or not worked on."""
+    return build(response_type(ENVELOPE, 0), error_code=error)
+
+
+def _mentions(message: Any, error: ErrorCode) -> bool:
+    """Whether any error field, however deep, has this error."""
+    message_type: Any = type(message)
+    for shape in shapes_of(message_type):
+        content = getattr(message, shape.name)
+        if shape.kafka_type == "error_code" and content == error:
+            return True
+        if shape.entity is not None and content is not None:
+            parts = content if shape.is_array else (content,)
+            if any(_mentions(part, error) for part in parts):
+                return True
+    return False

@@ -1,0 +1,96 @@
+"""Key and trust stores in PEM (KIP-651), the one kind that Python's TLS reads."""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+import tempfile
+from pathlib import Path
+
+from migrator.errors import OperatorError
+from migrator.values import value
+
+_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_HEADER = re.compile(r"^[A-Za-z-]+:.*$", re.MULTILINE)
+
+
+@value
+class PemStore:
+    """Text of a store: certificates, and of a key store the private key.
+
+    Property files fold lines, so blocks are taken apart and wrapped anew.
+    """
+
+    text: str
+
+    def __repr__(self) -> str:
+        return "PemStore([hidden])"
+
+    @property
+    def certificates(self) -> str:
+        return "".join(_wrap(kind, body) for kind, body in _BLOCK.findall(self.text) if kind == "CERTIFICATE")
+
+    @property
+    def private_key(self) -> str:
+        return "".join(_wrap(kind, body) for kind, body in _BLOCK.findall(self.text) if kind.endswith("PRIVATE KEY"))
+
+
+def read_store(path: str, key: str) -> PemStore:
+    """Read a store's file.
+
+    :raises OperatorError: it cannot be read.
+    """
+    try:
+        return PemStore(Path(path).read_text(encoding="ascii"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise OperatorError(
+            f"cannot read {path} as PEM: {error}", where=key, remedy="Give a readable file with PEM blocks"
+        ) from error
+
+
+def load_key(context: ssl.SSLContext, store: PemStore, password: str | None, key: str) -> None:
+    """Give ``context`` its certificate and private key.
+
+    :raises OperatorError: they are missing, do not belong together, or the password is wrong.
+    """
+    if not store.certificates or not store.private_key:
+        raise OperatorError(
+            "holds no certificate or no private key", where=key, remedy="Put both into it, as PEM blocks"
+        )
+    # ssl wants a file. It is readable by us alone and gone before anyone is served.
+    descriptor, path = tempfile.mkstemp()
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(store.private_key + store.certificates)
+        # Without a password ssl would ask for one on the terminal.
+        context.load_cert_chain(path, password=password or "")
+    except ssl.SSLError as error:
+        raise OperatorError(
+            f"its key cannot be used ({error.reason or error})",
+            where=key,
+            remedy="Check that key and certificate belong together and that ssl.key.password is right",
+        ) from error
+    finally:
+        Path(path).unlink()
+
+
+def load_trust(context: ssl.SSLContext, store: PemStore, key: str) -> None:
+    """Tell ``context`` whom to trust.
+
+    :raises OperatorError: there is no usable certificate.
+    """
+    try:
+        context.load_verify_locations(cadata=store.certificates)
+    except (ssl.SSLError, ValueError) as error:
+        raise OperatorError(
+            "holds no usable certificate", where=key, remedy="Put the certificates to trust into it, as PEM blocks"
+        ) from error
+
+
+def _wrap(kind: str, body: str) -> str:
+    headers = _HEADER.findall(body)
+    base64 = "".join(_HEADER.sub("", body).split())
+    lines = [base64[start : start + 64] for start in range(0, len(base64), 64)]
+    folded = [*headers, "", *lines] if headers else lines
+    return "\n".join([f"-----BEGIN {kind}-----", *folded, f"-----END {kind}-----", ""])

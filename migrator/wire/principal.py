@@ -1,0 +1,51 @@
+"""Who is at the other end: Kafka's KafkaPrincipal, and its bytes inside an Envelope (KIP-590)."""
+
+from __future__ import annotations
+
+import struct
+
+from kio.schema.default_principal_data.v0.data import DefaultPrincipalData
+
+from migrator.errors import PeerError
+from migrator.values import value
+from migrator.wire.decode import decode_exactly
+from migrator.wire.encode import encode_entity
+
+_VERSION = struct.Struct(">h")
+
+
+@value
+class Principal:
+    """``kind`` is ``User`` with Kafka's own principal builder."""
+
+    kind: str
+    name: str
+    token_authenticated: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+
+ANONYMOUS = Principal("User", "ANONYMOUS")
+
+
+def decode_principal(data: bytes) -> Principal:
+    """Principal as a broker with the default principal builder serializes it.
+
+    :raises PeerError: another version, or malformed.
+    """
+    if len(data) < _VERSION.size:
+        raise PeerError("a principal of fewer than two bytes")
+    (version,) = _VERSION.unpack_from(data)
+    if version != 0:
+        raise PeerError(f"a principal of version {version}; only 0 is known")
+    decoded = decode_exactly(DefaultPrincipalData, data, _VERSION.size)
+    return Principal(decoded.type_, decoded.name, decoded.token_authenticated)
+
+
+def encode_principal(principal: Principal) -> bytes:
+    """The counterpart of `decode_principal`."""
+    data = DefaultPrincipalData(
+        type_=principal.kind, name=principal.name, token_authenticated=principal.token_authenticated
+    )
+    return b"".join([_VERSION.pack(0), *encode_entity(data)])

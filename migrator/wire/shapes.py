@@ -1,0 +1,173 @@
+"""What kio's message classes look like, field by field: the ground of `decode` and `encode`.
+
+Types of kio are plain dataclasses with Kafka's type name in each field's metadata.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import struct
+import uuid
+from collections.abc import Callable
+from functools import cache
+from types import UnionType
+from typing import Any, NamedTuple, get_args, get_origin
+
+from kio.schema.errors import ErrorCode
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MILLISECOND = dt.timedelta(milliseconds=1)
+_ZERO_UUID = bytes(16)
+_ERROR_CODES = {code.value: code for code in ErrorCode}
+
+
+class Shape(NamedTuple):
+    """A field, looked through: ``entity`` is None for a primitive."""
+
+    name: str
+    kafka_type: str
+    entity: type | None
+    is_array: bool
+    nullable: bool
+    tag: int | None
+    flexible: bool
+
+
+class Fixed(NamedTuple):
+    """A primitive of fixed width: its `struct` code and how its value differs from the wire's, if it does."""
+
+    code: str
+    load: Callable[[Any], Any] | None = None
+    dump: Callable[[Any], Any] | None = None
+
+    @property
+    def size(self) -> int:
+        return struct.calcsize(">" + self.code)
+
+
+def _load_error(code: int) -> ErrorCode:
+    return _ERROR_CODES.get(code, ErrorCode.unknown_server_error)
+
+
+def _load_uuid(raw: bytes) -> uuid.UUID | None:
+    return None if raw == _ZERO_UUID else uuid.UUID(bytes=raw)
+
+
+def _dump_uuid(value: uuid.UUID | None) -> bytes:
+    return _ZERO_UUID if value is None else value.bytes
+
+
+def _load_duration(milliseconds: int) -> dt.timedelta:
+    return dt.timedelta(milliseconds=milliseconds)
+
+
+def _dump_duration(value: dt.timedelta) -> int:
+    return value // _MILLISECOND
+
+
+def _load_time(milliseconds: int) -> dt.datetime:
+    return _EPOCH + dt.timedelta(milliseconds=milliseconds)
+
+
+def _dump_time(value: dt.datetime) -> int:
+    return (value - _EPOCH) // _MILLISECOND
+
+
+def _load_optional_time(milliseconds: int) -> dt.datetime | None:
+    return None if milliseconds == -1 else _load_time(milliseconds)
+
+
+def _dump_optional_time(value: dt.datetime | None) -> int:
+    return -1 if value is None else _dump_time(value)
+
+
+FIXED = {
+    "int8": Fixed("b"),
+    "int16": Fixed("h"),
+    "int32": Fixed("i"),
+    "int64": Fixed("q"),
+    "uint8": Fixed("B"),
+    "uint16": Fixed("H"),
+    "uint32": Fixed("I"),
+    "uint64": Fixed("Q"),
+    "float64": Fixed("d"),
+    "bool": Fixed("?"),
+    "error_code": Fixed("h", _load_error),
+    "uuid": Fixed("16s", _load_uuid, _dump_uuid),
+    "timedelta_i32": Fixed("i", _load_duration, _dump_duration),
+    "timedelta_i64": Fixed("q", _load_duration, _dump_duration),
+    "datetime_i64": Fixed("q", _load_time, _dump_time),
+}
+_OPTIONAL_TIME = Fixed("q", _load_optional_time, _dump_optional_time)
+
+
+@cache
+def shapes_of(entity_type: Any) -> tuple[Shape, ...]:
+    """Every field of one of kio's classes, in the order of the wire."""
+    return tuple(_shape(entity_type, field) for field in dataclasses.fields(entity_type))
+
+
+def _shape(entity_type: Any, field: dataclasses.Field[Any]) -> Shape:
+    inner, nullable = _without_none(field.type)
+    is_array = get_origin(inner) is tuple
+    if is_array:
+        inner = get_args(inner)[0]
+    # A client id is the one string of a flexible header that is not compact (RequestHeader.json).
+    legacy = entity_type.__name__ == "RequestHeader" and field.name == "client_id"
+    return Shape(
+        name=field.name,
+        kafka_type=field.metadata.get("kafka_type", ""),
+        entity=inner if dataclasses.is_dataclass(inner) else None,  # type: ignore[arg-type]
+        is_array=is_array,
+        nullable=nullable,
+        tag=field.metadata.get("tag"),
+        flexible=entity_type.__flexible__ and not legacy,
+    )
+
+
+def _without_none(declared: Any) -> tuple[Any, bool]:
+    if get_origin(declared) is UnionType:
+        (inner,) = (argument for argument in get_args(declared) if argument is not type(None))
+        return inner, True
+    return declared, False
+
+
+def fixed(shape: Shape) -> Fixed | None:
+    if shape.is_array or shape.entity is not None:
+        return None
+    if shape.kafka_type == "datetime_i64" and shape.nullable:
+        return _OPTIONAL_TIME
+    return FIXED.get(shape.kafka_type)
+
+
+def runs(shapes: list[Shape]) -> list[list[Shape]]:
+    """Group neighbours of fixed width; every other field is alone."""
+    runs: list[list[Shape]] = []
+    for shape in shapes:
+        if fixed(shape) and runs and fixed(runs[-1][-1]):
+            runs[-1].append(shape)
+        else:
+            runs.append([shape])
+    return runs
+
+
+def default_of(entity_type: Any, shape: Shape) -> Any:
+    """Kafka's default: what an absent tagged field stands for, and what `build` fills in."""
+    (field,) = (field for field in dataclasses.fields(entity_type) if field.name == shape.name)
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    if shape.is_array:
+        return ()
+    if shape.entity is not None:
+        return shape.entity(**{inner.name: default_of(shape.entity, inner) for inner in shapes_of(shape.entity)})
+    kind = fixed(shape)
+    if kind is None:
+        return "" if shape.kafka_type == "string" else b""
+    zero = struct.unpack(">" + kind.code, bytes(kind.size))[0]
+    return kind.load(zero) if kind.load else zero
+
+
+def refuse_null(shape: Shape, nullable: bool) -> None:  # noqa: FBT001
+    if not nullable:
+        raise ValueError(f"field {shape.name} must not be null")

@@ -1,0 +1,329 @@
+"""Quotas, SCRAM credentials, ACLs, delegation tokens, producer ids. Cases of Kafka's ClientQuotaControlManagerTest,
+ScramControlManagerTest, AclControlManagerTest, DelegationTokenControlManagerTest, ProducerIdControlManagerTest."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from migrator.config.types import Secret
+from migrator.controller.acls import AclFilter, create_acls, delete_acls
+from migrator.controller.decision import RefusedError
+from migrator.controller.delegation_tokens import (
+    CreatedToken,
+    CreateTokenRequest,
+    TokenChange,
+    create_token,
+    expire_token,
+    renew_token,
+)
+from migrator.controller.periodic import sweep_tokens
+from migrator.controller.producer_ids import (
+    MAX_PRODUCER_ID,
+    ProducerIdBlock,
+    ProducerIdsRequest,
+    allocate_producer_ids,
+)
+from migrator.controller.quotas import AlterQuotasRequest, QuotaAlteration, alter_quotas
+from migrator.controller.scram import AlterScramRequest, ScramDeletion, ScramUpsertion, alter_scram
+from migrator.image.model import Acl, ScramKey
+from migrator.records.metadata import (
+    ProducerIdsRecord,
+    QuotaEntity,
+    RemoveDelegationTokenRecord,
+    ScramMechanism,
+)
+from tests.controller.world import World
+
+USER = (QuotaEntity("user", "alice"),)
+BOTH = (QuotaEntity("user", "alice"), QuotaEntity("client-id", None))
+IP = (QuotaEntity("ip", "1.2.3.4"),)
+RATE = (("producer_byte_rate", 5.0),)
+
+
+def quota(world: World, entity: tuple[QuotaEntity, ...], *values: tuple[str, float | None]) -> ErrorCode:
+    request = AlterQuotasRequest((QuotaAlteration(entity, values),))
+    ((_, error),) = world.decide(alter_quotas, request)
+    return error.code
+
+
+def test_quotas_are_set_changed_and_removed() -> None:
+    world = World()
+    assert quota(world, USER, ("producer_byte_rate", 5.0), ("request_percentage", 0.5)) == 0
+    assert quota(world, BOTH, *RATE) == 0
+    assert quota(world, IP, ("connection_creation_rate", 5.0)) == 0
+    assert world.image.quotas[frozenset(USER)] == {"producer_byte_rate": 5.0, "request_percentage": 0.5}
+    written = world.next_offset
+    assert quota(world, USER, *RATE) == 0
+    assert quota(world, USER, ("consumer_byte_rate", None)) == 0
+    assert world.next_offset == written, "what is so already leaves no record"
+    assert quota(world, USER, ("producer_byte_rate", None), ("request_percentage", None)) == 0
+    assert frozenset(USER) not in world.image.quotas
+
+
+@pytest.mark.parametrize(
+    ("entity", "values"),
+    [
+        ((), RATE),
+        ((QuotaEntity("group", "g"),), RATE),
+        ((QuotaEntity("user", ""),), RATE),
+        ((*USER, QuotaEntity("user", "bob")), RATE),
+        ((*USER, *IP), RATE),
+        (IP, RATE),
+        (USER, (("connection_creation_rate", 5.0),)),
+        ((QuotaEntity("ip", "1.2.3.999"),), (("connection_creation_rate", 5.0),)),
+        ((QuotaEntity("ip", "not a host"),), (("connection_creation_rate", 5.0),)),
+        (IP, (("connection_creation_rate", 2.0**31),)),
+        (USER, (("producer_byte_rate", 0.0),)),
+        (USER, (("producer_byte_rate", -1.0),)),
+        (USER, (("producer_byte_rate", float("nan")),)),
+        (USER, (("producer_byte_rate", 1.5),)),
+        (USER, (("producer_byte_rate", 1e300),)),
+        (USER, (("nope", 1.0),)),
+        (USER, (*RATE, *RATE)),
+        (USER, (("consumer_byte_rate", 1.0), ("producer_byte_rate", 0.0))),
+    ],
+)
+def test_quota_refusals_leave_nothing_behind(entity: Any, values: Any) -> None:
+    world = World()
+    assert quota(world, entity, *values) is ErrorCode.invalid_request
+    assert not world.image.quotas
+
+
+def test_an_entity_named_twice_and_validate_only() -> None:
+    world = World()
+    twice = (QuotaAlteration(USER, RATE), QuotaAlteration(USER, (("producer_byte_rate", 6.0),)))
+    ((_, error),) = world.decide(alter_quotas, AlterQuotasRequest(twice, validate_only=True))
+    assert error.code is ErrorCode.invalid_request
+    assert not world.image.quotas
+    world.decide(alter_quotas, AlterQuotasRequest(twice))
+    assert world.image.quotas[frozenset(USER)] == {"producer_byte_rate": 5.0}
+
+
+def upsertion(user: str = "alice", mechanism: int = 1, iterations: int = 4096) -> ScramUpsertion:
+    return ScramUpsertion(user, mechanism, iterations, b"salt", b"salted password")
+
+
+def scram(world: World, request: AlterScramRequest) -> dict[str, ErrorCode]:
+    return {user: error.code for user, error in world.decide(alter_scram, request)}
+
+
+@pytest.mark.parametrize(("mechanism", "algorithm"), [(1, "sha256"), (2, "sha512")])
+def test_scram_keys_are_derived_as_rfc_5802_says(mechanism: int, algorithm: str) -> None:
+    world = World()
+    assert scram(world, AlterScramRequest(upsertions=(upsertion(mechanism=mechanism),))) == {"alice": 0}
+    stored = world.image.scram[ScramKey(mechanism, "alice")]
+    client_key = hmac.new(b"salted password", b"Client Key", algorithm).digest()
+    assert stored.stored_key == hashlib.new(algorithm, client_key).digest()
+    assert stored.server_key == hmac.new(b"salted password", b"Server Key", algorithm).digest()
+    assert (stored.salt, stored.iterations) == (b"salt", 4096)
+    assert scram(world, AlterScramRequest((ScramDeletion("alice", mechanism),))) == {"alice": 0}
+    assert not world.image.scram
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        (AlterScramRequest((ScramDeletion("alice", 1),)), ErrorCode.resource_not_found),
+        (AlterScramRequest((ScramDeletion("alice", 0),)), ErrorCode.unsupported_sasl_mechanism),
+        (AlterScramRequest((), (upsertion(user=""),)), ErrorCode.unacceptable_credential),
+        (AlterScramRequest((), (upsertion(mechanism=3),)), ErrorCode.unsupported_sasl_mechanism),
+        (AlterScramRequest((), (upsertion(iterations=4095),)), ErrorCode.unacceptable_credential),
+        (AlterScramRequest((), (upsertion(iterations=16385),)), ErrorCode.unacceptable_credential),
+        (AlterScramRequest((), (upsertion(), upsertion(mechanism=2))), ErrorCode.duplicate_resource),
+    ],
+)
+def test_scram_refusals(request_: AlterScramRequest, expected: ErrorCode) -> None:
+    world = World()
+    assert set(scram(world, request_).values()) == {expected}
+    assert not world.image.scram
+
+
+def test_scram_user_altered_twice_keeps_what_it_had() -> None:
+    world = World()
+    scram(world, AlterScramRequest(upsertions=(upsertion(),)))
+    request = AlterScramRequest((ScramDeletion("alice", 1),), (upsertion(iterations=8192), upsertion(user="bob")))
+    assert scram(world, request) == {"alice": ErrorCode.duplicate_resource, "bob": ErrorCode.none}
+    assert world.image.scram[ScramKey(ScramMechanism.SHA_256, "alice")].iterations == 4096
+
+
+def test_scram_below_its_level_and_in_representations() -> None:
+    request = AlterScramRequest(upsertions=(upsertion(),))
+    assert scram(World(level=10), request) == {"alice": ErrorCode.unsupported_version}
+    assert "salted" not in repr(request)
+
+
+ACL = Acl(2, "topic", 3, "User:a", "*", 3, 3)
+PREFIXED = Acl(2, "to", 4, "User:b", "h", 4, 2)
+ANY_TOPIC = Acl(2, "*", 3, "User:a", "*", 3, 3)
+
+
+def test_acls_are_created_once() -> None:
+    world = World()
+    assert {error.code for error in world.decide(create_acls, (ACL, PREFIXED, ACL))} == {ErrorCode.none}
+    assert sorted(world.image.acls.values(), key=repr) == sorted((ACL, PREFIXED), key=repr)
+    written = world.next_offset
+    world.decide(create_acls, (ACL,))
+    assert world.next_offset == written
+
+
+@pytest.mark.parametrize(
+    "acl",
+    [
+        Acl(1, "t", 3, "User:a", "*", 3, 3),
+        Acl(0, "t", 3, "User:a", "*", 3, 3),
+        Acl(2, "t", 2, "User:a", "*", 3, 3),
+        Acl(2, "t", 1, "User:a", "*", 3, 3),
+        Acl(2, "t", 3, "User:a", "*", 1, 3),
+        Acl(2, "t", 3, "User:a", "*", 3, 1),
+        Acl(2, "", 3, "User:a", "*", 3, 3),
+        Acl(4, "other", 3, "User:a", "*", 3, 3),
+    ],
+)
+def test_invalid_acls(acl: Acl) -> None:
+    world = World()
+    (error,) = world.decide(create_acls, (acl,))
+    assert error.code is ErrorCode.invalid_request
+    assert not world.image.acls
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (AclFilter(), {ACL, PREFIXED, ANY_TOPIC}),
+        (AclFilter(resource_type=3), set()),
+        (AclFilter(resource_name="topic"), {ACL}),
+        (AclFilter(resource_name="topic", pattern_type=2), {ACL, PREFIXED, ANY_TOPIC}),
+        (AclFilter(resource_name="tomato", pattern_type=2), {PREFIXED, ANY_TOPIC}),
+        (AclFilter(resource_name="topic", pattern_type=4), set()),
+        (AclFilter(pattern_type=4), {PREFIXED}),
+        (AclFilter(principal="User:a"), {ACL, ANY_TOPIC}),
+        (AclFilter(host="h"), {PREFIXED}),
+        (AclFilter(operation=4), {PREFIXED}),
+        (AclFilter(permission_type=3), {ACL, ANY_TOPIC}),
+    ],
+)
+def test_delete_acls_finds_what_matches(wanted: AclFilter, found: set[Acl]) -> None:
+    world = World()
+    world.decide(create_acls, (ACL, PREFIXED, ANY_TOPIC))
+    (deleted, again) = world.decide(delete_acls, (wanted, wanted))
+    assert set(deleted.acls) == set(again.acls) == found
+    assert set(world.image.acls.values()) == {ACL, PREFIXED, ANY_TOPIC} - found
+
+
+@pytest.mark.parametrize(
+    "changes", [{"resource_type": 0}, {"pattern_type": 9}, {"operation": 0}, {"permission_type": 0}]
+)
+def test_unknown_acl_filters(changes: dict[str, int]) -> None:
+    (deleted,) = World().decide(delete_acls, (AclFilter(**changes),))  # type: ignore[arg-type]
+    assert deleted.error.code is ErrorCode.invalid_request
+
+
+TOKEN_REQUEST = CreateTokenRequest("User:a", "User:a", ("User:r",), -1)
+
+
+def token_world(**settings: Any) -> World:
+    return World(delegation_token_secret_key=Secret("secret"), **settings)
+
+
+def issued(world: World, **changes: Any) -> CreatedToken:
+    fields = {"requester": "User:a", "owner": "User:a", "renewers": ("User:r",), "max_lifetime_ms": -1}
+    return world.decide(create_token, CreateTokenRequest(**{**fields, **changes}))
+
+
+def test_tokens_live_as_configured_or_shorter() -> None:
+    world = token_world()
+    created = issued(world)
+    assert created.hmac == hmac.new(b"secret", created.token.token_id.encode(), "sha512").digest()
+    assert world.image.tokens[created.token.token_id] == created.token
+    assert created.token.max_timestamp == world.wall_ms + 604_800_000
+    assert created.token.expiration_timestamp == world.wall_ms + 86_400_000
+    short = issued(world, max_lifetime_ms=1000).token
+    assert (short.max_timestamp, short.expiration_timestamp) == (world.wall_ms + 1000, world.wall_ms + 1000)
+    assert issued(world, max_lifetime_ms=2**62).token.max_timestamp == world.wall_ms + 604_800_000
+    assert "hidden" in repr(created)
+
+
+def test_renew_and_expire() -> None:
+    world = token_world()
+    created = issued(world)
+    token_id = created.token.token_id
+    world.wall_ms += 1000
+    assert world.decide(renew_token, TokenChange("User:r", created.hmac, 5)) == world.wall_ms + 5
+    assert world.image.tokens[token_id].expiration_timestamp == world.wall_ms + 5
+    assert world.decide(renew_token, TokenChange("User:a", created.hmac, -1)) == world.wall_ms + 86_400_000
+    assert world.decide(expire_token, TokenChange("User:a", created.hmac, 7)) == world.wall_ms + 7
+    assert world.decide(expire_token, TokenChange("User:a", created.hmac, -1)) == world.wall_ms
+    assert not world.image.tokens
+
+
+@pytest.mark.parametrize("change", [renew_token, expire_token])
+def test_token_refusals(change: Callable[..., Any]) -> None:
+    world = token_world()
+    created = issued(world)
+
+    def code(requester: str, digest: bytes) -> ErrorCode:
+        with pytest.raises(RefusedError) as refusal:
+            change(world.image, TokenChange(requester, digest, 5), world.context())
+        return refusal.value.error.code
+
+    assert code("User:a", b"x") is ErrorCode.delegation_token_not_found
+    assert code("User:other", created.hmac) is ErrorCode.delegation_token_owner_mismatch
+    world.wall_ms = created.token.expiration_timestamp + 1
+    assert code("User:a", created.hmac) is ErrorCode.delegation_token_expired
+
+
+@pytest.mark.parametrize(
+    ("world", "renewers", "expected"),
+    [
+        (World(), ("User:r",), ErrorCode.delegation_token_auth_disabled),
+        (token_world(level=13), ("User:r",), ErrorCode.unsupported_version),
+        (token_world(), ("Group:r",), ErrorCode.invalid_principal_type),
+    ],
+    ids=["off", "level", "renewer"],
+)
+def test_token_creation_refused(world: World, renewers: tuple[str, ...], expected: ErrorCode) -> None:
+    with pytest.raises(RefusedError) as refusal:
+        issued(world, renewers=renewers)
+    assert refusal.value.error.code is expected
+
+
+def test_sweep_removes_expired_tokens_only() -> None:
+    world = token_world()
+    gone, kept = issued(world, max_lifetime_ms=5), issued(world)
+    world.wall_ms += 6
+    records = tuple(sweep_tokens(world.image, world.context()).records)
+    assert records == (RemoveDelegationTokenRecord(gone.token.token_id),)
+    assert kept.token.token_id in world.image.tokens
+
+
+def test_producer_ids_come_in_blocks_that_never_overlap() -> None:
+    world = World()
+    epoch = world.register(1)
+    request = ProducerIdsRequest(1, epoch)
+    assert world.decide(allocate_producer_ids, request) == ProducerIdBlock(0, 1000)
+    assert world.decide(allocate_producer_ids, request) == ProducerIdBlock(1000, 1000)
+    assert world.history[-1] == ProducerIdsRecord(1, epoch, 2000)
+
+
+@pytest.mark.parametrize(("broker_id", "epoch_step"), [(1, 1), (2, 0)])
+def test_producer_ids_for_a_stale_broker(broker_id: int, epoch_step: int) -> None:
+    world = World()
+    epoch = world.register(1)
+    with pytest.raises(RefusedError) as refusal:
+        world.decide(allocate_producer_ids, ProducerIdsRequest(broker_id, epoch + epoch_step))
+    assert refusal.value.error.code is ErrorCode.stale_broker_epoch
+
+
+def test_producer_ids_exhausted() -> None:
+    world = World()
+    epoch = world.register(1)
+    world.write(ProducerIdsRecord(1, epoch, MAX_PRODUCER_ID - 999))
+    with pytest.raises(RefusedError) as refusal:
+        world.decide(allocate_producer_ids, ProducerIdsRequest(1, epoch))
+    assert refusal.value.error.code is ErrorCode.unknown_server_error

@@ -1,0 +1,217 @@
+"""What the state of the migration allows, activation, the end of the migration, and features. Cases of Kafka's
+ActivationRecordsGenerator and FeatureControlManager tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from migrator.controller.activation import Finish, activation_records, bootstrap_records, finish
+from migrator.controller.controllers import register_controller
+from migrator.controller.decision import RefusedError
+from migrator.controller.features import FeatureUpdate, UpdateFeaturesRequest, UpgradeType, update_features
+from migrator.controller.migration_gate import Operation, check_gate, refusal
+from migrator.errors import OperatorError
+from migrator.image.model import EMPTY_IMAGE, ControllerRegistration
+from migrator.records.metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    FeatureRange,
+    RegisterControllerRecord,
+    ZkMigrationState,
+    ZkMigrationStateRecord,
+)
+from tests.controller.world import LISTENER, World, some_uuid
+
+ABORT = AbortTransactionRecord("Controller failover")
+ANYTIME = {
+    Operation.REGISTER_BROKER,
+    Operation.UNREGISTER_BROKER,
+    Operation.HEARTBEAT,
+    Operation.REGISTER_CONTROLLER,
+    Operation.NO_OP,
+}
+
+
+def in_state(state: ZkMigrationState, **options: Any) -> World:
+    return World(ZkMigrationStateRecord(state), **options)
+
+
+@pytest.mark.parametrize("operation", Operation)
+@pytest.mark.parametrize("state", ZkMigrationState)
+def test_only_registrations_and_heartbeats_before_the_copy(state: ZkMigrationState, operation: Operation) -> None:
+    image = in_state(state).image
+    allowed = state is not ZkMigrationState.PRE_MIGRATION or operation in ANYTIME
+    assert (refusal(image, operation, transaction_open=False) is None) is allowed
+    in_transaction = allowed and operation in (Operation.HEARTBEAT, Operation.NO_OP)
+    assert (refusal(image, operation, transaction_open=True) is None) is in_transaction
+
+
+def test_the_gate_answers_not_controller() -> None:
+    image = in_state(ZkMigrationState.PRE_MIGRATION).image
+    with pytest.raises(RefusedError) as refused:
+        check_gate(image, Operation.CREATE_TOPICS, transaction_open=False)
+    assert refused.value.error.code is ErrorCode.not_controller
+
+
+@pytest.mark.parametrize(("enabled", "state"), [(True, ZkMigrationState.PRE_MIGRATION), (False, ZkMigrationState.NONE)])
+@pytest.mark.parametrize("transaction_open", [False, True])
+def test_activation_of_an_empty_log(enabled: bool, state: ZkMigrationState, transaction_open: bool) -> None:
+    level = FeatureLevelRecord("metadata.version", 13)
+    records = bootstrap_records([level], migration_enabled=enabled, transaction_open=transaction_open)
+    assert records == (
+        *((ABORT,) if transaction_open else ()),
+        BeginTransactionRecord("Bootstrap records"),
+        level,
+        ZkMigrationStateRecord(state),
+        EndTransactionRecord(),
+    )
+
+
+def test_empty_log_below_transactions() -> None:
+    old = [FeatureLevelRecord("metadata.version", 12)]
+    assert bootstrap_records(old, migration_enabled=False, transaction_open=False) == tuple(old)
+    with pytest.raises(OperatorError, match=r"3\.5-IV2|3\.6-IV0"):
+        bootstrap_records(old, migration_enabled=True, transaction_open=False)
+
+
+@pytest.mark.parametrize("state", ZkMigrationState)
+@pytest.mark.parametrize("enabled", [False, True])
+@pytest.mark.parametrize("transaction_open", [False, True])
+def test_activation_of_a_log_with_records(state: ZkMigrationState, enabled: bool, transaction_open: bool) -> None:
+    image = in_state(state).image
+    if enabled and state is ZkMigrationState.NONE:
+        with pytest.raises(OperatorError, match="KRaft mode"):
+            activation_records(image, migration_enabled=enabled, transaction_open=transaction_open)
+        return
+    records = activation_records(image, migration_enabled=enabled, transaction_open=transaction_open)
+    assert records == ((ABORT,) if transaction_open else ())
+
+
+def test_activation_below_the_level_of_migrations() -> None:
+    with pytest.raises(OperatorError, match=r"3\.4-IV0"):
+        activation_records(EMPTY_IMAGE, migration_enabled=True, transaction_open=False)
+
+
+POST = ZkMigrationStateRecord(ZkMigrationState.POST_MIGRATION)
+
+
+@pytest.mark.parametrize(
+    ("ready", "expected"),
+    [
+        ({1: False, 2: False, 3: False}, Finish(records=(POST,))),
+        ({1: True, 2: False, 3: False}, Finish(records=(POST,))),
+        ({1: False, 2: True, 3: None}, Finish(waiting_for=(2, 3))),
+        ({1: False, 2: None, 3: False}, Finish(waiting_for=(2,))),
+    ],
+    ids=["all off", "own flag counts, not its echo", "one on, one silent", "one silent"],
+)
+def test_finish_waits_for_every_voter(ready: dict[int, bool | None], expected: Finish) -> None:
+    image = in_state(ZkMigrationState.MIGRATION).image
+    assert finish(image, node_id=1, migration_enabled=False, ready=ready) == expected
+
+
+def test_finish_with_zookeeper_brokers_hands_leadership_back() -> None:
+    world = in_state(ZkMigrationState.MIGRATION, zookeeper_metadata_migration_enable=True)
+    world.register(7, is_migrating_zk_broker=True)
+    world.register(8)
+    found = finish(world.image, node_id=1, migration_enabled=False, ready={1: False, 2: True, 3: False})
+    assert found == Finish(resign_to=(2,), zk_brokers=(7,))
+
+
+@pytest.mark.parametrize(
+    ("state", "enabled"),
+    [(state, enabled) for state in ZkMigrationState for enabled in (False, True)
+     if enabled or state is not ZkMigrationState.MIGRATION],
+)  # fmt: skip
+def test_finish_is_not_due(state: ZkMigrationState, enabled: bool) -> None:
+    image = in_state(state).image
+    assert finish(image, node_id=1, migration_enabled=enabled, ready={1: False}) == Finish()
+
+
+CONTROLLER = ControllerRegistration(3001, some_uuid(1), True, (LISTENER,), (FeatureRange("metadata.version", 1, 21),))
+
+
+def test_register_controller() -> None:
+    world = World()
+    world.decide(register_controller, CONTROLLER)
+    assert world.history[-1] == RegisterControllerRecord(
+        3001, some_uuid(1), True, CONTROLLER.listeners, CONTROLLER.features
+    )
+    assert world.image.cluster.controllers[3001] == CONTROLLER
+
+
+def test_register_controller_below_its_level() -> None:
+    world = World(level=14)
+    with pytest.raises(RefusedError) as refused:
+        world.decide(register_controller, CONTROLLER)
+    assert refused.value.error.code is ErrorCode.unsupported_version
+
+
+def update(
+    world: World, level: int, kind: UpgradeType | None = UpgradeType.UPGRADE, name: str = "metadata.version"
+) -> ErrorCode:
+    ((_, error),) = world.decide(update_features, UpdateFeaturesRequest((FeatureUpdate(name, level, kind),)))
+    return error.code
+
+
+def test_upgrade_of_metadata_version() -> None:
+    world = World(level=19)
+    world.register(1)
+    assert update(world, 21) is ErrorCode.none
+    assert world.history[-1] == FeatureLevelRecord("metadata.version", 21)
+
+
+@pytest.mark.parametrize(
+    ("start", "level", "kind", "name"),
+    [
+        (19, 22, UpgradeType.UPGRADE, "metadata.version"),
+        (19, 21, None, "metadata.version"),
+        (19, -1, UpgradeType.UPGRADE, "metadata.version"),
+        (19, 18, UpgradeType.UPGRADE, "metadata.version"),
+        (19, 20, UpgradeType.SAFE_DOWNGRADE, "metadata.version"),
+        (19, 16, UpgradeType.SAFE_DOWNGRADE, "metadata.version"),
+        (19, 16, UpgradeType.UNSAFE_DOWNGRADE, "metadata.version"),
+        (4, 3, UpgradeType.SAFE_DOWNGRADE, "metadata.version"),
+        (19, 1, UpgradeType.UPGRADE, "kraft.version"),
+        (19, 1, UpgradeType.UPGRADE, "unknown.feature"),
+    ],
+)
+def test_update_features_refused(start: int, level: int, kind: UpgradeType | None, name: str) -> None:
+    world = World(level=start)
+    written = world.next_offset
+    assert update(world, level, kind, name) is ErrorCode.invalid_update_version
+    assert world.next_offset == written
+
+
+def test_safe_downgrade_where_no_record_changed() -> None:
+    world = World(level=21)
+    assert update(world, 19, UpgradeType.SAFE_DOWNGRADE) is ErrorCode.none
+
+
+def test_every_node_must_support_the_level() -> None:
+    world = World(level=19)
+    world.register(1, features=(FeatureRange("metadata.version", 1, 20),))
+    assert update(world, 21) is ErrorCode.invalid_update_version
+    assert update(world, 20) is ErrorCode.none
+    old = ControllerRegistration(3001, some_uuid(1), True, (), (FeatureRange("metadata.version", 1, 20),))
+    fresh = World(level=19)
+    fresh.decide(register_controller, old)
+    assert update(fresh, 21) is ErrorCode.invalid_update_version
+
+
+@pytest.mark.parametrize("state", [ZkMigrationState.PRE_MIGRATION, ZkMigrationState.MIGRATION])
+def test_can_not_use_unsafe_or_any_change_during_the_migration(state: ZkMigrationState) -> None:
+    assert update(in_state(state, level=19), 21) is ErrorCode.invalid_update_version
+
+
+def test_update_features_validate_only() -> None:
+    world = World(level=19)
+    request = UpdateFeaturesRequest((FeatureUpdate("metadata.version", 21),), validate_only=True)
+    ((_, error),) = world.decide(update_features, request)
+    assert error.code is ErrorCode.none
+    assert world.image.features.levels["metadata.version"] == 19
