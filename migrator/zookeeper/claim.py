@@ -1,0 +1,105 @@
+"""Claiming and releasing ZooKeeper's controllership on a session; `leadership` decides."""
+
+from __future__ import annotations
+
+import time
+
+from kazoo.exceptions import NodeExistsError
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+from migrator.raft.messages import EpochOffset
+from migrator.zookeeper.bulk import BulkReader
+from migrator.zookeeper.leadership import (
+    Claim,
+    ClaimPlan,
+    ClaimView,
+    LostRace,
+    Released,
+    Superseded,
+    conclude_claim,
+    conclude_release,
+    plan_claim,
+    plan_release,
+    read_view,
+)
+from migrator.zookeeper.session import ZooKeeperSession
+from migrator.zookeeper.writer import ConditionalWriter
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller
+
+NOBODY = -1
+"""The broker id of a claim that only wakes the brokers up."""
+ELECTION_SECONDS = 5.0
+_POLL_SECONDS = 0.05
+
+
+class Claimer:
+    """Reads, decides and writes, once for each call: when to try again is up to the caller."""
+
+    def __init__(self, session: ZooKeeperSession) -> None:
+        self._session = session
+        self._reader = BulkReader(session)
+        self._writer = ConditionalWriter(session)
+
+    def view(self) -> ClaimView:
+        """The three znodes, not older than this call.
+
+        :raises ZnodeError: when one does not decode.
+        :raises ZooKeeperUnavailableError: when ZooKeeper does not answer.
+        """
+        self._session.sync()
+        return read_view(self._reader.read)
+
+    def claim(
+        self,
+        *,
+        controller_id: int,
+        kraft_epoch: int,
+        view: ClaimView | None = None,
+        heal_to: EpochOffset | None = None,
+    ) -> Claim | Superseded | LostRace:
+        """Take controllership over from whoever has it; errors as `plan_claim`, `conclude_claim` and `view`.
+
+        :param view: what the decision to claim was made upon: if it does not hold any more, the race is lost.
+        """
+        now_ms = int(time.time() * 1000)
+        view = view or self.view()
+        plan = plan_claim(view, controller_id=controller_id, kraft_epoch=kraft_epoch, now_ms=now_ms, heal_to=heal_to)
+        return conclude_claim(plan, self._writer.write(plan.ops)) if isinstance(plan, ClaimPlan) else plan
+
+    def release(self, *, kraft_epoch: int) -> Released | Superseded | LostRace:
+        """Give controllership back to the brokers; errors as `conclude_release` and `view`."""
+        plan = plan_release(self.view(), kraft_epoch=kraft_epoch)
+        return conclude_release(plan, self._writer.write(plan)) if isinstance(plan, tuple) else plan
+
+    def wait_for_zookeeper_controller(self, seconds: float = ELECTION_SECONDS) -> ControllerClaim | None:
+        """The broker that was elected after a release; None when none was within that time; errors as `view`."""
+        retrying = Retrying(
+            retry=retry_if_result(lambda claim: claim is None),
+            stop=stop_after_delay(seconds),
+            wait=wait_fixed(_POLL_SECONDS),
+        )
+        try:
+            return retrying(self._elected)
+        except RetryError:
+            return None
+
+    def wake_brokers(self) -> bool:
+        """Create ``/controller`` for nobody and delete it again, in two requests: brokers that missed the release
+        get another event to elect upon. The znode is ephemeral, so that a crash between the two does not leave it.
+
+        :return: False when somebody was elected meanwhile.
+        :raises ZooKeeperUnavailableError: when ZooKeeper does not answer.
+        """
+        client, acl = self._session.client, self._session.acl_of(paths.CONTROLLER)
+        data = encode_controller(ControllerClaim(NOBODY, int(time.time() * 1000)))
+        try:
+            self._session.wait_for(client.create_async(paths.CONTROLLER, data, acl=acl, ephemeral=True))
+        except NodeExistsError:
+            return False
+        self._session.wait_for(client.delete_async(paths.CONTROLLER, version=0))
+        return True
+
+    def _elected(self) -> ControllerClaim | None:
+        held = self.view().controller
+        return held if held is not None and not held.is_kraft and held.broker_id != NOBODY else None

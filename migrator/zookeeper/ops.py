@@ -1,0 +1,106 @@
+"""The write operations of a ZooKeeper multi, and what one can come to, as values without I/O.
+
+Shared by the conditional writer, which sends them, by the planners, which make them, and by the model
+ZooKeeper of the tests, which applies them.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from migrator.values import value
+
+ANY_VERSION = -1
+
+
+@value
+class Create:
+    """Create a persistent znode, or a sequential one, whose path then is a prefix."""
+
+    path: str
+    data: bytes | None
+    sequential: bool = False
+
+
+@value
+class SetData:
+    path: str
+    data: bytes | None
+    version: int = ANY_VERSION
+
+
+@value
+class Delete:
+    path: str
+    version: int = ANY_VERSION
+
+
+@value
+class Check:
+    """Only compares the znode's data version."""
+
+    path: str
+    version: int
+
+
+Op = Create | SetData | Delete | Check
+
+
+class ZkError(Enum):
+    """Error codes of single operations that callers have to tell apart."""
+
+    NO_NODE = -101
+    NO_AUTH = -102
+    BAD_VERSION = -103
+    NODE_EXISTS = -110
+    NOT_EMPTY = -111
+    ROLLED_BACK = -2
+    """RUNTIMEINCONSISTENCY: not tried or undone, because another operation of the multi failed."""
+
+
+@value
+class Stat:
+    """The parts of a znode's Stat that this project uses."""
+
+    czxid: int
+    mzxid: int
+    version: int
+    children_version: int
+    ephemeral_owner: int
+    data_length: int
+    children_count: int
+    pzxid: int
+
+
+@value
+class Znode:
+    """One znode as read. ``data`` None and b"" are told apart where ZooKeeper does."""
+
+    path: str
+    data: bytes | None
+    stat: Stat
+
+
+@value
+class Applied:
+    """The multi was applied. One entry an operation: the Stat of a set, the path of a create, else None."""
+
+    results: tuple[Stat | str | None, ...]
+
+
+@value
+class Failed:
+    """The multi was refused as a whole: ``error`` is that of operation number ``index``, the first that failed."""
+
+    index: int
+    error: ZkError
+
+
+@value
+class Unknown:
+    """The connection was lost while the multi was under way: it may or may not have been applied."""
+
+    reason: str
+
+
+MultiOutcome = Applied | Failed | Unknown

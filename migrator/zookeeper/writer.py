@@ -1,0 +1,140 @@
+"""Conditional writes: multis with outcomes that say what is known, pipelined in order, cut to what a server takes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+
+from kazoo.interfaces import IAsyncResult
+
+from migrator.errors import OperatorError
+from migrator.zookeeper.jute import Multi, WriteResult
+from migrator.zookeeper.ops import (
+    Applied,
+    Create,
+    Failed,
+    MultiOutcome,
+    Op,
+    SetData,
+    Stat,
+    Unknown,
+    ZkError,
+)
+from migrator.zookeeper.session import CONNECTION_ERRORS, ZooKeeperSession
+
+BYTES_MAX = 512 * 1024
+"""Of a multi: half of ``jute.maxbuffer``'s default, which also bounds the transaction that the server logs."""
+OPS_MAX = 1000
+_OP_OVERHEAD = 80
+"""Headers, lengths, an access control list: more than any operation has beside path and data."""
+
+_ERRORS = {error.value: error for error in ZkError}
+
+
+class ConditionalWriter:
+    """Sends multis on one session; may be used from any thread."""
+
+    def __init__(self, session: ZooKeeperSession) -> None:
+        self._session = session
+
+    def submit(self, ops: Sequence[Op]) -> Future[MultiOutcome]:
+        """Send one multi behind all that were sent before.
+
+        The future gets `Unknown` when the connection goes before the answer, and raises `OperatorError` for a refusal
+        that no caller can act upon (quota exceeded, an invalid access control list, ...).
+        """
+        future: Future[MultiOutcome] = Future()
+        future.set_running_or_notify_cancel()
+
+        def on_reply(result: IAsyncResult) -> None:
+            if future.done():  # kazoo may report one failure twice
+                return
+            error = result.exception
+            if isinstance(error, CONNECTION_ERRORS):
+                future.set_result(Unknown(type(error).__name__))
+            elif error is not None:
+                future.set_exception(_refused(ops, error))
+            else:
+                try:
+                    future.set_result(_outcome(ops, result.value))
+                except OperatorError as refusal:
+                    future.set_exception(refusal)
+
+        self._session.call(Multi(ops, self._session.chroot, self._session.acl_of)).rawlink(on_reply)
+        return future
+
+    def write(self, ops: Sequence[Op]) -> MultiOutcome:
+        """`submit` and wait; errors likewise."""
+        return self.submit(ops).result()
+
+    def write_in_order(self, multis: Iterable[Sequence[Op]]) -> Iterator[MultiOutcome]:
+        """Several multis in flight, outcomes in order. Sends nothing more after one that was not applied.
+
+        What was in flight behind that one may be applied nevertheless: multis that build on each other have to say so
+        by the versions that they check.
+        """
+        in_flight: deque[Future[MultiOutcome]] = deque()
+        pending = iter(multis)
+        going_on = True
+        while True:
+            while going_on and len(in_flight) < self._session.options.in_flight:
+                ops = next(pending, None)
+                if ops is None:
+                    going_on = False
+                else:
+                    in_flight.append(self.submit(ops))
+            if not in_flight:
+                return
+            outcome = in_flight.popleft().result()
+            going_on = going_on and isinstance(outcome, Applied)
+            yield outcome
+
+
+def op_bytes(op: Op) -> int:
+    """An upper bound of what the operation takes in a multi, without chroot."""
+    data = op.data if isinstance(op, Create | SetData) else None
+    return len(op.path.encode()) + len(data or b"") + _OP_OVERHEAD
+
+
+def split_ops(
+    ops: Iterable[Op], *, bytes_max: int = BYTES_MAX, ops_max: int = OPS_MAX, reserved_bytes: int = 0
+) -> Iterator[list[Op]]:
+    """Cut operations into multis that a server takes, order kept.
+
+    :param reserved_bytes: what the caller adds to every multi (its checks).
+    :raises OperatorError: when one operation alone is too big for ZooKeeper.
+    """
+    part: list[Op] = []
+    size = reserved_bytes
+    for op in ops:
+        needed = op_bytes(op)
+        if needed + reserved_bytes > bytes_max:
+            raise OperatorError(
+                f"the content has {needed} bytes, more than ZooKeeper takes in one request",
+                where=op.path,
+                remedy="Raise jute.maxbuffer on the ZooKeeper servers and on all clients, or make the entity smaller",
+            )
+        if part and (len(part) >= ops_max or size + needed > bytes_max):
+            yield part
+            part, size = [], reserved_bytes
+        part.append(op)
+        size += needed
+    if part:
+        yield part
+
+
+def _outcome(ops: Sequence[Op], results: Sequence[WriteResult]) -> MultiOutcome:
+    """In a refused multi every operation has an error code: 0 before the culprit, -2 behind it."""
+    for index, result in enumerate(results):
+        if isinstance(result, int) and result != 0:
+            error = _ERRORS.get(result)
+            if error is None:
+                raise OperatorError(f"ZooKeeper refused to write it (error {result})", where=ops[index].path)
+            return Failed(index, error)
+    return Applied(tuple(result for result in results if isinstance(result, Stat | str | None)))
+
+
+def _refused(ops: Sequence[Op], error: Exception) -> OperatorError:
+    where = ops[0].path if ops else ""
+    return OperatorError(f"ZooKeeper refused a write: {type(error).__name__}", where=where)

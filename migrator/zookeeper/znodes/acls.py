@@ -1,0 +1,154 @@
+"""``/kafka-acl`` (literal patterns), ``/kafka-acl-extended/prefixed``, and the change notices of both.
+
+Numbers are Kafka's codes. Source: ``AclEntry``, ``SecurityUtils``, ``kafka.zk.ZkAclStore``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import TypeVar
+
+import orjson
+
+from migrator.records.acl_codes import AclOperation, AclPermission, PatternType, ResourceType
+from migrator.values import value
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.errors import ZnodeError
+from migrator.zookeeper.znodes.fields import Fields, utf8
+
+_REMEDY = "Correct the ACLs of this resource with kafka-acls or a ZooKeeper client, and try again"
+_NOTICE_REMEDY = "Delete the notice"
+
+
+@value
+class ResourcePattern:
+    resource_type: ResourceType
+    name: str
+    pattern_type: PatternType
+
+
+@value
+class AclEntry:
+    """One entry of a resource pattern."""
+
+    principal: str
+    host: str
+    operation: AclOperation
+    permission: AclPermission
+
+
+E_ = TypeVar("E_", bound=IntEnum)
+
+ROOTS = {PatternType.LITERAL: paths.LITERAL_ACLS, PatternType.PREFIXED: paths.PREFIXED_ACLS}
+_CHANGE_PREFIXES = {
+    PatternType.LITERAL: paths.LITERAL_ACL_CHANGE_PREFIX,
+    PatternType.PREFIXED: paths.PREFIXED_ACL_CHANGE_PREFIX,
+}
+
+
+def node_name(member: IntEnum) -> str:
+    """Pascal case, as Kafka writes resource types, operations and permissions: ``TransactionalId``."""
+    return "".join(word.capitalize() for word in member.name.split("_"))
+
+
+def resource_type_of(name: str) -> ResourceType | None:
+    """The type whose node name it is; None for others, which Kafka passes over."""
+    return _member(ResourceType, name)
+
+
+def acl_path(pattern: ResourcePattern) -> str:
+    """The znode of a resource pattern."""
+    return f"{ROOTS[pattern.pattern_type]}/{node_name(pattern.resource_type)}/{pattern.name}"
+
+
+def parse_acl_path(path: str) -> ResourcePattern | None:
+    """The resource pattern of a znode; None when it is not one of a known type."""
+    for pattern_type, root in ROOTS.items():
+        if path.startswith(f"{root}/"):
+            type_name, separator, name = path[len(root) + 1 :].partition("/")
+            resource_type = resource_type_of(type_name)
+            if resource_type is not None and separator and name:
+                return ResourcePattern(resource_type, name, pattern_type)
+    return None
+
+
+def decode_acls(path: str, data: bytes | None) -> frozenset[AclEntry]:
+    """No data means no entries, as in Kafka.
+
+    :raises ZnodeError: when it is not a list of ACLs, or names a principal, operation or permission that is none.
+    """
+    if not data:
+        return frozenset()
+    fields = Fields.parse(path, data, _REMEDY)
+    fields.version((1,))
+    return frozenset(_entry(entry) for entry in fields.objects("acls"))
+
+
+def encode_acls(entries: Iterable[AclEntry]) -> bytes:
+    """Version 1, entries sorted."""
+    ordered = sorted(entries, key=lambda entry: (entry.principal, entry.host, entry.operation, entry.permission))
+    acls = [
+        {
+            "principal": entry.principal,
+            "permissionType": node_name(entry.permission),
+            "operation": node_name(entry.operation),
+            "host": entry.host,
+        }
+        for entry in ordered
+    ]
+    return orjson.dumps({"version": 1, "acls": acls})
+
+
+def acl_change_prefix(pattern: ResourcePattern) -> str:
+    """The path, without its number, of a change notice."""
+    return _CHANGE_PREFIXES[pattern.pattern_type]
+
+
+def encode_acl_change(pattern: ResourcePattern) -> bytes:
+    """Text for literal patterns, JSON of version 1 for prefixed ones."""
+    if pattern.pattern_type is PatternType.LITERAL:
+        return f"{pattern.resource_type.name}:{pattern.name}".encode()
+    return orjson.dumps(
+        {
+            "version": 1,
+            "resourceType": pattern.resource_type.name,
+            "name": pattern.name,
+            "patternType": pattern.pattern_type.name,
+        }
+    )
+
+
+def decode_acl_change(path: str, data: bytes | None) -> ResourcePattern:
+    """:raises ZnodeError: when it is not a notice of the kind that the path says."""
+    if path.startswith(paths.LITERAL_ACL_CHANGES):
+        type_name, separator, name = utf8(path, data, _NOTICE_REMEDY).partition(":")
+        pattern_type: PatternType | None = PatternType.LITERAL
+    else:
+        fields = Fields.parse(path, data, _NOTICE_REMEDY)
+        fields.version((1,))
+        type_name, separator, name = fields.text("resourceType"), ":", fields.text("name")
+        pattern_type = _member(PatternType, fields.text("patternType"))
+    resource_type = resource_type_of(type_name)
+    if resource_type is None or pattern_type not in ROOTS or pattern_type is None or not separator:
+        raise ZnodeError(path, "the notice names no resource", _NOTICE_REMEDY)
+    return ResourcePattern(resource_type, name, pattern_type)
+
+
+def _entry(fields: Fields) -> AclEntry:
+    principal = fields.text("principal")
+    if ":" not in principal:
+        raise fields.fault(f"principal {principal!r} is not of the form type:name")
+    operation = _member(AclOperation, fields.text("operation"))
+    if operation is None:
+        raise fields.fault(f"operation {fields.text('operation')!r} is unknown")
+    permission = _member(AclPermission, fields.text("permissionType"))
+    if permission is None:
+        raise fields.fault(f"permission {fields.text('permissionType')!r} is unknown")
+    return AclEntry(principal, fields.text("host"), operation, permission)
+
+
+def _member(kind: type[E_], name: str) -> E_ | None:
+    """By Pascal case or Kafka's own name, in any case, as ``SecurityUtils`` looks it up."""
+    wanted = name.replace("_", "").upper()
+    return next((member for member in kind if member.name.replace("_", "") == wanted), None)

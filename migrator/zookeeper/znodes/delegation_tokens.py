@@ -1,0 +1,71 @@
+"""``/delegation_token/tokens/<id>``. Source: ``DelegationTokenManagerZk``.
+
+The token's HMAC is not stored: whoever has the same ``delegation.token.secret.key`` can compute it.
+"""
+
+from __future__ import annotations
+
+import orjson
+
+from migrator.image.model import DelegationToken
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.fields import Fields, utf8
+
+_REMEDY = "Delete the znode (its owner has to ask for a new token), or correct it with a ZooKeeper client"
+
+
+def decode_token(path: str, data: bytes | None) -> DelegationToken | None:
+    """None for a znode without data, which Kafka passes over.
+
+    :raises ZnodeError: when it is not a token of version 1 to 3; times that are strings are refused, as by brokers.
+    """
+    if not data:
+        return None
+    fields = Fields.parse(path, data, _REMEDY)
+    version = fields.version((1, 2, 3))
+    token_id = fields.text("tokenId")
+    if token_id != paths.name_of(path):
+        raise fields.fault("the token id in the data is not the name of the znode")
+    owner = _principal(fields, fields.text("owner"))
+    return DelegationToken(
+        token_id=token_id,
+        owner=owner,
+        requester=_principal(fields, fields.text("tokenRequester")) if version == 3 else owner,
+        renewers=tuple(_principal(fields, renewer) for renewer in fields.texts("renewers")),
+        issue_timestamp=fields.long("issueTimestamp"),
+        max_timestamp=fields.long("maxTimestamp"),
+        expiration_timestamp=fields.long("expiryTimestamp"),
+    )
+
+
+def encode_token(token: DelegationToken) -> bytes:
+    """Version 3, the principals sanitized."""
+    return orjson.dumps(
+        {
+            "version": 3,
+            "owner": paths.sanitize(token.owner),
+            "tokenRequester": paths.sanitize(token.requester),
+            "renewers": [paths.sanitize(renewer) for renewer in token.renewers],
+            "issueTimestamp": token.issue_timestamp,
+            "maxTimestamp": token.max_timestamp,
+            "expiryTimestamp": token.expiration_timestamp,
+            "tokenId": token.token_id,
+        }
+    )
+
+
+def encode_token_change(token_id: str) -> bytes:
+    """A notice of ``token_changes``: the id."""
+    return token_id.encode()
+
+
+def decode_token_change(path: str, data: bytes | None) -> str:
+    """:raises ZnodeError: when it is not text."""
+    return utf8(path, data, "Delete the notice")
+
+
+def _principal(fields: Fields, sanitized: str) -> str:
+    principal = paths.desanitize(fields.path, sanitized)
+    if ":" not in principal:
+        raise fields.fault("a principal is not of the form type:name")
+    return principal

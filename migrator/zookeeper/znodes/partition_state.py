@@ -1,0 +1,78 @@
+"""``/brokers/topics/<topic>/partitions/<partition>/state``. Source: ``kafka.zk.TopicPartitionStateZNode``.
+
+The partition epoch is not in the data: it is the data version of the znode.
+"""
+
+from __future__ import annotations
+
+import orjson
+
+from migrator.values import value
+from migrator.zookeeper.znodes.fields import INT32_MAX, INT32_MIN, Fields, broker_ids
+
+_REMEDY = (
+    "Delete this one znode to let the first replica lead with all replicas in sync, "
+    "or correct it with a ZooKeeper client, and try again"
+)
+
+
+@value
+class PartitionState:
+    """``leader`` is -1 when there is none; ``recovering`` after an unclean election (KIP-704)."""
+
+    leader: int
+    leader_epoch: int
+    controller_epoch: int
+    isr: tuple[int, ...]
+    recovering: bool = False
+
+
+def decode_partition_state(path: str, data: bytes | None) -> PartitionState:
+    """There are hundreds of thousands of these, so the usual form has a short way.
+
+    :raises ZnodeError: when it is not the state of a partition.
+    """
+    try:
+        fields = orjson.loads(data or b"")
+        leader, leader_epoch, controller_epoch = fields["leader"], fields["leader_epoch"], fields["controller_epoch"]
+        isr = fields["isr"]
+        if (
+            len(fields) == 5
+            and fields["version"] == 1
+            and type(leader) is type(leader_epoch) is type(controller_epoch) is int
+            and -1 <= leader <= INT32_MAX
+            and 0 <= leader_epoch <= INT32_MAX
+            and INT32_MIN <= controller_epoch <= INT32_MAX
+            and type(isr) is list
+        ):
+            return PartitionState(leader, leader_epoch, controller_epoch, broker_ids(*isr))
+    except (orjson.JSONDecodeError, ValueError, LookupError, TypeError):
+        pass
+    return _decode_with_care(path, data)
+
+
+def _decode_with_care(path: str, data: bytes | None) -> PartitionState:
+    fields = Fields.parse(path, data, _REMEDY)
+    fields.version((1,), default=1)
+    recovery = fields.integer("leader_recovery_state", 0, 1, default=0)
+    return PartitionState(
+        leader=fields.integer("leader", -1),
+        leader_epoch=fields.integer("leader_epoch", 0),
+        controller_epoch=fields.integer("controller_epoch"),
+        isr=fields.broker_ids("isr"),
+        recovering=recovery == 1,
+    )
+
+
+def encode_partition_state(state: PartitionState) -> bytes:
+    """Version 1; the recovery state is written only while recovering, as Kafka does."""
+    fields = {
+        "version": 1,
+        "leader": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "controller_epoch": state.controller_epoch,
+        "isr": state.isr,
+    }
+    if state.recovering:
+        fields["leader_recovery_state"] = 1
+    return orjson.dumps(fields)

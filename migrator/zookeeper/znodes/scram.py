@@ -1,0 +1,75 @@
+"""SCRAM credentials in ``/config/users/<user>``, which share the znode with the user's quotas.
+
+Source: ``ScramCredentialUtils``. Values are secrets: no message carries them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+
+from migrator.image.model import ScramCredential
+from migrator.records.metadata import ScramMechanism
+from migrator.values import value
+from migrator.zookeeper.znodes.errors import ZnodeError
+from migrator.zookeeper.znodes.fields import INT32_MAX, parse_decimal
+from migrator.zookeeper.znodes.quotas import format_quota, parse_quotas
+
+MECHANISM_NAMES: Mapping[str, ScramMechanism] = {
+    "SCRAM-SHA-256": ScramMechanism.SHA_256,
+    "SCRAM-SHA-512": ScramMechanism.SHA_512,
+}
+_NAMES_BY_MECHANISM = {mechanism: name for name, mechanism in MECHANISM_NAMES.items()}
+_PARTS = ("salt", "stored_key", "server_key", "iterations")
+_REMEDY = "Set the user's SCRAM credential again with kafka-configs, or delete it, and try again"
+
+
+@value
+class UserConfig:
+    """What a user's znode holds: quotas by key, credentials by mechanism."""
+
+    quotas: Mapping[str, float]
+    credentials: Mapping[ScramMechanism, ScramCredential]
+
+
+def split_user_config(path: str, config: Mapping[str, str]) -> UserConfig:
+    """:raises ZnodeError: when a credential or a quota does not parse."""
+    credentials = {
+        mechanism: parse_credential(path, name, config[name])
+        for name, mechanism in MECHANISM_NAMES.items()
+        if name in config
+    }
+    rest = {key: text for key, text in config.items() if key not in MECHANISM_NAMES}
+    return UserConfig(parse_quotas(path, rest), credentials)
+
+
+def join_user_config(user: UserConfig) -> dict[str, str]:
+    """The config of the union, for the user's znode."""
+    config = {key: format_quota(key, quota) for key, quota in user.quotas.items()}
+    for mechanism, credential in user.credentials.items():
+        config[_NAMES_BY_MECHANISM[mechanism]] = format_credential(credential)
+    return config
+
+
+def parse_credential(path: str, mechanism: str, text: str) -> ScramCredential:
+    """:raises ZnodeError: when it is not a credential."""
+    parts = [part.partition("=") for part in text.split(",")]
+    fields = {name: content for name, separator, content in parts if separator}
+    if len(parts) != len(_PARTS) or set(fields) != set(_PARTS):
+        raise ZnodeError(path, f"the {mechanism} credential has not the parts {', '.join(_PARTS)}", _REMEDY)
+    try:
+        salt, stored_key, server_key = (base64.b64decode(fields[name], validate=True) for name in _PARTS[:3])
+    except (binascii.Error, ValueError):
+        raise ZnodeError(path, f"the {mechanism} credential is not base64", _REMEDY) from None
+    iterations = parse_decimal(path, fields["iterations"], f"the iteration count of {mechanism}", _REMEDY)
+    if not 0 < iterations <= INT32_MAX:
+        raise ZnodeError(path, f"the iteration count of {mechanism} is out of range", _REMEDY)
+    return ScramCredential(salt, stored_key, server_key, iterations)
+
+
+def format_credential(credential: ScramCredential) -> str:
+    """The text form, in Kafka's order."""
+    keys = (credential.salt, credential.stored_key, credential.server_key)
+    encoded = [f"{name}={base64.b64encode(key).decode('ascii')}" for name, key in zip(_PARTS, keys, strict=False)]
+    return ",".join([*encoded, f"iterations={credential.iterations}"])

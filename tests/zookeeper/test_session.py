@@ -1,0 +1,90 @@
+"""Sessions: from settings, across processes, and when nobody answers."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from migrator.config.load import settings_from
+from migrator.config.settings import Settings
+from migrator.errors import OperatorError
+from migrator.parts.processes import free_port
+from migrator.parts.zookeeper import EmbeddedZooKeeper
+from migrator.zookeeper.session import (
+    SessionOptions,
+    SessionState,
+    ZooKeeperSession,
+    ZooKeeperUnavailableError,
+    options_from,
+)
+
+
+def settings(**more: str) -> Settings:
+    keys = {
+        "process.roles": "controller",
+        "node.id": "3000",
+        "controller.quorum.voters": "3000@localhost:9093",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": "CONTROLLER://:9093",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+        **{key.replace("_", "."): text for key, text in more.items()},
+    }
+    return settings_from(keys, "controller.properties")[0]
+
+
+def test_times_and_chroot_are_those_of_the_settings() -> None:
+    options = options_from(settings(zookeeper_connect="a:2181,b:2181/kafka", zookeeper_session_timeout_ms="7000"))
+    assert (options.hosts, options.session_timeout_ms, options.connection_timeout_ms) == (
+        "a:2181,b:2181/kafka",
+        7000,
+        7000,
+    )
+    assert (options.in_flight, options.set_acl, options.use_tls) == (10, False, False)
+    assert ZooKeeperSession(options).chroot == "/kafka"
+
+
+def test_connect_is_required() -> None:
+    with pytest.raises(OperatorError, match=r"controller\.properties: zookeeper\.connect"):
+        options_from(settings())
+
+
+def test_pem_files_are_taken_and_java_stores_refused(tmp_path: Path) -> None:
+    pem = tmp_path / "client.pem"
+    pem.write_text("")
+    keys = {"zookeeper_connect": "a:2182", "zookeeper_ssl_client_enable": "true"}
+    password = {"zookeeper_ssl_keystore_password": "hunter2"}
+    options = options_from(settings(**keys, **password, zookeeper_ssl_keystore_location=str(pem)))
+    assert (options.use_tls, options.key_file) == (True, str(pem))
+    assert "hunter2" not in repr(options)
+    copy = pickle.loads(pickle.dumps(options))  # noqa: S301 - our own bytes
+    assert copy == options
+    with pytest.raises(OperatorError, match=r"keystore\.location is a Java key store.*PEM"):
+        options_from(settings(**keys, zookeeper_ssl_keystore_location=str(tmp_path / "client.jks")))
+    with pytest.raises(OperatorError, match="names no file"):
+        options_from(settings(**keys, zookeeper_ssl_truststore_location=str(tmp_path / "none.pem")))
+
+
+def test_nobody_answers() -> None:
+    hosts = f"127.0.0.1:{free_port()}"
+    with pytest.raises(ZooKeeperUnavailableError, match=hosts):
+        ZooKeeperSession(SessionOptions(hosts=hosts, connection_timeout_ms=200)).start()
+
+
+def test_a_session_that_never_began_can_be_closed() -> None:
+    ZooKeeperSession(SessionOptions(hosts="127.0.0.1:1")).close()
+
+
+def test_waiting_for_a_server_that_went_away_is_bounded(own_zookeeper: EmbeddedZooKeeper) -> None:
+    with ZooKeeperSession(SessionOptions(hosts=own_zookeeper.hosts, session_timeout_ms=1000)) as session:
+        session.sync()
+        own_zookeeper.kill()
+        with pytest.raises(ZooKeeperUnavailableError, match="went away"):
+            session.sync()
+
+
+def test_version_and_state(session: ZooKeeperSession) -> None:
+    assert session.state is SessionState.CONNECTED
+    version = session.server_version()
+    assert version is None or version >= (3, 4)
