@@ -1,0 +1,105 @@
+"""Who else writes to ZooKeeper while we dual-write? A cheap look at zxids in the background: znodes in, paths out.
+
+Each multi of ours has one zxid, and its outcome tells us which (it sets ``/migration``, whose Stat comes back). So a
+watched znode whose data (mzxid) or children (pzxid) changed after the reconcile ended, in a transaction that is none of
+ours, was written by somebody else. A look takes the families and a slice of the znodes below them. It detects, and
+does not repair.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from migrator.image.model import MetadataImage
+from migrator.migration.translate import names
+from migrator.zookeeper.ops import Znode
+from migrator.zookeeper.znodes import paths
+
+FAMILIES: Sequence[str] = (
+    paths.TOPICS,
+    paths.TOPIC_CONFIGS,
+    paths.BROKER_CONFIGS,
+    paths.USER_CONFIGS,
+    paths.CLIENT_CONFIGS,
+    paths.IP_CONFIGS,
+    paths.LITERAL_ACLS,
+    paths.PREFIXED_ACLS,
+    paths.DELETE_TOPICS,
+    paths.TOKENS,
+    paths.PRODUCER_IDS,
+    paths.CONTROLLER,
+    paths.CONTROLLER_EPOCH,
+)
+"""In every look."""
+SLICE = 5_000
+"""Znodes of one look beside the families: 200,000 partitions are gone through in some 45 looks."""
+MAX_OWN = 1_000_000
+MAX_REPORTED = 1_000
+
+
+class Audit:
+    """Of one claim, from the end of its reconcile.
+
+    :param since: zxid of the last write of the reconcile; what is not newer is no concern.
+    """
+
+    def __init__(self, since: int) -> None:
+        self._since = since
+        self._own: set[int] = set()
+        self._order: deque[int] = deque()
+        self._reported: dict[str, int] = {}
+
+    def wrote(self, zxid: int) -> None:
+        """A multi of ours was applied in that transaction."""
+        self._own.add(zxid)
+        self._order.append(zxid)
+        if len(self._order) > MAX_OWN:
+            forgotten = self._order.popleft()
+            self._own.discard(forgotten)
+            self._since = max(self._since, forgotten)
+
+    def foreign(self, znodes: Iterable[Znode | None]) -> tuple[str, ...]:
+        """Those of the znodes that somebody else wrote; each write is told once. To be called only when every multi
+        that was under way while they were read has been answered."""
+        found = []
+        for znode in znodes:
+            if znode is None:
+                continue
+            zxid = max(self._foreign_zxids(znode), default=-1)
+            if zxid < 0 or self._reported.get(znode.path) == zxid:
+                continue
+            if len(self._reported) >= MAX_REPORTED:
+                self._reported.clear()
+            self._reported[znode.path] = zxid
+            found.append(znode.path)
+        return tuple(found)
+
+    def _foreign_zxids(self, znode: Znode) -> Iterator[int]:
+        for zxid in (znode.stat.mzxid, znode.stat.pzxid):
+            if zxid > self._since and zxid not in self._own:
+                yield zxid
+
+
+def slices(image: MetadataImage, size: int = SLICE) -> Iterator[list[str]]:
+    """The paths of everything that the image has in ZooKeeper, some at a time; an empty image has none."""
+    every = _paths(image)
+    while some := list(islice(every, size)):
+        yield some
+
+
+def _paths(image: MetadataImage) -> Iterator[str]:
+    for topic in image.topics.by_id.values():
+        yield paths.topic(topic.name)
+        yield paths.topic_config(topic.name)
+        yield from (paths.partition_state(topic.name, number) for number in topic.partitions)
+    for resource in image.configs:
+        name = names.config_name(resource)
+        if name is not None and not name.startswith("topics/"):
+            yield paths.config(name)
+    for key in image.quotas:
+        name = names.quota_name(key)
+        if name is not None:
+            yield paths.config(name)
+    yield from map(paths.token, image.tokens)

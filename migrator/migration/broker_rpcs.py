@@ -1,0 +1,272 @@
+"""What brokers in ZooKeeper mode are told, at a takeover and in full. Pure: images in, requests out.
+
+Planning visits every partition, so each planner is a generator: it yields nothing after every few thousand
+partitions, so that the caller can see to other work, and returns the `Plan`. A broker's requests must reach it in
+their order, one plan after the other. Rules that hold in every plan:
+
+* Recipients are registered as migrating and unfenced. Others get everything when they come back.
+* Each UpdateMetadata names all registered brokers, for it replaces the list, and topics with their ids.
+* A topic whose creation has not reached ZooKeeper yet gets no LeaderAndIsr: brokers read its configuration there
+  when they create the log, and might find a namesake's. It is in `Told.waiting` until `plan_released`.
+
+Source: KIP-866, Kafka's ``MigrationPropagator`` and, for what brokers make of it, ``ReplicaManager`` and
+``ZkMetadataCache``. Unlike stock controllers, this deletes topics before it creates their namesakes, lets new
+topics wait for ZooKeeper, tells brokers that come back what to drop, and leaves no broker out of the full requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Generator, Iterable, Mapping
+from typing import Final, TypeVar
+
+from immutables import Map
+
+from migrator.image.model import BrokerRegistration, MetadataImage, TopicImage
+from migrator.records.uuid import Uuid
+from migrator.values import value
+from migrator.wire.legacy.messages import (
+    LeaderAndIsr,
+    LegacyRequest,
+    LiveLeader,
+    TopicPartitions,
+    UpdateMetadata,
+    UpdateType,
+)
+
+PART_BYTES: Final = 10 * 2**20
+"""About how big a part of a split UpdateMetadata is. Each part costs a broker a copy of its metadata cache."""
+SLICE_PARTITIONS: Final = 5_000
+
+T = TypeVar("T")
+Work = Generator[None, None, T]
+
+
+@value
+class Terms:
+    """What does not come from images.
+
+    :ivar listener: name of the listener between brokers.
+    :ivar confirmed: image and ZooKeeper were reconciled and `plan_full` went out, so a broker that comes back may
+        be told what it should no longer have.
+    :ivar without_topic_ids: brokers that have logs without a topic id, on which a LeaderAndIsr of type 2 fails as
+        a whole; they get type 1.
+    """
+
+    listener: str
+    confirmed: bool = False
+    without_topic_ids: frozenset[int] = frozenset()
+
+
+@value
+class Told:
+    """What still has to be told, beside the image that the last plan was made of.
+
+    :ivar waiting: topics without LeaderAndIsr, each with the offset that has to be in ZooKeeper first.
+    :ivar uninformed: brokers that started under no leader yet and could be told of some of their partitions only.
+        They get no LeaderAndIsr: a first one that is not complete makes them forget the high watermarks of the rest.
+    """
+
+    waiting: Mapping[Uuid, int] = Map()
+    uninformed: frozenset[int] = frozenset()
+
+
+NOTHING_OPEN: Final = Told()
+
+
+@value
+class Addressed:
+    """Requests for one broker, in order. UpdateMetadata objects may be the same for several brokers."""
+
+    broker_id: int
+    broker_epoch: int
+    requests: tuple[LegacyRequest, ...]
+
+
+@value
+class Plan:
+    sends: tuple[Addressed, ...]
+    told: Told
+
+
+class Outbox:
+    """Gathers the requests of a plan by recipient."""
+
+    def __init__(self, image: MetadataImage, terms: Terms) -> None:
+        self.image = image
+        self.terms = terms
+        self.recipients = recipients(image)
+        self.brokers = tuple(broker for _, broker in sorted(image.cluster.brokers.items()))
+        self._leaders = tuple(
+            LiveLeader(broker.broker_id, end.host, end.port)
+            for broker in self.brokers
+            for end in broker.listeners
+            if end.name == terms.listener
+        )
+        self._requests: dict[int, list[LegacyRequest]] = {broker_id: [] for broker_id in sorted(self.recipients)}
+
+    def add(self, broker_ids: Iterable[int], request: LegacyRequest) -> None:
+        """Queue a request for those of the brokers that are recipients."""
+        for broker_id in broker_ids:
+            if broker_id in self._requests:
+                self._requests[broker_id].append(request)
+
+    def update_metadata(self, kind: UpdateType, topics: Iterable[TopicPartitions]) -> UpdateMetadata:
+        """An UpdateMetadata that names every registered broker."""
+        return UpdateMetadata(kind, tuple(topics), self.brokers)
+
+    def leader_and_isr(self, kind: UpdateType, topics: Iterable[TopicPartitions]) -> LeaderAndIsr:
+        """A LeaderAndIsr; its live leaders are all registered brokers, as a superset does no harm."""
+        return LeaderAndIsr(kind, tuple(topics), self._leaders)
+
+    def full_type(self, broker_id: int) -> UpdateType:
+        """The type of a LeaderAndIsr that names all partitions of the broker."""
+        refuses = broker_id in self.terms.without_topic_ids or not self.terms.confirmed
+        return UpdateType.INCREMENTAL if refuses else UpdateType.FULL
+
+    def plan(self, told: Told) -> Plan:
+        """The result; recipients that get nothing are left out."""
+        uninformed = told.uninformed.intersection(self.recipients)
+        sends = (
+            Addressed(broker_id, self.recipients[broker_id].epoch, tuple(requests))
+            for broker_id, requests in self._requests.items()
+            if requests
+        )
+        return Plan(tuple(sends), Told(told.waiting, uninformed))
+
+
+def plan_takeover(
+    image: MetadataImage, terms: Terms, has_config: Container[str], predecessor_offset: int
+) -> Work[Plan]:
+    """First words of a new leader, before it has compared its image with ZooKeeper: nothing of them takes anything
+    away from a broker.
+
+    :param has_config: names of the topics with a znode below ``/config/topics``.
+    :param predecessor_offset: last offset that the leader before us may have told brokers of; whoever registered
+        after it has heard nothing at all yet.
+    """
+    outbox = Outbox(image, terms)
+    for part in (yield from metadata_parts(outbox)):
+        outbox.add(outbox.recipients, part)
+    offset = image.provenance.offset
+    waiting = {topic_id: offset for name, topic_id in image.topics.ids.items() if name not in has_config}
+    ready = yield from hosted(outbox.recipients, without(image, waiting))
+    new = {broker.broker_id for broker in outbox.recipients.values() if broker.epoch > predecessor_offset}
+    uninformed = yield from partly_hosting(new, image, waiting)
+    for broker_id, topics in ready.items():
+        if topics and broker_id not in uninformed:
+            outbox.add([broker_id], outbox.leader_and_isr(UpdateType.INCREMENTAL, topics))
+    return outbox.plan(Told(waiting, uninformed))
+
+
+def plan_full(image: MetadataImage, terms: Terms, told: Told, offset: int) -> Work[Plan]:
+    """All of it, after image and ZooKeeper have been reconciled: logs that a broker is not told of become strays,
+    topics that are not named leave its cache. Partitions in the cache are up to date by then, so that the closing
+    UpdateMetadata names topics only; it is never split. What it cannot mend: a topic deleted and made again with
+    fewer partitions under the leader before us, unknown to a broker that stays up, keeps the rest in that cache.
+
+    :param image: the one that the last plan was made of.
+    :param offset: what ZooKeeper holds after the reconcile; only topics created later may wait any longer.
+    """
+    outbox = Outbox(image, Terms(terms.listener, confirmed=True, without_topic_ids=terms.without_topic_ids))
+    waiting = still_waiting(told, offset)
+    assigned = yield from hosted(outbox.recipients, without(image, waiting))
+    for broker_id, topics in assigned.items():
+        outbox.add([broker_id], outbox.leader_and_isr(outbox.full_type(broker_id), topics))
+    outbox.add(outbox.recipients, closing_update(outbox))
+    return outbox.plan(Told(waiting))
+
+
+def plan_released(image: MetadataImage, terms: Terms, told: Told, offset: int) -> Work[Plan]:
+    """ZooKeeper has caught up to ``offset`` (inclusive): tell of the topics that waited for it.
+
+    :param image: the one that the last plan was made of.
+    """
+    outbox = Outbox(image, terms)
+    by_id = image.topics.by_id
+    waiting = still_waiting(told, offset)
+    released = [by_id[topic_id] for topic_id in told.waiting if topic_id not in waiting and topic_id in by_id]
+    completed = told.uninformed - (yield from partly_hosting(told.uninformed, image, waiting))
+    topics_of = yield from hosted(outbox.recipients.keys() - told.uninformed, released)
+    if completed:
+        topics_of |= yield from hosted(completed, without(image, waiting))
+    for broker_id, topics in sorted(topics_of.items()):
+        if topics:
+            outbox.add([broker_id], outbox.leader_and_isr(UpdateType.INCREMENTAL, topics))
+    return outbox.plan(Told(waiting, told.uninformed - completed))
+
+
+def still_waiting(told: Told, offset: int) -> Mapping[Uuid, int]:
+    """The topics that wait when ZooKeeper holds everything up to ``offset``."""
+    return {topic_id: after for topic_id, after in told.waiting.items() if after > offset}
+
+
+def recipients(image: MetadataImage) -> Mapping[int, BrokerRegistration]:
+    """The brokers that take these requests, by id."""
+    return {
+        broker_id: broker
+        for broker_id, broker in image.cluster.brokers.items()
+        if broker.is_migrating_zk_broker and not broker.fenced
+    }
+
+
+def without(image: MetadataImage, topic_ids: Container[Uuid]) -> Iterable[TopicImage]:
+    """All topics but those."""
+    return (topic for topic_id, topic in image.topics.by_id.items() if topic_id not in topic_ids)
+
+
+def hosted(broker_ids: Iterable[int], topics: Iterable[TopicImage]) -> Work[dict[int, list[TopicPartitions]]]:
+    """The partitions that each of the brokers hosts, by topic; brokers without any have an empty list."""
+    return by_broker(broker_ids, (TopicPartitions(topic) for topic in topics))
+
+
+def partly_hosting(broker_ids: Iterable[int], image: MetadataImage, topic_ids: Iterable[Uuid]) -> Work[frozenset[int]]:
+    """Those of the brokers that host a partition of the topics."""
+    by_id = image.topics.by_id
+    topics_of = yield from hosted(broker_ids, (by_id[topic_id] for topic_id in topic_ids if topic_id in by_id))
+    return frozenset(broker_id for broker_id, topics in topics_of.items() if topics)
+
+
+def by_broker(broker_ids: Iterable[int], topics: Iterable[TopicPartitions]) -> Work[dict[int, list[TopicPartitions]]]:
+    """Divide partitions up among those of the brokers that host a replica."""
+    result: dict[int, list[TopicPartitions]] = {broker_id: [] for broker_id in sorted(broker_ids)}
+    seen = 0
+    for part in topics:
+        numbers: dict[int, list[int]] = {}
+        for number, state in part.states():
+            for replica in state.replicas:
+                if replica in result:
+                    numbers.setdefault(replica, []).append(number)
+            seen += 1
+            if seen % SLICE_PARTITIONS == 0:
+                yield
+        for replica, hosted_numbers in numbers.items():
+            result[replica].append(TopicPartitions(part.topic, hosted_numbers))
+    return result
+
+
+def metadata_parts(outbox: Outbox) -> Work[list[UpdateMetadata]]:
+    """All topics of the image in UpdateMetadata requests of type 0, the only type that may be split. There is at
+    least one, for it also names the brokers."""
+    parts: list[UpdateMetadata] = []
+    topics: list[TopicPartitions] = []
+    size = seen = 0
+    for topic in outbox.image.topics.by_id.values():
+        topics.append(TopicPartitions(topic))
+        size += 32 + len(topic.name) + sum(30 + 8 * len(state.replicas) for state in topic.partitions.values())
+        seen += len(topic.partitions)
+        if size >= PART_BYTES:
+            parts.append(outbox.update_metadata(UpdateType.UNKNOWN, topics))
+            topics, size = [], 0
+        if seen >= SLICE_PARTITIONS:
+            seen = 0
+            yield
+    if topics or not parts:
+        parts.append(outbox.update_metadata(UpdateType.UNKNOWN, topics))
+    return parts
+
+
+def closing_update(outbox: Outbox) -> UpdateMetadata:
+    """The UpdateMetadata of type 2: every topic id, no partitions."""
+    return outbox.update_metadata(
+        UpdateType.FULL, (TopicPartitions(topic, ()) for topic in outbox.image.topics.by_id.values())
+    )

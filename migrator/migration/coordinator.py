@@ -1,0 +1,127 @@
+"""The driver and the write-behind as one pure machine: each hears what the other one says.
+
+The node feeds it every event of either kind and performs the effects that come out; the model check does the same
+against a model ZooKeeper. What the two say to each other never leaves this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from migrator.image.model import EMPTY_IMAGE, MetadataImage
+from migrator.migration import effects as ef
+from migrator.migration import events as ev
+from migrator.migration import write_messages as wb
+from migrator.migration.driver import MigrationDriver
+from migrator.migration.multis import Limits
+from migrator.migration.soft import Identity, Status
+from migrator.migration.states import State
+from migrator.migration.write_behind import Derive, WriteBehind
+from migrator.raft.messages import EpochOffset
+from migrator.records.metadata import ZkMigrationState
+
+AnyEvent = ev.Event | wb.WriteEvent
+AnyEffect = ef.Effect | wb.WriteEffect
+
+
+class Coordinator:
+    """One per process. Not thread-safe: the node's event loop owns it."""
+
+    def __init__(self, identity: Identity, derive: Derive, limits: Limits | None = None) -> None:
+        self._driver = MigrationDriver(identity)
+        self._derive = derive
+        self._limits = limits
+        self._image = EMPTY_IMAGE
+        self._write_behind = WriteBehind(EMPTY_IMAGE, derive, limits)
+        self._epoch = -1
+        self._reconcile = ev.Ticket(-1, -1)
+        self._needed = EpochOffset(-1, -1)
+        """What ZooKeeper holds already; an image that is older must not be reconciled into it."""
+        self._deferred: ef.Reconcile | None = None
+
+    @property
+    def state(self) -> State:
+        """The driver's internal state."""
+        return self._driver.state
+
+    @property
+    def write_behind(self) -> WriteBehind:
+        """For its figures: lag, offset reached, whether it is drained."""
+        return self._write_behind
+
+    def status(self, now_ms: int) -> Status:
+        """The driver's state, age and sentence."""
+        return self._driver.status(now_ms)
+
+    def lead(self, event: ev.BecameLeader, image: MetadataImage, now_ms: int) -> list[AnyEffect]:
+        """This node leads, and ``image`` is the newest committed one."""
+        effects = self._driver.step(ev.LostLeadership(self._epoch), now_ms)
+        self._epoch, self._image, self._deferred = event.epoch, image, None
+        self._write_behind = WriteBehind(image, self._derive, self._limits)
+        return self._route([*effects, *self._driver.step(event, now_ms)], now_ms)
+
+    def step(self, event: AnyEvent, now_ms: int) -> list[AnyEffect]:
+        """Take one event in; return what has to be done, in order."""
+        if isinstance(event, wb.Published):
+            return self._published(event, now_ms)
+        if isinstance(event, wb.WriteEvent):
+            routed = self._route(self._write_behind.step(event, now_ms), now_ms)
+            return [*routed, *self._route(self._alive(event, now_ms), now_ms)]
+        return self._route(self._driver.step(event, now_ms), now_ms)
+
+    def _published(self, event: wb.Published, now_ms: int) -> list[AnyEffect]:
+        self._image = event.delta.after
+        changes = event.delta.changes
+        published = ev.ImagePublished(self._epoch, cluster_changed=bool(changes.brokers or changes.controllers))
+        effects: list[AnyEffect] = [*self._write_behind.step(event, now_ms), *self._driver.step(published, now_ms)]
+        if self._deferred is not None and self._fit_to_reconcile():
+            effects.append(self._deferred)
+        return self._route(effects, now_ms)
+
+    def _fit_to_reconcile(self) -> bool:
+        """Whether the image is not older than what ZooKeeper holds. An empty or an early one would erase it
+        (KAFKA-15389): a commit may be heard of before its image is published."""
+        copied = self._image.features.zk_migration_state is ZkMigrationState.MIGRATION
+        return copied and self._image.provenance.offset >= self._needed.offset
+
+    def _alive(self, event: wb.WriteEvent, now_ms: int) -> list[ef.Effect]:
+        """A reconcile that writes is a reconcile that lives."""
+        if isinstance(event, wb.MultiEnded | wb.ReconcileWrites) and self.state is State.RECONCILING:
+            return self._driver.step(ev.Progress(self._reconcile, self._write_behind.entities_written), now_ms)
+        return []
+
+    def _route(self, effects: Sequence[AnyEffect], now_ms: int) -> list[AnyEffect]:
+        """Hand over what is meant for the other half, in order, and pass the rest on."""
+        passed: list[AnyEffect] = []
+        for effect in effects:
+            passed += self._route_one(effect, now_ms)
+        return passed
+
+    def _route_one(self, effect: AnyEffect, now_ms: int) -> list[AnyEffect]:
+        match effect:
+            case ef.OpenWriteBehind(claim, at):
+                self._needed = at
+                return self._route(self._write_behind.step(wb.Opened(claim, at), now_ms), now_ms)
+            case ef.StopDualWrite():
+                self._deferred = None
+                return [effect, *self._route(self._write_behind.step(wb.Closed(), now_ms), now_ms)]
+            case ef.Reconcile(ticket, deletes_forced):
+                self._reconcile = ticket
+                self._deferred = None if self._fit_to_reconcile() else effect
+                if self._deferred is not None:
+                    return []
+                begun = self._write_behind.step(wb.ReconcileBegun(self._image, ticket.number), now_ms)
+                return [*self._route(begun, now_ms), ef.CompareAll(ticket, self._image, deletes_forced)]
+            case wb.Reconciled(entities, None):
+                return self._route(self._driver.step(ev.ReconcileDone(self._reconcile, entities), now_ms), now_ms)
+            case wb.Reconciled(_, wb.HeldDeletes(count, bound, examples)):
+                held = ev.ReconcileHeld(self._reconcile, count, bound, examples)
+                return self._route(self._driver.step(held, now_ms), now_ms)
+            case wb.Stopped(fenced, reason):
+                return self._route(self._stopped(fenced=fenced, reason=reason, now_ms=now_ms), now_ms)
+        return [effect]
+
+    def _stopped(self, *, fenced: bool, reason: str, now_ms: int) -> list[ef.Effect]:
+        if self.state is State.RECONCILING and not fenced:
+            return self._driver.step(ev.ReconcileFailed(self._reconcile, reason), now_ms)
+        return self._driver.step(ev.WriteBehindFailed(self._epoch, fenced=fenced, reason=reason), now_ms)

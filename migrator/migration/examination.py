@@ -1,0 +1,72 @@
+"""Reading what the guards and the readiness judge."""
+
+from __future__ import annotations
+
+from migrator.image.model import MetadataImage
+from migrator.migration.guards import UNREADABLE, Standing
+from migrator.migration.ports import ControllerPort, ZooKeeperPort
+from migrator.migration.readiness import Gap, ZooKeeperBrokers
+from migrator.migration.translate.source import names_below
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.broker_ids import decode_broker
+from migrator.zookeeper.znodes.cluster_id import decode_cluster_id
+from migrator.zookeeper.znodes.controller import ControllerClaim
+from migrator.zookeeper.znodes.errors import ZnodeError
+from migrator.zookeeper.znodes.topics import decode_topic
+
+
+def read_standing(zookeeper: ZooKeeperPort, controller: ControllerPort) -> Standing:
+    """Who controls the cluster, and what our log knows of it.
+
+    :raises MigratorError: when ZooKeeper cannot be read; what does not decode is `Standing.fault`.
+    """
+    try:
+        (node,) = zookeeper.reader.read([paths.CLUSTER_ID])
+        cluster_id = None if node is None else decode_cluster_id(node.path, node.data)
+        view = zookeeper.view()
+    except ZnodeError as fault:
+        return Standing(None, UNREADABLE, fault=fault)
+    offset = view.migration.kraft_metadata_offset if view.migration is not None else -1
+    in_log = controller.epoch_at(offset) if offset > 0 else None
+    return Standing(cluster_id, view, in_log, controller.log_start())
+
+
+def read_brokers(zookeeper: ZooKeeperPort, image: MetadataImage) -> tuple[ZooKeeperBrokers, ControllerClaim | None]:
+    """The brokers that ZooKeeper knows, and who holds /controller.
+
+    Assignments are read only once every broker in /brokers/ids has registered: this is polled, and reading all topics
+    costs a second where there are many.
+
+    :raises MigratorError: when ZooKeeper cannot be read.
+    """
+    faults: list[Gap] = []
+    listeners: dict[int, frozenset[str]] = {}
+    reader = zookeeper.reader
+    ids = [name for name in names_below(reader, paths.BROKER_IDS) if name.isdigit()]
+    for name, node in zip(ids, reader.read(f"{paths.BROKER_IDS}/{name}" for name in ids), strict=True):
+        if node is None:
+            continue
+        try:
+            listeners[int(name)] = frozenset(end.name for end in decode_broker(node.path, node.data).endpoints)
+        except ZnodeError as fault:
+            faults.append(Gap(fault.where, fault.what, fault.remedy))
+    configured = frozenset(int(name) for name in names_below(reader, paths.BROKER_CONFIGS) if name.isdigit())
+    replicas: frozenset[int] = frozenset()
+    if listeners and listeners.keys() <= set(image.cluster.brokers):
+        replicas = _replicas(zookeeper)
+    return ZooKeeperBrokers(listeners, replicas, configured, tuple(faults)), zookeeper.view().controller
+
+
+def _replicas(zookeeper: ZooKeeperPort) -> frozenset[int]:
+    """Every broker of any assignment; what does not decode is the first reading's business."""
+    found: set[int] = set()
+    topics = names_below(zookeeper.reader, paths.TOPICS)
+    for node in zookeeper.reader.read(map(paths.topic, topics)):
+        if node is None:
+            continue
+        try:
+            for replicas in decode_topic(node.path, node.data).partitions.values():
+                found.update(replicas)
+        except ZnodeError:
+            continue
+    return frozenset(found)

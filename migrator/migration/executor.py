@@ -1,0 +1,369 @@
+"""Performs what the coordinator asks for, on the node's event loop, and tells it what became of it.
+
+Nothing is decided here. Each effect is one small coroutine; work that a state no longer wants is cancelled, and an
+answer that comes too late carries a ticket that nobody waits for. Blocking reads of ZooKeeper run in one thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from migrator.errors import MigratorError
+from migrator.image.model import ImageDelta
+from migrator.migration import effects as ef
+from migrator.migration import events as ev
+from migrator.migration import write_messages as wm
+from migrator.migration.compare import WriteChunk
+from migrator.migration.coordinator import AnyEffect, AnyEvent, Coordinator
+from migrator.migration.copy import CopyBatch, CopyEnd, Decoded
+from migrator.migration.examination import read_brokers, read_standing
+from migrator.migration.ports import BrokersPort, ControllerPort, StartWorker, ZooKeeperPort
+from migrator.migration.readiness import Gap
+from migrator.migration.soft import Identity
+from migrator.migration.tasks import Task, Tasks
+from migrator.migration.worker import CompareTask, CopyTask, DecodeTask
+from migrator.migration.write_behind import at_of
+from migrator.migration.write_executor import WriteExecutor
+from migrator.raft.messages import EpochOffset
+from migrator.records.batch import restamp
+from migrator.records.metadata import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    MetadataRecord,
+    ZkMigrationState,
+    ZkMigrationStateRecord,
+)
+from migrator.records.versions import FEATURE_NAME
+from migrator.zookeeper import leadership
+from migrator.zookeeper.znodes.passwords import PasswordEncoder
+
+log = logging.getLogger(__name__)
+
+TRANSACTION_NAME = "ZK Migration"
+QUEUED_WRITES_MAX = 2_000
+"""Entities of a reconcile that wait in the write-behind; the worker's pipe is not read while there are more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Settings, by what they are here for. ``directory`` holds the segments of the log."""
+
+    identity: Identity
+    directory: Path
+    passwords: PasswordEncoder
+    batch_records: int
+    max_deletes: int
+
+
+class MigrationExecutor:
+    """One per process.
+
+    :param on_transition: hears of `JournalTransition` and `Report`.
+    :param on_failure: told of what must stop the process.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        controller: ControllerPort,
+        brokers: BrokersPort,
+        zookeeper: ZooKeeperPort,
+        start_worker: StartWorker,
+        on_transition: Callable[[ef.JournalTransition | ef.Report], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._options = options
+        self._controller = controller
+        self._brokers = brokers
+        self._zookeeper = zookeeper
+        self._start_worker = start_worker
+        self._on_transition = on_transition
+        self._tasks = Tasks(self.feed, on_failure)
+        self._writes = WriteExecutor(zookeeper, options.passwords, self._tasks)
+        self.coordinator = Coordinator(options.identity, self._writes.derive)
+        self._writes.attach(lambda: self.coordinator.write_behind)
+        self._work: Task | None = None
+        self._epoch = -1
+
+    # From the node
+
+    def lead(self, event: ev.BecameLeader) -> None:
+        """This node is the active controller."""
+        self._epoch = event.epoch
+        self._perform(self.coordinator.lead(event, self._controller.image, _now_ms()))
+
+    def feed(self, event: AnyEvent) -> None:
+        """Anything else that happens."""
+        self._perform(self.coordinator.step(event, _now_ms()))
+
+    def published(self, delta: ImageDelta) -> None:
+        """A committed image."""
+        self.feed(wm.Published(delta))
+
+    async def close(self) -> None:
+        """End all work; nothing is written any more."""
+        self.feed(ev.LostLeadership(self._epoch))
+        await self._tasks.close()
+
+    # Effects
+
+    def _perform(self, effects: list[AnyEffect]) -> None:
+        for effect in effects:
+            self._PERFORM[type(effect)](self, effect)
+
+    def _timer(self, effect: ef.ScheduleTimer) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(effect.delay_ms / 1000, self.feed, ev.Timer(effect.ticket))
+
+    def _wake(self, effect: wm.WakeAt) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(max(0, effect.time_ms - _now_ms()) / 1000, self.feed, wm.Tick())
+
+    def _tell(self, effect: ef.JournalTransition | ef.Report) -> None:
+        self._on_transition(effect)
+
+    def _examine(self, effect: ef.Examine) -> None:
+        async def work() -> AnyEvent:
+            try:
+                found = await self._tasks.blocking(lambda: read_standing(self._zookeeper, self._controller))
+            except MigratorError as error:
+                return ev.Examined(effect.ticket, None, str(error))
+            return ev.Examined(effect.ticket, found)
+
+        self._tasks.spawn(work())
+
+    def _readiness(self, effect: ef.ReadReadiness) -> None:
+        async def work() -> AnyEvent:
+            image = self._controller.image
+            level = image.features.levels.get(FEATURE_NAME, 0)
+            signals = await self._controller.signals()
+            try:
+                brokers, holder = await self._tasks.blocking(lambda: read_brokers(self._zookeeper, image))
+            except MigratorError as error:
+                return ev.ReadinessInputs(effect.ticket, None, signals, image.cluster, level, str(error))
+            return ev.ReadinessInputs(effect.ticket, brokers, signals, image.cluster, level, holder=holder)
+
+        self._tasks.spawn(work())
+
+    def _decode(self, effect: ef.DecodeAll) -> None:
+        async def work() -> AnyEvent:
+            faults: list[Gap] = []
+            records = 0
+            try:
+                async with self._start_worker(DecodeTask()) as worker:
+                    async for message in worker.messages():
+                        if isinstance(message, Decoded):
+                            faults += message.faults
+                            records = message.records
+                            self.feed(ev.Progress(effect.ticket, records))
+                holder = (await self._tasks.blocking(self._zookeeper.view)).controller
+            except MigratorError as error:
+                return ev.DecodeResult(effect.ticket, tuple(faults), records, str(error))
+            return ev.DecodeResult(effect.ticket, tuple(faults), records, holder=holder)
+
+        self._start_work(work())
+
+    def _take_claim(self, effect: ef.TakeClaim) -> None:
+        async def work() -> AnyEvent:
+            identity = self._options.identity
+            try:
+                plan = leadership.plan_claim(
+                    effect.view,
+                    controller_id=identity.node_id,
+                    kraft_epoch=effect.ticket.epoch,
+                    now_ms=int(time.time() * 1000),
+                    heal_to=effect.heal_to,
+                )
+                if isinstance(plan, leadership.ClaimPlan):
+                    outcome = await asyncio.wrap_future(self._zookeeper.submit(plan.ops))
+                    result: object = leadership.conclude_claim(plan, outcome)
+                else:
+                    result = plan
+            except MigratorError as error:
+                return ev.ClaimResult(effect.ticket, None, str(error))
+            claim = result if isinstance(result, leadership.Claim) else None
+            return ev.ClaimResult(effect.ticket, claim, str(result))
+
+        self._tasks.spawn(work())
+
+    def _release(self, effect: ef.ReleaseClaim) -> None:
+        async def work() -> AnyEvent:
+            ops = leadership.release_ops(effect.epoch_version, effect.controller_version)
+            try:
+                outcome = await asyncio.wrap_future(self._zookeeper.submit(ops))
+                result = leadership.conclude_release(ops, outcome)
+            except MigratorError as error:
+                return ev.ReleaseResult(effect.ticket, released=False, reason=str(error))
+            return ev.ReleaseResult(effect.ticket, isinstance(result, leadership.Released), str(result))
+
+        self._tasks.spawn(work())
+
+    def _nudge(self, _: ef.NudgeElection) -> None:
+        async def work() -> None:
+            try:
+                await self._tasks.blocking(self._zookeeper.wake_brokers)
+            except MigratorError as error:
+                log.warning("The brokers could not be woken up for an election: %s", error)
+
+        self._tasks.spawn(work())
+
+    def _copy(self, effect: ef.StartCopy) -> None:
+        epoch = effect.ticket.epoch
+
+        async def work() -> AnyEvent:
+            level = self._controller.image.features.levels.get(FEATURE_NAME, 0)
+            done = 0
+            try:
+                await self._controller.append(epoch, [BeginTransactionRecord(TRANSACTION_NAME)])
+                async with self._start_worker(CopyTask(level, self._options.batch_records)) as worker:
+                    async for message in worker.messages():
+                        if isinstance(message, CopyEnd):
+                            versions = (message.epoch_version, message.controller_version)
+                            return ev.CopyDone(effect.ticket, message.records, *versions)
+                        if isinstance(message, CopyBatch):
+                            await self._append_batch(epoch, message)
+                            done += message.records
+                            self.feed(ev.Progress(effect.ticket, done))
+            except MigratorError as error:
+                return ev.CopyFailed(effect.ticket, str(error))
+            return ev.CopyFailed(effect.ticket, "the worker ended without a result")
+
+        self._start_work(work())
+
+    async def _append_batch(self, epoch: int, batch: CopyBatch) -> None:
+        await self._controller.append_encoded(epoch, lambda base, at: restamp(batch.data, base, at)[0])
+
+    def _complete(self, effect: ef.CompleteTransaction) -> None:
+        end: list[MetadataRecord] = [ZkMigrationStateRecord(ZkMigrationState.MIGRATION), EndTransactionRecord()]
+        self._tasks.spawn(self._commit(effect.ticket, self._controller.append(effect.ticket.epoch, end)))
+
+    def _abort(self, effect: ef.AbortTransaction) -> None:
+        aborting = self._controller.abort_open(effect.ticket.epoch, effect.reason)
+        self._tasks.spawn(self._commit(effect.ticket, aborting))
+
+    def _finish(self, effect: ef.AppendFinished) -> None:
+        record = ZkMigrationStateRecord(ZkMigrationState.POST_MIGRATION)
+        self._tasks.spawn(self._commit(effect.ticket, self._controller.append(effect.ticket.epoch, [record])))
+
+    async def _commit(self, ticket: ev.Ticket, append: Coroutine[Any, Any, int | None]) -> AnyEvent | None:
+        """None when leadership is lost: that is heard of by another way."""
+        try:
+            offset = await append
+            if offset is None:
+                return ev.Committed(ticket, at_of(self._controller.image))
+            await self._controller.committed(offset)
+        except MigratorError as error:
+            log.info("An append of the migration was given up: %s", error)
+            return None
+        return ev.Committed(ticket, EpochOffset(epoch=ticket.epoch, offset=offset))
+
+    def _start_work(self, work: Coroutine[Any, Any, AnyEvent | None]) -> None:
+        """One worker at a time: an earlier one that has failed may still wait for something."""
+        if self._work is not None:
+            self._work.cancel()
+        self._work = self._tasks.spawn(work)
+
+    def _cancel(self, _: ef.CancelWork) -> None:
+        if self._work is not None:
+            self._work.cancel()
+            self._work = None
+
+    def _compare(self, effect: ef.CompareAll) -> None:
+        self._writes.audit_from(None)
+        claim = self.coordinator.write_behind.claim
+        zk_epoch = -1 if claim is None else claim.zk_epoch
+        bound = None if effect.deletes_forced else self._options.max_deletes
+        task = CompareTask(self._options.directory, at_of(effect.image), zk_epoch, bound)
+
+        async def work() -> AnyEvent | None:
+            try:
+                async with self._start_worker(task) as worker:
+                    async for message in worker.messages():
+                        if isinstance(message, WriteChunk):
+                            self.feed(wm.ReconcileWrites(message.writes, number=effect.ticket.number))
+                            await self._writes.until_room(QUEUED_WRITES_MAX)
+                        elif not isinstance(message, Decoded | CopyBatch | CopyEnd):
+                            return wm.ReconcileWrites((), last=True, held=message.held, number=effect.ticket.number)
+            except MigratorError as error:
+                return ev.ReconcileFailed(effect.ticket, str(error))
+            return ev.ReconcileFailed(effect.ticket, "the worker ended without a result")
+
+        self._start_work(work())
+
+    def _take_over(self, effect: ef.SendTakeoverRpcs) -> None:
+        async def work() -> None:
+            await self._brokers.take_over(effect.zk_epoch)
+
+        self._tasks.spawn(work())
+
+    def _send_full(self, effect: ef.SendFullRpcs) -> None:
+        async def work() -> AnyEvent:
+            await self._brokers.send_full(effect.zk_epoch)
+            return ev.RpcsQueued(effect.ticket)
+
+        self._writes.audit_from(self._writes.mark_zxid)
+        self._tasks.spawn(work())
+
+    def _stop(self, _: ef.StopDualWrite) -> None:
+        async def work() -> None:
+            await self._brokers.stop()
+
+        self._writes.audit_from(None)
+        self._tasks.spawn(work())
+
+    def _voters(self, effect: ef.AskVoters) -> None:
+        async def work() -> AnyEvent:
+            return ev.VotersAsked(effect.ticket, await self._controller.finish_inputs())
+
+        self._tasks.spawn(work())
+
+    def _hand_over(self, effect: ef.HandOver) -> None:
+        self._controller.hand_over(effect.successor)
+
+    def _look(self, effect: ef.Audit) -> None:
+        self._writes.look(effect, self._controller.image)
+
+    def _write(self, effect: wm.SendMulti | wm.ReadMark | wm.ReadAgain) -> None:
+        self._writes.perform(effect)
+
+    def _advanced(self, effect: wm.Advanced) -> None:
+        self._brokers.written(effect.at)
+
+    _PERFORM: dict[type, Callable[[MigrationExecutor, Any], None]] = {  # noqa: RUF012 - never written to
+        ef.ScheduleTimer: _timer,
+        ef.JournalTransition: _tell,
+        ef.Report: _tell,
+        ef.Examine: _examine,
+        ef.ReadReadiness: _readiness,
+        ef.DecodeAll: _decode,
+        ef.TakeClaim: _take_claim,
+        ef.ReleaseClaim: _release,
+        ef.NudgeElection: _nudge,
+        ef.StartCopy: _copy,
+        ef.CompleteTransaction: _complete,
+        ef.AbortTransaction: _abort,
+        ef.AppendFinished: _finish,
+        ef.CancelWork: _cancel,
+        ef.CompareAll: _compare,
+        ef.SendTakeoverRpcs: _take_over,
+        ef.SendFullRpcs: _send_full,
+        ef.StopDualWrite: _stop,
+        ef.Audit: _look,
+        ef.AskVoters: _voters,
+        ef.HandOver: _hand_over,
+        wm.SendMulti: _write,
+        wm.ReadMark: _write,
+        wm.ReadAgain: _write,
+        wm.Advanced: _advanced,
+        wm.WakeAt: _wake,
+    }
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

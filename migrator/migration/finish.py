@@ -1,0 +1,103 @@
+"""When may a migration be finished, and who may start a node with the flag off. Pure.
+
+Finishing (`POST_MIGRATION`) cannot be undone: it is written only when every voter signals that its flag is off, and
+only while no broker in ZooKeeper mode is left, which would lose its controller for good (KAFKA-20960).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from migrator.errors import OperatorError
+from migrator.image.model import ClusterImage
+from migrator.migration.states import Finding
+from migrator.values import value
+
+FLAG = "zookeeper.metadata.migration.enable"
+
+
+@value
+class FinishInputs:
+    """``migrating``: ZkMigrationReady of the ApiVersions of each voter, ourselves included; None: did not answer.
+    ``zk_brokers``: registered brokers in ZooKeeper mode. ``caught_up``: voters that can lead now, best first.
+    ``verified``: whether a verification found both sides equal; None where none is demanded."""
+
+    migrating: Mapping[int, bool | None]
+    zk_brokers: tuple[int, ...]
+    caught_up: tuple[int, ...] = ()
+    verified: bool | None = None
+
+
+@value
+class FinishDecision:
+    """``successor`` is the voter to hand the leadership over to, with `Finding.HAND_OVER`."""
+
+    finding: Finding
+    reason: str
+    remedy: str = ""
+    successor: int = -1
+
+
+def zk_mode_brokers(cluster: ClusterImage) -> tuple[int, ...]:
+    """Ids of the registered brokers that still run in ZooKeeper mode."""
+    return tuple(sorted(i for i, registration in cluster.brokers.items() if registration.is_migrating_zk_broker))
+
+
+def decide(inputs: FinishInputs) -> FinishDecision:
+    """What a leader whose flag is off does next."""
+    on = [voter for voter, migrating in sorted(inputs.migrating.items()) if migrating]
+    silent = [voter for voter, migrating in sorted(inputs.migrating.items()) if migrating is None]
+    if inputs.zk_brokers:
+        return _not_while_zk_brokers(inputs, on)
+    if on or silent:
+        waits = [f"controller {voter} still has {FLAG}=true" for voter in on]
+        waits += [f"controller {voter} does not answer" for voter in silent]
+        return FinishDecision(
+            Finding.WAIT,
+            "; ".join(waits),
+            f"Set {FLAG}=false on every controller and restart it.",
+        )
+    if inputs.verified is False:
+        return FinishDecision(
+            Finding.WAIT,
+            "migrator.finish.require.verify is on, and no verification has found ZooKeeper and the log equal",
+            "Run 'migrator verify', repair what differs, or turn that key off.",
+        )
+    return FinishDecision(Finding.MAY_FINISH, "every voter has the migration turned off")
+
+
+def _not_while_zk_brokers(inputs: FinishInputs, on: list[int]) -> FinishDecision:
+    names = ", ".join(map(str, inputs.zk_brokers))
+    remedy = f"Restart the brokers {names} in KRaft mode before {FLAG} is turned off."
+    successor = next((voter for voter in inputs.caught_up if voter in on), -1)
+    if successor >= 0:
+        reason = f"brokers {names} are in ZooKeeper mode: controller {successor}, whose flag is on, takes over"
+        return FinishDecision(Finding.HAND_OVER, reason, remedy, successor)
+    return FinishDecision(
+        Finding.WAIT,
+        f"brokers {names} are in ZooKeeper mode, and no voter with {FLAG}=true can take over: ZooKeeper is not "
+        "written meanwhile",
+        f"Turn {FLAG} on again on a controller. {remedy}",
+    )
+
+
+def refuse_start_with_flag_off(zk_brokers: tuple[int, ...], *, source: str) -> None:
+    """The check at the start of a node whose flag is off while the log says MIGRATION.
+
+    :param source: who was asked, "the leader, controller 2" or "the log of this node".
+    :raises OperatorError: (exit code 2) while a broker in ZooKeeper mode is registered.
+    """
+    if zk_brokers:
+        names = ", ".join(map(str, zk_brokers))
+        raise OperatorError(
+            f"{FLAG}=false would finish the migration, but brokers {names} are still in ZooKeeper mode ({source} says)",
+            where=FLAG,
+            remedy=f"Restart the brokers {names} in KRaft mode first, or set {FLAG}=true. "
+            "The other controllers go on with dual-writing.",
+        )
+
+
+POST_MIGRATION_FLAG_WARNING = (
+    f"{FLAG}=true has no effect any more: the migration of this cluster is finished and cannot be reopened. "
+    "Remove the key and the zookeeper.* keys."
+)

@@ -1,0 +1,357 @@
+"""What the driver makes of an event: it is absorbed into the soft state and judged.
+
+`judge` returns (trigger, finding), the key of the transition table, or None for an event that moves nothing. It emits
+no effects and moves no state, so that everything that decides about a transition is in two places: here and in the
+table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from migrator.migration import events as ev
+from migrator.migration import finish, guards, readiness
+from migrator.migration.soft import (
+    COPY_RETRY_MAX_MS,
+    COPY_RETRY_MIN_MS,
+    ELECTION_WAIT_MS,
+    ENTRY_SENTENCES,
+    NOT_LEADING,
+    STALL_MS,
+    Situation,
+    SoftState,
+    Term,
+    backoff_ms,
+)
+from migrator.migration.states import Finding, State, Trigger
+from migrator.observe.status import Force
+from migrator.records.metadata import ZkMigrationState
+
+Judgement = tuple[Trigger, Finding] | None
+
+FORCEABLE = {
+    Force.RECLAIM: frozenset({State.REFUSED}),
+    Force.DELETES: frozenset({State.HOLDING}),
+    Force.RECONCILE: frozenset({State.HOLDING, State.DUAL_WRITING}),
+}
+"""In which states an operator may force what; in all others the order means nothing."""
+
+
+def judge(soft: SoftState, event: ev.Event) -> Judgement:
+    """Absorb and judge one event that is not stale."""
+    return _JUDGES[type(event)](soft, event)
+
+
+def _elected(soft: SoftState, event: ev.BecameLeader) -> Judgement:
+    soft.term = Term(event.epoch, event.record, event.base)
+    if event.record is ZkMigrationState.POST_MIGRATION:
+        soft.situation = Situation("the migration is finished")
+        return Trigger.ELECTED, Finding.ENDED
+    if event.record is ZkMigrationState.MIGRATION:
+        return Trigger.ELECTED, Finding.MIGRATE if event.enabled else Finding.FINISH
+    if event.record is ZkMigrationState.PRE_MIGRATION and event.enabled:
+        return Trigger.ELECTED, Finding.MIGRATE
+    soft.situation = (
+        Situation(
+            "the cluster waits for its migration, but it is turned off on the active controller",
+            f"Set {finish.FLAG}=true and zookeeper.connect, and restart the controller.",
+        )
+        if event.record is ZkMigrationState.PRE_MIGRATION
+        else Situation("this cluster has nothing to migrate")
+    )
+    return Trigger.ELECTED, Finding.NOTHING
+
+
+def _deposed(soft: SoftState, _: ev.LostLeadership) -> Judgement:
+    soft.situation = NOT_LEADING
+    return Trigger.DEPOSED, Finding.ANY
+
+
+def _image(soft: SoftState, event: ev.ImagePublished) -> Judgement:
+    return (Trigger.REGISTRATIONS, Finding.ANY) if event.cluster_changed and not soft.outstanding else None
+
+
+def _connected(soft: SoftState, _: ev.ZooKeeperConnected) -> Judgement:
+    was_away, soft.zookeeper_connected = not soft.zookeeper_connected, True
+    if was_away and soft.state is State.DUAL_WRITING:
+        soft.situation = Situation(ENTRY_SENTENCES[State.DUAL_WRITING])
+    return None if soft.outstanding else (Trigger.ZOOKEEPER_CONNECTED, Finding.ANY)
+
+
+def _disconnected(soft: SoftState, event: ev.ZooKeeperLost) -> Judgement:
+    soft.zookeeper_connected = False
+    if soft.state is State.DUAL_WRITING:
+        soft.situation = Situation(
+            f"ZooKeeper is out of reach ({event.reason}): changes wait in the log, elections go on",
+            "Bring ZooKeeper back; what waits is then written.",
+        )
+    return None
+
+
+def _examined(soft: SoftState, event: ev.Examined) -> Judgement:
+    soft.outstanding = False
+    soft.term.standing = event.standing
+    if event.standing is None:
+        soft.situation = _unreachable(event.reason)
+        return Trigger.EXAMINED, Finding.ELSEWHERE
+    if soft.state is State.AWAITING_ELECTION:
+        return Trigger.EXAMINED, _election_finding(soft, event.standing)
+    verdict = guards.examine(event.standing, soft.claimant())
+    if verdict.reason:
+        soft.situation = Situation(verdict.reason, verdict.remedy)
+    if verdict.finding is Finding.REFUSE:
+        soft.term.reclaim_forced = False  # it was not what stood in the way
+    if verdict.finding in {Finding.OWN_CLAIM_COPY, Finding.OWN_CLAIM_KEEP}:
+        soft.term.claim = guards.adopt(event.standing.view, soft.claimant())
+    return Trigger.EXAMINED, verdict.finding
+
+
+def _election_finding(soft: SoftState, standing: guards.Standing) -> Finding:
+    controller = standing.view.controller
+    if standing.fault is not None or (controller is not None and controller.is_kraft):
+        return Finding.STRAY_CLAIM
+    if controller is not None and controller.broker_id >= 0:
+        return Finding.ZK_CONTROLLER
+    soft.situation = Situation(
+        "nobody holds /controller, no ZooKeeper broker has taken it yet",
+        "Nothing for some seconds. If it lasts, look whether any broker runs in ZooKeeper mode.",
+    )
+    waited = soft.now_ms - soft.entered_ms
+    return Finding.WAIT if waited >= 2 * ELECTION_WAIT_MS else Finding.NO_CONTROLLER
+
+
+def _readiness(soft: SoftState, event: ev.ReadinessInputs) -> Judgement:
+    soft.outstanding = False
+    if event.brokers is None:
+        soft.situation = _unreachable(event.reason)
+        return Trigger.READINESS, Finding.ELSEWHERE
+    if event.holder is not None and event.holder.is_kraft:
+        return Trigger.READINESS, Finding.STRAY_CLAIM
+    requirements = readiness.Requirements(soft.identity.inter_broker_listener, event.metadata_version)
+    found = readiness.assess(event.brokers, event.signals, event.cluster, requirements)
+    soft.term.readiness = found
+    if found.ready and soft.now_ms < soft.term.retry_copy_at_ms:
+        return Trigger.READINESS, Finding.WAIT
+    soft.situation = Situation(found.sentence())
+    if found.controllers:
+        return Trigger.READINESS, Finding.CONTROLLERS_MISSING
+    return Trigger.READINESS, Finding.BROKERS_MISSING if found.brokers else Finding.READY
+
+
+def _decoded(soft: SoftState, event: ev.DecodeResult) -> Judgement:
+    soft.outstanding = False
+    if event.faults or event.failure:
+        soft.term.had_faults = True
+        listed = "; ".join(str(fault) for fault in event.faults[:5])
+        more = f" (and {len(event.faults) - 5} more)" if len(event.faults) > 5 else ""
+        soft.situation = Situation(event.failure or f"ZooKeeper holds what cannot be migrated: {listed}{more}")
+        stray = event.holder is not None and event.holder.is_kraft
+        return Trigger.DECODED, Finding.STRAY_CLAIM if stray else Finding.FAULTS
+    if soft.paused:
+        soft.situation = Situation("paused by the operator before the copy", "Resume when you want it to go on.")
+        return Trigger.DECODED, Finding.ON_HOLD
+    if soft.term.had_faults:
+        soft.term.had_faults = False
+        return Trigger.DECODED, Finding.CLEAN_AGAIN
+    soft.term.decoded = True
+    soft.situation = Situation("everything in ZooKeeper decodes; the claim comes next")
+    return Trigger.DECODED, Finding.CLEAN
+
+
+def _claimed(soft: SoftState, event: ev.ClaimResult) -> Judgement:
+    soft.outstanding = False
+    soft.term.claim = event.claim
+    if event.claim is None:
+        soft.term.failures += 1
+        soft.situation = Situation(f"the claim was not won: {event.reason}")
+        return Trigger.CLAIM, Finding.LOST
+    soft.term.reclaim_forced = False
+    migrated = soft.term.record is ZkMigrationState.MIGRATION
+    return Trigger.CLAIM, Finding.WON_KEEP if migrated else Finding.WON_COPY
+
+
+def _progress(soft: SoftState, event: ev.Progress) -> Judgement:
+    soft.progress_ms = soft.now_ms
+    if soft.state is not State.DECODING or not soft.term.had_faults:  # what was found counts until the next result
+        of = f" of {event.of}" if event.of else ""
+        soft.situation = Situation(f"{event.done}{of} done")
+    return None
+
+
+def _copied(soft: SoftState, event: ev.CopyDone) -> Judgement:
+    soft.outstanding = False
+    claim = soft.term.claim
+    if claim is None or (event.epoch_version, event.controller_version) != (
+        claim.epoch_version,
+        claim.controller_version,
+    ):
+        return _copy_lost(soft, "another controller took ZooKeeper over during the copy")
+    soft.situation = Situation(f"{event.records} records copied")
+    return Trigger.COPY, Finding.DONE
+
+
+def _copy_failed(soft: SoftState, event: ev.CopyFailed) -> Judgement:
+    soft.outstanding = False
+    return _copy_lost(soft, event.reason)
+
+
+def _copy_lost(soft: SoftState, reason: str) -> tuple[Trigger, Finding]:
+    delay = backoff_ms(soft.term.copy_failures, COPY_RETRY_MIN_MS, COPY_RETRY_MAX_MS)
+    soft.term.copy_failures += 1
+    soft.term.retry_copy_at_ms = soft.now_ms + delay
+    soft.term.decoded = False
+    soft.situation = Situation(
+        f"the copy failed: {reason}; nothing of it is kept",
+        f"ZooKeeper gets its own controller back, and the copy is tried again in {delay / 1000:g} s.",
+    )
+    return Trigger.COPY, Finding.FAILED
+
+
+def _committed(soft: SoftState, event: ev.Committed) -> Judgement:
+    soft.outstanding = False
+    if soft.state is State.COMMITTING:
+        soft.term.record, soft.term.base = ZkMigrationState.MIGRATION, event.at
+        soft.situation = Situation(f"the copy is committed at offset {event.at.offset}")
+    elif soft.state is State.COMPLETING:
+        soft.term.record = ZkMigrationState.POST_MIGRATION
+        soft.situation = Situation("the migration is finished")
+    return Trigger.COMMITTED, Finding.ANY
+
+
+def _released(soft: SoftState, event: ev.ReleaseResult) -> Judgement:
+    soft.outstanding = False
+    soft.term.claim = None
+    if event.released:
+        soft.term.failures = 0
+        return Trigger.RELEASED, Finding.DONE
+    soft.term.failures += 1
+    soft.situation = Situation(f"the claim was not released: {event.reason}")
+    return Trigger.RELEASED, Finding.FAILED
+
+
+def _reconciled(soft: SoftState, event: ev.ReconcileDone) -> Judgement:
+    soft.outstanding = soft.term.deletes_forced = False
+    soft.situation = Situation(f"ZooKeeper equals the log, {event.written} entities had to be written")
+    return Trigger.RECONCILED, Finding.DONE
+
+
+def _held(soft: SoftState, event: ev.ReconcileHeld) -> Judgement:
+    soft.outstanding = False
+    soft.situation = Situation(
+        f"ZooKeeper holds {event.deletes} entities that the log does not ({', '.join(event.examples)}); more than "
+        f"migrator.reconcile.max.deletes={event.bound} are not removed unasked",
+        "Compare with 'migrator verify'. If the log is right, force it with 'migrator force deletes'.",
+    )
+    return Trigger.RECONCILED, Finding.HELD
+
+
+def _reconcile_failed(soft: SoftState, event: ev.ReconcileFailed) -> Judgement:
+    soft.outstanding = False
+    soft.situation = Situation(f"the reconcile failed: {event.reason}", "It is tried again.")
+    return Trigger.RECONCILED, Finding.FAILED
+
+
+def _rpcs_queued(soft: SoftState, _: ev.RpcsQueued) -> Judgement:
+    soft.outstanding = False
+    soft.situation = Situation(ENTRY_SENTENCES[State.DUAL_WRITING])
+    return Trigger.RPCS_SENT, Finding.ANY
+
+
+def _write_failed(soft: SoftState, event: ev.WriteBehindFailed) -> Judgement:
+    soft.term.failures += 1
+    soft.situation = Situation(event.reason)
+    return Trigger.WRITE, Finding.FENCED if event.fenced else Finding.FAILED
+
+
+def _audited(soft: SoftState, event: ev.AuditResult) -> Judgement:
+    soft.outstanding = False
+    soft.term.failures = 0
+    if event.foreign:
+        names = ", ".join(event.foreign[:5]) + (", ..." if len(event.foreign) > 5 else "")
+        soft.situation = Situation(
+            f"somebody else wrote to ZooKeeper during dual-write: {names}",
+            "Find out who, and repair with 'migrator verify --repair'; the next takeover repairs it too.",
+        )
+    elif event.failure:
+        soft.situation = Situation(f"the audit of foreign writes failed: {event.failure}")
+    return None
+
+
+def _voters(soft: SoftState, event: ev.VotersAsked) -> Judgement:
+    soft.outstanding = False
+    decision = finish.decide(event.inputs)
+    soft.term.decision = decision
+    if decision.finding is Finding.MAY_FINISH and soft.paused:
+        soft.situation = Situation("paused by the operator before the end", "Resume when you want it to go on.")
+        return Trigger.VOTERS, Finding.ON_HOLD
+    soft.situation = Situation(decision.reason, decision.remedy)
+    return Trigger.VOTERS, decision.finding
+
+
+def _timer(soft: SoftState, _: ev.Timer) -> Judgement:
+    """Work that is under way is waited for, up to a bound; what is not is done again."""
+    if soft.now_ms < (soft.progress_ms + STALL_MS if soft.outstanding else soft.due_ms):
+        return None
+    if soft.state is State.COPYING:
+        _copy_lost(soft, f"no progress for {STALL_MS // 1000} s")
+        return Trigger.TIMER, Finding.STALLED
+    if soft.state in {State.DECODING, State.RECONCILING}:
+        answered = Finding.FAULTS if soft.state is State.DECODING else Finding.FAILED
+        return Trigger.TIMER, Finding.STALLED if soft.outstanding else answered
+    return Trigger.TIMER, Finding.ANY
+
+
+def _forced(soft: SoftState, event: ev.OperatorForce) -> Judgement:
+    """Only what is being asked for right now can be forced: a permission is not kept for later."""
+    if soft.state not in FORCEABLE[event.what]:
+        return None
+    soft.term.failures = 0  # an order does not wait for a back-off
+    soft.term.reclaim_forced = event.what is Force.RECLAIM
+    soft.term.deletes_forced = event.what is Force.DELETES
+    return Trigger.FORCED, Finding.ANY
+
+
+def _paused(soft: SoftState, _: ev.OperatorPause) -> Judgement:
+    soft.paused = True
+    return None
+
+
+def _resumed(soft: SoftState, _: ev.OperatorResume) -> Judgement:
+    soft.paused = False
+    return Trigger.RESUMED, Finding.ANY
+
+
+def _unreachable(reason: str) -> Situation:
+    return Situation(
+        f"ZooKeeper is out of reach: {reason}", "Bring it back, or correct zookeeper.connect; it is tried again."
+    )
+
+
+_JUDGES: dict[type, Callable[[SoftState, Any], Judgement]] = {
+    ev.BecameLeader: _elected,
+    ev.LostLeadership: _deposed,
+    ev.ImagePublished: _image,
+    ev.ZooKeeperConnected: _connected,
+    ev.ZooKeeperLost: _disconnected,
+    ev.Examined: _examined,
+    ev.ReadinessInputs: _readiness,
+    ev.DecodeResult: _decoded,
+    ev.ClaimResult: _claimed,
+    ev.ReleaseResult: _released,
+    ev.Progress: _progress,
+    ev.CopyDone: _copied,
+    ev.CopyFailed: _copy_failed,
+    ev.Committed: _committed,
+    ev.ReconcileDone: _reconciled,
+    ev.ReconcileHeld: _held,
+    ev.ReconcileFailed: _reconcile_failed,
+    ev.RpcsQueued: _rpcs_queued,
+    ev.WriteBehindFailed: _write_failed,
+    ev.AuditResult: _audited,
+    ev.VotersAsked: _voters,
+    ev.Timer: _timer,
+    ev.OperatorForce: _forced,
+    ev.OperatorPause: _paused,
+    ev.OperatorResume: _resumed,
+}

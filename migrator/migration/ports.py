@@ -1,0 +1,94 @@
+"""What the executor needs of the rest of a controller. The node implements these; the tests do so, too."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from migrator.image.model import MetadataImage
+from migrator.migration.finish import FinishInputs
+from migrator.migration.readiness import ControllerSignals
+from migrator.migration.translate.source import ZkSource
+from migrator.migration.worker import Message, Task
+from migrator.raft.messages import EpochOffset
+from migrator.records.metadata import MetadataRecord
+from migrator.zookeeper.leadership import ClaimView
+from migrator.zookeeper.ops import MultiOutcome, Op
+
+
+class ControllerPort(Protocol):
+    """The log and the quorum, as the active controller has them."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """The published image."""
+
+    async def append(self, epoch: int, records: Sequence[MetadataRecord]) -> int:
+        """Append one batch; gives its last offset. Raises a `MigratorError` when ``epoch`` is over."""
+
+    async def append_encoded(self, epoch: int, batches: Callable[[int, int], bytes]) -> int:
+        """Append what ``batches(base offset, epoch)`` gives; errors likewise."""
+
+    async def committed(self, offset: int) -> None:
+        """Wait for it; raises a `MigratorError` when leadership is lost first."""
+
+    async def abort_open(self, epoch: int, reason: str) -> int | None:
+        """Append an Abort if the log, applied or not, ends within a transaction; its offset, None without one."""
+
+    def epoch_at(self, offset: int) -> int | None:
+        """See `LogView`."""
+
+    def log_start(self) -> EpochOffset:
+        """Start offset, and the first epoch that the log knows."""
+
+    async def signals(self) -> ControllerSignals:
+        """ZkMigrationReady of every voter."""
+
+    async def finish_inputs(self) -> FinishInputs:
+        """What the rules of the end ask for."""
+
+    def hand_over(self, successor: int) -> None:
+        """Resign in favour of that voter."""
+
+
+class BrokersPort(Protocol):
+    """The RPCs to brokers in ZooKeeper mode."""
+
+    async def take_over(self, zk_epoch: int) -> None:
+        """Open the channels and queue the first, partial state."""
+
+    async def send_full(self, zk_epoch: int) -> None:
+        """Queue the full state."""
+
+    def written(self, at: EpochOffset) -> None:
+        """ZooKeeper holds everything up to there: LeaderAndIsr of new topics may go out."""
+
+    async def stop(self) -> None:
+        """Send nothing more."""
+
+
+class ZooKeeperPort(Protocol):
+    """One session. All but `submit` block, and are called in a thread."""
+
+    @property
+    def reader(self) -> ZkSource:
+        """For everything but the three znodes of the claim."""
+
+    def view(self) -> ClaimView:
+        """Those three, not older than the call. Raises a `MigratorError`."""
+
+    def submit(self, ops: Sequence[Op]) -> Future[MultiOutcome]:
+        """See `ConditionalWriter.submit`."""
+
+    def wake_brokers(self) -> bool:
+        """See `Claimer.wake_brokers`."""
+
+
+class RunningWorker(Protocol):
+    def messages(self) -> AsyncIterator[Message]:
+        """See `Worker.messages`."""
+
+
+StartWorker = Callable[[Task], AbstractAsyncContextManager[RunningWorker]]

@@ -1,0 +1,198 @@
+"""Who is not ready for the copy, why, and what to do about it. Pure: inputs that were read in, named gaps out.
+
+Known brokers are those in ``/brokers/ids`` and every replica of every assignment: a broker that is down but holds a
+replica would come back in ZooKeeper mode and find nobody to talk to. Source: KIP-866, ``KRaftMigrationDriver``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+
+from migrator.image.model import ClusterImage
+from migrator.values import value
+
+FIRST_METADATA_VERSION_WITH_CONTROLLER_REGISTRATION = 15
+"""3.7-IV0: only from here on do controllers register, and only then can their readiness be seen in the image."""
+
+
+class Severity(Enum):
+    BLOCKER = "blocker"
+    WARNING = "warning"
+
+
+@value
+class Gap:
+    """One thing that is missing. ``who`` is "broker 3", "controller 3001" or a znode."""
+
+    who: str
+    reason: str
+    remedy: str
+    severity: Severity = Severity.BLOCKER
+
+    def __str__(self) -> str:
+        return f"{self.who}: {self.reason}. {self.remedy}"
+
+
+@value
+class ZooKeeperBrokers:
+    """What ZooKeeper tells of the brokers. ``listeners``: listener names by broker id, for each of ``/brokers/ids``;
+    ``replicas``: every broker id of any assignment; ``configured``: ids with a dynamic configuration only."""
+
+    listeners: Mapping[int, frozenset[str]]
+    replicas: frozenset[int]
+    configured: frozenset[int] = frozenset()
+    faults: tuple[Gap, ...] = ()
+    """Znodes that did not decode while this was read."""
+
+
+@value
+class ControllerSignals:
+    """``ready``: ZkMigrationReady of the ApiVersions of each voter, None where it did not answer."""
+
+    ready: Mapping[int, bool | None]
+
+
+@value
+class Requirements:
+    """What this controller expects. ``inter_broker_listener`` "" stands for no demand; ``metadata_version`` is the
+    finalized level."""
+
+    inter_broker_listener: str
+    metadata_version: int
+
+
+@value
+class Readiness:
+    """``ineligible_brokers`` and ``ineligible_controllers`` are what the metrics of those names count."""
+
+    controllers: tuple[Gap, ...]
+    brokers: tuple[Gap, ...]
+    warnings: tuple[Gap, ...] = ()
+    ineligible_brokers: int = 0
+    ineligible_controllers: int = 0
+
+    @property
+    def ready(self) -> bool:
+        """Nothing is missing."""
+        return not self.controllers and not self.brokers
+
+    def sentence(self, limit: int = 3) -> str:
+        """The first gaps in words; all of them are in the fields."""
+        gaps = self.controllers + self.brokers
+        if not gaps:
+            return "every controller and every known broker is ready"
+        more = f" (and {len(gaps) - limit} more)" if len(gaps) > limit else ""
+        return "; ".join(str(gap) for gap in gaps[:limit]) + more
+
+
+def assess(
+    brokers: ZooKeeperBrokers, signals: ControllerSignals, cluster: ClusterImage, requirements: Requirements
+) -> Readiness:
+    """Name everything that keeps the copy from starting."""
+    found = tuple(_controller_gaps(signals, cluster, requirements))
+    controllers = tuple(gap for gap in found if gap.severity is Severity.BLOCKER)
+    known = brokers.replicas.union(brokers.listeners)
+    by_broker = {
+        broker_id: gap
+        for broker_id in sorted(known)
+        if (gap := _broker_gap(broker_id, brokers, cluster, requirements)) is not None
+    }
+    blockers = tuple(by_broker.values()) + brokers.faults
+    if not brokers.listeners:
+        nobody = Gap("/brokers/ids", "no broker is registered in ZooKeeper", "Start the brokers in migration mode.")
+        blockers = (nobody, *blockers)
+    return Readiness(
+        controllers=controllers,
+        brokers=blockers,
+        warnings=(
+            *(gap for gap in found if gap.severity is Severity.WARNING),
+            *_config_only(brokers.configured - known),
+        ),
+        ineligible_brokers=len(by_broker),
+        ineligible_controllers=len({gap.who for gap in controllers}),
+    )
+
+
+def incompatible_brokers(cluster: ClusterImage, metadata_version: int) -> dict[int, Gap]:
+    """Registered brokers that the finalized metadata.version does not suit: they get no RPCs and are named."""
+    gaps: dict[int, Gap] = {}
+    for broker_id, registration in cluster.brokers.items():
+        supported = next((range_ for range_ in registration.features if range_.name == "metadata.version"), None)
+        if supported is None or supported.min_version <= metadata_version <= supported.max_version:
+            continue
+        gaps[broker_id] = Gap(
+            f"broker {broker_id}",
+            f"it supports metadata.version {supported.min_version} to {supported.max_version}, "
+            f"but {metadata_version} is finalized",
+            "Set its inter.broker.protocol.version to the release that the quorum was formatted with, and restart it.",
+        )
+    return gaps
+
+
+def _controller_gaps(signals: ControllerSignals, cluster: ClusterImage, requirements: Requirements) -> Iterable[Gap]:
+    """A voter that is down but has registered as ready holds nothing up, as with stock controllers: a majority is
+    enough for the copy, and should it come back without the flag, it ends nothing on its own (`finish`)."""
+    for voter, ready in sorted(signals.ready.items()):
+        who = f"controller {voter}"
+        if ready is None:
+            known = cluster.controllers.get(voter)
+            severity = Severity.WARNING if known is not None and known.zk_migration_ready else Severity.BLOCKER
+            yield Gap(who, "it does not answer", "Start it, or look at its log and at the network.", severity)
+        elif not ready:
+            yield Gap(
+                who,
+                "it does not announce that it is ready for the migration",
+                "Set zookeeper.metadata.migration.enable=true and zookeeper.connect in its file, and restart it.",
+            )
+        elif requirements.metadata_version >= FIRST_METADATA_VERSION_WITH_CONTROLLER_REGISTRATION:
+            registration = cluster.controllers.get(voter)
+            if registration is None:
+                yield Gap(who, "it has not registered with the active controller", "It retries; look at its log.")
+            elif not registration.zk_migration_ready:
+                yield Gap(who, "its registration says that it is not ready", "Restart it with the migration enabled.")
+
+
+def _broker_gap(
+    broker_id: int, brokers: ZooKeeperBrokers, cluster: ClusterImage, requirements: Requirements
+) -> Gap | None:
+    who = f"broker {broker_id}"
+    listeners = brokers.listeners.get(broker_id)
+    registration = cluster.brokers.get(broker_id)
+    if listeners is not None and requirements.inter_broker_listener not in listeners | {""}:
+        return Gap(
+            who,
+            f"it has no listener {requirements.inter_broker_listener}, which this controller would talk to "
+            f"(it has {', '.join(sorted(listeners)) or 'none'})",
+            "Give the controllers the inter.broker.listener.name (or control.plane.listener.name) of the brokers.",
+        )
+    if registration is None:
+        return _unregistered(who, in_zookeeper=listeners is not None)
+    if not registration.is_migrating_zk_broker:
+        return Gap(who, "it runs in KRaft mode before the copy", "Restart it in ZooKeeper mode, migration enabled.")
+    return incompatible_brokers(cluster, requirements.metadata_version).get(broker_id)
+
+
+def _unregistered(who: str, *, in_zookeeper: bool) -> Gap:
+    if in_zookeeper:
+        return Gap(
+            who,
+            "it runs, but has not registered with the quorum",
+            "Set zookeeper.metadata.migration.enable=true, controller.quorum.voters and controller.listener.names in "
+            "its file, and restart it.",
+        )
+    return Gap(
+        who,
+        "it holds replicas, but is not running",
+        "Start it in migration mode, or move its replicas away if it will never come back.",
+    )
+
+
+def _config_only(broker_ids: Iterable[int]) -> Iterable[Gap]:
+    for broker_id in sorted(broker_ids):
+        yield Gap(
+            f"broker {broker_id}",
+            "it has a dynamic configuration, but neither runs nor holds replicas",
+            f"Delete /config/brokers/{broker_id} with kafka-configs if that broker is gone for good.",
+            Severity.WARNING,
+        )

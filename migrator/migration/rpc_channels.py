@@ -1,0 +1,304 @@
+"""One ordered channel to each broker in ZooKeeper mode: bounded, retrying, and rid of what a newer full state replaces.
+
+A broker gets its requests strictly one after the other. A request that is not answered is sent again, after 100 ms as
+stock controllers do, for as long as the broker is registered with the same epoch: it may have taken effect, and all of
+them can be repeated. An UpdateMetadata that goes to several brokers is encoded once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kio.schema.errors import ErrorCode
+
+from migrator.errors import PeerError
+from migrator.image.model import BrokerRegistration
+from migrator.migration.broker_rpcs import Addressed
+from migrator.records.metadata import Endpoint
+from migrator.rpc.transport import TransportError
+from migrator.values import value
+from migrator.wire.decode import decode_body
+from migrator.wire.legacy.encode import RequestEncoder
+from migrator.wire.legacy.messages import (
+    LEADER_AND_ISR,
+    STOP_REPLICA,
+    UPDATE_METADATA,
+    LeaderAndIsr,
+    LegacyRequest,
+    StopReplica,
+    UpdateMetadata,
+)
+from migrator.wire.schemas import response_type
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 0.1
+REQUEST_SECONDS = 30.0
+MAX_QUEUED = 2_000
+"""Requests for one broker. One that falls further behind is told everything anew instead."""
+
+LEADERS = (LeaderAndIsr,)
+"""What the closing full state makes needless: it names every partition in LeaderAndIsr, but in UpdateMetadata topics
+only, so what waits for the brokers' caches must still arrive."""
+EVERYTHING = (LeaderAndIsr, UpdateMetadata)
+"""What telling a broker everything anew makes needless. StopReplica never is: a broker moves logs aside that a full
+state leaves out, and deletes only what it is told to."""
+
+
+@value
+class Answered:
+    """A broker's answer. ``partition_errors``: (topic name or id, partition) by error, for what it refused."""
+
+    broker_id: int
+    request: str
+    error: ErrorCode
+    partition_errors: Mapping[ErrorCode, int]
+
+
+class Peer(Protocol):
+    """What a channel needs of a `migrator.wire.client.KafkaClient`."""
+
+    async def request_encoded(self, api_key: int, version: int, body: Any, timeout: float) -> tuple[bytearray, int]: ...
+    async def close(self) -> None: ...
+
+
+Connect = Callable[[int, Endpoint], Peer]
+"""Broker id and endpoint -> a client that connects when it is first used."""
+
+
+class _Body:
+    """The part of an UpdateMetadata that is the same for every broker, encoded when the first one needs it."""
+
+    def __init__(self, request: UpdateMetadata) -> None:
+        self._request = request
+        self._encoding: asyncio.Task[list[bytes]] | None = None
+
+    async def chunks(self, encoder: RequestEncoder) -> list[bytes]:
+        """The encoded body."""
+        if self._encoding is None:
+            self._encoding = asyncio.create_task(_in_slices(encoder.update_metadata_body(self._request)))
+        return await asyncio.shield(self._encoding)
+
+
+@dataclass(slots=True)
+class _Queued:
+    request: LegacyRequest
+    body: _Body | None = None
+
+
+class BrokerChannels:
+    """All channels of one claim. Belongs to one event loop; `close` ends every task.
+
+    :param encoder: of this claim and leader epoch.
+    :param connect: makes clients.
+    :param listener: name of the listener between brokers.
+    :param on_answer: hears of every answer that is not simply in order.
+    :param on_overflow: asked to plan the full state for a broker whose queue was thrown away.
+    """
+
+    def __init__(
+        self,
+        encoder: RequestEncoder,
+        connect: Connect,
+        listener: str,
+        *,
+        on_answer: Callable[[Answered], None],
+        on_overflow: Callable[[int], None],
+        retry_seconds: float = RETRY_SECONDS,
+    ) -> None:
+        self._encoder = encoder
+        self._connect = connect
+        self._listener = listener
+        self._on_answer = on_answer
+        self._on_overflow = on_overflow
+        self._retry_seconds = retry_seconds
+        self._channels: dict[int, _Channel] = {}
+
+    @property
+    def queued(self) -> dict[int, int]:
+        """How many requests wait, by broker."""
+        return {broker_id: len(channel.queue) for broker_id, channel in self._channels.items()}
+
+    def registered(self, brokers: Mapping[int, BrokerRegistration]) -> None:
+        """Which brokers there are now. What waited for one that is gone, or has registered anew, is dropped."""
+        for broker_id, channel in list(self._channels.items()):
+            registration = brokers.get(broker_id)
+            if registration is None or self._place(registration) != channel.place:
+                channel.close()
+                del self._channels[broker_id]
+        for broker_id, registration in brokers.items():
+            place = self._place(registration)
+            if broker_id not in self._channels and registration.is_migrating_zk_broker and place is not None:
+                self._channels[broker_id] = self._open(broker_id, place)
+
+    def send(self, plan: Iterable[Addressed], *, replaces: tuple[type[LegacyRequest], ...] = ()) -> None:
+        """Queue the requests of a plan, each broker's in order.
+
+        :param replaces: sorts of requests that are dropped where they still wait: `LEADERS` or `EVERYTHING`.
+        """
+        bodies: dict[int, _Body] = {}
+        for addressed in plan:
+            channel = self._channels.get(addressed.broker_id)
+            if channel is None or channel.place.broker_epoch != addressed.broker_epoch:
+                continue
+            channel.drop(replaces)
+            for request in addressed.requests:
+                body = None
+                if isinstance(request, UpdateMetadata):
+                    body = bodies.setdefault(id(request), _Body(request))
+                channel.put(_Queued(request, body))
+
+    async def close(self) -> None:
+        """Stop sending; a request that is under way may still arrive."""
+        channels = list(self._channels.values())
+        self._channels.clear()
+        for channel in channels:
+            channel.close()
+        for channel in channels:
+            await channel.closed()
+
+    def _place(self, registration: BrokerRegistration) -> _Place | None:
+        found = (end for end in registration.listeners if end.name == self._listener)
+        endpoint = next(found, None)
+        return None if endpoint is None else _Place(registration.broker_id, registration.epoch, endpoint)
+
+    def _open(self, broker_id: int, place: _Place) -> _Channel:
+        return _Channel(
+            place,
+            self._connect(broker_id, place.endpoint),
+            self._encoder,
+            self._on_answer,
+            self._full,
+            self._retry_seconds,
+        )
+
+    def _full(self, broker_id: int) -> None:
+        log.warning("Broker %d lags too far behind: what waited for it is replaced by the full state", broker_id)
+        self._on_overflow(broker_id)
+
+
+@value
+class _Place:
+    broker_id: int
+    broker_epoch: int
+    endpoint: Endpoint
+
+
+class _Channel:
+    """The queue of one broker, and the task that empties it."""
+
+    def __init__(
+        self,
+        place: _Place,
+        peer: Peer,
+        encoder: RequestEncoder,
+        on_answer: Callable[[Answered], None],
+        on_overflow: Callable[[int], None],
+        retry_seconds: float,
+    ) -> None:
+        self.place = place
+        self.queue: deque[_Queued] = deque()
+        self._peer = peer
+        self._encoder = encoder
+        self._on_answer = on_answer
+        self._on_overflow = on_overflow
+        self._retry_seconds = retry_seconds
+        self._filled = asyncio.Event()
+        self._starved = False
+        """What came was thrown away, so nothing makes sense any more but everything."""
+        self._task = asyncio.create_task(self._run(), name=f"rpc-channel-{place.broker_id}")
+
+    def put(self, queued: _Queued) -> None:
+        """Add a request behind the others."""
+        if self._starved:
+            return
+        if len(self.queue) >= MAX_QUEUED:
+            self.queue.clear()
+            self._starved = True
+            self._on_overflow(self.place.broker_id)
+            return
+        self.queue.append(queued)
+        self._filled.set()
+
+    def drop(self, sorts: tuple[type[LegacyRequest], ...]) -> None:
+        """Forget what waits of these sorts; with `EVERYTHING`, a broker that had missed something begins anew."""
+        if sorts:
+            self._starved = self._starved and sorts != EVERYTHING
+            self.queue = deque(queued for queued in self.queue if not isinstance(queued.request, sorts))
+
+    def close(self) -> None:
+        """Stop; `closed` waits for it."""
+        self._task.cancel()
+
+    async def closed(self) -> None:
+        """Wait until the task has ended."""
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._filled.wait()
+                while self.queue:
+                    await self._deliver(self.queue.popleft())
+                self._filled.clear()
+        finally:
+            await self._peer.close()
+
+    async def _deliver(self, queued: _Queued) -> None:
+        """Until it is answered: nothing overtakes it."""
+        (api_key, version), chunks = await self._encode(queued)
+        while True:
+            try:
+                frame, offset = await self._peer.request_encoded(api_key, version, chunks, REQUEST_SECONDS)
+                answer = decode_body(response_type(api_key, version), frame, offset)
+            except (TransportError, PeerError) as error:
+                log.debug("Broker %d: %s; sent again", self.place.broker_id, error)
+                await asyncio.sleep(self._retry_seconds)
+                continue
+            self._hear(queued.request, answer)
+            return
+
+    async def _encode(self, queued: _Queued) -> tuple[tuple[int, int], list[bytes]]:
+        request, epoch = queued.request, self.place.broker_epoch
+        match request:
+            case UpdateMetadata():
+                body = queued.body or _Body(request)
+                return UPDATE_METADATA, [self._encoder.header(epoch), *await body.chunks(self._encoder)]
+            case LeaderAndIsr():
+                return LEADER_AND_ISR, await _in_slices(self._encoder.leader_and_isr(request, epoch))
+            case StopReplica():
+                return STOP_REPLICA, await _in_slices(self._encoder.stop_replica(request, epoch))
+
+    def _hear(self, request: LegacyRequest, answer: Any) -> None:
+        refused: dict[ErrorCode, int] = {}
+        for error in _partition_errors(answer):
+            if error is not ErrorCode.none:
+                refused[error] = refused.get(error, 0) + 1
+        top = ErrorCode(answer.error_code)
+        if top is not ErrorCode.none or refused:
+            self._on_answer(Answered(self.place.broker_id, type(request).__name__, top, refused))
+
+
+async def _in_slices(parts: Iterable[bytes]) -> list[bytes]:
+    """Take an encoder's parts, with a turn for others between any two."""
+    chunks = []
+    for part in parts:
+        chunks.append(part)
+        await asyncio.sleep(0)
+    return chunks
+
+
+def _partition_errors(answer: Any) -> Iterable[ErrorCode]:
+    """Of LeaderAndIsr by topic, of StopReplica in one list, of UpdateMetadata none."""
+    for partition in getattr(answer, "partition_errors", ()):
+        yield ErrorCode(partition.error_code)
+    for topic in getattr(answer, "topics", ()):
+        for partition in topic.partition_errors:
+            yield ErrorCode(partition.error_code)

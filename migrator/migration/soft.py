@@ -1,0 +1,188 @@
+"""The driver's soft state: all that it remembers, gone after a crash, rebuilt by the next examination."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from migrator.errors import InvariantViolation
+from migrator.migration.events import Ticket
+from migrator.migration.finish import FinishDecision
+from migrator.migration.guards import Claimant, Standing
+from migrator.migration.readiness import Readiness
+from migrator.migration.states import PublicState, State, public_state
+from migrator.raft.messages import EpochOffset
+from migrator.records.metadata import ZkMigrationState
+from migrator.values import value
+from migrator.zookeeper.leadership import Claim
+
+POLL_MS = 500
+BACKOFF_MIN_MS = 100
+BACKOFF_MAX_MS = 10_000
+COPY_RETRY_MIN_MS = 1_000
+COPY_RETRY_MAX_MS = 60_000
+STALL_MS = 30_000
+"""Work that shows no progress for that long is given up: a worker that hangs is a worker that crashed."""
+ELECTION_WAIT_MS = 5_000
+AUDIT_INTERVAL_MS = 30_000
+
+
+T = TypeVar("T")
+
+ENTRY_SENTENCES = {
+    State.INACTIVE: "this node does not lead",
+    State.EXAMINING: "reads who controls the cluster",
+    State.REFUSED: "a guard refuses",
+    State.RELEASING: "gives a claim back to ZooKeeper",
+    State.AWAITING_ELECTION: "waits until a ZooKeeper broker takes /controller",
+    State.WAITING_FOR_CONTROLLERS: "asks every controller whether it is ready",
+    State.WAITING_FOR_BROKERS: "asks which brokers are ready",
+    State.DECODING: "reads and decodes all of ZooKeeper, nothing is written",
+    State.PAUSED: "paused by the operator",
+    State.CLAIMING: "takes /controller",
+    State.COPYING: "copies ZooKeeper into one metadata transaction",
+    State.COMMITTING: "waits for a majority of the controllers to hold the copy",
+    State.ABORTING: "aborts the transaction of the copy",
+    State.RECONCILING: "compares all of ZooKeeper with the log and writes what differs",
+    State.HOLDING: "holds deletes until the operator allows them",
+    State.INFORMING_BROKERS: "sends every broker the full state",
+    State.DUAL_WRITING: "every change goes to the log, to ZooKeeper and to the brokers",
+    State.FINISHING: "asks every controller whether its migration is turned off",
+    State.STEPPING_DOWN: "hands the leadership over to a controller that has the migration on",
+    State.COMPLETING: "writes the end of the migration into the log",
+    State.FINISHED: "the migration is finished",
+}
+"""What a state does, where the event that led to it has nothing better to say."""
+
+
+def present(found: T | None, message: str) -> T:
+    """What was found, which must be there.
+
+    :raises InvariantViolation: when it is None.
+    """
+    if found is None:
+        raise InvariantViolation(message)
+    return found
+
+
+@value
+class Situation:
+    """Why the driver is where it is, who is concerned, and what to do about it."""
+
+    why: str = ""
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.why}. {self.remedy}" if self.remedy else self.why
+
+
+NOT_LEADING = Situation(ENTRY_SENTENCES[State.INACTIVE])
+NOWHERE = EpochOffset(-1, -1)
+
+
+@value
+class Identity:
+    """What never changes while the process runs. ``inter_broker_listener``: the one brokers get their RPCs on;
+    ``audit_interval_ms``: how often the audit of foreign writes looks."""
+
+    node_id: int
+    cluster_id: str
+    inter_broker_listener: str = ""
+    audit_interval_ms: int = AUDIT_INTERVAL_MS
+
+
+@value
+class Status:
+    """For metrics, ``status`` and the journal. ``age_ms``: since the state was entered."""
+
+    state: State
+    public: PublicState
+    epoch: int
+    age_ms: int
+    situation: Situation
+    zookeeper_connected: bool
+    paused: bool
+    readiness: Readiness | None
+
+
+@dataclass(slots=True)
+class Term:
+    """What is remembered of one leadership; a new one starts from nothing."""
+
+    epoch: int = -1
+    record: ZkMigrationState = ZkMigrationState.NONE
+    base: EpochOffset = NOWHERE
+    """Offset and epoch of the record that completed the copy."""
+    standing: Standing | None = None
+    claim: Claim | None = None
+    decoded: bool = False
+    had_faults: bool = False
+    copy_failures: int = 0
+    retry_copy_at_ms: int = 0
+    reclaim_forced: bool = False
+    deletes_forced: bool = False
+    readiness: Readiness | None = None
+    decision: FinishDecision | None = None
+    failures: int = 0
+    """Claims, releases and writes that went wrong since dual-writing was last in order."""
+
+
+@dataclass(slots=True)
+class SoftState:
+    """Mutable, owned by one `MigrationDriver`. Times are milliseconds of the caller's clock."""
+
+    identity: Identity
+    state: State = State.INACTIVE
+    before: State = State.INACTIVE
+    """The state from which ``state`` was entered; the same when it was entered again."""
+    now_ms: int = 0
+    entered_ms: int = 0
+    situation: Situation = NOT_LEADING
+    zookeeper_connected: bool = False
+    paused: bool = False
+
+    tickets: int = 0
+    outstanding: bool = False
+    """Whether the work under the current ticket has not been answered yet."""
+    progress_ms: int = 0
+    due_ms: int = 0
+    """When the state's work is done again."""
+    nudged_ms: int = 0
+    attempt: int = 0
+    """How often the state was entered again without leaving it; back-off grows with it."""
+    term: Term = field(default_factory=Term)
+
+    @property
+    def ticket(self) -> Ticket:
+        """The current ticket."""
+        return Ticket(self.term.epoch, self.tickets)
+
+    def claimant(self) -> Claimant:
+        """What the guards have to know of us."""
+        return Claimant(
+            node_id=self.identity.node_id,
+            epoch=self.term.epoch,
+            cluster_id=self.identity.cluster_id,
+            record=self.term.record,
+            decoded=self.term.decoded,
+            forced=self.term.reclaim_forced,
+            base=self.term.base,
+        )
+
+    def status(self, now_ms: int) -> Status:
+        """The state in words and figures."""
+        return Status(
+            state=self.state,
+            public=public_state(self.term.record, self.state),
+            epoch=self.term.epoch,
+            age_ms=now_ms - self.entered_ms,
+            situation=self.situation,
+            zookeeper_connected=self.zookeeper_connected,
+            paused=self.paused,
+            readiness=self.term.readiness,
+        )
+
+
+def backoff_ms(attempt: int, least: int = BACKOFF_MIN_MS, most: int = BACKOFF_MAX_MS) -> int:
+    """Doubles with each attempt (0, 1, ...), up to a bound."""
+    return int(min(most, least << min(attempt, 20)))

@@ -1,0 +1,59 @@
+"""Pieces of work on the event loop, each of which ends with an event for the coordinator, or with nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from migrator.migration.coordinator import AnyEvent
+
+Task = asyncio.Task[AnyEvent | None]
+"""A piece of work; its result is the event that it ends with."""
+
+
+class Tasks:
+    """All that is under way, and the one thread in which ZooKeeper is waited for.
+
+    :param feed: takes the events in.
+    :param on_failure: told of what work raises: that is a defect, and must stop the process.
+    """
+
+    def __init__(self, feed: Callable[[AnyEvent], None], on_failure: Callable[[BaseException], None]) -> None:
+        self.feed = feed
+        self._on_failure = on_failure
+        self._running: set[Task] = set()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="migration-zookeeper")
+
+    def spawn(self, work: Coroutine[Any, Any, AnyEvent | None]) -> Task:
+        """Start it; cancelling the task is all it takes to give it up."""
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def blocking(self, call: Callable[[], Any]) -> Any:
+        """Run it in the thread, behind what runs there."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+
+    async def close(self) -> None:
+        """Give everything up and wait for its end."""
+        running = [*self._running]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        self._thread.shutdown(wait=False)
+
+    def _ended(self, task: Task) -> None:
+        """Take the event in that the work ended with."""
+        self._running.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            self._on_failure(error)
+            return
+        event = task.result()
+        if event is not None:
+            self.feed(event)

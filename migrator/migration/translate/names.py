@@ -1,0 +1,76 @@
+"""Names of configs as in ZooKeeper's notices (``users/a%40b/clients/<default>``) <-> keys of the image."""
+
+from __future__ import annotations
+
+from migrator.image.model import ConfigResource, QuotaKey
+from migrator.records.metadata import ConfigResourceType, QuotaEntity
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.errors import ZnodeError
+
+USER, CLIENT, IP = "user", "client-id", "ip"
+
+
+def config_name(resource: ConfigResource) -> str | None:
+    """The name of a topic's or broker's config; None for resources that ZooKeeper does not know."""
+    if resource.resource_type == ConfigResourceType.TOPIC:
+        return f"topics/{resource.name}"
+    if resource.resource_type == ConfigResourceType.BROKER:
+        return f"brokers/{resource.name or paths.DEFAULT_ENTITY}"
+    return None
+
+
+def broker_resource(node_name: str) -> ConfigResource:
+    """The resource of a znode below ``/config/brokers``."""
+    return ConfigResource(ConfigResourceType.BROKER, "" if node_name == paths.DEFAULT_ENTITY else node_name)
+
+
+def topic_resource(topic: str) -> ConfigResource:
+    return ConfigResource(ConfigResourceType.TOPIC, topic)
+
+
+def user_key(user: str) -> QuotaKey:
+    return frozenset([QuotaEntity(USER, user)])
+
+
+def quota_name(key: QuotaKey) -> str | None:
+    """The name of the config that holds an entity's quotas; None where ZooKeeper has no place for the combination."""
+    nodes = {
+        entity.entity_type: paths.DEFAULT_ENTITY if entity.entity_name is None else paths.sanitize(entity.entity_name)
+        for entity in key
+    }
+    if not all(map(paths.is_legal_name, nodes.values())):
+        return None
+    match sorted(nodes):
+        case ["user"]:
+            return f"users/{nodes[USER]}"
+        case ["client-id"]:
+            return f"clients/{nodes[CLIENT]}"
+        case ["client-id", "user"]:
+            return f"users/{nodes[USER]}/clients/{nodes[CLIENT]}"
+        case ["ip"]:
+            return f"ips/{nodes[IP]}"
+        case _:
+            return None
+
+
+def quota_entities(name: str) -> tuple[QuotaEntity, ...]:
+    """The entity of a config of a user, client, user's client or ip, in the order that Kafka records it.
+
+    :raises ZnodeError: when a part of the name is not URL-encoded.
+    """
+
+    def entity(kind: str, node: str) -> QuotaEntity:
+        plain = None if node == paths.DEFAULT_ENTITY else paths.desanitize(paths.config(name), node)
+        return QuotaEntity(kind, plain)
+
+    match name.split("/"):
+        case ["users", user]:
+            return (entity(USER, user),)
+        case ["clients", client]:
+            return (entity(CLIENT, client),)
+        case ["users", user, "clients", client]:
+            return (entity(USER, user), entity(CLIENT, client))
+        case ["ips", ip]:
+            return (entity(IP, ip),)
+        case _:
+            raise ZnodeError(paths.config(name), "this is not the config of a user, client or ip", "Delete the znode")

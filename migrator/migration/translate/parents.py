@@ -1,0 +1,29 @@
+"""Which parents exist, so that what is created below them can be."""
+
+from __future__ import annotations
+
+from migrator.migration.translate.source import ZkSource
+from migrator.zookeeper.ops import Create, Op
+from migrator.zookeeper.znodes import paths
+
+
+class Parents:
+    """Looks each parent up once; what it has had created counts as existing."""
+
+    def __init__(self, zookeeper: ZkSource) -> None:
+        self._source = zookeeper
+        self._known: set[str] = set()
+
+    def exists(self, path: str) -> None:
+        """Note that this one is there, or has its creation on the way."""
+        self._known.add(path)
+
+    def of(self, *children: str) -> tuple[Op, ...]:
+        """Creations of all parents of these paths that are missing, topmost first."""
+        wanted = [path for child in children for path in paths.ancestors(child) if path not in self._known]
+        if not wanted:
+            return ()
+        wanted = list(dict.fromkeys(wanted))
+        self._known.update(wanted)
+        found = zip(wanted, self._source.read(wanted), strict=True)
+        return tuple(Create(path, None) for path, znode in found if znode is None)

@@ -1,0 +1,154 @@
+"""Reading Kafka's metadata out of a ZooKeeper, in bulk and in chunks, whoever the reader is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice, repeat, tee
+from typing import NamedTuple, Protocol
+
+from migrator.values import value
+from migrator.zookeeper.ops import Znode
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.acls import ROOTS, resource_type_of
+from migrator.zookeeper.znodes.topics import TopicAssignment
+
+TOPICS_AT_ONCE = 500
+
+
+class ZkSource(Protocol):
+    """Answers in the order of ``paths``, None for a missing znode (`migrator.zookeeper.bulk.BulkReader`)."""
+
+    def read(self, paths: Iterable[str]) -> Iterator[Znode | None]: ...
+    def children(self, paths: Iterable[str]) -> Iterator[tuple[str, ...] | None]: ...
+
+
+@value
+class TopicZnodes:
+    """A topic as read. ``states`` has every partition asked for; ``partitions`` names the children of its
+    ``partitions`` znode where they were asked for, None when that is missing."""
+
+    name: str
+    topic: Znode | None
+    config: Znode | None
+    partitions: tuple[str, ...] | None
+    states: Mapping[int, Znode | None]
+
+    @property
+    def zxids(self) -> tuple[int, ...]:
+        """The mzxid of each znode, that of the topic first, -1 where it is missing: equal only when nothing changed.
+        The newest alone would not do: a reading may see a write to one znode and miss an earlier one to another."""
+        znodes = (self.topic, self.config, *self.states.values())
+        return tuple([-1 if znode is None else znode.stat.mzxid for znode in znodes])
+
+
+@value
+class TopicReading:
+    """A topic with its decoded assignment; None where whoever reads knew its partitions already."""
+
+    znodes: TopicZnodes
+    assignment: TopicAssignment | None
+
+
+def chunks(names: Iterable[str], size: int = TOPICS_AT_ONCE) -> Iterator[list[str]]:
+    """Cut into lists of that size."""
+    iterator = iter(names)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def names_below(source: ZkSource, path: str) -> list[str]:
+    """Names of children, sorted; none for a missing znode."""
+    (names,) = source.children([path])
+    return sorted(names or ())
+
+
+def read_topics(
+    source: ZkSource,
+    names: Iterable[str],
+    wanted: Callable[[str, Znode | None], Iterable[int]],
+    *,
+    list_partitions: bool = False,
+) -> Iterator[TopicZnodes]:
+    """Read topics: what there is one of, and the states of the wanted partitions, which are asked for as soon as their
+    topic is there. Between the two lies no more than the source reads ahead.
+
+    :param wanted: partition ids whose states to read, by topic name and topic znode.
+    """
+    heads, ahead = tee(_heads(source, list(names), wanted, list_partitions=list_partitions))
+    states = source.read(paths.partition_state(head.name, partition) for head in ahead for partition in head.wanted)
+    for head in heads:
+        found = {partition: next(states) for partition in head.wanted}
+        yield TopicZnodes(head.name, head.topic, head.config, head.partitions, found)
+
+
+class _Head(NamedTuple):
+    name: str
+    topic: Znode | None
+    config: Znode | None
+    partitions: tuple[str, ...] | None
+    wanted: tuple[int, ...]
+
+
+def _heads(
+    source: ZkSource,
+    names: list[str],
+    wanted: Callable[[str, Znode | None], Iterable[int]],
+    *,
+    list_partitions: bool,
+) -> Iterator[_Head]:
+    singles = source.read(path for name in names for path in (paths.topic(name), paths.topic_config(name)))
+    listed = source.children(map(paths.partitions, names)) if list_partitions else repeat(None, len(names))
+    for name, topic, config, partitions in zip(names, singles, singles, listed, strict=True):
+        yield _Head(name, topic, config, partitions, tuple(wanted(name, topic)))
+
+
+def read_existing(source: ZkSource, wanted: Iterable[str]) -> list[Znode]:
+    """Those of the wanted znodes that exist, in order."""
+    return [znode for znode in source.read(wanted) if znode is not None]
+
+
+def broker_configs(source: ZkSource) -> list[str]:
+    """Paths of all broker configs."""
+    return [f"{paths.BROKER_CONFIGS}/{name}" for name in names_below(source, paths.BROKER_CONFIGS)]
+
+
+def client_configs(source: ZkSource) -> list[str]:
+    """Paths of all configs of users, clients, users' clients and ips, in the order of a copy."""
+    users = names_below(source, paths.USER_CONFIGS)
+    found = [f"{paths.USER_CONFIGS}/{name}" for name in users]
+    found += [f"{paths.CLIENT_CONFIGS}/{name}" for name in names_below(source, paths.CLIENT_CONFIGS)]
+    parents = [f"{paths.USER_CONFIGS}/{user}/clients" for user in users]
+    for parent, clients in zip(parents, source.children(parents), strict=True):
+        found += [f"{parent}/{client}" for client in sorted(clients or ())]
+    return found + [f"{paths.IP_CONFIGS}/{name}" for name in names_below(source, paths.IP_CONFIGS)]
+
+
+def acl_resources(source: ZkSource) -> list[str]:
+    """Paths of all resource patterns with ACLs; unknown resource types are passed over, as Kafka does."""
+    types = [
+        f"{root}/{name}"
+        for root in ROOTS.values()
+        for name in names_below(source, root)
+        if resource_type_of(name) is not None
+    ]
+    listed = zip(types, source.children(types), strict=True)
+    return [f"{path}/{name}" for path, names in listed for name in sorted(names or ())]
+
+
+def tokens(source: ZkSource) -> list[str]:
+    """Paths of all delegation tokens."""
+    return [paths.token(name) for name in names_below(source, paths.TOKENS)]
+
+
+def subtrees(source: ZkSource, roots: Iterable[str]) -> dict[str, list[str]]:
+    """Everything at and below the roots that exist, children before parents."""
+    found: dict[str, list[str]] = {}
+    level = {root: root for root in roots}
+    while level:
+        below: dict[str, str] = {}
+        for (path, root), names in zip(level.items(), source.children(level), strict=True):
+            if names is not None:
+                found.setdefault(root, []).append(path)
+                below |= {f"{path}/{name}": root for name in names}
+        level = below
+    return {root: list(reversed(listed)) for root, listed in found.items()}

@@ -1,0 +1,178 @@
+"""What ZooKeeper should contain, by an image: the content of znodes, encoded and compared in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from migrator.image.model import (
+    Acl,
+    ConfigResource,
+    MetadataImage,
+    PartitionRegistration,
+    QuotaKey,
+    ScramCredential,
+    ScramKey,
+    TopicImage,
+)
+from migrator.migration.translate import names
+from migrator.records.acl_codes import AclOperation, AclPermission, PatternType, ResourceType
+from migrator.records.metadata import ConfigResourceType, ScramMechanism
+from migrator.zookeeper.ops import Create, Op, SetData
+from migrator.zookeeper.znodes import acls, paths
+from migrator.zookeeper.znodes.configs import decode_config, encode_config, encode_config_change
+from migrator.zookeeper.znodes.delegation_tokens import encode_token_change
+from migrator.zookeeper.znodes.errors import ZnodeError
+from migrator.zookeeper.znodes.partition_state import PartitionState, encode_partition_state
+from migrator.zookeeper.znodes.passwords import PasswordEncoder, is_password_config, looks_encrypted
+from migrator.zookeeper.znodes.producer_ids import BLOCK_SIZE, ProducerIdBlock
+from migrator.zookeeper.znodes.scram import UserConfig, join_user_config, split_user_config
+from migrator.zookeeper.znodes.topics import TopicAssignment
+
+KRAFT_BROKER = -1
+"""Who handed a block of producer ids out, in ZooKeeper, when a KRaft controller did."""
+
+Report = Callable[[str, str], None]
+"""Hears of what cannot be written: path and reason."""
+
+
+def ignore(_path: str, _reason: str) -> None:
+    """A `Report` for who does not want to know."""
+
+
+class Target:
+    """An image, and how it is written.
+
+    :param passwords: encrypts passwords in configs. Without a secret these keys are not written.
+    :param controller_epoch: goes into partition states. The ZooKeeper controller epoch of the claim is the safe choice:
+        a ZooKeeper controller refuses partitions whose epoch is above ``/controller_epoch`` (KAFKA-20488).
+    :param report: hears of what ZooKeeper cannot hold.
+    """
+
+    def __init__(
+        self, image: MetadataImage, *, passwords: PasswordEncoder, controller_epoch: int, report: Report = ignore
+    ) -> None:
+        self.image = image
+        self.passwords = passwords
+        self.controller_epoch = controller_epoch
+        self.report = report
+
+    def partition_state(self, partition: PartitionRegistration) -> bytes:
+        """The data of a state znode."""
+        return encode_partition_state(
+            PartitionState(
+                leader=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                controller_epoch=self.controller_epoch,
+                isr=partition.isr,
+                recovering=partition.recovering,
+            )
+        )
+
+    def config(self, resource: ConfigResource) -> dict[str, str]:
+        """A topic's or broker's config, passwords in the clear; without a secret, only those that came encrypted."""
+        config = dict(self.image.configs.get(resource, {}))
+        if self.passwords.has_secret:
+            return config
+        plain = {key for key, text in config.items() if is_password_config(key) and not looks_encrypted(text)}
+        if not plain:
+            return config
+        name = names.config_name(resource) or ""
+        self.report(paths.config(name), f"{', '.join(sorted(plain))}: not written, password.encoder.secret is not set")
+        return {key: text for key, text in config.items() if key not in plain}
+
+    def encode_config(self, config: Mapping[str, str]) -> bytes:
+        """Znode data, passwords encrypted."""
+        return encode_config({key: self._stored(key, text) for key, text in config.items()})
+
+    def same_config(self, path: str, data: bytes | None, config: Mapping[str, str]) -> bool:
+        """Whether a znode holds this config, passwords compared in the clear. What does not decode differs, and is
+        reported: it may be encrypted under another secret."""
+        try:
+            stored = decode_config(path, data)
+            if stored.keys() != config.keys():
+                return False
+            return all(self._plain(path, key, text) == config[key] for key, text in stored.items())
+        except ZnodeError as fault:
+            self.report(path, fault.what)
+            return False
+
+    def client_config(self, key: QuotaKey) -> dict[str, str]:
+        """Quotas of an entity, united with the SCRAM credentials of a user."""
+        credentials: dict[ScramMechanism, ScramCredential] = {}
+        entities = tuple(key)
+        if len(entities) == 1 and entities[0].entity_type == names.USER and entities[0].entity_name is not None:
+            for mechanism in ScramMechanism:
+                credential = self.image.scram.get(ScramKey(mechanism, entities[0].entity_name))
+                if credential is not None:
+                    credentials[mechanism] = credential
+        return join_user_config(UserConfig(self.image.quotas.get(key, {}), credentials))
+
+    def _stored(self, key: str, text: str) -> str:
+        return self.passwords.encode(text) if self.passwords.has_secret and is_password_config(key) else text
+
+    def _plain(self, path: str, key: str, text: str) -> str:
+        if self.passwords.has_secret and is_password_config(key):
+            return self.passwords.decode(path, key, text)
+        return text
+
+
+def assignment_of(topic: TopicImage) -> TopicAssignment:
+    """The content of a topic's znode."""
+    partitions = topic.partitions.items()
+    return TopicAssignment(
+        topic_id=topic.topic_id,
+        partitions={number: partition.replicas for number, partition in partitions},
+        adding={number: partition.adding_replicas for number, partition in partitions if partition.adding_replicas},
+        removing={
+            number: partition.removing_replicas for number, partition in partitions if partition.removing_replicas
+        },
+    )
+
+
+def same_client_config(path: str, data: bytes | None, wanted: Mapping[str, str]) -> bool:
+    """Whether the znode of a user, client or ip holds these quotas and credentials, however they are spelt."""
+    try:
+        return join_user_config(split_user_config(path, decode_config(path, data))) == wanted
+    except ZnodeError:
+        return False
+
+
+def state_sets(path: str, data: bytes, count: int) -> tuple[Op, ...]:
+    """Sets of a state znode: each raises its version, which has to reach the partition epoch."""
+    return (SetData(path, data),) * count
+
+
+def producer_ids_block(next_id: int) -> ProducerIdBlock:
+    """The block after which ``next_id`` is handed out. (Stock controllers skip a block with each write.)"""
+    return ProducerIdBlock(KRAFT_BROKER, max(0, next_id - BLOCK_SIZE), next_id - 1)
+
+
+def pattern_of(acl: Acl) -> acls.ResourcePattern:
+    """The resource pattern of an ACL."""
+    return acls.ResourcePattern(ResourceType(acl.resource_type), acl.resource_name, PatternType(acl.pattern_type))
+
+
+def entry_of(acl: Acl) -> acls.AclEntry:
+    """The entry of an ACL."""
+    operation, permission = AclOperation(acl.operation), AclPermission(acl.permission_type)
+    return acls.AclEntry(acl.principal, acl.host, operation, permission)
+
+
+def config_notice(name: str) -> Create:
+    """Tells the brokers in ZooKeeper mode to read a config again."""
+    return Create(paths.CONFIG_CHANGE_PREFIX, encode_config_change(name), sequential=True)
+
+
+def acl_notice(pattern: acls.ResourcePattern) -> Create:
+    """Tells them to read the ACLs of a resource pattern again."""
+    return Create(acls.acl_change_prefix(pattern), acls.encode_acl_change(pattern), sequential=True)
+
+
+def token_notice(token_id: str) -> Create:
+    """Tells them to read a delegation token again. (Stock controllers write none.)"""
+    return Create(paths.TOKEN_CHANGE_PREFIX, encode_token_change(token_id), sequential=True)
+
+
+def is_kept(resource: ConfigResource) -> bool:
+    """Whether ZooKeeper has a place for configs of this kind."""
+    return resource.resource_type in {ConfigResourceType.TOPIC, ConfigResourceType.BROKER}

@@ -1,0 +1,243 @@
+"""ZooKeeper -> metadata records, in the order of Kafka's own copy, topics in chunks.
+
+Otherwise than stock, nothing is invented and nothing passed over in silence: what does not decode is a `ZnodeError`
+with path and remedy. Source: ``ZkMigrationClient.readAllMetadata``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from migrator.image.model import ConfigResource, ScramKey
+from migrator.image.security import scram_record, token_record
+from migrator.migration.translate import names, source
+from migrator.migration.translate.source import TopicReading, TopicZnodes, ZkSource
+from migrator.records.metadata import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    TopicRecord,
+)
+from migrator.records.uuid import ZERO_UUID, random_uuid
+from migrator.zookeeper.ops import Znode
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.acls import decode_acls, parse_acl_path
+from migrator.zookeeper.znodes.configs import decode_config
+from migrator.zookeeper.znodes.delegation_tokens import decode_token
+from migrator.zookeeper.znodes.errors import ZnodeError
+from migrator.zookeeper.znodes.partition_state import PartitionState, decode_partition_state
+from migrator.zookeeper.znodes.passwords import PasswordEncoder, is_password_config
+from migrator.zookeeper.znodes.producer_ids import decode_producer_ids
+from migrator.zookeeper.znodes.scram import split_user_config
+from migrator.zookeeper.znodes.topics import TopicAssignment, decode_topic
+
+if TYPE_CHECKING:
+    from random import Random
+
+
+NO_BROKER_EPOCH = -1
+_ID_REMEDY = "Restart the controller broker with inter.broker.protocol.version 2.8 or later, which gives topics ids"
+
+OnFault = Callable[[ZnodeError], None]
+"""Hears of each znode that does not decode. If it returns, the entity is left out and reading goes on."""
+
+KnownPartitions = Callable[[Znode], tuple[int, ...] | None]
+"""Partition ids of a topic by its znode, where they are known and the znode need not be decoded; None elsewhere."""
+
+
+def stop(fault: ZnodeError) -> None:
+    """The `OnFault` of a copy: the first fault ends it."""
+    raise fault
+
+
+class RecordReader:
+    """Turns what a source has into records.
+
+    :param random: for the ids of ACLs, which ZooKeeper does not have.
+    """
+
+    def __init__(
+        self, zookeeper: ZkSource, *, passwords: PasswordEncoder, random: Random, on_fault: OnFault = stop
+    ) -> None:
+        self._source = zookeeper
+        self._passwords = passwords
+        self._random = random
+        self._on_fault = on_fault
+
+    def all_records(self) -> Iterator[list[MetadataRecord]]:
+        """Everything, in Kafka's order: one list a topic, then one a family.
+
+        :raises ZnodeError: unless ``on_fault`` takes it.
+        """
+        for reading in self.topics():
+            yield self.topic_records(reading)
+        yield from self.other_records()
+
+    def other_records(self) -> Iterator[list[MetadataRecord]]:
+        """All but topics, one list a family; errors as `all_records`."""
+        families = (self._broker_configs, self._client_configs, self._producer_ids, self._acls, self._tokens)
+        for family in families:
+            yield list(family())
+
+    def topics(self, known: KnownPartitions = lambda _: None) -> Iterator[TopicReading]:
+        """All topics but those with a pending deletion; a topic that vanishes meanwhile is left out."""
+        deleted = set(source.names_below(self._source, paths.DELETE_TOPICS))
+        listed = (name for name in source.names_below(self._source, paths.TOPICS) if name not in deleted)
+        assignments: dict[str, TopicAssignment | None] = {}
+
+        def partitions(name: str, topic: Znode | None) -> tuple[int, ...]:
+            if topic is None:
+                return ()
+            ids, assignment = known(topic), None
+            if ids is None:
+                assignment = self._assignment(topic)
+                if assignment is None:
+                    return ()
+                ids = tuple(sorted(assignment.partitions))
+            assignments[name] = assignment
+            return ids
+
+        for znodes in source.read_topics(self._source, listed, partitions):
+            if znodes.name in assignments:
+                yield TopicReading(znodes, assignments.pop(znodes.name))
+
+    def topic_records(self, reading: TopicReading) -> list[MetadataRecord]:
+        """Topic, configs, partitions; errors as `all_records`."""
+        znodes = reading.znodes
+        assignment = reading.assignment or self._assignment(znodes.topic)
+        if assignment is None:
+            return []
+        topic_id = assignment.topic_id or ZERO_UUID
+        records: list[MetadataRecord] = [TopicRecord(znodes.name, topic_id)]
+        try:
+            if znodes.config is not None:
+                records += self._config_records(znodes.config, names.topic_resource(znodes.name))
+            records += _partition_records(znodes, assignment)
+        except ZnodeError as fault:
+            self._on_fault(fault)
+            return []
+        return records
+
+    def _assignment(self, topic: Znode | None) -> TopicAssignment | None:
+        if topic is None:
+            return None
+        try:
+            assignment = decode_topic(topic.path, topic.data)
+        except ZnodeError as fault:
+            self._on_fault(fault)
+            return None
+        if assignment.topic_id in {None, ZERO_UUID}:
+            self._on_fault(ZnodeError(topic.path, "the topic has no topic id", _ID_REMEDY))
+            return None
+        return assignment
+
+    def _config_records(self, znode: Znode, resource: ConfigResource) -> Iterator[ConfigRecord]:
+        for key, text in decode_config(znode.path, znode.data).items():
+            plain = self._passwords.decode(znode.path, key, text) if is_password_config(key) else text
+            yield ConfigRecord(resource.resource_type, resource.name, key, plain)
+
+    def _each(
+        self, listed: list[str], translate: Callable[[Znode], Iterator[MetadataRecord]]
+    ) -> Iterator[MetadataRecord]:
+        for znode in source.read_existing(self._source, listed):
+            try:
+                yield from list(translate(znode))
+            except ZnodeError as fault:
+                self._on_fault(fault)
+
+    def _broker_configs(self) -> Iterator[MetadataRecord]:
+        def records(znode: Znode) -> Iterator[MetadataRecord]:
+            return iter(self._config_records(znode, names.broker_resource(paths.name_of(znode.path))))
+
+        return self._each(source.broker_configs(self._source), records)
+
+    def _client_configs(self) -> Iterator[MetadataRecord]:
+        return self._each(source.client_configs(self._source), _client_records)
+
+    def _producer_ids(self) -> Iterator[MetadataRecord]:
+        return self._each([paths.PRODUCER_IDS], _producer_id_records)
+
+    def _acls(self) -> Iterator[MetadataRecord]:
+        return self._each(source.acl_resources(self._source), self._acl_records)
+
+    def _tokens(self) -> Iterator[MetadataRecord]:
+        return self._each(source.tokens(self._source), _token_records)
+
+    def _acl_records(self, znode: Znode) -> Iterator[MetadataRecord]:
+        pattern = parse_acl_path(znode.path)
+        if pattern is None:
+            return
+        for entry in sorted(decode_acls(znode.path, znode.data), key=repr):
+            yield AccessControlEntryRecord(
+                id=random_uuid(self._random),
+                resource_type=int(pattern.resource_type),
+                resource_name=pattern.name,
+                pattern_type=int(pattern.pattern_type),
+                principal=entry.principal,
+                host=entry.host,
+                operation=int(entry.operation),
+                permission_type=int(entry.permission),
+            )
+
+
+def _partition_records(znodes: TopicZnodes, assignment: TopicAssignment) -> Iterator[PartitionRecord]:
+    """A partition without a state is led by its first replica, all in sync, as Kafka has it."""
+    topic_id = assignment.topic_id or ZERO_UUID
+    replicas, adding, removing = assignment.partitions, assignment.adding, assignment.removing
+    for partition, znode in znodes.states.items():
+        assigned = replicas[partition]
+        if znode is None:
+            state, epoch = PartitionState(assigned[0], 0, 0, assigned), 0
+        else:
+            state, epoch = decode_partition_state(znode.path, znode.data), znode.stat.version
+        yield PartitionRecord(
+            partition,
+            topic_id,
+            assigned,
+            state.isr,
+            removing.get(partition, ()),
+            adding.get(partition, ()),
+            state.leader,
+            1 if state.recovering else 0,
+            state.leader_epoch,
+            epoch,
+        )
+
+
+def _client_records(znode: Znode) -> Iterator[MetadataRecord]:
+    entity = names.quota_entities(znode.path.removeprefix(f"{paths.CONFIG}/"))
+    config: Mapping[str, str] = decode_config(znode.path, znode.data)
+    user = split_user_config(znode.path, config)
+    if user.credentials:
+        if len(entity) != 1 or entity[0].entity_type != names.USER or entity[0].entity_name is None:
+            remedy = "Delete the credential with a ZooKeeper client"
+            raise ZnodeError(znode.path, "only a single user can have SCRAM credentials", remedy)
+        for mechanism, credential in user.credentials.items():
+            yield scram_record(ScramKey(int(mechanism), entity[0].entity_name), credential)
+    for key, quota in user.quotas.items():
+        yield ClientQuotaRecord(entity, key, quota, remove=False)
+
+
+def _producer_id_records(znode: Znode) -> Iterator[MetadataRecord]:
+    block = decode_producer_ids(znode.path, znode.data)
+    if block is not None:
+        yield ProducerIdsRecord(block.broker, NO_BROKER_EPOCH, block.next_id)
+
+
+def _token_records(znode: Znode) -> Iterator[MetadataRecord]:
+    token = decode_token(znode.path, znode.data)
+    if token is not None:
+        yield token_record(token)
+
+
+def copy_records(
+    zookeeper: ZkSource, *, passwords: PasswordEncoder, random: Random, on_fault: OnFault = stop
+) -> Iterator[MetadataRecord]:
+    """Every record of a copy, in Kafka's order; errors as `RecordReader.all_records`."""
+    reader = RecordReader(zookeeper, passwords=passwords, random=random, on_fault=on_fault)
+    return chain.from_iterable(reader.all_records())

@@ -1,0 +1,284 @@
+"""CPU- and ZooKeeper-heavy work in a process of its own: the first reading, the copy, the comparison with the image.
+
+The event loop of a controller must not stall for a second because 200,000 partitions are decoded. A worker is spawned
+for one task, streams its results through a pipe (which bounds what is under way: a slow reader makes a slow worker),
+and ends. However it ends, its reader learns it: by the last message, by `Failure`, or by the end of the pipe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from random import Random
+from typing import Self
+
+from migrator.errors import InvariantViolation, MigratorError
+from migrator.image.model import MetadataImage
+from migrator.migration.compare import ReconcileEnd, WriteChunk, compare
+from migrator.migration.copy import Copy, CopyBatch, CopyEnd, Decoded, decode_all
+from migrator.migration.local_image import load_image
+from migrator.migration.translate.target import Target
+from migrator.raft.messages import EpochOffset
+from migrator.values import value
+from migrator.zookeeper.bulk import BulkReader
+from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
+from migrator.zookeeper.znodes.passwords import PasswordEncoder
+
+STOP_SECONDS = 5.0
+"""How long a worker that was told to stop may take before it is killed."""
+
+
+@value
+class DecodeTask:
+    """The first reading. `Decoded` messages."""
+
+
+@value
+class CopyTask:
+    """The copy proper. `CopyBatch` messages, then `CopyEnd`."""
+
+    level: int
+    batch_records: int
+
+
+@value
+class CompareTask:
+    """ZooKeeper against the image at ``at``, loaded from the log in ``directory``. `WriteChunk` messages, then
+    `ReconcileEnd`. ``max_deletes`` None: the operator has forced it."""
+
+    directory: Path
+    at: EpochOffset
+    zk_epoch: int
+    max_deletes: int | None
+
+
+Task = DecodeTask | CopyTask | CompareTask
+
+
+@value
+class Tools:
+    """What every task needs. Crosses the process border by pickle, not by command line: it holds secrets."""
+
+    session: SessionOptions
+    passwords: PasswordEncoder
+
+
+@value
+class Failure:
+    """The task ended early; ``expected`` is False for what is a defect of this program."""
+
+    reason: str
+    expected: bool
+
+
+Message = Decoded | CopyBatch | CopyEnd | WriteChunk | ReconcileEnd
+LAST_MESSAGES = (CopyEnd, ReconcileEnd)
+
+
+class WorkerFailedError(MigratorError):
+    """A worker ended before its work did; says why."""
+
+
+def results(task: Task, tools: Tools) -> Iterator[Message]:
+    """Do a task in this process.
+
+    :raises MigratorError: when ZooKeeper or the log cannot be read, or holds what cannot be decoded.
+    """
+    image = load_image(task.directory, task.at) if isinstance(task, CompareTask) else None
+    with ZooKeeperSession(tools.session) as session:
+        yield from _results(task, tools, BulkReader(session), image)
+
+
+def _results(task: Task, tools: Tools, reader: BulkReader, image: MetadataImage | None) -> Iterator[Message]:
+    random = Random(os.urandom(16))
+    match task:
+        case DecodeTask():
+            yield from decode_all(reader, passwords=tools.passwords, random=random)
+        case CopyTask(level, batch_records):
+            copy = Copy(
+                reader,
+                passwords=tools.passwords,
+                random=random,
+                level=level,
+                batch_records=batch_records,
+                now_ms=lambda: int(time.time() * 1000),
+            )
+            yield from copy.run()
+        case CompareTask() if image is not None:
+            target = Target(image, passwords=tools.passwords, controller_epoch=task.zk_epoch)
+            yield from compare(reader, target, task.max_deletes)
+
+
+def main(pipe: Connection) -> None:
+    """The worker process: waits for its task, does it, ends. Signals of the terminal are its parent's business.
+
+    It makes no cycles to speak of, while the collector would look at every znode again and again: a third of its time.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.disable()
+    try:
+        task, tools = pipe.recv()
+        for message in results(task, tools):
+            pipe.send(message)
+    except (EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone, or wants nothing any more
+        return
+    except MigratorError as error:
+        _tell(pipe, Failure(str(error), expected=True))
+    except Exception as error:  # noqa: BLE001 - the top of a process: its parent has to hear of everything
+        _tell(pipe, Failure(f"{type(error).__name__}: {error}", expected=False))
+
+
+def _tell(pipe: Connection, failure: Failure) -> None:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        pipe.send(failure)
+
+
+class WorkerProcess:
+    """A process that is up and waits for its one task. Methods block."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, self._theirs = context.Pipe()
+        self.process = context.Process(target=main, args=(self._theirs,), name="migrator-worker", daemon=True)
+
+    def start(self) -> None:
+        """Start it; it goes on to import what it needs by itself."""
+        self.process.start()
+        self._theirs.close()
+
+    def end(self) -> None:
+        """Stop it, politely first."""
+        if self.process.is_alive():
+            self.process.terminate()
+        self.process.join(STOP_SECONDS)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+        self.process.close()
+        self.pipe.close()
+
+
+def _started() -> WorkerProcess:
+    process = WorkerProcess()
+    process.start()
+    return process
+
+
+class Worker:
+    """A running worker. Use as an asynchronous context manager, so that no process is left behind.
+
+    :param obtain: gives the started process, blocking.
+    """
+
+    def __init__(self, task: Task, tools: Tools, obtain: Callable[[], WorkerProcess] = _started) -> None:
+        self._assignment = (task, tools)
+        self._obtain = obtain
+        self._held: WorkerProcess | None = None
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="worker-pipe")
+
+    async def __aenter__(self) -> Self:
+        await asyncio.get_running_loop().run_in_executor(self._reader, self._begin)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop the process."""
+        await asyncio.get_running_loop().run_in_executor(self._reader, self._process.end)
+        self._reader.shutdown(wait=False)
+
+    def _begin(self) -> None:
+        self._held = self._obtain()
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # `messages` says how it ended
+            self._held.pipe.send(self._assignment)
+
+    @property
+    def _process(self) -> WorkerProcess:
+        if self._held is None:
+            raise InvariantViolation("a worker is used before it was entered")
+        return self._held
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process."""
+        return self._process.process.pid
+
+    async def messages(self) -> AsyncIterator[Message]:
+        """Results as they come; reading slower slows the worker down.
+
+        :raises WorkerFailedError: when it fails or dies before its last message.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                message = await loop.run_in_executor(self._reader, self._process.pipe.recv)
+            except (EOFError, OSError):
+                raise WorkerFailedError(self._how_it_ended()) from None
+            if isinstance(message, Failure):
+                raise WorkerFailedError(message.reason)
+            yield message
+            if isinstance(message, LAST_MESSAGES) or (isinstance(message, Decoded) and message.done):
+                return
+
+    def _how_it_ended(self) -> str:
+        process = self._process.process
+        process.join(STOP_SECONDS)
+        code = process.exitcode
+        if code is not None and code < 0:
+            return f"the worker process was killed by signal {-code} ({signal.Signals(-code).name})"
+        return f"the worker process ended early, with code {code}"
+
+
+class Workers:
+    """Gives workers, and keeps one started in advance: a new interpreter and its imports take most of a second, which
+    is a good part of a takeover."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self._starter = ThreadPoolExecutor(1, thread_name_prefix="worker-start")
+        self._spare: Future[WorkerProcess] | None = None
+
+    def prepare(self) -> None:
+        """Have one started, unless one is."""
+        if self._spare is None:
+            self._spare = self._starter.submit(_started)
+
+    def worker(self, task: Task) -> Worker:
+        """A worker for the task; the next one is started meanwhile."""
+        self.prepare()
+        spare, self._spare = self._spare, None
+        self.prepare()
+        return Worker(task, self._tools, _started if spare is None else partial(_usable, spare))
+
+    def release(self) -> None:
+        """Keep none in advance any more."""
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            self._starter.submit(_end, spare)
+
+    def close(self) -> None:
+        """End the one that waits; blocking."""
+        self.release()
+        self._starter.shutdown()
+
+
+def _usable(spare: Future[WorkerProcess]) -> WorkerProcess:
+    """The process kept in advance, or a new one if somebody has killed it meanwhile."""
+    process = spare.result()
+    if process.process.is_alive():
+        return process
+    process.end()
+    return _started()
+
+
+def _end(spare: Future[WorkerProcess]) -> None:
+    if spare.exception() is None:
+        spare.result().end()

@@ -1,0 +1,362 @@
+"""Writes the committed image into ZooKeeper, behind the log. Pure: `step(event, now) -> effects`.
+
+Changes that wait are merged, and the operations come from two images, the one that ZooKeeper holds and the newest, so
+that an outage costs no more than what changed. Many entities share one multi: check ``/controller_epoch`` at the
+claim's version, set ``/migration`` at its version to the offset that is reached, then the operations. One multi is
+under way at a time; with hundreds of operations in each that is not what limits the rate.
+
+A multi can end in three ways. *Applied*: the next one. *Failed*: the failing operation says whether we are fenced, the
+mark was moved, or an entity is not as we believed, which is then read again and repaired. *Unknown*: the mark is read
+again; its version tells whether the multi was applied, and only the very same multi is ever sent again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+from migrator.image.changes import merge_changes
+from migrator.image.model import Changes, ImageDelta, MetadataImage
+from migrator.migration.guards import reached
+from migrator.migration.multis import Batch, Flight, Limits, pack
+from migrator.migration.translate.entity import EntityWrite
+from migrator.migration.write_messages import (
+    Advanced,
+    Closed,
+    MarkRead,
+    MultiEnded,
+    Opened,
+    Published,
+    ReadAgain,
+    ReadMark,
+    ReconcileBegun,
+    Reconciled,
+    ReconcileWrites,
+    Refused,
+    Repaired,
+    SendMulti,
+    Stopped,
+    WakeAt,
+    WriteEffect,
+    WriteEvent,
+)
+from migrator.raft.messages import EpochOffset
+from migrator.zookeeper.leadership import Claim
+from migrator.zookeeper.ops import Applied, Failed, MultiOutcome, Stat, Unknown, ZkError
+from migrator.zookeeper.znodes.migration import MigrationState
+
+CHECKPOINT_INTERVAL_MS = 1_000
+"""Offsets of records without an effect in ZooKeeper are written no more often than that."""
+MAX_REPAIRS = 3
+"""How often an entity is read again within one batch before the whole of ZooKeeper is compared instead."""
+MAX_UNMERGED = 64
+
+Derive = Callable[[MetadataImage, MetadataImage, Changes], Iterator[EntityWrite]]
+"""The operations that lead ZooKeeper from the first image to the second, lazily, deletions first."""
+
+
+class WriteBehind:
+    """Lives as long as a leadership. Not thread-safe."""
+
+    def __init__(self, image: MetadataImage, derive: Derive, limits: Limits | None = None) -> None:
+        self._derive = derive
+        self._limits = limits or Limits()
+        self._claim: Claim | None = None
+        self._mark_version = -1
+        self._mark: MigrationState | None = None
+        self._written = image
+        """The image that ZooKeeper is to equal once all batches are done."""
+        self._newest = image
+        self._changes: list[Changes] = []
+        self._waiting_records = 0
+        self._in_sync = False
+        """Whether ZooKeeper equals an image, so that changes can be derived from it."""
+        self._checkpoint: Batch | None = None
+        self._batch: Batch | None = None
+        self._flight: Flight | None = None
+        self._flight_batch: Batch | None = None
+        self._number = 0
+        self._awaited: int | None = None
+        """The number of the effect whose answer is awaited; one at a time."""
+        self._next_checkpoint_ms = 0
+        self._stopped = ""
+
+    # What others ask
+
+    @property
+    def lag(self) -> int:
+        """Records that have an effect in ZooKeeper and are not there yet (ZooKeeperWriteBehindLag)."""
+        batch = self._batch
+        return self._waiting_records + (batch.records if batch is not None else 0)
+
+    @property
+    def claim(self) -> Claim | None:
+        """The claim under which is written."""
+        return self._claim
+
+    @property
+    def sending(self) -> bool:
+        """Whether a multi is under way."""
+        return self._flight is not None
+
+    @property
+    def queued(self) -> int:
+        """Entities of a reconcile that wait; whoever pushes them stops while this is large."""
+        return len(self._batch.queue) if self._batch is not None else 0
+
+    @property
+    def entities_written(self) -> int:
+        """Of the batch under way."""
+        return self._batch.entities if self._batch is not None else 0
+
+    @property
+    def reached(self) -> EpochOffset:
+        """Up to where ZooKeeper is known to hold everything; (-1, -1) while nobody knows."""
+        return EpochOffset(-1, -1) if self._mark is None else reached(self._mark)
+
+    @property
+    def drained(self) -> bool:
+        """Whether nothing waits and nothing is under way."""
+        return self.lag == 0 and self._flight is None
+
+    # What happens
+
+    def step(self, event: WriteEvent, now_ms: int) -> list[WriteEffect]:
+        """Take one event in; return what has to be done, in order."""
+        effects: list[WriteEffect] = []
+        match event:
+            case MultiEnded() | Refused() | MarkRead() | Repaired():
+                effects += self._answered(event)
+            case Opened():
+                self._open(event)
+            case Closed():
+                self._close()
+            case Published(delta):
+                self._publish(delta)
+            case ReconcileBegun(image, number):
+                self._begin_reconcile(image, number)
+            case ReconcileWrites():
+                self._push(event)
+        return effects + self._advance(now_ms)
+
+    def _answered(self, event: MultiEnded | Refused | MarkRead | Repaired) -> list[WriteEffect]:
+        if event.number != self._awaited:
+            return []
+        self._awaited = None
+        match event:
+            case MultiEnded(_, outcome):
+                return self._ended(outcome)
+            case Refused(_, reason):
+                return self._stop(fenced=False, reason=reason)
+            case MarkRead():
+                return self._mark_read(event)
+            case Repaired():
+                self._repaired(event)
+        return []
+
+    def _open(self, event: Opened) -> None:
+        self._close()
+        self._claim, self._stopped = event.claim, ""
+        self._mark, self._mark_version = event.claim.migration, event.claim.migration_version
+        if reached(event.claim.migration) != event.at:
+            self._checkpoint = Batch(event.at)
+
+    def _close(self) -> None:
+        if self._batch is not None:
+            self._waiting_records += self._batch.records
+        self._claim = self._mark = self._checkpoint = self._batch = self._flight = self._flight_batch = None
+        self._awaited = None
+        self._in_sync = False
+
+    def _publish(self, delta: ImageDelta) -> None:
+        self._newest = delta.after
+        self._changes.append(delta.changes)
+        if len(self._changes) > MAX_UNMERGED:
+            self._changes = [merge_changes(self._changes)]
+        if has_effect(delta.changes):
+            self._waiting_records += delta.changes.records
+
+    def _begin_reconcile(self, image: MetadataImage, number: int) -> None:
+        self._stopped = ""
+        self._in_sync = False
+        if self._flight is None:
+            self._awaited = None  # a repair of the batch that this one replaces
+        records = self._waiting_records + (self._batch.records if self._batch is not None else 0)
+        self._batch = Batch(at_of(image), image, complete=False, reconcile=True, number=number, records=records)
+        self._written = self._newest = image
+        self._changes, self._waiting_records = [], 0
+
+    def _push(self, event: ReconcileWrites) -> None:
+        batch = self._batch
+        if batch is None or not batch.reconcile or batch.number != event.number:
+            return
+        batch.queue.extend(event.writes)
+        batch.complete, batch.held = event.last, event.held
+
+    # One multi after the other
+
+    def _advance(self, now_ms: int) -> list[WriteEffect]:
+        """Send the next multi, if there is one and nothing is under way."""
+        if self._claim is None or self._awaited is not None or self._stopped:
+            return []
+        if self._flight is not None:
+            return self._send(self._flight)
+        if self._checkpoint is not None:
+            return self._send_next(self._checkpoint)
+        wake: list[WriteEffect] = []
+        if self._batch is None and self._in_sync:
+            wake = self._next_batch(now_ms)
+        if self._batch is None:
+            return wake
+        self._batch.fill(self._limits)
+        if not self._batch.queue and not self._batch.exhausted:
+            return []
+        if not self._batch.queue and (self._batch.held is not None or self._batch.target == self.reached):
+            return [*self._end(self._batch), *self._advance(now_ms)]
+        return self._send_next(self._batch)
+
+    def _next_batch(self, now_ms: int) -> list[WriteEffect]:
+        """Everything that waits becomes one batch; offsets alone become one only so often."""
+        if at_of(self._newest) == at_of(self._written):
+            return []
+        if not self._waiting_records and now_ms < self._next_checkpoint_ms:
+            return [WakeAt(self._next_checkpoint_ms)]
+        self._next_checkpoint_ms = now_ms + CHECKPOINT_INTERVAL_MS
+        changes = merge_changes(self._changes)
+        source = self._derive(self._written, self._newest, changes) if self._waiting_records else None
+        self._batch = Batch(at_of(self._newest), self._newest, source, records=self._waiting_records)
+        self._written, self._changes, self._waiting_records = self._newest, [], 0
+        return []
+
+    def _send_next(self, batch: Batch) -> list[WriteEffect]:
+        claim, mark = self._claim, self._mark
+        if claim is None or mark is None:
+            return []
+        self._flight = pack(
+            batch.queue,
+            claim=claim,
+            mark=mark,
+            mark_version=self._mark_version,
+            target=batch.target if batch.exhausted and batch.held is None else None,
+            limits=self._limits,
+        )
+        self._flight_batch = batch
+        return self._send(self._flight)
+
+    def _send(self, flight: Flight) -> list[WriteEffect]:
+        return [SendMulti(self._ask(), flight.ops)]
+
+    def _ask(self) -> int:
+        """The number of an effect whose answer is awaited from now on."""
+        self._number += 1
+        self._awaited = self._number
+        return self._number
+
+    # How a multi ended
+
+    def _ended(self, outcome: MultiOutcome) -> list[WriteEffect]:
+        flight = self._flight
+        if flight is None:
+            return []
+        match outcome:
+            case Applied(results):
+                stat = results[1]
+                version = stat.version if isinstance(stat, Stat) else self._mark_version + 1
+                return self._applied(flight, version)
+            case Unknown():
+                return [ReadMark(self._ask())]
+            case Failed(0):
+                return self._stop(fenced=True, reason="/controller_epoch has changed: another controller took over")
+            case Failed(1):
+                return [ReadMark(self._ask())]
+            case Failed(index, error):
+                return self._failed(flight, index, error)
+
+    def _applied(self, flight: Flight, mark_version: int) -> list[WriteEffect]:
+        batch = self._flight_batch
+        self._mark, self._mark_version = flight.mark_after, mark_version
+        self._flight = self._flight_batch = None
+        if batch is None:
+            return []
+        if batch is self._checkpoint:
+            self._checkpoint = None
+            return [Advanced(self.reached)]
+        if batch is not self._batch:
+            return []
+        batch.entities += len(flight.entities)
+        done = flight.last or (batch.held is not None and batch.exhausted and not batch.queue)
+        return self._end(batch) if done else []
+
+    def _end(self, batch: Batch) -> list[WriteEffect]:
+        self._batch = None
+        if batch.reconcile:
+            self._in_sync = batch.held is None
+            reconciled = Reconciled(batch.entities, batch.held)
+            return [Advanced(self.reached), reconciled] if self._in_sync else [reconciled]
+        return [Advanced(self.reached)]
+
+    def _failed(self, flight: Flight, index: int, error: ZkError) -> list[WriteEffect]:
+        """Operation ``index`` was refused, so none was applied; put the entities back, and repair that one."""
+        batch = self._flight_batch
+        self._flight = self._flight_batch = None
+        if batch is None or batch is not self._batch or batch.image is None:
+            return []
+        position = flight.owner_of(index)
+        batch.queue.extendleft(reversed(flight.give_back()))
+        broken = flight.entities[position].entity
+        path = getattr(flight.ops[index], "path", "?")
+        if error is ZkError.NO_AUTH:
+            return self._stop(fenced=False, reason=f"ZooKeeper does not let us write {path} (NO_AUTH)")
+        batch.repairs[broken] = batch.repairs.get(broken, 0) + 1
+        if batch.repairs[broken] > MAX_REPAIRS:
+            return self._stop(fenced=False, reason=f"{broken} keeps changing under us ({error.name} on {path})")
+        return [ReadAgain(self._ask(), broken, batch.image)]
+
+    def _repaired(self, event: Repaired) -> None:
+        batch = self._batch
+        if batch is None:
+            return
+        kept = [write for write in batch.queue if write.entity != event.entity]
+        batch.queue = deque([*event.writes, *kept])
+
+    def _mark_read(self, seen: MarkRead) -> list[WriteEffect]:
+        """Decide from the mark what became of the multi under way."""
+        flight, claim = self._flight, self._claim
+        if flight is None or claim is None:
+            return []
+        if seen.epoch_version != claim.epoch_version:
+            return self._stop(fenced=True, reason="/controller_epoch has changed: another controller took over")
+        if seen.mark_version == self._mark_version and seen.mark == self._mark:
+            return []
+        if seen.mark_version == self._mark_version + 1 and seen.mark == flight.mark_after:
+            return self._applied(flight, seen.mark_version)
+        return self._stop(fenced=True, reason="somebody else wrote /migration")
+
+    def _stop(self, *, fenced: bool, reason: str) -> list[WriteEffect]:
+        batch = self._batch
+        if batch is not None:
+            self._waiting_records += batch.records
+        self._batch = self._flight = self._flight_batch = None
+        self._in_sync = False
+        self._stopped = reason
+        return [Stopped(fenced, reason)]
+
+
+def at_of(image: MetadataImage) -> EpochOffset:
+    """Offset (inclusive, as ``/migration`` has it) and epoch of the last record in an image."""
+    return EpochOffset(epoch=image.provenance.epoch, offset=image.provenance.offset)
+
+
+def has_effect(changes: Changes) -> bool:
+    """Whether anything of it is kept in ZooKeeper."""
+    kept: Iterable[object] = (
+        changes.topics,
+        changes.partitions,
+        changes.configs,
+        changes.quotas,
+        changes.producer_ids,
+        changes.acls,
+        changes.scram,
+        changes.tokens,
+    )
+    return any(kept)

@@ -1,0 +1,137 @@
+"""Performs what the write-behind asks for: multis, the mark, one entity again; and looks for foreign writes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+
+from migrator.errors import MigratorError
+from migrator.image.model import Changes, MetadataImage
+from migrator.migration import effects as ef
+from migrator.migration import events as ev
+from migrator.migration import write_messages as wm
+from migrator.migration.audit import FAMILIES, Audit, slices
+from migrator.migration.coordinator import AnyEvent
+from migrator.migration.ports import ZooKeeperPort
+from migrator.migration.tasks import Tasks
+from migrator.migration.translate.entity import EntityWrite
+from migrator.migration.translate.reconcile import repair
+from migrator.migration.translate.target import Target
+from migrator.migration.translate.to_ops import delta_writes
+from migrator.migration.write_behind import WriteBehind
+from migrator.zookeeper.ops import Applied, Stat
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.passwords import PasswordEncoder
+
+log = logging.getLogger(__name__)
+
+READ_RETRY_SECONDS = 0.2
+
+
+class WriteExecutor:
+    """One per process, a part of the executor."""
+
+    def __init__(self, zookeeper: ZooKeeperPort, passwords: PasswordEncoder, tasks: Tasks) -> None:
+        self._zookeeper = zookeeper
+        self._passwords = passwords
+        self._tasks = tasks
+        self._room = asyncio.Event()
+        self._audit: Audit | None = None
+        self._slices: Iterator[list[str]] = iter(())
+        self.mark_zxid = -1
+        """The transaction of our last write."""
+
+    def attach(self, write_behind: Callable[[], WriteBehind]) -> None:
+        """Where to find the write-behind; each leadership has a new one."""
+        self._write_behind = write_behind
+
+    def perform(self, effect: wm.SendMulti | wm.ReadMark | wm.ReadAgain) -> None:
+        """Start it; its answer is fed."""
+        match effect:
+            case wm.SendMulti():
+                self._send(effect)
+            case wm.ReadMark():
+                self._read_mark(effect)
+            case wm.ReadAgain():
+                self._read_again(effect)
+
+    def audit_from(self, zxid: int | None) -> None:
+        """What is written from now on and not by us is foreign; None: nothing is watched."""
+        self._audit = None if zxid is None else Audit(zxid)
+
+    async def until_room(self, queued_max: int) -> None:
+        """Wait until no more than so many entities of a reconcile wait."""
+        while self._write_behind().queued > queued_max:
+            self._room.clear()
+            await self._room.wait()
+
+    def look(self, effect: ef.Audit, image: MetadataImage) -> None:
+        """Look at the next slice of znodes: `AuditResult`."""
+        some = next(self._slices, None)
+        if some is None:
+            self._slices = slices(image)
+            some = next(self._slices, [])
+
+        async def work() -> AnyEvent:
+            try:
+                found = await self._tasks.blocking(lambda: list(self._zookeeper.reader.read([*FAMILIES, *some])))
+            except MigratorError as error:
+                return ev.AuditResult(effect.ticket, (), str(error))
+            if self._audit is None or self._write_behind().sending:
+                return ev.AuditResult(effect.ticket, ())
+            return ev.AuditResult(effect.ticket, self._audit.foreign(found))
+
+        self._tasks.spawn(work())
+
+    def derive(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> Iterator[EntityWrite]:
+        """The `Derive` of the write-behind."""
+        return delta_writes(before, self._target(after), changes)
+
+    def _target(self, image: MetadataImage) -> Target:
+        claim = self._write_behind().claim
+        epoch = -1 if claim is None else claim.zk_epoch
+        return Target(image, passwords=self._passwords, controller_epoch=epoch)
+
+    def _send(self, effect: wm.SendMulti) -> None:
+        async def work() -> AnyEvent:
+            try:
+                outcome = await asyncio.wrap_future(self._zookeeper.submit(effect.ops))
+            except MigratorError as error:
+                return wm.Refused(effect.number, str(error))
+            if isinstance(outcome, Applied) and isinstance(outcome.results[1], Stat):
+                self.mark_zxid = outcome.results[1].mzxid
+                if self._audit is not None:
+                    self._audit.wrote(self.mark_zxid)
+            self._room.set()
+            return wm.MultiEnded(effect.number, outcome)
+
+        self._tasks.spawn(work())
+
+    def _read_mark(self, effect: wm.ReadMark) -> None:
+        async def work() -> AnyEvent:
+            while True:
+                try:
+                    view = await self._tasks.blocking(self._zookeeper.view)
+                    (node,) = await self._tasks.blocking(lambda: list(self._zookeeper.reader.read([paths.MIGRATION])))
+                except MigratorError as error:
+                    log.debug("The mark cannot be read yet: %s", error)
+                    await asyncio.sleep(READ_RETRY_SECONDS)
+                    continue
+                if self._audit is not None and node is not None:
+                    self._audit.wrote(node.stat.mzxid)
+                epoch = view.epoch_version if view.epoch is not None else None
+                return wm.MarkRead(effect.number, epoch, view.migration, view.migration_version)
+
+        self._tasks.spawn(work())
+
+    def _read_again(self, effect: wm.ReadAgain) -> None:
+        async def work() -> AnyEvent:
+            target = self._target(effect.image)
+            try:
+                writes = await self._tasks.blocking(lambda: repair(self._zookeeper.reader, target, effect.entity))
+            except MigratorError as error:
+                return wm.Refused(effect.number, str(error))
+            return wm.Repaired(effect.number, effect.entity, tuple(writes))
+
+        self._tasks.spawn(work())

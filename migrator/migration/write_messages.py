@@ -1,0 +1,166 @@
+"""What the write-behind is told and what it asks for. Answers carry the number of the effect that asked."""
+
+from __future__ import annotations
+
+from migrator.image.model import ImageDelta, MetadataImage
+from migrator.migration.translate.entity import EntityWrite
+from migrator.raft.messages import EpochOffset
+from migrator.values import value
+from migrator.zookeeper.leadership import Claim
+from migrator.zookeeper.ops import MultiOutcome, Op
+from migrator.zookeeper.znodes.migration import MigrationState
+
+# Events
+
+
+@value
+class Opened:
+    """A claim is won. ``/migration`` first moves to ``at`` if it is not there."""
+
+    claim: Claim
+    at: EpochOffset
+
+
+@value
+class Published:
+    """A committed image."""
+
+    delta: ImageDelta
+
+
+@value
+class HeldDeletes:
+    """Entities that ZooKeeper holds and the image does not, more than ``bound``."""
+
+    count: int
+    bound: int
+    examples: tuple[str, ...]
+
+
+@value
+class ReconcileBegun:
+    """A worker compares ZooKeeper with this image, the newest published; its writes follow as `ReconcileWrites`
+    with the same number; those of an earlier comparison are dropped."""
+
+    image: MetadataImage
+    number: int = 0
+
+
+@value
+class ReconcileWrites:
+    """``last``: nothing follows. ``held``: deletes were left out, so ZooKeeper does not equal the image."""
+
+    writes: tuple[EntityWrite, ...]
+    last: bool = False
+    held: HeldDeletes | None = None
+    number: int = 0
+
+
+@value
+class MultiEnded:
+    """``number`` is that of the effect that asked, here and below; another one's answer is dropped."""
+
+    number: int
+    outcome: MultiOutcome
+
+
+@value
+class Refused:
+    """ZooKeeper refuses the multi for a reason that no repair can mend."""
+
+    number: int
+    reason: str
+
+
+@value
+class MarkRead:
+    """What `ReadMark` found; ``mark_version`` None: no such znode, ``mark`` None: absent or null."""
+
+    number: int
+    epoch_version: int | None
+    mark: MigrationState | None
+    mark_version: int | None
+
+
+@value
+class Repaired:
+    """What is left to write for an entity after it was read again; nothing at all if it is as it should be."""
+
+    number: int
+    entity: str
+    writes: tuple[EntityWrite, ...]
+
+
+@value
+class Tick:
+    """The time that `WakeAt` asked for has come."""
+
+
+@value
+class Closed:
+    """The claim is not ours any more, or the leadership."""
+
+
+WriteEvent = (
+    Opened | Published | ReconcileBegun | ReconcileWrites | MultiEnded | Refused | MarkRead | Repaired | Tick | Closed
+)
+
+
+# Effects
+
+
+@value
+class SendMulti:
+    """`MultiEnded`."""
+
+    number: int
+    ops: tuple[Op, ...]
+
+
+@value
+class ReadMark:
+    """Sync, then read /controller_epoch and /migration, as soon as ZooKeeper answers: `MarkRead`."""
+
+    number: int
+
+
+@value
+class ReadAgain:
+    """Compare one entity with this image: `Repaired`."""
+
+    number: int
+    entity: str
+    image: MetadataImage
+
+
+@value
+class Advanced:
+    """ZooKeeper holds everything up to ``at``."""
+
+    at: EpochOffset
+
+
+@value
+class Reconciled:
+    """The writes of the reconcile are done (``held``: but for the deletes)."""
+
+    entities: int
+    held: HeldDeletes | None
+
+
+@value
+class Stopped:
+    """Nothing is written any more until the next `Opened` (``fenced``) or `ReconcileBegun`."""
+
+    fenced: bool
+    reason: str
+
+
+@value
+class WakeAt:
+    """`Tick` at that time."""
+
+    time_ms: int
+
+
+WriteEffect = SendMulti | ReadMark | ReadAgain | Advanced | Reconciled | Stopped | WakeAt

@@ -1,0 +1,68 @@
+"""Values that the tests of this room share."""
+
+from __future__ import annotations
+
+from immutables import Map
+
+from migrator.image.model import BrokerRegistration, ClusterImage, ControllerRegistration
+from migrator.migration.guards import Standing
+from migrator.raft.messages import EpochOffset
+from migrator.records.metadata import FeatureRange
+from migrator.records.uuid import ZERO_UUID
+from migrator.zookeeper.leadership import ClaimView
+from migrator.zookeeper.znodes.controller import ControllerClaim
+from migrator.zookeeper.znodes.migration import INITIAL_STATE, MigrationState
+
+CLUSTER_ID = "TestClusterTestCluster"
+
+
+BROKER_1 = ControllerClaim(1, 0)
+
+
+def standing(
+    *,
+    controller: ControllerClaim | None = BROKER_1,
+    mark: MigrationState = INITIAL_STATE,
+    mark_in_log: int | None = None,
+    cluster_id: str | None = CLUSTER_ID,
+    epoch: int | None = 7,
+    log_start: EpochOffset = EpochOffset(0, 0),  # noqa: B008 - immutable
+) -> Standing:
+    """A cluster under ZooKeeper broker 1, never migrated, unless said otherwise."""
+    view = ClaimView(
+        epoch=epoch,
+        epoch_version=7,
+        controller=controller,
+        controller_version=1,
+        migration=mark,
+        migration_version=3,
+    )
+    return Standing(cluster_id, view, mark_in_log=mark_in_log, log_start=log_start)
+
+
+def broker(broker_id: int, *, migrating: bool = True, levels: tuple[int, int] = (19, 19)) -> BrokerRegistration:
+    """A registered broker, unfenced, metadata.version 19 (3.7-IV4) by default."""
+    return BrokerRegistration(
+        broker_id=broker_id,
+        epoch=10 + broker_id,
+        incarnation_id=ZERO_UUID,
+        is_migrating_zk_broker=migrating,
+        listeners=(),
+        features=(FeatureRange("metadata.version", *levels),),
+        rack=None,
+        fenced=False,
+        in_controlled_shutdown=False,
+        log_dirs=(),
+    )
+
+
+def controller(controller_id: int, *, ready: bool = True) -> ControllerRegistration:
+    """A registered controller."""
+    return ControllerRegistration(controller_id, ZERO_UUID, ready, (), ())
+
+
+def cluster(brokers: list[BrokerRegistration], controllers: list[ControllerRegistration]) -> ClusterImage:
+    """A cluster image of those."""
+    return ClusterImage(
+        Map({entry.broker_id: entry for entry in brokers}), Map({entry.controller_id: entry for entry in controllers})
+    )

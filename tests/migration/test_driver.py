@@ -1,0 +1,387 @@
+"""The pure driver, scenario by scenario. The model check (test_model_check) runs it against ZooKeeper's rules."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import pytest
+
+from migrator.errors import InvariantViolation
+from migrator.migration import effects as ef
+from migrator.migration import events as ev
+from migrator.migration.driver import MigrationDriver
+from migrator.migration.finish import FinishInputs
+from migrator.migration.guards import Standing
+from migrator.migration.readiness import ControllerSignals, Gap, ZooKeeperBrokers
+from migrator.migration.soft import ENTRY_SENTENCES, STALL_MS, Identity
+from migrator.migration.states import PublicState, State
+from migrator.observe.status import Force
+from migrator.raft.messages import EpochOffset
+from migrator.records.metadata import ZkMigrationState
+from migrator.zookeeper.leadership import Claim
+from migrator.zookeeper.znodes.controller import ControllerClaim
+from migrator.zookeeper.znodes.migration import MigrationState
+from tests.migration.builders import CLUSTER_ID, broker, cluster, controller, standing
+
+E = TypeVar("E")
+CLAIM = Claim(
+    zk_epoch=8, epoch_version=8, controller_version=1, migration_version=4, migration=MigrationState(3001, 5, -1, -1)
+)
+COPIED = MigrationState(3002, 4, 1000, 4)
+KEPT = Claim(
+    zk_epoch=8, epoch_version=8, controller_version=1, migration_version=4, migration=MigrationState(3001, 5, 1000, 4)
+)
+
+
+class Run:
+    """A driver with a clock; remembers the effects of the last step."""
+
+    def __init__(self, record: ZkMigrationState = ZkMigrationState.PRE_MIGRATION, *, enabled: bool = True) -> None:
+        self.driver = MigrationDriver(Identity(3001, CLUSTER_ID))
+        self.now = 0
+        self.effects: list[ef.Effect] = []
+        self.timer: ef.ScheduleTimer | None = None
+        self(ev.BecameLeader(5, record, enabled=enabled, base=EpochOffset(4, 900)))
+
+    def __call__(self, event: ev.Event) -> Run:
+        self.effects = self.driver.step(event, self.now)
+        self.timer = next((e for e in self.effects if isinstance(e, ef.ScheduleTimer)), self.timer)
+        return self
+
+    def asked(self, kind: type[E]) -> E:
+        found = [effect for effect in self.effects if isinstance(effect, kind)]
+        assert len(found) == 1, f"{kind.__name__} expected once in {self.effects}"
+        return found[0]
+
+    def asked_nothing_of(self, *kinds: type) -> bool:
+        return not any(isinstance(effect, kinds) for effect in self.effects)
+
+    def wait(self) -> Run:
+        """Let the last timer fire."""
+        assert self.timer is not None
+        self.now += self.timer.delay_ms
+        return self(ev.Timer(self.timer.ticket))
+
+    def wait_for(self, kind: type[E]) -> E:
+        """Let timers fire until that effect is asked for."""
+        for _ in range(1000):
+            if not self.wait().asked_nothing_of(kind):
+                return self.asked(kind)
+        raise AssertionError(f"{kind.__name__} was never asked for in {self.state()}")
+
+    def examined(self, shown: Standing | None) -> Run:
+        asked = None if self.asked_nothing_of(ef.Examine) else self.asked(ef.Examine)
+        return self(ev.Examined((asked or self.wait_for(ef.Examine)).ticket, shown, "connection refused"))
+
+    def ready(self) -> Run:
+        image = cluster([broker(0)], [controller(3001)])
+        found = ZooKeeperBrokers({0: frozenset({"PLAINTEXT"})}, frozenset({0}))
+        ticket = self.asked(ef.ReadReadiness).ticket
+        return self(ev.ReadinessInputs(ticket, found, ControllerSignals({3001: True}), image, 19))
+
+    def claimed(self) -> Run:
+        self.examined(standing()).ready()(ev.DecodeResult(self.asked(ef.DecodeAll).ticket, records=10))
+        return self.examined(standing())(ev.ClaimResult(self.asked(ef.TakeClaim).ticket, CLAIM))
+
+    def copied(self) -> Run:
+        self.claimed()(ev.CopyDone(self.asked(ef.StartCopy).ticket, 10, 8, 1))
+        return self(ev.Committed(self.asked(ef.CompleteTransaction).ticket, EpochOffset(5, 77)))
+
+    def dual_writing(self) -> Run:
+        self.copied()(ev.ReconcileDone(self.asked(ef.Reconcile).ticket, 3))
+        return self(ev.RpcsQueued(self.asked(ef.SendFullRpcs).ticket))
+
+    def took_over(self) -> Run:
+        self.examined(standing(controller=ControllerClaim(3002, 0, 4), mark=COPIED, mark_in_log=4))
+        return self(ev.ClaimResult(self.asked(ef.TakeClaim).ticket, KEPT))
+
+    def state(self) -> State:
+        return self.driver.state
+
+    @property
+    def why(self) -> str:
+        return str(self.driver.status(self.now).situation)
+
+
+def test_the_whole_road_from_the_first_reading_to_dual_writing() -> None:
+    run = Run().copied()
+    assert run.state() is State.RECONCILING
+    assert run.asked(ef.OpenWriteBehind) == ef.OpenWriteBehind(CLAIM, EpochOffset(5, 77))
+    order = [type(effect) for effect in run.effects]
+    assert order.index(ef.OpenWriteBehind) < order.index(ef.SendTakeoverRpcs) < order.index(ef.Reconcile)
+    run(ev.ReconcileDone(run.asked(ef.Reconcile).ticket, 3))
+    run(ev.RpcsQueued(run.asked(ef.SendFullRpcs).ticket))
+    assert run.driver.status(run.now).public is PublicState.DUAL_WRITE
+    assert run.state() is State.DUAL_WRITING
+
+
+def test_nothing_is_claimed_while_a_znode_does_not_decode() -> None:
+    run = Run().examined(standing()).ready()
+    fault = Gap("/config/topics/a", "not JSON", "Mend it.")
+    run(ev.DecodeResult(run.asked(ef.DecodeAll).ticket, (fault,)))
+    assert run.state() is State.DECODING
+    assert "/config/topics/a: not JSON. Mend it." in run.why
+    again = run.wait_for(ef.DecodeAll)
+    run(ev.DecodeResult(again.ticket, records=10))
+    assert run.state() is State.WAITING_FOR_CONTROLLERS, "who was ready then may have gone meanwhile"
+
+
+def test_results_of_an_earlier_leadership_are_dropped() -> None:
+    run = Run().examined(standing()).ready()
+    ticket = run.asked(ef.DecodeAll).ticket
+    run(ev.LostLeadership(5))
+    assert run.asked(ef.CancelWork)
+    run(ev.BecameLeader(7, ZkMigrationState.PRE_MIGRATION, enabled=True))
+    assert run(ev.DecodeResult(ticket, records=10)).effects == []
+    assert run.state() is State.EXAMINING
+    assert run(ev.BecameLeader(6, ZkMigrationState.MIGRATION, enabled=True)).effects == []
+    assert run(ev.LostLeadership(5)).effects == []
+    assert run.state() is State.EXAMINING
+
+
+def test_a_failed_copy_is_aborted_then_released_then_an_election_is_seen() -> None:
+    run = Run().claimed()
+    run(ev.CopyFailed(run.asked(ef.StartCopy).ticket, "the worker was killed by signal 9"))
+    assert run.asked_nothing_of(ef.ReleaseClaim), "not before the Abort is committed"
+    run(ev.Committed(run.asked(ef.AbortTransaction).ticket, EpochOffset(5, 60)))
+    release = run.asked(ef.ReleaseClaim)
+    assert (release.epoch_version, release.controller_version) == (8, 1)
+    run(ev.ReleaseResult(release.ticket, released=True))
+    run.examined(standing(controller=ControllerClaim(0, 0)))
+    run.ready()
+    assert run.state() is State.WAITING_FOR_CONTROLLERS, "the next attempt backs off"
+    run.now += 2000
+    run.wait_for(ef.ReadReadiness)
+    assert run.ready().driver.state is State.DECODING
+
+
+def test_an_election_that_does_not_come_is_nudged_after_five_seconds() -> None:
+    run = Run().examined(standing(controller=ControllerClaim(3002, 0, 4)))
+    run(ev.ReleaseResult(run.asked(ef.ReleaseClaim).ticket, released=True))
+    start, nudges = run.now, 0
+    while run.now < start + 5_000:
+        run.examined(standing(controller=None)).wait()
+        nudges += not run.asked_nothing_of(ef.NudgeElection)
+    run.examined(standing(controller=None))
+    while not nudges and run.now < start + 7_000:
+        nudges += not run.wait().asked_nothing_of(ef.NudgeElection)
+        run.examined(standing(controller=None))
+    assert nudges == 1
+    assert run.now - start >= 5_000
+
+
+def test_a_copy_during_which_the_claim_was_lost_is_not_committed() -> None:
+    run = Run().claimed()
+    run(ev.CopyDone(run.asked(ef.StartCopy).ticket, 10, epoch_version=9, controller_version=1))
+    assert run.state() is State.ABORTING
+
+
+def test_a_copy_without_progress_is_given_up_and_one_with_progress_is_not() -> None:
+    run = Run().claimed()
+    ticket = run.asked(ef.StartCopy).ticket
+    for step in range(1, 10):
+        run.now += STALL_MS - 1000
+        run(ev.Progress(ticket, step * 1000, 20_000)).wait()
+        assert run.state() is State.COPYING
+    assert run.wait_for(ef.AbortTransaction)
+    assert run.state() is State.ABORTING
+
+
+def test_takeover_sends_partial_state_before_the_reconcile_and_the_rest_after_it() -> None:
+    run = Run(ZkMigrationState.MIGRATION).took_over()
+    assert run.asked(ef.OpenWriteBehind).at == EpochOffset(4, 1000)
+    assert run.asked(ef.SendTakeoverRpcs).zk_epoch == 8
+    assert run.asked_nothing_of(ef.SendFullRpcs)
+
+
+def test_deletes_above_the_bound_wait_for_the_operator() -> None:
+    run = Run(ZkMigrationState.MIGRATION).took_over()
+    asked = run.asked(ef.Reconcile)
+    run(ev.OperatorForce(Force.DELETES))
+    assert run.state() is State.RECONCILING, "a permission in advance is none"
+    run(ev.ReconcileHeld(asked.ticket, 700, 50, ("topic a", "topic b")))
+    assert run.state() is State.HOLDING
+    assert "700" in run.why
+    assert "topic a" in run.why
+    run(ev.OperatorForce(Force.DELETES))
+    assert run.asked(ef.Reconcile).deletes_forced
+    assert run.asked_nothing_of(ef.OpenWriteBehind, ef.SendTakeoverRpcs)
+    run(ev.ReconcileDone(run.asked(ef.Reconcile).ticket, 0))
+    run(ev.RpcsQueued(run.asked(ef.SendFullRpcs).ticket))
+    run(ev.WriteBehindFailed(5, fenced=False, reason="NO_AUTH"))
+    assert not run.asked(ef.Reconcile).deletes_forced, "it is good for one reconcile"
+
+
+def test_a_failed_write_leads_to_a_full_reconcile_and_full_rpcs() -> None:
+    run = Run().dual_writing()
+    run(ev.WriteBehindFailed(5, fenced=False, reason="NO_AUTH on /config/topics/a"))
+    assert run.state() is State.RECONCILING
+    run(ev.ReconcileDone(run.asked(ef.Reconcile).ticket, 1))
+    assert run.asked(ef.SendFullRpcs)
+
+
+def test_an_outage_of_zookeeper_while_dual_writing_is_reported_until_it_ends() -> None:
+    run = Run().dual_writing()
+    calm = run.why
+    run(ev.ZooKeeperLost("the connection is suspended"))
+    assert "out of reach" in run.why
+    run(ev.ZooKeeperConnected())
+    assert (run.state(), run.why) == (State.DUAL_WRITING, calm)
+
+
+def test_the_operator_can_order_a_reconcile_while_dual_writing() -> None:
+    run = Run().dual_writing()
+    run(ev.OperatorForce(Force.DELETES))(ev.OperatorForce(Force.RECLAIM))
+    assert run.effects == [], "nothing of that is being asked for"
+    run(ev.OperatorForce(Force.RECONCILE))
+    assert run.state() is State.RECONCILING
+    asked = run.asked(ef.Reconcile)
+    assert not asked.deletes_forced
+    assert run.asked_nothing_of(ef.OpenWriteBehind, ef.SendTakeoverRpcs, ef.StopDualWrite)
+    run(ev.OperatorForce(Force.RECONCILE))
+    assert run.effects == [], "one at a time"
+    run(ev.ReconcileDone(asked.ticket, 1))
+    run(ev.RpcsQueued(run.asked(ef.SendFullRpcs).ticket))
+    assert run.state() is State.DUAL_WRITING
+
+
+def test_an_order_to_reconcile_ends_the_audit_under_way() -> None:
+    run = Run().dual_writing()
+    audit = run.wait_for(ef.Audit)
+    run(ev.OperatorForce(Force.RECONCILE))
+    assert run.asked(ef.CancelWork)
+    assert run(ev.AuditResult(audit.ticket, ("/config/topics/a",))).effects == []
+
+
+def test_held_deletes_can_be_compared_again_without_being_allowed() -> None:
+    run = Run(ZkMigrationState.MIGRATION).took_over()
+    run(ev.ReconcileHeld(run.asked(ef.Reconcile).ticket, 700, 50, ("topic a",)))
+    run(ev.OperatorForce(Force.RECONCILE))
+    assert not run.asked(ef.Reconcile).deletes_forced
+
+
+def test_a_reclaim_that_another_guard_refuses_is_not_kept() -> None:
+    run = Run(ZkMigrationState.MIGRATION)
+    run.examined(standing(mark=MigrationState(9, 1, 77, 1)))
+    assert "another quorum" in run.why
+    run(ev.OperatorForce(Force.RECLAIM)).examined(standing(mark=MigrationState(9, 1, 77, 1)))
+    rolled_back = standing(mark=MigrationState(3001, 5, 77, 5), mark_in_log=5)
+    run.examined(rolled_back)
+    assert run.state() is State.REFUSED
+    run(ev.OperatorForce(Force.RECLAIM)).examined(rolled_back)
+    assert run.asked(ef.TakeClaim)
+
+
+def test_a_rollback_during_dual_write_is_noticed_and_not_undone() -> None:
+    run = Run().dual_writing()
+    run(ev.WriteBehindFailed(5, fenced=True, reason="/controller_epoch has changed"))
+    assert run.asked(ef.StopDualWrite)
+    run.examined(standing(mark=MigrationState(3001, 5, 77, 5), mark_in_log=5))
+    assert run.state() is State.REFUSED
+    assert "rolled back" in run.why
+    assert run.asked_nothing_of(ef.TakeClaim)
+    run(ev.OperatorForce(Force.RECLAIM)).examined(standing(mark=MigrationState(3001, 5, 77, 5), mark_in_log=5))
+    assert run.asked(ef.TakeClaim)
+
+
+def test_without_zookeeper_a_new_leader_claims_nothing_sends_nothing_and_says_so() -> None:
+    run = Run(ZkMigrationState.MIGRATION)
+    for _ in range(20):
+        run.examined(None)
+        assert run.asked_nothing_of(ef.TakeClaim, ef.SendTakeoverRpcs, ef.SendFullRpcs)
+    assert "out of reach" in run.why
+    run.wait().examined(None)
+    assert run(ev.ZooKeeperConnected()).asked(ef.Examine)
+
+
+def test_an_unknown_outcome_of_the_claim_is_resolved_by_reading_again() -> None:
+    run = Run(ZkMigrationState.MIGRATION)
+    run.examined(standing(controller=ControllerClaim(3002, 0, 4), mark=COPIED, mark_in_log=4))
+    run(ev.ClaimResult(run.asked(ef.TakeClaim).ticket, None, "connection lost"))
+    run.examined(standing(controller=ControllerClaim(3001, 0, 5), mark=KEPT.migration, mark_in_log=4))
+    assert run.state() is State.RECONCILING
+    assert run.asked(ef.OpenWriteBehind).claim.migration_version == 3
+
+
+def test_lost_claims_back_off() -> None:
+    run = Run(ZkMigrationState.MIGRATION)
+    shown = standing(controller=ControllerClaim(3002, 0, 4), mark=COPIED, mark_in_log=4)
+    for _ in range(12):
+        run.examined(shown)
+        run(ev.ClaimResult(run.asked(ef.TakeClaim).ticket, None, "BAD_VERSION"))
+    assert run.now > 10_000
+
+
+def test_pause_holds_before_the_claim_and_resume_asks_again_who_is_ready() -> None:
+    run = Run().examined(standing()).ready()
+    asked = run.asked(ef.DecodeAll)
+    run(ev.OperatorPause())
+    run(ev.DecodeResult(asked.ticket, records=10))
+    assert run.state() is State.PAUSED
+    run.examined(standing())
+    assert run.asked_nothing_of(ef.TakeClaim)
+    assert run(ev.OperatorResume()).asked(ef.ReadReadiness)
+
+
+def test_a_claim_that_a_deposed_leader_makes_while_we_wait_is_released() -> None:
+    run = Run().examined(standing())
+    late = ControllerClaim(3002, 0, 4)
+    image = cluster([], [])
+    ticket = run.asked(ef.ReadReadiness).ticket
+    run(ev.ReadinessInputs(ticket, ZooKeeperBrokers({}, frozenset()), ControllerSignals({}), image, 19, holder=late))
+    run.examined(standing(controller=late))
+    assert run.asked(ef.ReleaseClaim)
+
+
+def test_a_claim_that_appears_while_paused_is_released() -> None:
+    run = Run().examined(standing()).ready()
+    asked = run.asked(ef.DecodeAll)
+    run(ev.OperatorPause())(ev.DecodeResult(asked.ticket, records=10))
+    run.examined(standing(controller=ControllerClaim(3002, 0, 4)))
+    assert run.asked(ef.ReleaseClaim)
+
+
+def test_finish_waits_for_every_voter_then_ends() -> None:
+    run = Run(ZkMigrationState.MIGRATION, enabled=False)
+    run(ev.VotersAsked(run.asked(ef.AskVoters).ticket, FinishInputs({3001: False, 3002: True}, ())))
+    assert run.state() is State.FINISHING
+    assert "controller 3002" in run.why
+    asked = run.wait_for(ef.AskVoters)
+    run(ev.VotersAsked(asked.ticket, FinishInputs({3001: False, 3002: False}, ())))
+    run(ev.Committed(run.asked(ef.AppendFinished).ticket, EpochOffset(5, 90)))
+    assert run.driver.status(run.now).public is PublicState.FINISHED
+
+
+def test_finish_hands_over_while_zookeeper_brokers_are_registered() -> None:
+    run = Run(ZkMigrationState.MIGRATION, enabled=False)
+    inputs = FinishInputs({3001: False, 3002: True}, (0, 1), caught_up=(3002,))
+    run(ev.VotersAsked(run.asked(ef.AskVoters).ticket, inputs))
+    assert run.asked(ef.HandOver).successor == 3002
+
+
+def test_a_finished_cluster_does_nothing_and_cannot_go_back() -> None:
+    run = Run(ZkMigrationState.POST_MIGRATION)
+    assert run.state() is State.FINISHED
+    assert run.timer is None
+
+
+@pytest.mark.parametrize("record", [ZkMigrationState.NONE, ZkMigrationState.PRE_MIGRATION])
+def test_without_the_flag_nothing_happens(record: ZkMigrationState) -> None:
+    run = Run(record, enabled=False)
+    assert run.state() is State.INACTIVE
+    assert run.asked_nothing_of(ef.Examine)
+
+
+def test_dual_writing_before_the_copy_is_committed_is_an_invariant_violation() -> None:
+    run = Run().claimed()
+    run.driver._soft.state = State.HOLDING
+    with pytest.raises(InvariantViolation, match="before the copy is committed"):
+        run(ev.OperatorForce(Force.DELETES))
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_every_waiting_state_has_a_sentence_and_an_age(state: State) -> None:
+    driver = MigrationDriver(Identity(3001, CLUSTER_ID))
+    driver._soft.state = state
+    assert ENTRY_SENTENCES[state]
+    assert driver.status(1500).age_ms == 1500

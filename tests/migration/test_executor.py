@@ -1,0 +1,314 @@
+"""The executor, with the model ZooKeeper and an in-memory log for its ports: a whole migration on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.image.loader import ImageLoader
+from migrator.image.model import MetadataImage
+from migrator.migration import effects as ef
+from migrator.migration import events as ev
+from migrator.migration.compare import compare
+from migrator.migration.copy import Copy, decode_all
+from migrator.migration.executor import MigrationExecutor, Options
+from migrator.migration.finish import FinishInputs
+from migrator.migration.readiness import ControllerSignals
+from migrator.migration.soft import Identity
+from migrator.migration.states import State
+from migrator.migration.translate.reconcile import reconcile
+from migrator.migration.translate.target import Target
+from migrator.migration.worker import CompareTask, CopyTask, DecodeTask, Message, Task, WorkerFailedError
+from migrator.raft.messages import EpochOffset
+from migrator.records.batch import iter_batches
+from migrator.records.metadata import (
+    AbortTransactionRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    FeatureRange,
+    MetadataRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    ZkMigrationState,
+    ZkMigrationStateRecord,
+)
+from migrator.records.uuid import ZERO_UUID
+from migrator.zookeeper.leadership import ClaimView, read_view
+from migrator.zookeeper.ops import MultiOutcome, Op
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, encode_broker
+from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller
+from tests.migration.builders import CLUSTER_ID
+from tests.migration.images import PASSWORDS, comparable, empty_cluster, image_from
+from tests.migration.model_zookeeper import ModelZooKeeper
+
+LEVEL = 19
+EPOCH = 5
+
+
+class FakeZooKeeper:
+    """One session on a model; answers to multis come at once."""
+
+    def __init__(self, model: ModelZooKeeper) -> None:
+        self.model = model
+
+    @property
+    def reader(self) -> ModelZooKeeper:
+        return self.model
+
+    def view(self) -> ClaimView:
+        return read_view(self.model.read)
+
+    def submit(self, ops: Sequence[Op]) -> Future[MultiOutcome]:
+        future: Future[MultiOutcome] = Future()
+        future.set_result(self.model.multi(ops))
+        return future
+
+    def wake_brokers(self) -> bool:
+        return True
+
+
+class FakeController:
+    """A log of one voter: what is appended is committed."""
+
+    def __init__(self) -> None:
+        self.loader = ImageLoader()
+        self.executor: MigrationExecutor | None = None
+        self.epochs: list[int] = []
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.loader.published
+
+    def write(self, records: Sequence[MetadataRecord]) -> int:
+        self.loader.append(len(self.epochs), EPOCH, 1, records)
+        self.epochs += [EPOCH] * len(records)
+        self.loader.apply()
+        delta = self.loader.commit(len(self.epochs))
+        if delta is not None and self.executor is not None:
+            self.executor.published(delta)
+        return len(self.epochs) - 1
+
+    async def append(self, epoch: int, records: Sequence[MetadataRecord]) -> int:
+        return self.write(records)
+
+    async def append_encoded(self, epoch: int, batches: Callable[[int, int], bytes]) -> int:
+        for batch in iter_batches(batches(len(self.epochs), epoch)):
+            self.write([record for record, _ in batch.records()])
+        return len(self.epochs) - 1
+
+    async def abort_open(self, epoch: int, reason: str) -> int | None:
+        return None if self.loader.transaction_start is None else self.write([AbortTransactionRecord(reason)])
+
+    async def committed(self, offset: int) -> None:
+        await asyncio.sleep(0)
+
+    def epoch_at(self, offset: int) -> int | None:
+        return self.epochs[offset] if offset < len(self.epochs) else None
+
+    def log_start(self) -> EpochOffset:
+        return EpochOffset(0, 0)
+
+    async def signals(self) -> ControllerSignals:
+        return ControllerSignals({3001: True})
+
+    async def finish_inputs(self) -> FinishInputs:
+        return FinishInputs({3001: False}, ())
+
+    def hand_over(self, successor: int) -> None:
+        raise AssertionError
+
+
+class FakeBrokers:
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.reached = EpochOffset(-1, -1)
+
+    async def take_over(self, zk_epoch: int) -> None:
+        self.told.append(f"take over {zk_epoch}")
+
+    async def send_full(self, zk_epoch: int) -> None:
+        self.told.append(f"full {zk_epoch}")
+
+    def written(self, at: EpochOffset) -> None:
+        self.reached = at
+
+    async def stop(self) -> None:
+        self.told.append("stop")
+
+
+class Rig:
+    def __init__(self, directory: Path) -> None:
+        self.model = empty_cluster()
+        load_cluster(self.model)
+        self.controller = FakeController()
+        self.controller.write(FIRST_RECORDS)
+        self.brokers = FakeBrokers()
+        self.failures: list[BaseException] = []
+        self.transitions: list[ef.JournalTransition] = []
+        self.copies_to_fail = 0
+        self.moved = asyncio.Event()
+        options = Options(Identity(3001, CLUSTER_ID), directory, PASSWORDS, batch_records=2, max_deletes=10)
+        self.executor = MigrationExecutor(
+            options,
+            self.controller,
+            self.brokers,
+            FakeZooKeeper(self.model),
+            self.start,
+            on_transition=self.told,
+            on_failure=self.failures.append,
+        )
+        self.controller.executor = self.executor
+
+    def told(self, effect: ef.JournalTransition | ef.Report) -> None:
+        if isinstance(effect, ef.JournalTransition):
+            self.transitions.append(effect)
+        self.moved.set()
+
+    @asynccontextmanager
+    async def start(self, task: Task) -> AsyncIterator[Any]:
+        yield FakeWorker(self, task)
+
+    def lead(self, record: ZkMigrationState = ZkMigrationState.PRE_MIGRATION, *, enabled: bool = True) -> None:
+        self.executor.lead(ev.BecameLeader(EPOCH, record, enabled=enabled))
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not condition():
+                self.moved.clear()
+                await asyncio.wait([asyncio.create_task(self.moved.wait())], timeout=0.02)
+        assert not self.failures
+
+    async def until_state(self, state: State) -> None:
+        await self.until(lambda: self.executor.coordinator.state is state)
+
+    def equal(self) -> bool:
+        return comparable(image_from(self.model)) == comparable(self.controller.image)
+
+
+class FakeWorker:
+    def __init__(self, rig: Rig, task: Task) -> None:
+        self.rig = rig
+        self.task = task
+
+    async def messages(self) -> AsyncIterator[Message]:
+        for message in self.results():
+            await asyncio.sleep(0)
+            yield message
+            if self.rig.copies_to_fail and isinstance(self.task, CopyTask):
+                self.rig.copies_to_fail -= 1
+                raise WorkerFailedError("killed by signal 9")
+
+    def results(self) -> Any:
+        model = self.rig.model
+        match self.task:
+            case DecodeTask():
+                return decode_all(model, passwords=PASSWORDS, random=random.Random(1))
+            case CopyTask(level, batch_records):
+                return Copy(
+                    model,
+                    passwords=PASSWORDS,
+                    random=random.Random(1),
+                    level=level,
+                    batch_records=batch_records,
+                    now_ms=lambda: 1,
+                ).run()
+            case CompareTask(_, at, zk_epoch, max_deletes):
+                image = self.rig.controller.image
+                assert image.provenance.offset >= at.offset
+                target = Target(image, passwords=PASSWORDS, controller_epoch=zk_epoch)
+                return compare(model, target, max_deletes)
+
+
+FIRST_RECORDS: list[MetadataRecord] = [
+    FeatureLevelRecord("metadata.version", LEVEL),
+    ZkMigrationStateRecord(ZkMigrationState.PRE_MIGRATION),
+    RegisterBrokerRecord(1, True, ZERO_UUID, 3, (), (FeatureRange("metadata.version", LEVEL, LEVEL),), None),
+    RegisterControllerRecord(3001, ZERO_UUID, True, (), ()),
+]
+TOPIC = b'{"version":3,"topic_id":"AAAAAAAAAAAAAAAAAAAB8Q","partitions":{"0":[1]}}'
+STATE = b'{"version":1,"leader":1,"leader_epoch":2,"controller_epoch":3,"isr":[1]}'
+
+
+def load_cluster(model: ModelZooKeeper) -> None:
+    model.load(
+        {
+            paths.CLUSTER_ID: b'{"version":"1","id":"%s"}' % CLUSTER_ID.encode(),
+            paths.CONTROLLER_EPOCH: b"3",
+            paths.topic("t"): TOPIC,
+            paths.topic_config("t"): b'{"version":1,"config":{"retention.ms":"5"}}',
+            paths.partition_state("t", 0): STATE,
+            f"{paths.BROKER_IDS}/1": encode_broker(BrokerRegistrationZnode(5, (), None, -1, -1, 0)),
+        }
+    )
+    model.create(paths.CONTROLLER, encode_controller(ControllerClaim(1, 0)))
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    made = Rig(tmp_path)
+    yield made
+    await made.executor.close()
+
+
+async def test_a_cluster_is_copied_claimed_and_dual_written(rig: Rig) -> None:
+    rig.lead()
+    await rig.until_state(State.DUAL_WRITING)
+    assert rig.controller.image.features.zk_migration_state is ZkMigrationState.MIGRATION
+    assert rig.equal()
+    assert rig.brokers.told == ["take over 4", "full 4"]
+    rig.controller.write([ConfigRecord(4, "", "log.cleaner.threads", "2")])
+    await rig.until(rig.equal)
+    await rig.until(lambda: rig.brokers.reached.offset == len(rig.controller.epochs) - 1)
+    assert [transition.after for transition in rig.transitions][-4:] == [
+        State.COMMITTING,
+        State.RECONCILING,
+        State.INFORMING_BROKERS,
+        State.DUAL_WRITING,
+    ]
+
+
+async def test_a_copy_whose_worker_dies_leaves_nothing_and_gives_the_claim_back(rig: Rig) -> None:
+    rig.copies_to_fail = 1
+    rig.lead()
+    await rig.until_state(State.AWAITING_ELECTION)
+    assert rig.model.get(paths.CONTROLLER) is None
+    assert not rig.controller.image.topics.by_id
+    assert rig.controller.loader.transaction_start is None
+    rig.model.set(paths.CONTROLLER_EPOCH, b"5")
+    rig.model.create(paths.CONTROLLER, encode_controller(ControllerClaim(1, 0)))
+    await rig.until_state(State.DUAL_WRITING)
+    assert rig.equal()
+
+
+async def test_a_znode_that_does_not_decode_keeps_zookeeper_untouched(rig: Rig) -> None:
+    rig.model.set(paths.topic_config("t"), b"not json")
+    before = rig.model.dump_versions()
+    rig.lead()
+    await rig.until(lambda: paths.topic_config("t") in str(rig.executor.coordinator.status(0).situation))
+    assert rig.executor.coordinator.state is State.DECODING
+    assert rig.model.dump_versions() == before
+
+
+async def test_a_takeover_repairs_what_was_changed_behind_the_last_leader(rig: Rig) -> None:
+    rig.lead()
+    await rig.until_state(State.DUAL_WRITING)
+    rig.executor.feed(ev.LostLeadership(EPOCH))
+    rig.model.set(paths.topic_config("t"), b'{"version":1,"config":{"retention.ms":"6"}}')
+    rig.executor.lead(ev.BecameLeader(EPOCH + 1, ZkMigrationState.MIGRATION, enabled=True))
+    await rig.until_state(State.DUAL_WRITING)
+    assert list(reconcile(rig.model, Target(rig.controller.image, passwords=PASSWORDS, controller_epoch=5))) == []
+    assert rig.brokers.told == ["take over 4", "full 4", "stop", "take over 5", "full 5"]
+
+
+async def test_the_end_is_written_once_everybody_agrees(rig: Rig) -> None:
+    rig.lead(ZkMigrationState.MIGRATION, enabled=False)
+    await rig.until_state(State.FINISHED)
+    assert rig.controller.image.features.zk_migration_state is ZkMigrationState.POST_MIGRATION

@@ -1,0 +1,41 @@
+"""The rules of the end, which cannot be undone."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.errors import ExitCode, OperatorError
+from migrator.migration.finish import FinishInputs, decide, refuse_start_with_flag_off, zk_mode_brokers
+from migrator.migration.states import Finding
+from tests.migration.builders import broker, cluster
+
+
+@pytest.mark.parametrize(
+    ("inputs", "finding", "successor", "words"),
+    [
+        (FinishInputs({1: False, 2: False, 3: False}, ()), Finding.MAY_FINISH, -1, "turned off"),
+        (FinishInputs({1: False, 2: True, 3: False}, ()), Finding.WAIT, -1, "controller 2 still has"),
+        (FinishInputs({1: False, 2: None, 3: False}, ()), Finding.WAIT, -1, "controller 2 does not answer"),
+        (FinishInputs({1: False, 2: False}, (7,)), Finding.WAIT, -1, "brokers 7"),
+        (FinishInputs({1: False, 2: True}, (7,), caught_up=(2,)), Finding.HAND_OVER, 2, "brokers 7"),
+        (FinishInputs({1: False, 2: True, 3: True}, (7,), caught_up=(1, 3, 2)), Finding.HAND_OVER, 3, "controller 3"),
+        (FinishInputs({1: False, 2: None}, (7,), caught_up=(2,)), Finding.WAIT, -1, "brokers 7"),
+        (FinishInputs({1: False}, (), verified=False), Finding.WAIT, -1, "verification"),
+        (FinishInputs({1: False}, (), verified=True), Finding.MAY_FINISH, -1, "turned off"),
+    ],
+)
+def test_what_a_leader_with_the_flag_off_does(
+    inputs: FinishInputs, finding: Finding, successor: int, words: str
+) -> None:
+    decision = decide(inputs)
+    assert (decision.finding, decision.successor) == (finding, successor)
+    assert words in decision.reason
+
+
+def test_a_node_does_not_start_with_the_flag_off_while_zookeeper_brokers_are_registered() -> None:
+    left = zk_mode_brokers(cluster([broker(2), broker(1), broker(3, migrating=False)], []))
+    assert left == (1, 2)
+    with pytest.raises(OperatorError, match="brokers 1, 2 are still in ZooKeeper mode") as refusal:
+        refuse_start_with_flag_off(left, source="the leader, controller 3001,")
+    assert refusal.value.exit_code == ExitCode.REFUSED
+    refuse_start_with_flag_off((), source="the leader")
