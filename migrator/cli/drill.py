@@ -1,0 +1,100 @@
+"""`migrator drill`."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.text import Text
+
+from migrator.drill.cluster import ClusterOptions
+from migrator.drill.report import Report, Step
+from migrator.drill.run import DATA, run_drill
+from migrator.drill.scenario import DrillOptions
+from migrator.errors import ExitCode
+from migrator.migration.states import PublicState
+
+STATES = click.Choice([state.label for state in PublicState], case_sensitive=False)
+
+
+@click.command("drill")
+@click.option(
+    "--partitions", type=click.IntRange(20), default=2000, show_default=True, help="In ZooKeeper at the start."
+)
+@click.option("--brokers", type=click.IntRange(1, 50), default=3, show_default=True)
+@click.option("--controllers", type=click.IntRange(1, 7), default=3, show_default=True)
+@click.option(
+    "--transport", type=click.Choice(["grpc", "kafka"]), default="grpc", show_default=True,
+    help="What the quorum speaks among its own.",
+)  # fmt: skip
+@click.option("--kill-leader-at", type=STATES, help="Kill the leading controller with -9 in this state.")
+@click.option("--rollback-at", type=STATES, help="Go back to ZooKeeper in this state; at Finished it must be refused.")
+@click.option(
+    "--dir", "directory", type=click.Path(file_okay=False, path_type=Path),
+    help="Where the report and the cluster's data go; a temporary directory by default.",
+)  # fmt: skip
+@click.option("--keep", is_flag=True, help="Keep the cluster's data also when everything held.")
+def command(
+    partitions: int,
+    brokers: int,
+    controllers: int,
+    transport: str,
+    kill_leader_at: str | None,
+    rollback_at: str | None,
+    directory: Path | None,
+    keep: bool,
+) -> None:
+    """Migrate a throw-away cluster on this machine and watch it.
+
+    A real ZooKeeper is filled as a Kafka cluster would fill it; controllers run as processes; light brokers speak the
+    Kafka protocol and refuse what real ones refuse. Exit codes: 0 everything held; 1 something did not, see the report.
+    """
+    cluster = ClusterOptions(partitions, brokers, controllers, transport)
+    options = DrillOptions(cluster, kill_leader_at, rollback_at)
+    where = directory or Path(tempfile.mkdtemp(prefix="migrator-drill-"))
+    console = Console()
+    display = _Display(Report(dataclasses.asdict(options)))
+    with Live(get_renderable=display.render, console=console, refresh_per_second=8):
+        run_drill(options, display.report, where, keep=keep)
+    report = display.report
+    console.print(
+        Text("Everything held." if report.held else "It did not hold.", "bold green" if report.held else "bold red")
+    )
+    console.print(f"Report: {where / 'report.json'}", highlight=False, soft_wrap=True)
+    if not report.held or keep:
+        console.print(f"The cluster's data and logs: {where / DATA}", highlight=False, soft_wrap=True)
+    sys.exit(ExitCode.OK if report.held else ExitCode.DIFFERENT)
+
+
+class _Display:
+    """The report so far, as lines."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self._spinner = Spinner("dots")
+
+    def render(self) -> RenderableType:
+        lines: list[RenderableType] = [Text(f"Drill, {self.report.seconds:.0f} s", "bold")]
+        for step in self.report.steps:
+            lines.append(self._step(step))
+            lines += [Text(f"    {name}: {number}", "dim") for name, number in step.figures.items()]
+            lines += [Text(f"    not so: {each.name}: {each.detail}", "red") for each in step.checks if not each.held]
+        if self.report.now:
+            lines.append(Text(f"    waiting: {self.report.now}", "yellow"))
+        if self.report.failure:
+            lines.append(Text(self.report.failure, "red"))
+        return Group(*lines)
+
+    def _step(self, step: Step) -> RenderableType:
+        if step.held:
+            return Text(f"  ✓ {step.name} ({step.seconds:.1f} s)", "green")
+        if step.done or self.report.failure:
+            return Text(f"  ✗ {step.name} ({step.seconds:.1f} s)", "red")
+        self._spinner.update(text=Text(step.name))
+        return self._spinner

@@ -1,0 +1,45 @@
+"""`migrator format`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import SystemRandom
+
+import click
+
+from migrator.cli.options import config_option
+from migrator.config.load import load_settings
+from migrator.config.types import split_list
+from migrator.errors import OperatorError
+from migrator.log.formatting import FormatPlan, format_directories
+from migrator.node.snapshotter import wall_ms
+from migrator.records.versions import LATEST_SUPPORTED, parse_version, version_at
+
+
+@click.command("format")
+@config_option("The controller's property file.", required=True)
+@click.option("-t", "--cluster-id", required=True, help="The cluster's id: the brokers' own, from znode /cluster/id.")
+@click.option("--release-version", default=None, metavar="VERSION", help="metadata.version, as 3.9 or 3.9-IV0.")
+@click.option("-g", "--ignore-formatted", is_flag=True, help="Leave directories of this very node as they are.")
+def command(config: Path, cluster_id: str, release_version: str | None, ignore_formatted: bool) -> None:
+    """Prepare the directories of a new controller, as kafka-storage format does."""
+    settings, warnings = load_settings(config)
+    for warning in warnings:
+        click.echo(f"migrator: warning: {warning}", err=True)
+    try:
+        version = parse_version(release_version) if release_version else version_at(LATEST_SUPPORTED)
+    except ValueError as error:
+        raise OperatorError(str(error), where="--release-version", remedy="Write it as 3.9 or 3.9-IV0") from error
+    plan = FormatPlan(
+        directories=tuple(Path(name) for name in split_list(settings.log_dirs or settings.log_dir)),
+        metadata_directory=settings.metadata_directory,
+        cluster_id=cluster_id,
+        node_id=settings.node_id,
+        version=version,
+        ignore_formatted=ignore_formatted,
+    )
+    formatted = format_directories(plan, random=SystemRandom(), now_ms=wall_ms())
+    for directory in formatted:
+        click.echo(f"Formatted {directory} for node {settings.node_id} with metadata.version {version.name}")
+    if not formatted:
+        click.echo("All of the log directories are already formatted")

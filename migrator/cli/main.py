@@ -1,0 +1,71 @@
+"""The `migrator` command: finds its subcommands by name and turns errors into exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from migrator.errors import ExitCode, MigratorError, OperatorError
+
+COMMANDS = {
+    "format": "Prepare the metadata directory of a new controller.",
+    "controller": "Run one controller of the quorum.",
+    "status": "Show what the quorum and the migration are doing, and what they wait for.",
+    "pause": "Hold the migration before it writes to ZooKeeper.",
+    "resume": "Let a migration go on that is held.",
+    "force": "Make the active controller do what it does not do unasked.",
+    "verify": "Prove that ZooKeeper and the metadata log hold the same metadata.",
+    "log": "Look into metadata logs and snapshots.",
+    "drill": "Migrate a throw-away cluster on this machine and watch it.",
+}
+"""Name -> one line of help. Each command is the object of that name in the module of that name here, imported only
+when it is asked for: Spark and gRPC cost seconds."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module only to run it or to print its help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"migrator.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="kraft-migrator", prog_name="migrator")
+def migrator() -> None:
+    """Move an Apache Kafka cluster from ZooKeeper to KRaft.
+
+    Exit codes: 0 it is so, or it is done; 1 the answer is no (different, not ready); 2 refused or failed, the message
+    says why and what to do.
+    """
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    try:
+        migrator(standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(ExitCode.REFUSED)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except OperatorError as error:
+        click.echo(f"migrator: {error}", err=True)
+        sys.exit(error.exit_code)
+    except MigratorError as error:
+        click.echo(f"migrator: {type(error).__name__}: {error}", err=True)
+        sys.exit(ExitCode.REFUSED)

@@ -1,0 +1,28 @@
+"""`migrator pause`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from migrator.cli.options import controller_options
+from migrator.rpc.reach import active_controller
+
+
+@click.command("pause")
+@controller_options
+@click.option("--reason", required=True, help="For the journal.")
+def command(config: Path | None, server: str | None, reason: str) -> None:
+    """Hold the migration before it writes to ZooKeeper; only what has not begun can be held.
+
+    The active controller remembers it, the next one does not. Exit codes: 0 held, 2 refused.
+    """
+    asyncio.run(_pause(config, server, reason))
+    click.echo("the migration is held before its copy; go on with 'migrator resume'")
+
+
+async def _pause(config: Path | None, server: str | None, reason: str) -> None:
+    async with active_controller(config, server) as client:
+        await client.pause(reason)

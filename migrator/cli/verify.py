@@ -1,0 +1,121 @@
+"""`migrator verify`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from migrator.cli.options import config_option
+from migrator.errors import OperatorError
+from migrator.rpc.reach import active_controller
+from migrator.verify.repair import repair
+from migrator.verify.verify import Verdict, VerifyRequest, verify
+
+
+@click.command("verify")
+@click.option("--zookeeper", metavar="HOSTS", help="ZooKeeper, as in zookeeper.connect: host:port[,...][/chroot].")
+@click.option(
+    "--metadata", "directory", metavar="DIR", help="Metadata directory of a controller, ours or stock Kafka's."
+)
+@config_option("A controller's property file: ZooKeeper's address and security, password encoder, metadata directory.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark master.")
+@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting; may be repeated.")
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
+@click.option(
+    "--repair", "mend", is_flag=True,
+    help="If they differ, have the active controller overwrite ZooKeeper with the log, and compare again.",
+)  # fmt: skip
+@click.option("--server", metavar="HOST:PORT", help="The controller that repairs; else it is found through -c.")
+@click.option("--yes", is_flag=True, help="Repair without asking.")
+def command(
+    zookeeper: str | None,
+    directory: str | None,
+    config: Path | None,
+    master: str,
+    conf: tuple[str, ...],
+    as_json: bool,
+    mend: bool,
+    server: str | None,
+    yes: bool,
+) -> None:
+    """Prove that ZooKeeper and a metadata log hold the same metadata.
+
+    Both sides are read whole and compared row by row in Spark. Secrets are compared by a hash that is of no use outside
+    this run. Exit codes: 0 equal, 1 different, 2 could not tell, or could not repair.
+    """
+    request = _request(zookeeper, directory, config, master, conf)
+    if mend and config is None and server is None:
+        raise OperatorError("no controller is named that could repair", where="--repair", remedy="Give -c or --server")
+    verdict = verify(request, _repairer(config, server, as_json=as_json, ask=not yes) if mend else None)
+    if as_json:
+        click.echo(orjson.dumps(verdict.to_json(), option=orjson.OPT_INDENT_2))
+    else:
+        _print(verdict)
+    sys.exit(verdict.exit_code)
+
+
+def _repairer(config: Path | None, server: str | None, *, as_json: bool, ask: bool) -> Callable[[Verdict], bool]:
+    """Shows the verdict, asks, and has the active controller repair; what it tells goes to stderr."""
+
+    def tell(sentence: str) -> None:
+        click.echo(sentence, err=True)
+
+    def mend(verdict: Verdict) -> bool:
+        if as_json:
+            tell(f"{verdict.comparison.differences:,} differences")
+        else:
+            _print(verdict)
+        if ask and not click.confirm("Overwrite what differs in ZooKeeper with what the log says?", err=True):
+            return False
+        reason = f"verify found {verdict.comparison.differences:,} differences"
+        tell(asyncio.run(repair(lambda: active_controller(config, server), reason, tell)))
+        return True
+
+    return mend
+
+
+def _request(
+    zookeeper: str | None, directory: str | None, config: Path | None, master: str, conf: tuple[str, ...]
+) -> VerifyRequest:
+    if zookeeper is None and config is None:
+        raise OperatorError("no ZooKeeper is named", where="--zookeeper", remedy="Give --zookeeper, or a file with -c")
+    if directory is None and config is None:
+        raise OperatorError("no metadata is named", where="--metadata", remedy="Give --metadata, or a file with -c")
+    if directory is None:
+        from migrator.config.load import load_settings  # noqa: PLC0415 - only this branch needs it
+
+        settings, _ = load_settings(Path(str(config)))
+        directory = str(settings.metadata_directory)
+    for pair in conf:
+        if "=" not in pair:
+            raise OperatorError(f"{pair!r} is not KEY=VALUE", where="--conf", remedy="Write for example a.b=c")
+    settings_of_spark = dict(pair.split("=", 1) for pair in conf)
+    return VerifyRequest(zookeeper, directory, None if config is None else str(config), master, settings_of_spark)
+
+
+def _print(verdict: Verdict) -> None:
+    console = Console()
+    table = Table("kind", "ZooKeeper", "KRaft", "missing", "extra", "different")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for kind, counts in verdict.comparison.kinds.items():
+        figures = (counts.zookeeper, counts.kraft, counts.missing, counts.extra, counts.different)
+        style = "red" if any(figures[2:]) else None
+        table.add_row(kind, *(f"{figure:,}" for figure in figures), style=style)
+    console.print(table)
+    for difference in verdict.comparison.examples:
+        place = f"{difference.kind} {difference.entity} {difference.field}"
+        console.print(
+            f"  {difference.status}: {place}: ZooKeeper {difference.zookeeper!r}, KRaft {difference.kraft!r}",
+            markup=False,
+            highlight=False,
+        )
+    words = f"{verdict.comparison.differences:,} differences" if verdict.comparison.differences else "equal"
+    console.print(f"{words}: {verdict.comparison.rows:,} rows compared in {verdict.seconds:.1f} s", highlight=False)

@@ -1,0 +1,115 @@
+"""A broker's ZooKeeper side: its ephemeral registration, and its candidacy for the ZooKeeper controller.
+
+Source: ``KafkaZkClient.registerBroker``, ``KafkaController.elect``.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
+from kazoo.protocol.states import KazooState, WatchedEvent
+
+from migrator.records.metadata import Endpoint
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, encode_broker
+from migrator.zookeeper.znodes.controller import (
+    ControllerClaim,
+    decode_controller_epoch,
+    encode_controller,
+    encode_controller_epoch,
+)
+
+log = logging.getLogger(__name__)
+
+START_SECONDS = 30.0
+
+
+class BrokerSession:
+    """Blocking: callers on an event loop use a thread.
+
+    :param hosts: connection string, chroot included.
+    :param session_seconds: time-out of the ZooKeeper session.
+    """
+
+    def __init__(self, broker_id: int, hosts: str, endpoint: Endpoint, rack: str, *, session_seconds: float) -> None:
+        self._broker_id = broker_id
+        self._endpoint = endpoint
+        self._rack = rack
+        self._client = KazooClient(hosts=hosts, timeout=session_seconds)
+        self._stopping = threading.Event()
+        self.elections: list[int] = []
+        """Controller epochs that this broker was elected with."""
+
+    def start(self) -> None:
+        """Register, then stand for election, as a broker does at its start.
+
+        :raises KazooException: ZooKeeper does not answer, or another broker has this id.
+        """
+        self._client.start(timeout=START_SECONDS)
+        self._client.add_listener(self._on_state)
+        self._register()
+        self._elect()
+
+    def stop(self) -> None:
+        """Close the session: what is ephemeral goes at once."""
+        self._stopping.set()
+        self._client.stop()
+        self._client.close()
+
+    def _register(self) -> None:
+        registration = BrokerRegistrationZnode(
+            version=5,
+            endpoints=(self._endpoint,),
+            host=self._endpoint.host,
+            port=self._endpoint.port,
+            jmx_port=-1,
+            timestamp_ms=int(time.time() * 1000),
+            rack=self._rack,
+        )
+        path = paths.broker(self._broker_id)
+        try:
+            self._client.create(path, encode_broker(registration), ephemeral=True, makepath=True)
+        except NodeExistsError:
+            _, stat = self._client.get(path)
+            if stat.ephemeralOwner != self._client.client_id[0]:
+                raise
+
+    def _on_state(self, state: str) -> bool | None:
+        """A new session after an expired one: everything ephemeral is made anew."""
+        if state == KazooState.CONNECTED and not self._stopping.is_set():
+            self._client.handler.spawn(self._again)
+        return None
+
+    def _again(self) -> None:
+        try:
+            self._register()
+            self._elect()
+        except KazooException as error:
+            log.info("broker %d: %s: %s", self._broker_id, type(error).__name__, error)
+
+    def _on_controller(self, _event: WatchedEvent) -> None:
+        if not self._stopping.is_set():
+            self._again()
+
+    def _elect(self) -> None:
+        """Stand for election if nobody is the controller; give up until `/controller` changes if that fails."""
+        if self._client.exists(paths.CONTROLLER, watch=self._on_controller) is not None:
+            return
+        try:
+            data, stat = self._client.get(paths.CONTROLLER_EPOCH)
+        except NoNodeError:
+            return
+        epoch = decode_controller_epoch(paths.CONTROLLER_EPOCH, data) + 1
+        claim = ControllerClaim(self._broker_id, int(time.time() * 1000))
+        transaction = self._client.transaction()
+        transaction.create(paths.CONTROLLER, encode_controller(claim), ephemeral=True)
+        transaction.set_data(paths.CONTROLLER_EPOCH, encode_controller_epoch(epoch), stat.version)
+        answers = transaction.commit()
+        if not any(isinstance(answer, Exception) for answer in answers):
+            self.elections.append(epoch)
+        elif not any(isinstance(answer, (NodeExistsError, BadVersionError)) for answer in answers):
+            log.info("broker %d: not elected: %s", self._broker_id, answers)

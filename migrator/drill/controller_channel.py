@@ -1,0 +1,71 @@
+"""A broker's or client's way to the active controller: asks one after the other until one does not refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from migrator.rpc.transport import PeerTimeoutError, TransportError, UnreachableError
+from migrator.wire.client import KafkaClient
+
+RETRY_SECONDS = 0.05
+REQUEST_SECONDS = 10.0
+
+
+class ControllerChannel:
+    """Requests to whichever of the controllers is active.
+
+    :param controllers: host and port of each.
+    """
+
+    def __init__(self, controllers: Sequence[tuple[str, int]], client_id: str) -> None:
+        self._clients = [KafkaClient(host, port, client_id) for host, port in controllers]
+        self._current = 0
+
+    async def request(self, body: Any, *, timeout_seconds: float) -> Any:
+        """Send until a controller does what is asked, or refuses for a reason of its own.
+
+        :raises TransportError: nobody did in time, or an answer was lost: then it may have been done.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout_seconds
+        while True:
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                raise PeerTimeoutError(f"no active controller within {timeout_seconds:.0f} s")
+            try:
+                answer = await self._clients[self._current].request(body, timeout=min(REQUEST_SECONDS, left))
+            except UnreachableError:
+                self._next()
+            except TransportError:
+                self._next()
+                raise
+            else:
+                if not _is_not_controller(answer):
+                    return answer
+                self._next()
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def close(self) -> None:
+        for client in self._clients:
+            await client.close()
+
+    def _next(self) -> None:
+        self._current = (self._current + 1) % len(self._clients)
+
+
+def _is_not_controller(message: Any) -> bool:
+    """Whether the whole answer, or any of its parts, says NOT_CONTROLLER: nothing of it was done then."""
+    if getattr(message, "error_code", ErrorCode.none) is ErrorCode.not_controller:
+        return True
+    if not dataclasses.is_dataclass(message):
+        return False
+    return any(
+        _is_not_controller(item)
+        for field in dataclasses.fields(message)
+        if isinstance(items := getattr(message, field.name), tuple)
+        for item in items
+    )

@@ -1,0 +1,106 @@
+"""The end of a migration: brokers become KRaft brokers, controllers drop the flag, and there is no way back."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+
+from kio.schema.errors import ErrorCode
+
+from migrator.drill.cluster import Cluster, zookeeper_client
+from migrator.drill.light_broker import BrokerMode
+from migrator.drill.report import Report
+from migrator.drill.steps import all_report, dual_writing, log_tail, metadata_of, until
+from migrator.errors import ExitCode
+from migrator.migration.states import PublicState
+
+WAIT_SECONDS = 60.0
+EARLY_SECONDS = 20.0
+FINISHED = PublicState.FINISHED.label
+
+
+async def finish(cluster: Cluster, report: Report) -> None:
+    """Roll the brokers to KRaft mode, then the controllers to a configuration without the migration.
+
+    :raises DrillFailedError: it cannot go on.
+    """
+    with report.step("Finishing too early is refused"):
+        await _too_early(cluster, report)
+    with report.step("Brokers restart in KRaft mode"):
+        for broker in cluster.brokers:
+            await broker.stop()
+            await broker.start(BrokerMode.KRAFT)
+            await asyncio.wait_for(broker.running.wait(), WAIT_SECONDS)
+        await until(cluster, report, "dual-write goes on", lambda: dual_writing(cluster), seconds=WAIT_SECONDS)
+    with report.step("Controllers restart without the migration"):
+        for controller in cluster.controllers:
+            controller.set_migration(enabled=False)
+            code = await asyncio.to_thread(controller.stop)
+            report.check(f"controller {controller.node_id} left in good order", code == ExitCode.OK, code)
+            await asyncio.to_thread(controller.start)
+            back = functools.partial(_answers, cluster, controller.node_id)
+            await until(cluster, report, f"controller {controller.node_id} is back", back, seconds=WAIT_SECONDS)
+        seconds = await until(
+            cluster, report, "every controller reports Finished", lambda: all_report(cluster, FINISHED),
+            seconds=WAIT_SECONDS,
+        )  # fmt: skip
+        report.figure("seconds from the last restart to Finished", seconds)
+
+
+async def refuse_rollback(cluster: Cluster, report: Report) -> None:
+    """Turn the migration on again: it stays finished, and nothing goes to ZooKeeper or comes back from it.
+
+    :raises DrillFailedError: it cannot go on.
+    """
+    with report.step("Rollback at Finished is refused"):
+        before = await asyncio.to_thread(_metadata, cluster)
+        for controller in cluster.controllers:
+            controller.set_migration(enabled=True)
+            await asyncio.to_thread(controller.stop)
+            await asyncio.to_thread(controller.start)
+        await until(
+            cluster, report, "every controller still reports Finished", lambda: all_report(cluster, FINISHED),
+            seconds=WAIT_SECONDS,
+        )  # fmt: skip
+        broker = cluster.brokers[0]
+        await broker.stop()
+        broker.errors.clear()
+        await broker.start(BrokerMode.MIGRATING)
+        await until(
+            cluster, report, "the registration of a broker in ZooKeeper mode is refused",
+            lambda: _refused(broker.errors), seconds=WAIT_SECONDS,
+        )  # fmt: skip
+        now = await asyncio.to_thread(_metadata, cluster)
+        report.check("ZooKeeper stays as it was", now == before)
+
+
+async def _too_early(cluster: Cluster, report: Report) -> None:
+    leader = await cluster.leader()
+    controller = next(each for each in cluster.controllers if each is not leader or len(cluster.controllers) == 1)
+    await asyncio.to_thread(controller.stop)
+    controller.set_migration(enabled=False)
+    await asyncio.to_thread(controller.start)
+    process = controller.process
+    if process is None:
+        return
+    code = await asyncio.to_thread(process.wait, timeout_seconds=EARLY_SECONDS)
+    tail = log_tail(controller)
+    report.check("a controller without the flag ends with exit code 2", code == ExitCode.REFUSED, tail)
+    named = all(str(broker.options.broker_id) in tail for broker in cluster.brokers)
+    report.check("and names the brokers in ZooKeeper mode", named, tail)
+    controller.set_migration(enabled=True)
+    await asyncio.to_thread(controller.start)
+    await until(cluster, report, "dual-write goes on", lambda: dual_writing(cluster), seconds=WAIT_SECONDS)
+
+
+async def _answers(cluster: Cluster, node_id: int) -> bool:
+    return node_id in await cluster.statuses()
+
+
+async def _refused(errors: dict[ErrorCode, int]) -> bool:
+    return errors.get(ErrorCode.broker_id_not_registered, 0) > 0
+
+
+def _metadata(cluster: Cluster) -> dict[str, bytes | None]:
+    with zookeeper_client(cluster.zookeeper_hosts) as client:
+        return metadata_of(client)

@@ -1,0 +1,105 @@
+"""The way back, state by state, and what must hold afterwards. Source: Kafka's migration guide, KIP-866."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from kazoo.exceptions import NoNodeError
+
+from migrator.drill.cluster import Cluster, zookeeper_client
+from migrator.drill.light_broker import BrokerMode
+from migrator.drill.report import Report
+from migrator.drill.steps import controller_claim, highest_state_epoch, metadata_of, raise_controller_epoch, until
+from migrator.errors import ExitCode
+from migrator.migration.states import PublicState, State
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.controller import decode_controller_epoch
+
+ELECTION_SECONDS = 5.0
+WAKE_SECONDS = 60.0
+WATCH_SECONDS = 3.0
+UNSETTLED = frozenset({State.INACTIVE.value, State.EXAMINING.value})
+
+
+async def roll_back(cluster: Cluster, report: Report, before: Mapping[str, bytes | None], state: str) -> None:
+    """Stop the quorum, give the cluster back to its brokers, and see a forgotten quorum keep away.
+
+    :param before: the metadata that ZooKeeper must hold in the end; empty when changes were dual-written.
+    :raises DrillFailedError: it cannot go on.
+    """
+    with report.step(f"Rollback at {state}"):
+        for controller in cluster.controllers:
+            if controller.runs:
+                code = await asyncio.to_thread(controller.stop)
+                report.check(f"controller {controller.node_id} left in good order", code == ExitCode.OK, code)
+        await asyncio.to_thread(_give_back, cluster)
+        seconds = await until(
+            cluster, report, "the brokers elect a ZooKeeper controller", lambda: _broker_leads(cluster),
+            seconds=ELECTION_SECONDS,
+        )  # fmt: skip
+        report.figure("seconds without a controller", seconds)
+        await asyncio.to_thread(_check_zookeeper, cluster, report, before)
+        for broker in cluster.brokers:
+            await broker.stop(controlled=False)
+            await broker.start(BrokerMode.ZOOKEEPER)
+        await until(
+            cluster, report, "a broker is the controller after the last roll", lambda: _broker_leads(cluster),
+            seconds=ELECTION_SECONDS,
+        )  # fmt: skip
+    if state == PublicState.DUAL_WRITE.label:
+        await _wake_forgotten_quorum(cluster, report)
+
+
+async def _wake_forgotten_quorum(cluster: Cluster, report: Report) -> None:
+    """Its log says that it migrated this cluster; it must see that this was undone, and keep away."""
+    with report.step("A forgotten quorum wakes up and keeps away"):
+        for controller in cluster.controllers:
+            await asyncio.to_thread(controller.start)
+        await until(
+            cluster, report, "it has a leader that knows where it is", lambda: _settled(cluster),
+            seconds=WAKE_SECONDS,
+        )  # fmt: skip
+        await asyncio.sleep(WATCH_SECONDS)
+        report.check("a broker still is the controller", await _broker_leads(cluster))
+        problems = [problem for status in (await cluster.statuses()).values() for problem in status.problems]
+        report.check("it says why, and what to do", any(problem.remedy for problem in problems), problems)
+
+
+async def _settled(cluster: Cluster) -> bool:
+    leader = await cluster.leader()
+    status = None if leader is None else await leader.status()
+    return status is not None and status.migration.internal_state not in UNSETTLED
+
+
+def _give_back(cluster: Cluster) -> None:
+    """Take the quorum's claim away; only then do brokers stand for election."""
+    with zookeeper_client(cluster.zookeeper_hosts) as client:
+        raise_controller_epoch(client)
+        claim = controller_claim(client)
+        if claim is not None and claim.is_kraft:
+            client.delete(paths.CONTROLLER)
+        try:
+            client.delete(paths.MIGRATION)
+        except NoNodeError:
+            return
+
+
+async def _broker_leads(cluster: Cluster) -> bool:
+    def look() -> bool:
+        with zookeeper_client(cluster.zookeeper_hosts) as client:
+            claim = controller_claim(client)
+            return claim is not None and not claim.is_kraft
+
+    return await asyncio.to_thread(look)
+
+
+def _check_zookeeper(cluster: Cluster, report: Report, before: Mapping[str, bytes | None]) -> None:
+    with zookeeper_client(cluster.zookeeper_hosts) as client:
+        epoch = decode_controller_epoch(paths.CONTROLLER_EPOCH, client.get(paths.CONTROLLER_EPOCH)[0])
+        highest = highest_state_epoch(client)
+        report.check("no partition state is from the controller's future", highest <= epoch, f"{highest} > {epoch}")
+        if before:
+            now = metadata_of(client)
+            changed = sorted(path for path in now.keys() | before.keys() if now.get(path) != before.get(path))
+            report.check("ZooKeeper holds what it held before", not changed, changed[:10])

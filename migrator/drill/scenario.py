@@ -1,0 +1,297 @@
+"""The steps of a drill and what must hold at each.
+
+A drill goes from a ZooKeeper cluster to a finished migration, or back from the state that it was told to roll back
+at. Each step notes its checks and figures in the report; what does not come in time ends the drill.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable
+
+from migrator.drill.cluster import Cluster, ClusterOptions, Controller, zookeeper_client
+from migrator.drill.fill import DOOMED_TOPIC, PLAIN_TOPIC
+from migrator.drill.finish import finish, refuse_rollback
+from migrator.drill.judge import differences
+from migrator.drill.light_broker import LightBroker
+from migrator.drill.report import Report
+from migrator.drill.rollback import roll_back
+from migrator.drill.steps import (
+    StopAtClaim,
+    all_report,
+    controller_claim,
+    dual_writing,
+    leader_of,
+    metadata_of,
+    until,
+    verify,
+)
+from migrator.drill.workload import Workload
+from migrator.errors import ExitCode
+from migrator.migration.states import PublicState
+from migrator.values import value
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.controller import ControllerClaim
+
+INELIGIBLE, COPYING, DUAL_WRITE, FINISHED = (state.label for state in PublicState)
+WORK_SECONDS = 6.0
+WAIT_SECONDS = 60.0
+
+
+@value
+class DrillOptions:
+    """``kill_leader_at`` and ``rollback_at`` are public states of the migration, or None."""
+
+    cluster: ClusterOptions
+    kill_leader_at: str | None = None
+    rollback_at: str | None = None
+
+
+async def run_scenario(cluster: Cluster, options: DrillOptions, report: Report) -> None:
+    """Run it to its end.
+
+    :raises DrillFailedError: it cannot go on.
+    :raises OperatorError: a part does not start, or a command is refused.
+    """
+    drill = _Drill(cluster, options, report)
+    await drill.zookeeper_cluster()
+    await drill.quorum()
+    if options.rollback_at == INELIGIBLE:
+        return await roll_back(cluster, report, drill.before, INELIGIBLE)
+    await drill.copy()
+    if options.rollback_at == COPYING:
+        return await roll_back(cluster, report, drill.before, COPYING)
+    await drill.work()
+    await drill.compare()
+    if options.rollback_at == DUAL_WRITE:
+        return await roll_back(cluster, report, {}, DUAL_WRITE)
+    await drill.corrupt()
+    await finish(cluster, report)
+    if options.kill_leader_at == FINISHED:
+        await drill.kill_leader(lambda: all_report(cluster, FINISHED))
+    drill.check_acknowledged()
+    if options.rollback_at == FINISHED:
+        await refuse_rollback(cluster, report)
+    return None
+
+
+class _Drill:
+    """The way to dual-write and through it."""
+
+    def __init__(self, cluster: Cluster, options: DrillOptions, report: Report) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._report = report
+        self._workload: Workload | None = None
+        self.before: dict[str, bytes | None] = {}
+        """The metadata in ZooKeeper before the migration."""
+
+    @property
+    def _late_broker(self) -> LightBroker:
+        """Joins last: until then the migration has to wait, and to say for whom."""
+        return self._cluster.brokers[-1]
+
+    async def zookeeper_cluster(self) -> None:
+        with self._report.step("A Kafka cluster in ZooKeeper mode"):
+            self._report.wait_for("ZooKeeper is filled")
+            znodes = await asyncio.to_thread(self._cluster.fill)
+            self._report.figure("znodes", znodes)
+            for broker in self._cluster.brokers[:-1]:
+                await broker.start()
+            claim, self.before = await asyncio.to_thread(self._look)
+            ids = [broker.options.broker_id for broker in self._cluster.brokers]
+            elected = claim is not None and claim.broker_id in ids
+            if len(ids) > 1:
+                self._report.check("a broker was elected as the ZooKeeper controller", elected, claim)
+
+    async def quorum(self) -> None:
+        with self._report.step("The quorum waits for the last broker"):
+            for controller in self._cluster.controllers:
+                await asyncio.to_thread(controller.format)
+            for controller in self._cluster.controllers:
+                await asyncio.to_thread(controller.start)
+            await until(
+                self._cluster, self._report, "every controller is MigrationIneligible",
+                lambda: all_report(self._cluster, INELIGIBLE), seconds=WAIT_SECONDS,
+            )  # fmt: skip
+            late = self._late_broker.options.broker_id
+            await until(
+                self._cluster, self._report, f"the leader names broker {late} as missing",
+                lambda: self._names_missing(late), seconds=WAIT_SECONDS,
+            )  # fmt: skip
+            claim, now = await asyncio.to_thread(self._look)
+            kraft = claim is not None and claim.is_kraft
+            self._report.check("nothing was written to ZooKeeper", now == self.before and not kraft, claim)
+            if self._options.kill_leader_at == INELIGIBLE:
+                await self.kill_leader(lambda: self._names_missing(late))
+
+    async def copy(self) -> None:
+        with self._report.step("Copy in one metadata transaction, up to dual-write"):
+            stop_there = COPYING in (self._options.kill_leader_at, self._options.rollback_at)
+            trap = StopAtClaim(self._cluster) if stop_there else None
+            if trap is not None:
+                await asyncio.to_thread(trap.arm)
+            begin = asyncio.get_running_loop().time()
+            await self._late_broker.start()
+            if trap is not None:
+                await self._kill_mid_copy(trap)
+                if self._options.rollback_at == COPYING:
+                    return
+            await asyncio.wait_for(self._late_broker.running.wait(), WAIT_SECONDS)
+            await until(
+                self._cluster, self._report, "the leader dual-writes",
+                lambda: dual_writing(self._cluster), seconds=WAIT_SECONDS,
+            )  # fmt: skip
+            seconds = asyncio.get_running_loop().time() - begin
+            self._report.figure("seconds from the last broker's start to dual-write", seconds)
+            await until(
+                self._cluster, self._report, "every controller reports DualWrite",
+                lambda: all_report(self._cluster, DUAL_WRITE), seconds=WAIT_SECONDS,
+            )  # fmt: skip
+            image = (await leader_of(self._cluster)).image()
+            expected = self._cluster.options.partitions - 1
+            copied = sum(len(topic.partitions) for topic in image.topics.by_id.values())
+            self._report.check("every partition was copied", copied == expected, f"{copied} instead of {expected}")
+            self._report.check("the topic under deletion was not", DOOMED_TOPIC not in image.topics.ids)
+
+    async def work(self) -> None:
+        with self._report.step("Changes of every kind while dual-writing"):
+            channel = self._cluster.channel("workload")
+            workload = self._workload = Workload(channel, self._cluster.brokers, seed=1)
+            running = asyncio.create_task(workload.run())
+            try:
+                await asyncio.wait({running}, timeout=WORK_SECONDS / 2)
+                if self._options.kill_leader_at == DUAL_WRITE:
+                    await self.kill_leader(lambda: dual_writing(self._cluster))
+                await asyncio.wait({running}, timeout=WORK_SECONDS / 2)
+            finally:
+                workload.stop()
+                await running
+                await channel.close()
+            await until(
+                self._cluster, self._report, "ZooKeeper has everything",
+                lambda: dual_writing(self._cluster), seconds=WAIT_SECONDS,
+            )  # fmt: skip
+            self._report.figure("acknowledged changes", sum(workload.acknowledged.values()))
+            self._report.figure("kinds of change", len(workload.acknowledged))
+            self._report.figure("longest wait for an answer, seconds", workload.longest_wait_seconds)
+            self._report.check("no change was refused", not workload.refusals, workload.refusals[:5])
+
+    async def compare(self) -> None:
+        with self._report.step("ZooKeeper, metadata log and brokers agree"):
+            await until(
+                self._cluster, self._report, "the brokers know what the log says",
+                self._brokers_agree, seconds=WAIT_SECONDS,
+            )  # fmt: skip
+            for broker in self._cluster.brokers:
+                self._report.check(
+                    f"broker {broker.options.broker_id} saw nothing that a real one suffers from",
+                    not broker.violations,
+                    broker.violations[:5],
+                )
+            self._check_acknowledged(image_name="the leader's image")
+            await self._verify(ExitCode.OK, "Spark finds no difference")
+
+    async def corrupt(self) -> None:
+        with self._report.step("One znode is corrupted, found, and repaired"):
+            name = await asyncio.to_thread(self._corrupt_a_config)
+            await self._verify(ExitCode.DIFFERENT, "Spark finds the difference", expected=name)
+            self._report.wait_for("verify --repair")
+            code, verdict = await verify(self._cluster, repair=True)
+            repaired = code == ExitCode.OK and verdict.get("equal") is True
+            self._report.check("after verify --repair there is none", repaired, f"exit code {code}: {verdict}")
+
+    def check_acknowledged(self) -> None:
+        """After the end: nothing that was acknowledged is lost."""
+        with self._report.step("Nothing acknowledged was lost"):
+            self._check_acknowledged(image_name="the final image")
+
+    async def kill_leader(self, recovered: Callable[[], Awaitable[bool]]) -> None:
+        """``kill -9`` the leader, wait for the next one to be where this one was, start the killed one again."""
+        leader = await leader_of(self._cluster)
+        await asyncio.to_thread(leader.kill)
+        await self._recover(leader, recovered)
+
+    async def _recover(self, killed: Controller, recovered: Callable[[], Awaitable[bool]]) -> None:
+        """Fewer than three controllers have no majority without the killed one: then it comes back first."""
+        majority_left = len(self._cluster.controllers) >= 3
+        if not majority_left:
+            await asyncio.to_thread(killed.start)
+        seconds = await until(
+            self._cluster, self._report, f"another leader after controller {killed.node_id} was killed", recovered,
+            seconds=WAIT_SECONDS,
+        )  # fmt: skip
+        self._report.figure("seconds from kill -9 to the next leader's same state", seconds)
+        if majority_left:
+            await asyncio.to_thread(killed.start)
+        await until(
+            self._cluster, self._report, f"controller {killed.node_id} is back",
+            lambda: self._answers(killed.node_id), seconds=WAIT_SECONDS,
+        )  # fmt: skip
+
+    async def _kill_mid_copy(self, trap: StopAtClaim) -> None:
+        try:
+            self._report.wait_for("a controller claims ZooKeeper")
+            await asyncio.wait_for(trap.claimed.wait(), WAIT_SECONDS)
+            leader = await leader_of(self._cluster)
+            status = await leader.status()
+            state = "nothing" if status is None else status.migration.public_state
+            self._report.check("the leader was killed during the copy", state == COPYING, state)
+            victims = self._cluster.controllers if self._options.rollback_at == COPYING else [leader]
+            for victim in victims:
+                await asyncio.to_thread(victim.kill)
+        finally:
+            await asyncio.to_thread(trap.release)
+        if self._options.rollback_at != COPYING:
+            await self._recover(leader, lambda: dual_writing(self._cluster))
+
+    async def _brokers_agree(self) -> bool:
+        """Whether nothing moves any more, and every broker knows and holds what the leader's image says."""
+        leader = await self._cluster.leader()
+        if leader is None:
+            return False
+        image = leader.image()
+        partitions = [each for topic in image.topics.by_id.values() for each in topic.partitions.values()]
+        at_rest = all(set(each.isr) == set(each.replicas) and not each.adding_replicas for each in partitions)
+        return at_rest and not any(differences(broker, image) for broker in self._cluster.brokers)
+
+    async def _names_missing(self, broker_id: int) -> bool:
+        statuses = await self._cluster.statuses()
+        mention = re.compile(rf"\b{broker_id}\b")
+        return any(
+            mention.search(f"{problem.who} {problem.what}") and problem.remedy
+            for status in statuses.values()
+            for problem in status.problems
+        )
+
+    async def _answers(self, node_id: int) -> bool:
+        return node_id in await self._cluster.statuses()
+
+    async def _verify(self, expected_code: int, name: str, *, expected: str = "") -> None:
+        self._report.wait_for("verify compares in Spark")
+        code, verdict = await verify(self._cluster)
+        text = json.dumps(verdict, ensure_ascii=False)
+        self._report.check(name, code == expected_code and expected in text, f"exit code {code}: {text[:2000]}")
+
+    def _check_acknowledged(self, image_name: str) -> None:
+        workload = self._workload
+        if workload is None:
+            return
+        controller = next(controller for controller in self._cluster.controllers if controller.runs)
+        missing = list(workload.ledger.missing_from(controller.image()))
+        self._report.check(f"{image_name} has every acknowledged change", not missing, missing[:5])
+        blocks = workload.producer_ids
+        self._report.check("no producer id was given twice", len(set(blocks)) == len(blocks), blocks)
+
+    def _corrupt_a_config(self) -> str:
+        """Write to a topic's config past the controllers; gives the topic's name."""
+        with zookeeper_client(self._cluster.zookeeper_hosts) as client:
+            name = min(name for name in client.get_children(paths.TOPIC_CONFIGS) if name.startswith(PLAIN_TOPIC))
+            client.set(paths.topic_config(name), b'{"version":1,"config":{"retention.ms":"1"}}')
+        return str(name)
+
+    def _look(self) -> tuple[ControllerClaim | None, dict[str, bytes | None]]:
+        with zookeeper_client(self._cluster.zookeeper_hosts) as client:
+            return controller_claim(client), metadata_of(client)

@@ -1,0 +1,207 @@
+"""What the steps of a drill are made of: waiting, comparing, corrupting, looking into ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+from kazoo.protocol.states import WatchedEvent
+
+from migrator.drill.cluster import COMMAND_SECONDS, MIGRATOR, Cluster, Controller
+from migrator.drill.report import DrillFailedError, Report
+from migrator.errors import OperatorError
+from migrator.observe.status import Status
+from migrator.parts.processes import ChildProcess
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.controller import ControllerClaim, decode_controller, decode_controller_epoch
+
+POLL_SECONDS = 0.1
+DUAL_WRITING = "dual-writing"
+_VOLATILE = (
+    paths.BROKER_IDS,
+    paths.CONTROLLER,
+    paths.CONTROLLER_EPOCH,
+    paths.MIGRATION,
+    paths.CONFIG_CHANGES,
+    paths.LITERAL_ACL_CHANGES,
+    paths.PREFIXED_ACL_CHANGES,
+    paths.TOKEN_CHANGES,
+    "/brokers/seqid",
+)
+"""What changes on a cluster whose metadata does not."""
+
+
+async def until(
+    cluster: Cluster, report: Report, what: str, condition: Callable[[], Awaitable[bool]], *, seconds: float
+) -> float:
+    """Wait for a condition; gives the seconds that it took.
+
+    :raises DrillFailedError: it did not come; with what the controllers say instead, or a controller died.
+    """
+    report.wait_for(what)
+    loop = asyncio.get_running_loop()
+    begin = loop.time()
+    expected = [controller for controller in cluster.controllers if controller.runs]
+    while not await condition():
+        dead = [controller for controller in expected if not controller.runs]
+        if dead and dead[0].process is not None:
+            raise DrillFailedError(str(dead[0].process.failure(f"controller {dead[0].node_id} ended by itself")))
+        if loop.time() - begin > seconds:
+            said = "; ".join(_sentence(status) for status in (await cluster.statuses()).values())
+            raise DrillFailedError(
+                f"this did not come in {seconds:.0f} s: {what}. Controllers say: {said or 'nothing'}"
+            )
+        await asyncio.sleep(POLL_SECONDS)
+    report.wait_for("")
+    return loop.time() - begin
+
+
+def _sentence(status: Status) -> str:
+    problems = ", ".join(f"{problem.who}: {problem.what}" for problem in status.problems)
+    migration = status.migration
+    return (
+        f"{status.node_id} {status.quorum.role} {migration.public_state}/{migration.internal_state}"
+        f"{' (' + problems + ')' if problems else ''}"
+    )
+
+
+async def all_report(cluster: Cluster, public_state: str) -> bool:
+    """Whether every controller that runs reports this state, and one leads."""
+    running = [controller for controller in cluster.controllers if controller.runs]
+    statuses = await cluster.statuses()
+    return (
+        len(statuses) == len(running) > 0
+        and all(status.migration.public_state == public_state for status in statuses.values())
+        and await cluster.leader() is not None
+    )
+
+
+async def dual_writing(cluster: Cluster) -> bool:
+    """Whether a leader has come all the way to dual-writing, and nothing waits to be written to ZooKeeper."""
+    leader = await cluster.leader()
+    status = None if leader is None else await leader.status()
+    return (
+        status is not None
+        and status.migration.active
+        and status.migration.internal_state == DUAL_WRITING
+        and (status.write_behind is None or status.write_behind.lag_records == 0)
+    )
+
+
+async def leader_of(cluster: Cluster) -> Controller:
+    """:raises DrillFailedError: nobody leads."""
+    leader = await cluster.leader()
+    if leader is None:
+        raise DrillFailedError("no controller leads")
+    return leader
+
+
+async def verify(cluster: Cluster, *, repair: bool = False) -> tuple[int, dict[str, Any]]:
+    """Run `migrator verify` on the leader's directory; gives its exit code and what it printed.
+
+    :raises DrillFailedError: it printed no verdict.
+    """
+    leader = await leader_of(cluster)
+    command = [MIGRATOR, "verify", "-c", str(leader.property_file), "--json"]
+    if repair:
+        command += ["--repair", "--yes"]
+    seconds = 2 * COMMAND_SECONDS if repair else COMMAND_SECONDS  # a repair compares twice
+    child = ChildProcess("verify", command, output=cluster.directory / "verify.log")
+    try:
+        code = await asyncio.to_thread(child.wait, timeout_seconds=seconds)
+    finally:
+        child.kill()
+    text, tail = child.output_text(), child.tail()
+    start = text.find("\n{") + 1 if not text.startswith("{") else 0
+    try:
+        return code, json.loads(text[start : text.rindex("}") + 1])
+    except ValueError:
+        raise DrillFailedError(f"verify ended with exit code {code}: {tail}") from None
+
+
+def controller_claim(client: KazooClient) -> ControllerClaim | None:
+    """Who claims `/controller`; None when nobody does."""
+    try:
+        return decode_controller(paths.CONTROLLER, client.get(paths.CONTROLLER)[0])
+    except NoNodeError:
+        return None
+
+
+def metadata_of(client: KazooClient) -> dict[str, bytes | None]:
+    """Data by path of every znode that holds metadata."""
+    found: dict[str, bytes | None] = {}
+    waiting = ["/"]
+    while waiting:
+        path = waiting.pop()
+        children = client.get_children(path)
+        waiting += [f"{path.rstrip('/')}/{child}" for child in children]
+        if path != "/" and not path.startswith(_VOLATILE):
+            found[path] = client.get(path)[0]
+    return found
+
+
+def highest_state_epoch(client: KazooClient) -> int:
+    """The highest controller epoch in any partition state."""
+    highest = 0
+    for topic in client.get_children(paths.TOPICS):
+        try:
+            partitions = client.get_children(paths.partitions(topic))
+        except NoNodeError:
+            continue
+        for partition in partitions:
+            data, _ = client.get(paths.partition_state(topic, int(partition)))
+            highest = max(highest, orjson.loads(data)["controller_epoch"])
+    return highest
+
+
+def raise_controller_epoch(client: KazooClient) -> None:
+    """To the highest epoch in any state: a ZooKeeper controller refuses states from its future (KAFKA-20488)."""
+    data, stat = client.get(paths.CONTROLLER_EPOCH)
+    epoch = highest_state_epoch(client)
+    if epoch > decode_controller_epoch(paths.CONTROLLER_EPOCH, data):
+        client.set(paths.CONTROLLER_EPOCH, b"%d" % epoch, stat.version)
+
+
+class StopAtClaim:
+    """Freezes ZooKeeper the moment a KRaft controller claims it: the copy then cannot end."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._loop = asyncio.get_running_loop()
+        self._client = KazooClient(hosts=cluster.zookeeper_hosts, timeout=10.0)
+        self.claimed = asyncio.Event()
+
+    def arm(self) -> None:
+        """Begin to watch. Blocking."""
+        self._client.start(timeout=30.0)
+        self._watch()
+
+    def release(self) -> None:
+        """Let ZooKeeper go on. Blocking; safe at any time."""
+        self._cluster.zookeeper.resume()
+        self._client.stop()
+        self._client.close()
+
+    def _watch(self, _event: WatchedEvent | None = None) -> None:
+        if self.claimed.is_set():
+            return
+        try:
+            data, _ = self._client.get(paths.CONTROLLER, watch=self._watch)
+        except NoNodeError:
+            self._client.exists(paths.CONTROLLER, watch=self._watch)
+            return
+        if decode_controller(paths.CONTROLLER, data).is_kraft:
+            self._cluster.zookeeper.pause()
+            self._loop.call_soon_threadsafe(self.claimed.set)
+
+
+def log_tail(controller: Controller) -> str:
+    """The last lines of a controller's output."""
+    if controller.process is None:
+        raise OperatorError("was not started", where=f"controller {controller.node_id}")
+    return controller.process.tail()

@@ -1,0 +1,323 @@
+"""The active controller: one writer that decides on the image at the log's end, for as long as this node leads.
+
+A write waits its turn, decides, appends, and answers when its records are committed and outside a transaction. Losing
+the leadership ends everything that waits with NOT_CONTROLLER, upon which brokers and clients ask the next leader.
+Source: ``org.apache.kafka.controller.QuorumController``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from random import Random
+from typing import Any, TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from migrator.config.settings import Settings
+from migrator.controller import activation
+from migrator.controller.context import Context, metadata_version
+from migrator.controller.decision import Decision, RefusedError
+from migrator.controller.index import ControllerIndex
+from migrator.controller.migration_gate import Operation, check_gate
+from migrator.controller.schedule import Schedule
+from migrator.controller.sessions import Sessions
+from migrator.errors import require
+from migrator.image.model import Changes, MetadataImage
+from migrator.node.metadata import MetadataRuntime, NotLeadingError
+from migrator.node.quorum import Quorum, monotonic_ms
+from migrator.records.batch import build_batch
+from migrator.records.codec import encode_all
+from migrator.records.metadata import AbortTransactionRecord, FeatureLevelRecord, MetadataRecord
+from migrator.records.versions import FEATURE_NAME
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+Admit = Callable[[], Awaitable[None]]
+Decide = Callable[[MetadataImage, Context], Decision[R]]
+
+BATCH_RECORDS = 1_000
+"""Records in one batch of a decision that may be cut."""
+
+NOT_ACTIVE = "This node is not the active controller."
+
+
+class IndexKeeper:
+    """Keeps what decisions look up, and broker sessions, in step with the image at the log's end.
+
+    Only a leader needs them: they are made at its election and dropped when it loses the leadership.
+    """
+
+    def __init__(self, session_timeout_ms: int) -> None:
+        self._session_timeout_ms = session_timeout_ms
+        self.index: ControllerIndex | None = None
+        self.sessions = Sessions(session_timeout_ms)
+
+    async def begin(self, current: Callable[[], MetadataImage]) -> None:
+        """Build both anew, in slices: a new leader starts every session afresh.
+
+        :param current: the image at the log's end, which must not move until this is done.
+        """
+        index, image = ControllerIndex(), current()
+        for _ in index.fill(image):
+            await asyncio.sleep(0)
+        require(current() is image, "the image moved while it was indexed")
+        self.index = index
+        self.sessions = Sessions(self._session_timeout_ms)
+        self.sessions.follow(image, image.cluster.brokers, monotonic_ms())
+
+    def end(self) -> None:
+        """Drop the index."""
+        self.index = None
+
+    def follow(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> None:
+        """One move of the image; called by the loader."""
+        if self.index is not None:
+            self.index.apply(before, after, changes)
+            self.sessions.follow(after, changes.brokers, monotonic_ms())
+
+
+class ActiveController:
+    """Writes to the log on behalf of everybody, while this node leads.
+
+    :param admit: awaited before an administrative operation; raises `RefusedError` when that takes too long.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        cluster_id: str,
+        quorum: Quorum,
+        metadata: MetadataRuntime,
+        keeper: IndexKeeper,
+        end_offset: Callable[[], int],
+        admit: Admit,
+    ) -> None:
+        self._settings = settings
+        self._cluster_id = cluster_id
+        self._voters = frozenset(voter.voter_id for voter in settings.voters)
+        self._quorum = quorum
+        self._metadata = metadata
+        self._keeper = keeper
+        self._end_offset = end_offset
+        self._admit = admit
+        self._random = Random()
+        self._turn = asyncio.Lock()
+        self._epoch: int | None = None
+
+    @property
+    def epoch(self) -> int | None:
+        """The leader epoch in which this node is active; None when it is not."""
+        return self._epoch
+
+    def check_active(self) -> int:
+        """The epoch.
+
+        :raises RefusedError: NOT_CONTROLLER.
+        """
+        if self._epoch is None:
+            raise RefusedError(ErrorCode.not_controller, NOT_ACTIVE)
+        return self._epoch
+
+    async def activate(self, epoch: int, bootstrap: Sequence[MetadataRecord]) -> None:
+        """Become active in an epoch that was just won: apply everything, write what a new leader writes first, and wait
+        until that is published.
+
+        :raises NotLeadingError: the leadership is gone again.
+        :raises OperatorError: the migration flag does not fit the cluster.
+        """
+        start = self._quorum.epoch_start_offset
+        if start is None:
+            raise NotLeadingError("the leadership is gone")
+        await self._metadata.committed_up_to(start)
+        async with self._turn:
+            await self._metadata.caught_up()
+            image = self._metadata.published
+            is_open = self._metadata.transaction_start is not None
+            enabled = self._settings.zookeeper_metadata_migration_enable
+            if image.provenance.offset < 0:
+                records = activation.bootstrap_records(bootstrap, migration_enabled=enabled, transaction_open=is_open)
+            else:
+                records = activation.activation_records(image, migration_enabled=enabled, transaction_open=is_open)
+            self._append(epoch, records)
+            await self._keeper.begin(lambda: self._metadata.image)
+            self._epoch = epoch
+            last = self._metadata.end_offset - 1
+        await self._metadata.stable(last)
+        log.info("This node is the active controller of epoch %d", epoch)
+
+    def deactivate(self) -> None:
+        """The leadership is gone."""
+        if self._epoch is not None:
+            log.info("This node is no longer the active controller")
+        self._epoch = None
+        self._keeper.end()
+        self._metadata.abandon_waiters()
+
+    async def write(
+        self, operation: Operation, decide: Decide[R], *, epoch: int | None = None, administrative: bool = False
+    ) -> R:
+        """Decide, append, and wait until it is committed.
+
+        :param epoch: the leader epoch that the caller is of; None for any.
+        :param administrative: waits first while ZooKeeper is too far behind the log.
+        :raises RefusedError: NOT_CONTROLLER when this node is not, or no longer, the active controller; and
+            whatever the decision raises.
+        """
+        self.check_active()
+        if administrative:
+            await self._admit()
+        async with self._turn:
+            response, last_offset = await self._decide(operation, decide, epoch)
+        try:
+            await self._metadata.stable(last_offset)
+        except NotLeadingError as error:
+            raise RefusedError(ErrorCode.not_controller, str(error)) from error
+        return response
+
+    async def append(self, epoch: int, records: Sequence[MetadataRecord]) -> int:
+        """Append records of the migration as one batch, and return the last offset; they are not yet committed.
+
+        :raises NotLeadingError: ``epoch`` is over.
+        """
+        async with self._turn:
+            await self._metadata.caught_up()
+            self._check_epoch(epoch)
+            self._append(epoch, records)
+            return self._end_offset() - 1
+
+    async def append_encoded(self, epoch: int, batches: Callable[[int, int], bytes]) -> int:
+        """Append batches that a worker has encoded, once everything before is applied; returns the last offset.
+
+        :param batches: (base offset, leader epoch) -> stamped bytes.
+        :raises NotLeadingError: ``epoch`` is over.
+        """
+        async with self._turn:
+            await self._metadata.caught_up()
+            self._check_epoch(epoch)
+            self._quorum.append(epoch, batches(self._end_offset(), epoch))
+            return self._end_offset() - 1
+
+    async def abort_open(self, epoch: int, reason: str) -> int | None:
+        """Append an Abort if the log ends within a transaction; its offset, None without one.
+
+        :raises NotLeadingError: ``epoch`` is over.
+        """
+        async with self._turn:
+            await self._metadata.caught_up()
+            self._check_epoch(epoch)
+            if self._metadata.transaction_start is None:
+                return None
+            self._append(epoch, (AbortTransactionRecord(reason),))
+            return self._end_offset() - 1
+
+    def context(self) -> Context:
+        """What a decision made now depends on.
+
+        :raises RefusedError: NOT_CONTROLLER.
+        """
+        if self._keeper.index is None:
+            raise RefusedError(ErrorCode.not_controller, NOT_ACTIVE)
+        return Context(
+            cluster_id=self._cluster_id,
+            settings=self._settings,
+            voters=self._voters,
+            leader_id=self._settings.node_id,
+            kraft_version=0,
+            index=self._keeper.index,
+            sessions=self._keeper.sessions,
+            random=self._random,
+            now_ms=monotonic_ms(),
+            wall_ms=time.time_ns() // 1_000_000,
+            next_offset=self._end_offset(),
+            transaction_open=self._metadata.transaction_start is not None,
+        )
+
+    async def run_due(self, schedule: Schedule, epoch: int) -> tuple[Operation, Any] | None:
+        """Carry out one periodic task that is due; its operation and answer, None when nothing is due.
+
+        :raises RefusedError: NOT_CONTROLLER when ``epoch`` is over.
+        """
+        async with self._turn:
+            await self._metadata.caught_up()
+            self._check_still(epoch)
+            due = schedule.due(self._metadata.image, self.context())
+            if due is None:
+                return None
+            operation, decision = due
+            await self._carry_out(epoch, decision)
+            return operation, decision.response
+
+    def next_due_ms(self, schedule: Schedule) -> int | None:
+        """When a periodic task is due next; None when none is, as things are.
+
+        :raises RefusedError: NOT_CONTROLLER when this node is not active.
+        """
+        return schedule.next_due_ms(self._metadata.image, self.context())
+
+    async def _decide(self, operation: Operation, decide: Decide[R], epoch: int | None) -> tuple[R, int]:
+        """The response, and the offset that has to be stable before it may be given."""
+        await self._metadata.caught_up()
+        current = self.check_active()
+        if epoch is not None:
+            self._check_still(epoch)
+        image, context = self._metadata.image, self.context()
+        check_gate(image, operation, transaction_open=context.transaction_open)
+        decision = decide(image, context)
+        await self._carry_out(current, decision)
+        start = self._metadata.transaction_start
+        last = self._metadata.end_offset - 1
+        return decision.response, last if start is None else min(last, start - 1)
+
+    async def _carry_out(self, epoch: int, decision: Decision[Any]) -> None:
+        """Append the records of a decision that was just made, and tell the soft state.
+
+        :raises RefusedError: NOT_CONTROLLER when the epoch, or the room on the disk, is over meanwhile.
+        """
+        try:
+            if decision.atomic:
+                self._append(epoch, tuple(decision.records))
+            else:
+                for records in _groups(decision.records):
+                    self._append(epoch, records)
+                    await asyncio.sleep(0)
+                    self._check_still(epoch)
+        except NotLeadingError as error:
+            raise RefusedError(ErrorCode.not_controller, str(error)) from error
+        if decision.note is not None:
+            decision.note(self._keeper.sessions, self._end_offset() - 1, monotonic_ms())
+
+    def _check_still(self, epoch: int) -> None:
+        if self._epoch != epoch:
+            raise RefusedError(ErrorCode.not_controller, NOT_ACTIVE)
+
+    def _check_epoch(self, epoch: int) -> None:
+        if self._epoch != epoch:
+            raise NotLeadingError(f"epoch {epoch} is over")
+
+    def _append(self, epoch: int, records: Sequence[MetadataRecord]) -> None:
+        """One batch, applied at once."""
+        if not records:
+            return
+        base, level = self._end_offset(), _level(self._metadata.image, records)
+        now_ms = time.time_ns() // 1_000_000
+        batch = build_batch(encode_all(records, level), timestamp_ms=now_ms, base_offset=base, leader_epoch=epoch)
+        self._quorum.append(epoch, batch, records)
+        if self._end_offset() != base + len(records):
+            raise NotLeadingError(f"epoch {epoch} ended, or the disk is full, while records were appended")
+
+
+def _level(image: MetadataImage, records: Iterable[MetadataRecord]) -> int:
+    """The metadata.version to encode with; in the first batch of a log the batch itself names it."""
+    named = (r.feature_level for r in records if isinstance(r, FeatureLevelRecord) and r.name == FEATURE_NAME)
+    return metadata_version(image) if image.features.levels else next(named, metadata_version(image))
+
+
+def _groups(records: Iterable[MetadataRecord]) -> Iterator[tuple[MetadataRecord, ...]]:
+    iterator = iter(records)
+    while group := tuple(islice(iterator, BATCH_RECORDS)):
+        yield group

@@ -1,0 +1,166 @@
+"""The part of a controller that needs no network of its own: log, images, consensus, decisions, put together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from random import Random, SystemRandom
+
+from migrator.config.settings import Settings
+from migrator.image.model import MetadataImage
+from migrator.log.bootstrap import bootstrap_records, read_bootstrap
+from migrator.log.formatting import open_formatted
+from migrator.log.lock import DirectoryLock
+from migrator.log.meta_properties import MetaProperties
+from migrator.log.metadata_log import LogLimits, MetadataLog
+from migrator.log.quorum_state import QuorumStateFile
+from migrator.node.active import ActiveController, Admit, IndexKeeper
+from migrator.node.leadership import Leadership
+from migrator.node.metadata import MetadataRuntime
+from migrator.node.periodic import PeriodicTasks
+from migrator.node.quorum import Quorum, monotonic_ms
+from migrator.node.snapshotter import Snapshotter
+from migrator.node.storage import NodeStorage
+from migrator.raft.config import RaftConfig
+from migrator.raft.core import RaftNode
+from migrator.raft.states import NEVER_ELECTED
+from migrator.records.batch import Batch
+from migrator.records.uuid import ZERO_UUID
+from migrator.records.versions import LATEST_SUPPORTED, version_at
+from migrator.rpc.transport import RaftTransport
+
+log = logging.getLogger(__name__)
+
+
+async def admit_everything() -> None:
+    """No bound on what ZooKeeper lags behind: there is no ZooKeeper."""
+
+
+class OpenedDirectory:
+    """A formatted metadata directory, locked and recovered, with the election state in it."""
+
+    def __init__(self, settings: Settings) -> None:
+        """
+        :raises OperatorError: it is not formatted, in use, another node's, or damaged.
+        """
+        directory: Path = settings.metadata_directory
+        self.identity: MetaProperties
+        self._lock: DirectoryLock
+        self.identity, self._lock = open_formatted(directory, settings.node_id, random=SystemRandom())
+        limits = LogLimits(settings.metadata_log_segment_bytes, settings.metadata_log_segment_ms)
+        metadata_log = MetadataLog.open(directory, limits)
+        self.election = QuorumStateFile(metadata_log.directory, [voter.voter_id for voter in settings.voters])
+        self.storage = NodeStorage(metadata_log, self.election)
+        bootstrap = read_bootstrap(directory)
+        self.bootstrap = bootstrap_records(version_at(LATEST_SUPPORTED)) if bootstrap is None else bootstrap
+        recovery = metadata_log.recovery
+        if recovery.cut_bytes:
+            where, reason = metadata_log.directory, recovery.cut_reason
+            log.warning("%s: %d bytes behind the last whole batch were cut: %s", where, recovery.cut_bytes, reason)
+
+    def close(self) -> None:
+        """Close the files and let go of the lock."""
+        self.storage.close()
+        self._lock.close()
+
+
+class NodeCore:
+    """Built once; `start`, then `close`.
+
+    :param transport: to the other voters.
+    :param on_failure: told when this node has to stop.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        directory: OpenedDirectory,
+        transport: RaftTransport,
+        *,
+        on_failure: Callable[[BaseException], None],
+        admit: Admit = admit_everything,
+        random: Random | None = None,
+    ) -> None:
+        self._directory = directory
+        self._on_failure = on_failure
+        self.cluster_id = directory.identity.cluster_id
+        self.storage = storage = directory.storage
+        keeper = IndexKeeper(settings.broker_session_timeout_ms)
+        self.keeper = keeper
+        self.metadata = MetadataRuntime(
+            storage.open_snapshot, storage.batches_from, on_step=keeper.follow, on_failure=on_failure
+        )
+        self.snapshotter = Snapshotter(settings, storage, self.metadata)
+        self.leadership = Leadership(self.metadata, directory.bootstrap, self.snapshotter.appended, on_failure)
+        core = RaftNode(
+            raft_config(settings, directory.identity),
+            storage.log,
+            directory.election.read() or NEVER_ELECTED,
+            random or SystemRandom(),
+            monotonic_ms(),
+        )
+        self.quorum = Quorum(
+            core,
+            storage,
+            transport,
+            self.leadership,
+            request_timeout_ms=settings.controller_quorum_request_timeout_ms,
+            on_failure=on_failure,
+        )
+        self.controller = ActiveController(
+            settings, self.cluster_id, self.quorum, self.metadata, keeper, storage.log.end_offset, admit
+        )
+        self.leadership.attach(self.controller, PeriodicTasks(settings, self.controller))
+        self._snapshots: asyncio.Task[None] | None = None
+
+    def boot(self) -> MetadataImage:
+        """Load what is on disk; the image at the end of the log, uncommitted records included."""
+        self.metadata.boot(self.storage.log.store.latest(), self._batches())
+        return self.metadata.image
+
+    def start(self) -> None:
+        """Begin to take part in the quorum, after `boot`."""
+        self._snapshots = asyncio.get_running_loop().create_task(self._take_snapshots())
+        self.quorum.start()
+
+    async def _take_snapshots(self) -> None:
+        try:
+            await self.snapshotter.run()
+        except Exception as error:  # noqa: BLE001 - without snapshots the log grows until the disk is full
+            self._on_failure(error)
+
+    def _batches(self) -> Iterable[Batch]:
+        """The log behind the latest snapshot."""
+        latest = self.storage.log.store.latest()
+        start = self.storage.log.start_offset() if latest is None else latest.offset
+        return self.storage.batches_from(min(start, self.storage.log.end_offset()))
+
+    async def close(self, patience_seconds: float = 0.0) -> None:
+        """Hand the leadership over if there is time, and stop."""
+        if patience_seconds:
+            await self.quorum.shut_down(patience_seconds)
+        else:
+            await self.quorum.close()
+        if self._snapshots is not None:
+            self._snapshots.cancel()
+            await asyncio.gather(self._snapshots, return_exceptions=True)
+        await self.leadership.close()
+        await self.metadata.close()
+        self._directory.close()
+
+
+def raft_config(settings: Settings, identity: MetaProperties) -> RaftConfig:
+    """The consensus core's configuration."""
+    return RaftConfig(
+        node_id=settings.node_id,
+        cluster_id=identity.cluster_id,
+        voters=frozenset(voter.voter_id for voter in settings.voters),
+        directory_id=identity.directory_id or ZERO_UUID,
+        election_timeout_ms=settings.controller_quorum_election_timeout_ms,
+        fetch_timeout_ms=settings.controller_quorum_fetch_timeout_ms,
+        election_backoff_max_ms=settings.controller_quorum_election_backoff_max_ms,
+        request_timeout_ms=settings.controller_quorum_request_timeout_ms,
+        retry_backoff_ms=settings.controller_quorum_retry_backoff_ms,
+    )

@@ -1,0 +1,144 @@
+"""The controller listener's handler: consensus to the quorum, the rest to the APIs, Envelopes opened on the way."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from migrator.apis.authorization import Access, Authorizer, Unlimited
+from migrator.apis.call import Call, Kind
+from migrator.apis.registry import APIS, answer, check_access, refuse
+from migrator.config.settings import Settings
+from migrator.config.types import split_list
+from migrator.controller.context import Context
+from migrator.controller.decision import RefusedError
+from migrator.node.active import ActiveController
+from migrator.node.metadata import MetadataRuntime
+from migrator.wire.envelope import EnvelopeError, envelope_error, envelope_response, open_envelope
+from migrator.wire.principal import ANONYMOUS, Principal
+from migrator.wire.raft_codec import RAFT_APIS
+from migrator.wire.raft_transport import RaftService
+from migrator.wire.schemas import DESCRIBE_QUORUM, ENVELOPE
+from migrator.wire.server import RequestContext
+
+log = logging.getLogger(__name__)
+
+LIST_PARTITION_REASSIGNMENTS = 46
+SUPER_USER_SEPARATOR = ";"
+RAFT_KEYS = frozenset(api_key for api_key, _ in RAFT_APIS.values())
+ASK_LEADER = frozenset({LIST_PARTITION_REASSIGNMENTS})
+"""Reads that need what only an active controller keeps."""
+
+
+class Authorization:
+    """Who may do what now; the entries are arranged anew when the published ones change."""
+
+    def __init__(self, settings: Settings, metadata: MetadataRuntime) -> None:
+        self._enabled = bool(settings.authorizer_class_name)
+        self._super_users = tuple(
+            name.strip() for name in (settings.super_users or "").split(SUPER_USER_SEPARATOR) if name.strip()
+        )
+        self._early = {name.upper() for name in split_list(settings.early_start_listeners or "")}
+        self._allow_if_no_acl = settings.allow_everyone_if_no_acl_found
+        self._metadata = metadata
+        self._acls: object = None
+        self._authorizer: Authorizer | None = None
+
+    def access_of(self, principal: Principal, host: str) -> Access:
+        """What somebody may do."""
+        if not self._enabled:
+            return Unlimited()
+        acls = self._metadata.published.acls
+        if self._authorizer is None or acls is not self._acls:
+            self._acls = acls
+            self._authorizer = Authorizer(acls, self._super_users, allow_if_no_acl=self._allow_if_no_acl)
+        return self._authorizer.access_of(str(principal), host)
+
+
+class ControllerEndpoint:
+    """A `migrator.wire.server.Handler`.
+
+    :param raft: takes the consensus messages.
+    :param describe_quorum: answers DescribeQuorum, which is about consensus but for everybody.
+    :param read_context: what reads may depend on, on any node.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        metadata: MetadataRuntime,
+        controller: ActiveController,
+        raft: RaftService,
+        *,
+        describe_quorum: Callable[[Call], Any],
+        read_context: Callable[[], Context],
+    ) -> None:
+        self._metadata = metadata
+        self._controller = controller
+        self._raft = raft
+        self._authorization = Authorization(settings, metadata)
+        self._describe_quorum = describe_quorum
+        self._read_context = read_context
+
+    async def handle(self, context: RequestContext, body: Any) -> Any:
+        """See `Handler`."""
+        if context.api_key == ENVELOPE:
+            return await self._open(context, body)
+        return await self._dispatch(context, body)
+
+    async def _open(self, context: RequestContext, body: Any) -> Any:
+        """The request of a broker's client, which counts as the client's own."""
+        try:
+            check_access(self._call(context, body))
+            forwarded = open_envelope(context, body)
+        except RefusedError as error:
+            return envelope_error(error.error.code)
+        except EnvelopeError as error:
+            return envelope_error(error.error)
+        answered = await self._dispatch(forwarded.context, forwarded.body, forwarded=True)
+        return envelope_response(forwarded.context, answered)
+
+    def _call(self, context: RequestContext, body: Any, *, forwarded: bool = False) -> Call:
+        """``forwarded``: the broker in front has seen to it that its client may speak of tokens."""
+        principal = context.principal
+        return Call(
+            key=context.api_key,
+            version=context.api_version,
+            body=body,
+            principal=principal,
+            access=self._authorization.access_of(principal, context.peer_host),
+            listener=context.listener,
+            may_use_tokens=(forwarded or principal != ANONYMOUS) and not principal.token_authenticated,
+        )
+
+    async def _dispatch(self, context: RequestContext, body: Any, *, forwarded: bool = False) -> Any:
+        call = self._call(context, body, forwarded=forwarded)
+        try:
+            if call.key in RAFT_KEYS:
+                check_access(call)
+                return await self._raft.handle(context, body)
+            return await self._answer(call)
+        except RefusedError as error:
+            return refuse(call, error.error.code, error.error.message)
+
+    async def _answer(self, call: Call) -> Any:
+        """The response.
+
+        :raises RefusedError: the request as a whole is refused before anything was decided.
+        """
+        api = APIS[call.key]
+        check_access(call)
+        if call.key == DESCRIBE_QUORUM:
+            return self._describe_quorum(call)
+        if api.kind is Kind.RAFT:
+            raise RefusedError(ErrorCode.unsupported_version, "The voters of kraft.version 0 are fixed.")
+        if api.operation is None or api.kind is not Kind.WRITE:
+            if call.key in ASK_LEADER:
+                self._controller.check_active()
+            return answer(call, self._metadata.published, self._read_context()).response
+        return await self._controller.write(
+            api.operation, lambda image, context: answer(call, image, context), administrative=api.administrative
+        )

@@ -1,0 +1,124 @@
+"""What a node does when it is elected, and undoes when it no longer leads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from migrator.image.model import MetadataImage
+from migrator.node.active import ActiveController
+from migrator.node.metadata import MetadataRuntime, NotLeadingError
+from migrator.node.periodic import PeriodicTasks
+from migrator.node.quorum import QuorumObserver
+from migrator.raft.messages import EpochOffset
+from migrator.raft.states import Role
+from migrator.records.metadata import MetadataRecord
+
+log = logging.getLogger(__name__)
+
+
+class LeaderListener(Protocol):
+    """Who has work to do only while this node is the active controller."""
+
+    def became_active(self, epoch: int, image: MetadataImage) -> None:
+        """This node is the active controller of ``epoch``; ``image`` is the committed one."""
+
+    def lost_leadership(self, epoch: int) -> None:
+        """``epoch`` is over for this node."""
+
+
+class Leadership(QuorumObserver):
+    """Passes on what the quorum does to the images, and turns roles into activity.
+
+    :param on_appended: told how many bytes the log has grown by.
+    :param on_failure: told when this node must stop.
+    """
+
+    def __init__(
+        self,
+        metadata: MetadataRuntime,
+        bootstrap: Sequence[MetadataRecord],
+        on_appended: Callable[[int], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._metadata = metadata
+        self._bootstrap = bootstrap
+        self._on_appended = on_appended
+        self._on_failure = on_failure
+        self._leading: int | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._controller: ActiveController | None = None
+        self._periodic: PeriodicTasks | None = None
+        self.listeners: list[LeaderListener] = []
+        self.role_listeners: list[Callable[[], None]] = []
+
+    def attach(self, controller: ActiveController, periodic: PeriodicTasks) -> None:
+        """Give it what it activates; before the quorum starts."""
+        self._controller = controller
+        self._periodic = periodic
+
+    def appended(self, batches: bytes) -> None:
+        """See `QuorumObserver`."""
+        self._on_appended(len(batches))
+        self._metadata.appended(batches)
+
+    def appended_own(self, batches: bytes, records: Sequence[MetadataRecord]) -> None:
+        """See `QuorumObserver`."""
+        self._on_appended(len(batches))
+        self._metadata.appended_own(batches, records)
+
+    def truncated(self, offset: int) -> None:
+        """See `QuorumObserver`."""
+        self._metadata.truncated(offset)
+
+    def installed(self, snapshot: EpochOffset) -> None:
+        """See `QuorumObserver`."""
+        self._metadata.installed(snapshot)
+
+    def committed(self, high_watermark: int) -> None:
+        """See `QuorumObserver`."""
+        self._metadata.committed(high_watermark)
+
+    def role_changed(self, role: Role, epoch: int, leader_id: int | None) -> None:
+        """See `QuorumObserver`."""
+        log.info("%s in epoch %d, the leader is %s", role.value.capitalize(), epoch, leader_id)
+        if self._leading is not None and (role is not Role.LEADER or epoch != self._leading):
+            self._end()
+        if role is Role.LEADER and self._leading is None:
+            self._leading = epoch
+            self._task = asyncio.get_running_loop().create_task(self._lead(epoch))
+        for listener in self.role_listeners:
+            listener()
+
+    async def close(self) -> None:
+        """End all activity."""
+        task = self._task
+        if self._leading is not None:
+            self._end()
+        if task is not None:
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _lead(self, epoch: int) -> None:
+        if self._controller is None or self._periodic is None:
+            return
+        try:
+            await self._controller.activate(epoch, self._bootstrap)
+            for listener in self.listeners:
+                listener.became_active(epoch, self._metadata.published)
+            await self._periodic.run(epoch)
+        except NotLeadingError as error:
+            log.info("Epoch %d ended before it began: %s", epoch, error)
+        except Exception as error:  # noqa: BLE001 - a leader that is not active would serve nobody, for ever
+            self._on_failure(error)
+
+    def _end(self) -> None:
+        epoch, self._leading = self._leading, None
+        if self._task is not None:
+            self._task.cancel()
+        if self._controller is not None:
+            self._controller.deactivate()
+        for listener in self.listeners:
+            if epoch is not None:
+                listener.lost_leadership(epoch)

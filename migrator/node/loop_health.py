@@ -1,0 +1,79 @@
+"""Watches over the event loop: how late it runs, and that the garbage collector does not make it late."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections import deque
+
+log = logging.getLogger(__name__)
+
+PROBE_SECONDS = 0.02
+LATE_MS = 100.0
+"""What operators should hear of."""
+WINDOW_SECONDS = 60.0
+GENERATION_THRESHOLDS = (50_000, 50, 1_000)
+"""An image is millions of objects that live for hours; a full collection looks at each, and finds nothing."""
+
+
+class LoopHealth:
+    """Measures the longest turn of the event loop, as the lateness of a timer."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._due = 0.0
+        self._handle: asyncio.TimerHandle | None = None
+        self._recent: deque[tuple[float, float]] = deque()
+        self.longest_stall_ms = 0.0
+        """Since the start, or since `reset`."""
+
+    def start(self) -> None:
+        """Begin to measure."""
+        self._schedule()
+
+    def stop(self) -> None:
+        """End measuring."""
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def reset(self) -> None:
+        """Begin a new period, e.g. with an election."""
+        self.longest_stall_ms = 0.0
+
+    @property
+    def recent_stall_ms(self) -> float:
+        """The longest stall of the last minute."""
+        self._forget(self._loop.time())
+        return max((stall for _, stall in self._recent), default=0.0)
+
+    def _schedule(self) -> None:
+        self._due = self._loop.time() + PROBE_SECONDS
+        self._handle = self._loop.call_at(self._due, self._probe)
+
+    def _probe(self) -> None:
+        now = self._loop.time()
+        stall_ms = max(0.0, now - self._due) * 1000
+        if stall_ms > LATE_MS:
+            log.warning("The event loop was late by %d ms", stall_ms)
+        self.longest_stall_ms = max(self.longest_stall_ms, stall_ms)
+        while self._recent and self._recent[-1][1] <= stall_ms:
+            self._recent.pop()
+        self._recent.append((now, stall_ms))
+        self._forget(now)
+        self._schedule()
+
+    def _forget(self, now: float) -> None:
+        while self._recent and self._recent[0][0] < now - WINDOW_SECONDS:
+            self._recent.popleft()
+
+
+def calm_garbage_collector() -> None:
+    """Make full collections rare, and exempt what is there now from all of them."""
+    gc.set_threshold(*GENERATION_THRESHOLDS)
+    freeze_live_objects()
+
+
+def freeze_live_objects() -> None:
+    """Exempt what lives now from collections, e.g. an image that was just loaded; it is still freed when dropped."""
+    gc.freeze()

@@ -1,0 +1,334 @@
+"""The migration's ports, on a real node: log and quorum, brokers, ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+from migrator.config.settings import Settings
+from migrator.errors import OperatorError
+from migrator.image.model import ImageDelta, MetadataImage
+from migrator.migration import effects as ef
+from migrator.migration import events as ev
+from migrator.migration.executor import MigrationExecutor, Options
+from migrator.migration.finish import FinishInputs, zk_mode_brokers
+from migrator.migration.messenger import BrokerMessenger
+from migrator.migration.readiness import ControllerSignals
+from migrator.migration.soft import Identity
+from migrator.migration.states import State
+from migrator.migration.translate.source import names_below
+from migrator.migration.worker import Tools, Workers
+from migrator.node.core import NodeCore
+from migrator.node.snapshotter import wall_ms
+from migrator.node.voters import VoterSignals
+from migrator.observe.journal import Journal
+from migrator.raft.messages import EpochOffset
+from migrator.records.metadata import MetadataRecord
+from migrator.wire.legacy.messages import Controller
+from migrator.zookeeper.bulk import BulkReader
+from migrator.zookeeper.claim import Claimer
+from migrator.zookeeper.leadership import ClaimView
+from migrator.zookeeper.ops import MultiOutcome, Op
+from migrator.zookeeper.recovery import create_standard_paths
+from migrator.zookeeper.session import SessionState, ZooKeeperSession
+from migrator.zookeeper.writer import ConditionalWriter
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.passwords import PasswordEncoder
+
+log = logging.getLogger(__name__)
+
+READ_RETRY_SECONDS = 2.0
+"""How long one small read goes on through lost connections: the executor asks again itself."""
+
+WRITING = frozenset({State.RECONCILING, State.HOLDING, State.INFORMING_BROKERS, State.DUAL_WRITING})
+"""States in which ZooKeeper is written under our claim."""
+
+
+class NodeController:
+    """A `migrator.migration.ports.ControllerPort`."""
+
+    def __init__(self, settings: Settings, core: NodeCore, voters: VoterSignals) -> None:
+        self._settings = settings
+        self._core = core
+        self._voters = voters
+
+    @property
+    def image(self) -> MetadataImage:
+        """See `ControllerPort`."""
+        return self._core.metadata.published
+
+    async def append(self, epoch: int, records: Sequence[MetadataRecord]) -> int:
+        """See `ControllerPort`."""
+        return await self._core.controller.append(epoch, records)
+
+    async def append_encoded(self, epoch: int, batches: Callable[[int, int], bytes]) -> int:
+        """See `ControllerPort`."""
+        return await self._core.controller.append_encoded(epoch, batches)
+
+    async def committed(self, offset: int) -> None:
+        """See `ControllerPort`; and published, so that what follows sees it."""
+        await self._core.metadata.stable(offset)
+
+    async def abort_open(self, epoch: int, reason: str) -> int | None:
+        """See `ControllerPort`."""
+        return await self._core.controller.abort_open(epoch, reason)
+
+    def epoch_at(self, offset: int) -> int | None:
+        """See `ControllerPort`."""
+        return self._core.storage.log.epoch_at(offset)
+
+    def log_start(self) -> EpochOffset:
+        """See `ControllerPort`."""
+        metadata_log = self._core.storage.log
+        start = metadata_log.start_offset()
+        epoch = metadata_log.epoch_at(start)
+        return EpochOffset(metadata_log.last_epoch() if epoch is None else epoch, start)
+
+    async def signals(self) -> ControllerSignals:
+        """See `ControllerPort`."""
+        return ControllerSignals(await self._voters.ask())
+
+    async def finish_inputs(self) -> FinishInputs:
+        """See `ControllerPort`."""
+        ready = await self._voters.ask()
+        best = sorted(self._core.quorum.status().voters, key=lambda row: -row.end_offset)
+        return FinishInputs(
+            migrating=ready,
+            zk_brokers=zk_mode_brokers(self.image.cluster),
+            caught_up=tuple(row.replica_id for row in best if row.replica_id != self._settings.node_id),
+            verified=False if self._settings.migrator_finish_require_verify else None,
+        )
+
+    def hand_over(self, successor: int) -> None:
+        """See `ControllerPort`."""
+        self._core.quorum.resign(self._core.quorum.epoch, successor)
+
+
+class NodeZooKeeper:
+    """A `migrator.migration.ports.ZooKeeperPort`."""
+
+    def __init__(self, session: ZooKeeperSession) -> None:
+        self._session = session
+        self._claimer = Claimer(session)
+        self._writer = ConditionalWriter(session)
+        self.reader = BulkReader(session, retry_seconds=READ_RETRY_SECONDS)
+
+    def view(self) -> ClaimView:
+        """See `ZooKeeperPort`."""
+        return self._claimer.view()
+
+    def submit(self, ops: Sequence[Op]) -> Future[MultiOutcome]:
+        """See `ZooKeeperPort`."""
+        return self._writer.submit(ops)
+
+    def wake_brokers(self) -> bool:
+        """See `ZooKeeperPort`."""
+        return self._claimer.wake_brokers()
+
+    def topics_with_config(self) -> frozenset[str]:
+        """Names below ``/config/topics``: brokers read the configuration of others when they create logs.
+
+        :raises OperatorError: ZooKeeper is away.
+        """
+        return frozenset(names_below(self.reader, paths.TOPIC_CONFIGS))
+
+    def prepare(self) -> None:
+        """Create the standard parents that are missing, as every broker does at its start.
+
+        :raises OperatorError: ZooKeeper is away, or does not let us.
+        """
+        for path in create_standard_paths(self._session):
+            log.info("Created the missing znode %s", path)
+
+
+class NodeBrokers:
+    """A `migrator.migration.ports.BrokersPort`, on the messenger."""
+
+    def __init__(
+        self, settings: Settings, core: NodeCore, zookeeper: NodeZooKeeper, messenger: BrokerMessenger
+    ) -> None:
+        self._node_id = settings.node_id
+        self._core = core
+        self._zookeeper = zookeeper
+        self._messenger = messenger
+
+    async def take_over(self, zk_epoch: int) -> None:
+        """See `BrokersPort`."""
+        epoch = self._core.controller.epoch
+        try:
+            has_config = await asyncio.to_thread(self._zookeeper.topics_with_config)
+        except OperatorError as error:
+            log.warning("Brokers get no LeaderAndIsr before the comparison: %s", error)
+            has_config = frozenset()
+        start = self._core.quorum.epoch_start_offset
+        if epoch is not None and start is not None and self._core.controller.epoch == epoch:
+            controller = Controller(self._node_id, zk_epoch, epoch)
+            self._messenger.open(controller, self._core.metadata.published, has_config, start - 1)
+
+    async def send_full(self, zk_epoch: int) -> None:  # noqa: ARG002 - the channels know it since they were opened
+        """See `BrokersPort`."""
+        queued: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._messenger.full(lambda: queued.set_result(None))
+        await queued
+
+    def written(self, at: EpochOffset) -> None:
+        """See `BrokersPort`."""
+        self._messenger.reached(at.offset)
+
+    async def stop(self) -> None:
+        """See `BrokersPort`."""
+        self._messenger.close()
+        await self._messenger.closed()
+
+
+class MigrationRuntime:
+    """The migration of one node; alive while the node is the active controller.
+
+    :param messenger: tells the brokers.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        core: NodeCore,
+        session: ZooKeeperSession,
+        passwords: PasswordEncoder,
+        messenger: BrokerMessenger,
+        voters: VoterSignals,
+        journal: Journal,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._settings = settings
+        self._core = core
+        self._session = session
+        self._messenger = messenger
+        self._journal = journal
+        self._loop = asyncio.get_running_loop()
+        self._zookeeper = NodeZooKeeper(session)
+        self._said = ""
+        self._workers = Workers(Tools(session.options, passwords))
+        options = Options(
+            identity=Identity(
+                settings.node_id, core.cluster_id, settings.broker_rpc_listener, settings.migrator_audit_interval_ms
+            ),
+            directory=core.storage.directory,
+            passwords=passwords,
+            batch_records=max(
+                settings.zookeeper_metadata_migration_min_batch_size, settings.migrator_copy_batch_records
+            ),
+            max_deletes=settings.migrator_reconcile_max_deletes,
+        )
+        self.executor = MigrationExecutor(
+            options,
+            NodeController(settings, core, voters),
+            NodeBrokers(settings, core, self._zookeeper, messenger),
+            self._zookeeper,
+            self._workers.worker,
+            on_transition=self._tell,
+            on_failure=on_failure,
+        )
+        core.leadership.listeners.append(self)
+        core.metadata.subscribers.append(self._published)
+
+    def start(self) -> None:
+        """Connect to ZooKeeper, now and whenever the connection was lost."""
+        self._session.add_listener(self._connection_changed)
+        self._session.start_in_background()
+
+    async def close(self) -> None:
+        """Stop everything; ZooKeeper keeps what is written."""
+        await self.executor.close()
+        self._messenger.close()
+        await self._messenger.closed()
+        await asyncio.to_thread(self._workers.close)
+        await asyncio.to_thread(self._session.close)
+
+    async def drain(self, seconds: float) -> None:
+        """Let ZooKeeper catch up before this leader leaves, for so long at most."""
+        deadline = self._loop.time() + seconds
+        while self.lag[1] and not self.executor.coordinator.write_behind.drained:
+            if self._loop.time() >= deadline:
+                log.warning("ZooKeeper is still %d records behind; the next leader writes them", self.lag[0])
+                return
+            await asyncio.sleep(0.05)
+
+    def became_active(self, epoch: int, image: MetadataImage) -> None:
+        """See `LeaderListener`."""
+        state = image.features.zk_migration_state
+        enabled = self._settings.zookeeper_metadata_migration_enable
+        if enabled:
+            self._workers.prepare()
+        self.executor.lead(ev.BecameLeader(epoch, state, enabled, self._core.metadata.migration_base))
+        if self._session.state is SessionState.CONNECTED:
+            self.executor.feed(ev.ZooKeeperConnected())
+
+    def lost_leadership(self, epoch: int) -> None:
+        """See `LeaderListener`."""
+        self.executor.feed(ev.LostLeadership(epoch))
+        self._messenger.close()
+        self._workers.release()
+
+    @property
+    def lag(self) -> tuple[int, bool]:
+        """Records that ZooKeeper does not hold yet, and whether this node writes to it at all."""
+        coordinator = self.executor.coordinator
+        return coordinator.write_behind.lag, coordinator.state in WRITING
+
+    def note(self, kind: str, text: str, **details: str) -> None:
+        """Put something into the journal.
+
+        :raises OperatorError: the disk refuses.
+        """
+        self._journal.append(wall_ms(), kind, text, **details)
+
+    def _published(self, delta: ImageDelta) -> None:
+        if self._core.controller.epoch is not None:
+            self._messenger.publish(delta)
+            self.executor.published(delta)
+
+    def _connection_changed(self, state: SessionState) -> None:
+        """On kazoo's thread."""
+        self._loop.call_soon_threadsafe(self._connection, state)
+
+    def _connection(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            self.executor.feed(ev.ZooKeeperConnected())
+        else:
+            log.warning("The connection to ZooKeeper is %s", state.value)
+            self.executor.feed(ev.ZooKeeperLost(f"the connection is {state.value}"))
+
+    def _tell(self, effect: ef.JournalTransition | ef.Report) -> None:
+        if isinstance(effect, ef.Report):
+            if effect.sentence != self._said:
+                log.info("Migration: %s", effect.sentence)
+            self._said = effect.sentence
+            return
+        log.info("Migration: %s -> %s: %s", effect.before.value, effect.after.value, effect.sentence)
+        self._said = effect.sentence
+        self.note(
+            "transition",
+            effect.sentence,
+            epoch=str(effect.epoch),
+            before=effect.before.value,
+            after=effect.after.value,
+            state=effect.public.label,
+        )
+
+
+def password_encoder(settings: Settings) -> PasswordEncoder:
+    """As ``password.encoder.*`` say.
+
+    :raises ZnodeError: the algorithms are unknown.
+    """
+    secret = settings.password_encoder_secret
+    return PasswordEncoder(
+        None if secret is None else secret.reveal(),
+        os.urandom,
+        key_factory=settings.password_encoder_keyfactory_algorithm,
+        cipher=settings.password_encoder_cipher_algorithm,
+        key_bits=settings.password_encoder_key_length,
+        iterations=settings.password_encoder_iterations,
+    )

@@ -1,0 +1,188 @@
+"""What a running migration tells operators, and what they may ask of it."""
+
+from __future__ import annotations
+
+from migrator.errors import OperatorError
+from migrator.image.model import MetadataImage
+from migrator.migration import events as ev
+from migrator.migration.finish import zk_mode_brokers
+from migrator.migration.judge import FORCEABLE
+from migrator.migration.readiness import Gap, Severity
+from migrator.migration.soft import Status
+from migrator.migration.states import PublicState, State
+from migrator.node.core import NodeCore
+from migrator.node.migration import MigrationRuntime
+from migrator.node.quorum import monotonic_ms
+from migrator.node.voters import VoterSignals
+from migrator.node.write_gate import WriteGate
+from migrator.observe.status import ClaimStatus, Force, Gate, Goal, MigrationStatus, Problem, WriteBehindStatus
+
+
+class MigrationInsight:
+    """A `MigrationView` on the runtime."""
+
+    def __init__(self, core: NodeCore, runtime: MigrationRuntime, gate: WriteGate, signals: VoterSignals) -> None:
+        self._core = core
+        self._runtime = runtime
+        self._gate = gate
+        self._signals = signals
+        self._behind_since_ms: int | None = None
+
+    @property
+    def driver(self) -> Status:
+        """The driver's own view of itself."""
+        return self._runtime.executor.coordinator.status(monotonic_ms())
+
+    @property
+    def blocked_ms(self) -> int:
+        """How long writes have waited for ZooKeeper."""
+        return self._gate.blocked_ms
+
+    async def drain(self, seconds: float) -> None:
+        """Let ZooKeeper catch up before a leader leaves."""
+        await self._runtime.drain(seconds)
+
+    def migration_status(self) -> MigrationStatus | None:
+        """See `MigrationView`."""
+        status = self.driver
+        if status.state is State.INACTIVE:
+            return None
+        return MigrationStatus(
+            status.public.label, status.state.value, status.age_ms, active=True, paused=status.paused
+        )
+
+    def problems(self) -> tuple[Problem, ...]:
+        """See `MigrationView`."""
+        status = self.driver
+        if status.state in (State.INACTIVE, State.FINISHED):
+            return ()
+        waits_for_operator = bool(status.situation.remedy) and status.state is not State.DUAL_WRITING
+        found = []
+        if status.situation.remedy or status.state is not State.DUAL_WRITING:
+            why, remedy = status.situation.why, status.situation.remedy
+            found.append(Problem("migration", why, remedy, warning=not waits_for_operator))
+        readiness = status.readiness
+        if readiness is not None and status.public is PublicState.MIGRATION_INELIGIBLE:
+            if status.state in (State.WAITING_FOR_CONTROLLERS, State.WAITING_FOR_BROKERS):
+                found = [_problem(gap) for gap in (*readiness.controllers, *readiness.brokers)] or found
+            found += [_problem(gap) for gap in readiness.warnings]
+        if not status.zookeeper_connected:
+            found.append(Problem("ZooKeeper", "it is out of reach", "Check zookeeper.connect and the servers"))
+        return tuple(found)
+
+    def write_behind_status(self) -> WriteBehindStatus | None:
+        """See `MigrationView`."""
+        lag, applies = self._runtime.lag
+        if not applies:
+            self._behind_since_ms = None
+            return None
+        if lag == 0:
+            self._behind_since_ms = None
+        elif self._behind_since_ms is None:
+            self._behind_since_ms = monotonic_ms()
+        lag_ms = 0 if self._behind_since_ms is None else monotonic_ms() - self._behind_since_ms
+        reached = self._runtime.executor.coordinator.write_behind.reached.offset
+        return WriteBehindStatus(lag, lag_ms, self._gate.blocked_ms, reached)
+
+    def claim_status(self) -> ClaimStatus | None:
+        """See `MigrationView`."""
+        claim = self._runtime.executor.coordinator.write_behind.claim
+        if claim is None:
+            return None
+        return ClaimStatus(claim.zk_epoch, claim.epoch_version, claim.migration_version)
+
+    def voters_ready(self) -> dict[int, bool | None]:
+        """See `MigrationView`."""
+        return dict(self._signals.last)
+
+    def gates(self, goal: Goal) -> tuple[Gate, ...]:
+        """See `MigrationView`."""
+        image = self._core.metadata.published
+        return finish_gates(self, image) if goal is Goal.FINISH else rollback_gates(self, image)
+
+    def pause(self, reason: str) -> None:
+        """See `MigrationView`; only what has not begun can be held.
+
+        :raises OperatorError: the copy is under way or done.
+        """
+        if self.driver.public is not PublicState.MIGRATION_INELIGIBLE:
+            raise OperatorError(
+                f"the migration is in {self.driver.public.label} and can't be held any more",
+                where="pause",
+                remedy="To go back, see docs/migration.md; to stay, leave the migration flag on",
+            )
+        self._runtime.note("pause", reason)
+        self._runtime.executor.feed(ev.OperatorPause())
+
+    def resume(self) -> None:
+        """See `MigrationView`."""
+        self._runtime.note("resume", "the operator lets the migration go on")
+        self._runtime.executor.feed(ev.OperatorResume())
+
+    def force(self, kind: Force, reason: str) -> None:
+        """See `MigrationView`; only what the migration waits for right now can be forced.
+
+        :raises OperatorError: it does not wait for that, or there is no reason for the journal.
+        """
+        state = self.driver.state
+        if not reason:
+            raise OperatorError("the journal needs a reason", where=f"force {kind}", remedy="Give --reason")
+        if state not in FORCEABLE[kind]:
+            good = " or ".join(sorted(each.value for each in FORCEABLE[kind]))
+            raise OperatorError(
+                f"there is nothing to force: the migration is {state.value}, not {good}",
+                where=f"force {kind}",
+                remedy="See 'migrator status' for what it waits for",
+            )
+        self._runtime.note("force", reason, what=kind.value)
+        self._runtime.executor.feed(ev.OperatorForce(kind))
+
+
+def finish_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, ...]:
+    """What stands between here and POST_MIGRATION."""
+    brokers = zk_mode_brokers(image.cluster)
+    behind = view.write_behind_status()
+    lag = 0 if behind is None else behind.lag_records
+    return (
+        Gate(
+            "state",
+            view.driver.public is PublicState.DUAL_WRITE,
+            f"the migration is in {view.driver.public.label}",
+            "Only DualWrite can be finished",
+        ),
+        Gate(
+            "brokers",
+            not brokers,
+            f"brokers in ZooKeeper mode: {', '.join(map(str, brokers)) or 'none'}",
+            "Restart them in KRaft mode",
+        ),
+        Gate("lag", lag == 0, f"ZooKeeper is {lag} records behind", "Wait until it has caught up"),
+    )
+
+
+def rollback_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, ...]:
+    """What stands between here and a cluster under a ZooKeeper controller."""
+    kraft = tuple(
+        sorted(i for i, registration in image.cluster.brokers.items() if not registration.is_migrating_zk_broker)
+    )
+    behind = view.write_behind_status()
+    lag = 0 if behind is None else behind.lag_records
+    return (
+        Gate(
+            "state",
+            view.driver.public is not PublicState.FINISHED,
+            f"the migration is in {view.driver.public.label}",
+            "A finished migration cannot be rolled back",
+        ),
+        Gate(
+            "brokers",
+            not kraft,
+            f"brokers in KRaft mode: {', '.join(map(str, kraft)) or 'none'}",
+            "Restart them in ZooKeeper mode with the migration enabled",
+        ),
+        Gate("lag", lag == 0, f"ZooKeeper is {lag} records behind", "Wait until it has caught up"),
+    )
+
+
+def _problem(gap: Gap) -> Problem:
+    return Problem(gap.who, gap.reason, gap.remedy, warning=gap.severity is Severity.WARNING)

@@ -1,0 +1,296 @@
+"""One controller: everything put together, from its start to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from random import SystemRandom
+from typing import Any
+
+from migrator.config.endpoints import parse_host_port
+from migrator.config.settings import Settings
+from migrator.controller.context import SUPPORTED_FEATURES, Context
+from migrator.controller.index import ControllerIndex
+from migrator.errors import InvariantViolation, MigratorError, OperatorError
+from migrator.migration.messenger import BrokerMessenger
+from migrator.node.core import NodeCore, OpenedDirectory
+from migrator.node.describe import QuorumDescriber
+from migrator.node.endpoint import ControllerEndpoint
+from migrator.node.loop_health import LoopHealth, calm_garbage_collector
+from migrator.node.metrics import reader
+from migrator.node.migration import MigrationRuntime, password_encoder
+from migrator.node.migration_status import MigrationInsight
+from migrator.node.quorum import monotonic_ms
+from migrator.node.quorum_view import NodeQuorumView
+from migrator.node.registration import KRAFT_VERSION, ControllerRegistrar
+from migrator.node.snapshotter import wall_ms
+from migrator.node.start_check import check_start
+from migrator.node.status_source import NodeStatusSource
+from migrator.node.transports import (
+    broker_security,
+    controller_security,
+    grpc_address,
+    grpc_tls,
+    kafka_transport,
+    listener_limits,
+    named_security,
+    peer_clients,
+    raft_transport,
+    voter_endpoints,
+)
+from migrator.node.voters import VoterSignals
+from migrator.node.write_gate import WriteGate
+from migrator.observe.journal import Journal
+from migrator.observe.metrics import MetricsServer
+from migrator.records.metadata import Endpoint
+from migrator.rpc.operator_service import OperatorService
+from migrator.rpc.quorum_service import NodeAddress, QuorumService
+from migrator.rpc.server import GrpcServer, Service
+from migrator.wire.api_versions import Features
+from migrator.wire.client import KafkaClient
+from migrator.wire.raft_transport import RaftService
+from migrator.wire.schemas import VersionRange
+from migrator.wire.security import ListenerSecurity
+from migrator.wire.server import KafkaListener
+from migrator.zookeeper.session import ZooKeeperSession, options_from
+
+log = logging.getLogger(__name__)
+
+HAND_OVER_SECONDS = 5.0
+
+
+class Failure:
+    """The first reason why this process has to stop."""
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+        self.stop = asyncio.Event()
+
+    def __call__(self, error: BaseException) -> None:
+        if self.error is None and isinstance(error, MigratorError):
+            self.error = error
+            log.critical("This controller stops: %s", error)
+        elif self.error is None:  # a defect of this program
+            self.error = InvariantViolation(f"{type(error).__name__}: {error}")
+            log.critical("This controller stops: %r", error, exc_info=error)
+        self.stop.set()
+
+    def watched(self, task: asyncio.Task[None]) -> None:
+        """A task that runs as long as the node has ended: by cancellation in order, otherwise not."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self(error)
+
+    def unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """The event loop's last resort: what this package raised where nobody waits for it stops the process."""
+        error = context.get("exception")
+        if isinstance(error, MigratorError):
+            self(error)
+        else:
+            loop.default_exception_handler(context)
+
+
+async def run_node(settings: Settings, warnings: Sequence[str] = ()) -> None:
+    """Run a controller until SIGTERM, SIGINT, or a failure.
+
+    :raises OperatorError: it can't start, or its disk fails.
+    :raises InvariantViolation: it found itself wrong about the world.
+    """
+    failure = Failure()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, failure.stop.set)
+    loop.set_exception_handler(failure.unhandled)
+    for warning in warnings:
+        log.warning("%s", warning)
+    async with AsyncExitStack() as stack:
+        await _assemble(settings, failure, stack)
+        log.info("Controller %d serves", settings.node_id)
+        await failure.stop.wait()
+        log.info("Stopping")
+    if failure.error is not None:
+        raise failure.error
+
+
+async def _assemble(settings: Settings, failure: Failure, stack: AsyncExitStack) -> None:
+    """Build and start everything; the stack takes it down in the opposite order."""
+    health = LoopHealth()
+    directory = OpenedDirectory(settings)
+    security = controller_security(settings)
+    cluster_id = directory.identity.cluster_id
+    transport = raft_transport(settings, cluster_id, lambda: kafka_transport(settings, security))
+    stack.push_async_callback(transport.close)
+    gate = WriteGate(settings)
+    core = NodeCore(settings, directory, transport, on_failure=failure, admit=gate.admit)
+    journal = Journal(settings.metadata_directory, settings.migrator_journal_max_bytes)
+    stack.callback(journal.close)
+    own = core.boot()
+    asking = kafka_transport(settings, security)
+    try:
+        await check_start(settings, own, cluster_id, asking)
+    except OperatorError:
+        await core.close()
+        raise
+    finally:
+        await asking.close()
+    clients = peer_clients(settings, security)
+    for client in clients.values():
+        stack.push_async_callback(client.close)
+    insight = _migration(settings, core, gate, security, journal, failure, stack)
+    source = NodeStatusSource(settings, core, insight, journal.after)
+    if settings.migrator_metrics_listener:
+        metrics = MetricsServer(*parse_host_port(settings.migrator_metrics_listener), reader(core, insight, health))
+        stack.callback(metrics.close)
+
+    listeners = _listeners(settings, core, failure)
+    ports = {}
+    for listener in listeners:
+        bound = next(at for at in settings.parsed_listeners if at.name == listener.name)
+        ports[listener.name] = await _bind(listener, bound.host, bound.port)
+        stack.push_async_callback(listener.close)
+    server = await _grpc(settings, core, source)
+    stack.push_async_callback(server.close)
+    stack.push_async_callback(core.close, HAND_OVER_SECONDS)
+    core.start()
+    if insight is not None:
+        stack.push_async_callback(insight.drain, settings.migrator_write_behind_drain_ms / 1000)
+    registrar = ControllerRegistrar(settings, core.metadata, core.quorum, core.controller, clients, ports)
+    registering = asyncio.get_running_loop().create_task(registrar.run())
+    registering.add_done_callback(failure.watched)
+    stack.push_async_callback(_cancel, registering)
+    calm_garbage_collector()
+    health.start()
+    stack.callback(health.stop)
+
+
+def _migration(
+    settings: Settings,
+    core: NodeCore,
+    gate: WriteGate,
+    security: ListenerSecurity,
+    journal: Journal,
+    failure: Failure,
+    stack: AsyncExitStack,
+) -> MigrationInsight | None:
+    """The migration of this node, if its settings name a ZooKeeper."""
+    if not settings.zookeeper_connect:
+        return None
+    brokers = broker_security(settings)
+    name = f"controller-{settings.node_id}"
+
+    def connect(_broker_id: int, endpoint: Endpoint) -> KafkaClient:
+        return KafkaClient(endpoint.host, endpoint.port, name, security=brokers)
+
+    signals = VoterSignals(settings, voter_endpoints(settings), security)
+    runtime = MigrationRuntime(
+        settings,
+        core,
+        ZooKeeperSession(options_from(settings)),
+        password_encoder(settings),
+        BrokerMessenger(settings.broker_rpc_listener, connect, failure),
+        signals,
+        journal,
+        failure,
+    )
+    gate.measures(lambda: runtime.lag)
+    runtime.start()
+    stack.push_async_callback(runtime.close)
+    return MigrationInsight(core, runtime, gate, signals)
+
+
+async def _bind(listener: KafkaListener, host: str, port: int) -> int:
+    try:
+        return await listener.start(host, port)
+    except OSError as error:
+        raise OperatorError(
+            f"can't listen on {host}:{port}: {error.strerror or error}",
+            where=f"listeners: {listener.name}",
+            remedy="Stop whatever holds that port, or choose another",
+        ) from error
+
+
+def _listeners(settings: Settings, core: NodeCore, failure: Failure) -> list[KafkaListener]:
+    endpoints = voter_endpoints(settings)
+    endpoint = ControllerEndpoint(
+        settings,
+        core.metadata,
+        core.controller,
+        RaftService(core.quorum.handle, endpoints.get),
+        describe_quorum=QuorumDescriber(core.quorum, endpoints),
+        read_context=_read_context(settings, core),
+    )
+    return [
+        KafkaListener(
+            at.name,
+            endpoint,
+            features=_features(settings, core),
+            security=named_security(settings, at.name),
+            limits=listener_limits(settings),
+            on_violation=failure,
+        )
+        for at in settings.parsed_listeners
+    ]
+
+
+def _features(settings: Settings, core: NodeCore) -> Callable[[], Features]:
+    supported = {
+        feature.name: VersionRange(feature.min_version, feature.max_version)
+        for feature in (*SUPPORTED_FEATURES, KRAFT_VERSION)
+    }
+
+    def features() -> Features:
+        image = core.metadata.published
+        return Features(
+            supported=supported,
+            finalized=dict(image.features.levels),
+            epoch=image.provenance.offset,
+            zk_migration_ready=settings.zookeeper_metadata_migration_enable,
+        )
+
+    return features
+
+
+def _read_context(settings: Settings, core: NodeCore) -> Callable[[], Context]:
+    """What reads depend on, on any node; those that need an index ask the active controller."""
+    voters = frozenset(voter.voter_id for voter in settings.voters)
+    empty, random = ControllerIndex(), SystemRandom()
+
+    def context() -> Context:
+        leader = core.quorum.leader_id
+        return Context(
+            cluster_id=core.cluster_id,
+            settings=settings,
+            voters=voters,
+            kraft_version=0,
+            index=core.keeper.index or empty,
+            sessions=core.keeper.sessions,
+            random=random,
+            now_ms=monotonic_ms(),
+            wall_ms=wall_ms(),
+            next_offset=core.storage.log.end_offset(),
+            leader_id=-1 if leader is None else leader,
+        )
+
+    return context
+
+
+async def _grpc(settings: Settings, core: NodeCore, source: NodeStatusSource) -> GrpcServer:
+    services: list[Service] = [OperatorService(source)]
+    address = grpc_address(settings)
+    if settings.grpc_voters and address is not None:
+        own = NodeAddress(settings.node_id, *address, boot_ms=wall_ms())
+        services.append(QuorumService(core.cluster_id, core.quorum.handle, NodeQuorumView(core.quorum, own)))
+    server = GrpcServer(services)
+    server.listen_unix(settings.metadata_directory)
+    if address is not None:
+        server.listen(*address, grpc_tls(settings))
+    await server.start()
+    return server
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

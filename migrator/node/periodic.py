@@ -1,0 +1,43 @@
+"""What the active controller does by the clock, for one leader epoch."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from migrator.config.settings import Settings
+from migrator.controller.decision import RefusedError
+from migrator.controller.migration_gate import Operation
+from migrator.controller.schedule import Schedule
+from migrator.node.active import ActiveController
+from migrator.node.quorum import monotonic_ms
+
+log = logging.getLogger(__name__)
+
+SLEEP_MAX_MS = 500
+"""At most this long until the next look: a broker that registers meanwhile changes what is due."""
+
+
+class PeriodicTasks:
+    """Started with an epoch's activation, cancelled with its end."""
+
+    def __init__(self, settings: Settings, controller: ActiveController) -> None:
+        self._settings = settings
+        self._controller = controller
+
+    async def run(self, epoch: int) -> None:
+        """Until cancelled, or until the epoch is over."""
+        schedule = Schedule(self._settings, monotonic_ms())
+        try:
+            while True:
+                done = await self._controller.run_due(schedule, epoch)
+                if done is None:
+                    await asyncio.sleep(self._pause_ms(schedule) / 1000)
+                elif done[0] is Operation.FENCE_BROKER and done[1] is not None:
+                    log.warning("Broker %s fell silent and is fenced", done[1])
+        except RefusedError as error:
+            log.debug("The periodic tasks of epoch %d end: %s", epoch, error)
+
+    def _pause_ms(self, schedule: Schedule) -> int:
+        due = self._controller.next_due_ms(schedule)
+        return SLEEP_MAX_MS if due is None else min(SLEEP_MAX_MS, max(1, due - monotonic_ms()))

@@ -1,0 +1,50 @@
+"""What the quorum's gRPC service tells besides consensus."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from migrator.node.quorum import Quorum, monotonic_ms
+from migrator.node.snapshotter import wall_ms
+from migrator.raft.progress import ReplicaStatus
+from migrator.rpc.quorum_service import NodeAddress, QuorumDescription, ReplicaProgress
+
+
+class NodeQuorumView:
+    """A `migrator.rpc.quorum_service.QuorumView`.
+
+    :param own: this node's address.
+    """
+
+    def __init__(self, quorum: Quorum, own: NodeAddress) -> None:
+        self._quorum = quorum
+        self._known = {own.node_id: own}
+
+    def describe(self) -> QuorumDescription:
+        """See `QuorumView`."""
+        status = self._quorum.status()
+        return QuorumDescription(
+            leader_id=-1 if status.leader_id is None else status.leader_id,
+            leader_epoch=status.epoch,
+            high_watermark=status.high_watermark,
+            voters=tuple(map(_progress, status.voters)),
+            observers=tuple(map(_progress, status.observers)),
+        )
+
+    def discover(self, known: Sequence[NodeAddress]) -> Sequence[NodeAddress]:
+        """The newest address of each node wins, by the time of its boot."""
+        for address in known:
+            held = self._known.get(address.node_id)
+            if held is None or held.boot_ms < address.boot_ms:
+                self._known[address.node_id] = address
+        return tuple(self._known.values())
+
+
+def _progress(row: ReplicaStatus) -> ReplicaProgress:
+    since_boot = wall_ms() - monotonic_ms()
+    return ReplicaProgress(
+        row.replica_id,
+        row.end_offset,
+        row.last_fetch_ms + since_boot if row.last_fetch_ms >= 0 else -1,
+        row.last_caught_up_ms + since_boot if row.last_caught_up_ms >= 0 else -1,
+    )

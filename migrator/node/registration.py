@@ -1,0 +1,125 @@
+"""Registers this controller with the active one, until its own incarnation is in the log (KIP-919)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Mapping
+from random import SystemRandom
+
+from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
+from kio.schema.errors import ErrorCode
+
+from migrator.config.settings import Settings
+from migrator.controller.context import SUPPORTED_FEATURES, supports
+from migrator.controller.controllers import register_controller
+from migrator.controller.decision import RefusedError
+from migrator.controller.migration_gate import Operation
+from migrator.errors import PeerError
+from migrator.image.model import ControllerRegistration
+from migrator.node.active import ActiveController
+from migrator.node.metadata import MetadataRuntime
+from migrator.node.quorum import Quorum
+from migrator.records.metadata import Endpoint, FeatureRange, SecurityProtocol
+from migrator.records.uuid import random_uuid
+from migrator.records.versions import MinLevel
+from migrator.rpc.transport import TransportError
+from migrator.wire.client import KafkaClient
+from migrator.wire.schemas import build
+
+log = logging.getLogger(__name__)
+
+CHECK_SECONDS = 0.1
+REQUEST_SECONDS = 5.0
+BACKOFF_MAX_SECONDS = 5.0
+KRAFT_VERSION = FeatureRange("kraft.version", 0, 1)
+
+
+class ControllerRegistrar:
+    """One per node. Wakes up when the published image or the leader may have changed.
+
+    :param ports: listener name -> port that it is bound to, for listeners that were given port 0.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        metadata: MetadataRuntime,
+        quorum: Quorum,
+        controller: ActiveController,
+        clients: Mapping[int, KafkaClient],
+        ports: Mapping[str, int],
+    ) -> None:
+        self._metadata = metadata
+        self._quorum = quorum
+        self._controller = controller
+        self._clients = clients
+        listeners = tuple(
+            Endpoint(at.name, at.host or "localhost", at.port or ports[at.name], SecurityProtocol[at.security_protocol])
+            for at in settings.parsed_advertised_listeners
+        )
+        self._own = ControllerRegistration(
+            controller_id=settings.node_id,
+            incarnation_id=random_uuid(SystemRandom()),
+            zk_migration_ready=settings.zookeeper_metadata_migration_enable,
+            listeners=listeners,
+            features=(*SUPPORTED_FEATURES, KRAFT_VERSION),
+        )
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the published image holds this incarnation."""
+        found = self._metadata.published.cluster.controllers.get(self._own.controller_id)
+        return found is not None and found.incarnation_id == self._own.incarnation_id
+
+    async def run(self) -> None:
+        """Until cancelled: a leader that lost the log's end may have lost our registration too."""
+        attempt = 0
+        while True:
+            image = self._metadata.published
+            wanted = not self.is_registered and supports(image, MinLevel.CONTROLLER_REGISTRATION)
+            if not wanted or self._quorum.leader_id is None:
+                attempt = 0
+                await asyncio.sleep(CHECK_SECONDS)
+                continue
+            attempt = 0 if await self._register(self._quorum.leader_id) else attempt + 1
+            # After a success too: our own image needs a moment to show it.
+            await asyncio.sleep(min(BACKOFF_MAX_SECONDS, CHECK_SECONDS * 2 ** min(attempt + 2, 10)))
+
+    async def _register(self, leader_id: int) -> bool:
+        try:
+            if leader_id == self._own.controller_id:
+                own = self._own
+                await self._controller.write(
+                    Operation.REGISTER_CONTROLLER, lambda image, context: register_controller(image, own, context)
+                )
+                return True
+            response = await self._clients[leader_id].request(self._request(), REQUEST_SECONDS)
+        except (RefusedError, TransportError, PeerError, KeyError) as error:
+            log.debug("Controller %d did not take our registration: %s", leader_id, error)
+            return False
+        if response.error_code is not ErrorCode.none:
+            log.debug("Controller %d refused our registration: %s", leader_id, response.error_code.name)
+        return response.error_code is ErrorCode.none
+
+    def _request(self) -> object:
+        own = self._own
+        return build(
+            ControllerRegistrationRequest,
+            controller_id=own.controller_id,
+            incarnation_id=uuid.UUID(bytes=own.incarnation_id),
+            zk_migration_ready=own.zk_migration_ready,
+            listeners=tuple(
+                {"name": at.name, "host": at.host, "port": at.port, "security_protocol": at.security_protocol}
+                for at in own.listeners
+            ),
+            features=tuple(
+                {
+                    "name": feature.name,
+                    "min_supported_version": feature.min_version,
+                    "max_supported_version": feature.max_version,
+                }
+                for feature in own.features
+            ),
+        )

@@ -1,0 +1,136 @@
+"""The committed metadata of a running quorum, read as a client reads it: without joining, without a trace.
+
+Works with our controllers and with stock ones: Fetch and FetchSnapshot with replica id -1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from kio.schema.errors import ErrorCode
+
+from migrator.errors import MigratorError
+from migrator.image.loader import ImageLoader
+from migrator.image.model import MetadataImage, Provenance
+from migrator.image.snapshot import load_snapshot
+from migrator.raft.messages import (
+    EpochOffset,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+)
+from migrator.records.batch import Batch, iter_batches
+from migrator.rpc.transport import RaftTransport, TransportError
+
+NOBODY = -1
+MAX_BYTES = 8 * 1024 * 1024
+REQUEST_SECONDS = 5.0
+REDIRECTS_MAX = 5
+"""How often one look follows from node to node before it gives up."""
+
+
+class NoAnswerError(MigratorError):
+    """No node told where the leader is, or the leader went away."""
+
+
+class RemoteImage:
+    """One look at a quorum.
+
+    :param transport: reaches the voters, by id.
+    """
+
+    def __init__(self, transport: RaftTransport, voters: Iterable[int], cluster_id: str) -> None:
+        self._transport = transport
+        self._voters = tuple(voters)
+        self._cluster_id = cluster_id
+        self._leader = NOBODY
+        self._epoch = 0
+        self._loader = ImageLoader()
+
+    async def read(self) -> tuple[MetadataImage, int]:
+        """The published image at the leader's high watermark, and the leader's id.
+
+        :raises NoAnswerError: there is no leader to be found.
+        """
+        offset, epoch = 0, 0
+        while True:
+            response = await self._fetch(offset, epoch)
+            if response.snapshot_id is not None:
+                self._loader = await self._snapshot(response.snapshot_id)
+                offset, epoch = response.snapshot_id.offset, response.snapshot_id.epoch
+                continue
+            if response.diverging is not None:
+                raise NoAnswerError("the leader's log changed while it was read")
+            for batch in iter_batches(response.records, partial_tail=True):
+                offset, epoch = batch.header.next_offset, batch.header.leader_epoch
+                self._append(batch)
+                await asyncio.sleep(0)
+            if not response.records or offset >= response.high_watermark:
+                self._loader.commit(max(response.high_watermark, self._loader.published.provenance.offset + 1))
+                return self._loader.published, self._leader
+
+    def _append(self, batch: Batch) -> None:
+        header = batch.header
+        if not header.is_control:
+            records = [record for record, _ in batch.records()]
+            self._loader.append(header.base_offset, header.leader_epoch, header.base_timestamp, records)
+            self._loader.apply()
+
+    async def _fetch(self, offset: int, epoch: int) -> FetchResponse:
+        """From the leader, which is found on the way."""
+        for _ in range(REDIRECTS_MAX):
+            for voter in (self._leader,) if self._leader != NOBODY else self._voters:
+                response = await self._try_fetch(voter, offset, epoch)
+                if response is None:
+                    continue
+                if response.error is ErrorCode.none and response.top_error is ErrorCode.none:
+                    self._leader = voter
+                    return response
+                if response.leader_id != NOBODY:
+                    self._leader, self._epoch = response.leader_id, response.leader_epoch
+                    break
+            else:
+                self._leader = NOBODY
+        raise NoAnswerError("no voter knows a leader that answers")
+
+    async def _try_fetch(self, voter: int, offset: int, epoch: int) -> FetchResponse | None:
+        request = FetchRequest(
+            cluster_id=self._cluster_id,
+            replica_id=NOBODY,
+            leader_epoch=self._epoch,
+            fetch_offset=offset,
+            last_fetched_epoch=epoch,
+            max_wait_ms=0,
+            max_bytes=MAX_BYTES,
+        )
+        try:
+            response = await self._transport.send(voter, request, REQUEST_SECONDS)
+        except TransportError:
+            return None
+        return response if isinstance(response, FetchResponse) else None
+
+    async def _snapshot(self, snapshot_id: EpochOffset) -> ImageLoader:
+        data = bytearray()
+        while True:
+            request = FetchSnapshotRequest(
+                self._cluster_id, NOBODY, self._epoch, snapshot_id, position=len(data), max_bytes=MAX_BYTES
+            )
+            try:
+                response = await self._transport.send(self._leader, request, REQUEST_SECONDS)
+            except TransportError as error:
+                raise NoAnswerError(f"the leader went away: {error}") from error
+            if not isinstance(response, FetchSnapshotResponse) or response.error is not ErrorCode.none:
+                raise NoAnswerError("the leader does not give its snapshot")
+            data += response.data
+            if len(data) >= response.size:
+                break
+        records = (
+            record for batch in iter_batches(data) if not batch.header.is_control for record, _ in batch.records()
+        )
+        for image in load_snapshot(records, Provenance(snapshot_id.offset - 1, snapshot_id.epoch, -1)):
+            if image is not None:
+                return ImageLoader(image)
+            await asyncio.sleep(0)
+        raise NoAnswerError("the leader's snapshot is empty")

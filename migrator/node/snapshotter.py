@@ -1,0 +1,110 @@
+"""Makes snapshots of the published image, by bytes and by time as Kafka does, and lets old ones go.
+
+The image is immutable, so a snapshot takes as long as it takes: it is encoded a batch at a time between other turns of
+the event loop, and fsynced in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from migrator.config.settings import Settings
+from migrator.controller.context import metadata_version
+from migrator.image.model import MetadataImage
+from migrator.image.snapshot import snapshot_batches
+from migrator.log.errors import StorageError
+from migrator.log.retention import Retention
+from migrator.log.snapshots import SnapshotWriter
+from migrator.node.metadata import MetadataRuntime
+from migrator.node.storage import NodeStorage
+from migrator.raft.messages import EpochOffset
+from migrator.records.codec import encode_all
+
+log = logging.getLogger(__name__)
+
+CHECK_SECONDS = 1.0
+CLEAN_SECONDS = 60.0
+
+
+def wall_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class Snapshotter:
+    """One per node, leader or not."""
+
+    def __init__(self, settings: Settings, storage: NodeStorage, metadata: MetadataRuntime) -> None:
+        self._max_bytes = settings.metadata_log_max_record_bytes_between_snapshots
+        self._max_interval_ms = settings.metadata_log_max_snapshot_interval_ms
+        self._retention = Retention(settings.metadata_max_retention_bytes, settings.metadata_max_retention_ms)
+        self._storage = storage
+        self._metadata = metadata
+        self._appended_bytes = 0
+        self._last_ms = wall_ms()
+
+    def appended(self, size: int) -> None:
+        """The log has grown by so many bytes."""
+        self._appended_bytes += size
+
+    async def run(self) -> None:
+        """Until cancelled.
+
+        :raises StorageError: the disk fails in a way that makes the log unusable.
+        """
+        clean_at = 0.0
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            if self._is_due():
+                await self._try_snapshot()
+            if time.monotonic() >= clean_at:
+                clean_at = time.monotonic() + CLEAN_SECONDS
+                await self._clean()
+
+    def _is_due(self) -> bool:
+        if self._appended_bytes >= self._max_bytes:
+            return True
+        return self._max_interval_ms > 0 and wall_ms() - self._last_ms >= self._max_interval_ms
+
+    async def _try_snapshot(self) -> None:
+        image = self._metadata.snapshot_image
+        latest = self._storage.log.store.latest()
+        if image is None or image.provenance.offset < 0:
+            return
+        if latest is not None and latest.offset > image.provenance.offset:
+            self._appended_bytes, self._last_ms = 0, wall_ms()
+            return
+        try:
+            await self.write(image)
+        except StorageError as error:
+            log.warning("No snapshot could be written, the log is kept: %s", error)
+        self._appended_bytes, self._last_ms = 0, wall_ms()
+
+    async def write(self, image: MetadataImage) -> EpochOffset:
+        """Write a snapshot of a published image.
+
+        :raises StorageError: the disk refused; no snapshot is there then, and the log is as it was.
+        """
+        provenance, level = image.provenance, metadata_version(image)
+        snapshot_id = EpochOffset(provenance.epoch, provenance.offset + 1)
+        loop, now_ms = asyncio.get_running_loop(), wall_ms()
+        with SnapshotWriter(
+            self._storage.directory,
+            snapshot_id,
+            last_contained_log_timestamp_ms=provenance.timestamp_ms,
+            now_ms=now_ms,
+        ) as writer:
+            for records in snapshot_batches(image):
+                writer.append(encode_all(records, level), now_ms=now_ms)
+                await asyncio.sleep(0)
+            await loop.run_in_executor(None, lambda: writer.freeze(now_ms=now_ms))
+        self._storage.log.store.add(snapshot_id)
+        log.info("Snapshot %020d-%010d is written", snapshot_id.offset, snapshot_id.epoch)
+        return snapshot_id
+
+    async def _clean(self) -> None:
+        for dropped in self._storage.log.clean(self._retention, wall_ms()):
+            log.info("Snapshot %020d-%010d is beyond retention", dropped.offset, dropped.epoch)
+        await asyncio.get_running_loop().run_in_executor(None, self._storage.log.remove_deleted, wall_ms())

@@ -1,0 +1,223 @@
+"""What this node tells operators: the status now, its changes, the journal, and what they may ask for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol
+
+from migrator.config.settings import Settings
+from migrator.controller.context import metadata_version
+from migrator.errors import OperatorError
+from migrator.image.model import BrokerRegistration
+from migrator.migration.states import State, public_state
+from migrator.node.core import NodeCore
+from migrator.node.quorum import monotonic_ms
+from migrator.node.snapshotter import wall_ms
+from migrator.observe.status import (
+    BrokerState,
+    BrokerStatus,
+    ClaimStatus,
+    Force,
+    Gate,
+    Goal,
+    JournalEvent,
+    MigrationStatus,
+    Problem,
+    QuorumStatus,
+    Role,
+    Status,
+    VoterStatus,
+    WriteBehindStatus,
+)
+from migrator.raft.states import Role as RaftRole
+from migrator.records.versions import version_at
+
+REFRESH_SECONDS = 0.5
+RECENT_EVENTS = 20
+VERSION = "0.1.0"
+"""Of this package, as in pyproject.toml; a test keeps the two equal."""
+
+ROLES = {
+    RaftRole.LEADER: Role.LEADER,
+    RaftRole.FOLLOWER: Role.FOLLOWER,
+    RaftRole.CANDIDATE: Role.CANDIDATE,
+    RaftRole.UNATTACHED: Role.UNATTACHED,
+    RaftRole.RESIGNED: Role.RESIGNED,
+}
+
+
+class MigrationView(Protocol):
+    """What the migration of this node tells about itself; only the active controller's is alive."""
+
+    def migration_status(self) -> MigrationStatus | None:
+        """None while this node is not the active controller."""
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Why it does not go on."""
+
+    def write_behind_status(self) -> WriteBehindStatus | None:
+        """How far ZooKeeper is behind; None while nothing is written to it."""
+
+    def claim_status(self) -> ClaimStatus | None:
+        """The claim that this node holds."""
+
+    def voters_ready(self) -> dict[int, bool | None]:
+        """ZkMigrationReady of each voter as last heard."""
+
+    def gates(self, goal: Goal) -> tuple[Gate, ...]:
+        """What stands between here and a goal."""
+
+    def pause(self, reason: str) -> None:
+        """Hold before the next irreversible step."""
+
+    def resume(self) -> None:
+        """Go on."""
+
+    def force(self, kind: Force, reason: str) -> None:
+        """Do what is not done unasked."""
+
+
+class NodeStatusSource:
+    """A `migrator.rpc.operator_service.StatusSource`.
+
+    :param journal: the entries after a sequence number, oldest first.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        core: NodeCore,
+        migration: MigrationView | None,
+        journal: Callable[[int], list[JournalEvent]],
+    ) -> None:
+        self._settings = settings
+        self._core = core
+        self._migration = migration
+        self._journal = journal
+
+    def status(self) -> Status:
+        """See `StatusSource`."""
+        migration = self._migration
+        level = metadata_version(self._core.metadata.published)
+        return Status(
+            cluster_id=self._core.cluster_id,
+            node_id=self._settings.node_id,
+            version=VERSION,
+            time_ms=wall_ms(),
+            quorum=self._quorum(),
+            migration=self._migration_status(),
+            brokers=self._brokers(),
+            problems=() if migration is None else migration.problems(),
+            write_behind=None if migration is None else migration.write_behind_status(),
+            claim=None if migration is None else migration.claim_status(),
+            metadata_version=version_at(level).name,
+            recent_events=tuple(self._journal(-1)[-RECENT_EVENTS:]),
+        )
+
+    async def updates(self) -> AsyncIterator[Status]:
+        """See `StatusSource`."""
+        last = None
+        while True:
+            status = self.status()
+            if last is None or _without_time(status) != _without_time(last):
+                last = status
+                yield status
+            await asyncio.sleep(REFRESH_SECONDS)
+
+    async def journal(self, after_sequence: int, *, follow: bool) -> AsyncIterator[JournalEvent]:
+        """See `StatusSource`."""
+        while True:
+            for event in self._journal(after_sequence):
+                after_sequence = event.sequence
+                yield event
+            if not follow:
+                return
+            await asyncio.sleep(REFRESH_SECONDS)
+
+    async def pause(self, reason: str) -> None:
+        """See `StatusSource`."""
+        self._active_migration().pause(reason)
+
+    async def resume(self) -> None:
+        """See `StatusSource`."""
+        self._active_migration().resume()
+
+    async def force(self, kind: Force, reason: str) -> None:
+        """See `StatusSource`."""
+        self._active_migration().force(kind, reason)
+
+    async def gates(self, goal: Goal) -> tuple[Gate, ...]:
+        """See `StatusSource`."""
+        return self._active_migration().gates(goal)
+
+    def _active_migration(self) -> MigrationView:
+        if self._migration is None or self._core.controller.epoch is None:
+            leader = self._core.quorum.leader_id
+            raise OperatorError(
+                "this controller does not drive the migration",
+                where=f"controller {self._settings.node_id}",
+                remedy="Wait for an election" if leader is None else f"Ask controller {leader}, which leads",
+            )
+        return self._migration
+
+    def _quorum(self) -> QuorumStatus:
+        status, log = self._core.quorum.status(), self._core.storage.log
+        ends = {row.replica_id: row.end_offset for row in status.voters}
+        ready = {} if self._migration is None else self._migration.voters_ready()
+        return QuorumStatus(
+            role=ROLES[status.role],
+            leader_id=-1 if status.leader_id is None else status.leader_id,
+            leader_epoch=status.epoch,
+            log_start_offset=log.start_offset(),
+            log_end_offset=log.end_offset(),
+            high_watermark=status.high_watermark,
+            voters=tuple(
+                VoterStatus(
+                    voter.voter_id, voter.host, voter.port, ends.get(voter.voter_id, -1), ready.get(voter.voter_id)
+                )
+                for voter in self._settings.voters
+            ),
+        )
+
+    def _migration_status(self) -> MigrationStatus:
+        active = None if self._migration is None else self._migration.migration_status()
+        if active is not None:
+            return active
+        record = self._core.metadata.published.features.zk_migration_state
+        return MigrationStatus(
+            public_state=public_state(record).label,
+            internal_state=State.INACTIVE.value,
+            internal_state_age_ms=0,
+            active=False,
+        )
+
+    def _brokers(self) -> tuple[BrokerStatus, ...]:
+        brokers = self._core.metadata.published.cluster.brokers
+        return tuple(self._broker(brokers[broker_id]) for broker_id in sorted(brokers))
+
+    def _broker(self, registration: BrokerRegistration) -> BrokerStatus:
+        session = self._core.keeper.sessions.get(registration.broker_id)
+        leading = self._core.controller.epoch is not None
+        age = monotonic_ms() - session.last_contact_ms if session is not None and leading else -1
+        silent = age > self._settings.broker_session_timeout_ms
+        if registration.fenced:
+            state = BrokerState.OFFLINE if silent else BrokerState.FENCED
+        else:
+            state = BrokerState.STOPPING if registration.in_controlled_shutdown else BrokerState.RUNNING
+        return BrokerStatus(registration.broker_id, state, registration.epoch, registration.is_migrating_zk_broker, age)
+
+
+def _without_time(status: Status) -> tuple[object, ...]:
+    """What makes two statuses different for somebody who watches."""
+    brokers = tuple((broker.broker_id, broker.state, broker.epoch) for broker in status.brokers)
+    migration = status.migration
+    return (
+        status.quorum,
+        (migration.public_state, migration.internal_state, migration.active, migration.paused),
+        brokers,
+        status.problems,
+        status.write_behind,
+        status.claim,
+        status.recent_events,
+    )

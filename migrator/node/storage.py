@@ -1,0 +1,107 @@
+"""The disk of one controller, as the quorum uses it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from kio.schema.errors import ErrorCode
+
+from migrator.image.model import Provenance
+from migrator.log.errors import StorageError
+from migrator.log.metadata_log import MetadataLog
+from migrator.log.quorum_state import QuorumStateFile
+from migrator.log.snapshots import SnapshotReceiver, iter_snapshot
+from migrator.raft.effects import AppendLeaderChange
+from migrator.raft.messages import EpochOffset, FetchSnapshotResponse
+from migrator.raft.states import ElectionState
+from migrator.records.batch import Batch, iter_batches
+from migrator.records.control import LeaderChange, Voter, build_control_batch
+
+log = logging.getLogger(__name__)
+
+
+class NodeStorage:
+    """Log, snapshots and election state below one metadata directory."""
+
+    def __init__(self, metadata_log: MetadataLog, quorum_state: QuorumStateFile) -> None:
+        self.log = metadata_log
+        self._quorum_state = quorum_state
+        self._receiver: SnapshotReceiver | None = None
+
+    @property
+    def directory(self) -> Path:
+        """``__cluster_metadata-0``."""
+        return self.log.directory
+
+    def persist_election_state(self, state: ElectionState) -> None:
+        """Durable on return."""
+        self._quorum_state.write(state)
+
+    def leader_change(self, effect: AppendLeaderChange, now_ms: int) -> bytes:
+        """The control batch that opens a leader's epoch, encoded for the log's end."""
+        record = LeaderChange(
+            effect.leader_id,
+            tuple(Voter(voter) for voter in effect.voters),
+            tuple(Voter(voter) for voter in effect.granting_voters),
+        )
+        return build_control_batch(
+            [record], timestamp_ms=now_ms, base_offset=self.log.end_offset(), leader_epoch=effect.epoch
+        )
+
+    def batches_from(self, offset: int) -> Iterator[Batch]:
+        """Every batch from the one that holds ``offset`` to the log's end."""
+        for chunk in self.log.chunks(offset, self.log.end_offset()):
+            yield from iter_batches(chunk)
+
+    def open_snapshot(self, snapshot_id: EpochOffset) -> tuple[Provenance, Iterator[Batch]]:
+        """What a snapshot stands for, and every batch of it."""
+        timestamp_ms = self.log.store.last_contained_log_timestamp_ms(snapshot_id)
+        provenance = Provenance(snapshot_id.offset - 1, snapshot_id.epoch, timestamp_ms)
+        return provenance, iter_snapshot(self.log.store.path(snapshot_id))
+
+    def read_snapshot_chunk(self, response: FetchSnapshotResponse, max_bytes: int) -> FetchSnapshotResponse:
+        """The response with the bytes from its position on, or with the error that takes their place."""
+        try:
+            data, size = self.log.store.read(response.snapshot_id, response.position, max_bytes)
+        except StorageError as error:
+            log.info("A snapshot that a peer asked for can't be read: %s", error)
+            return replace(response, error=ErrorCode.snapshot_not_found)
+        if response.position >= size:
+            return replace(response, error=ErrorCode.position_out_of_range)
+        return replace(response, data=data, size=size)
+
+    def write_snapshot_chunk(self, snapshot_id: EpochOffset, position: int, data: bytes) -> None:
+        """Write a part of a snapshot that is being downloaded; position 0 begins it anew."""
+        if position == 0:
+            self.drop_download()
+            self._receiver = SnapshotReceiver(self.directory, snapshot_id)
+        if self._receiver is None or self._receiver.snapshot_id != snapshot_id:
+            raise StorageError(f"no download of snapshot {snapshot_id} is under way", where=str(self.directory))
+        self._receiver.write(position, data)
+
+    def finish_snapshot(self, snapshot_id: EpochOffset) -> None:
+        """Check a downloaded snapshot, make it durable and take it into the books. For any thread."""
+        receiver, self._receiver = self._receiver, None
+        if receiver is None or receiver.snapshot_id != snapshot_id:
+            raise StorageError(f"no download of snapshot {snapshot_id} is under way", where=str(self.directory))
+        with receiver:
+            receiver.finish()
+        self.log.store.add(snapshot_id)
+
+    def drop_download(self) -> None:
+        """Forget the parts of a download that did not end."""
+        if self._receiver is not None:
+            self._receiver.abort()
+            self._receiver = None
+
+    def install_snapshot(self, snapshot_id: EpochOffset) -> None:
+        """Replace the whole log by a finished snapshot; durable on return."""
+        self.log.truncate_fully_to_snapshot(snapshot_id)
+
+    def close(self) -> None:
+        """Close all files."""
+        self.drop_download()
+        self.log.close()

@@ -1,0 +1,133 @@
+"""Canonical rows: one row a leaf of the metadata, the same text for the same fact, whichever side it comes from.
+
+The two sides are turned into rows by code that they do not share with the migration or with each other beyond the
+codecs (`znode_rows`, `image_rows`), so that a mistake in the translation between them cannot hide itself. What counts
+as equal is the table `RULES`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+from enum import Enum
+
+from migrator.image.model import DelegationToken, ScramCredential
+from migrator.values import value
+from migrator.zookeeper.znodes.passwords import is_password_config
+
+Row = tuple[str, str, str, str]
+"""(kind, entity, field, value)."""
+
+COLUMNS = ("kind", "entity", "field", "value")
+
+
+class Equality(Enum):
+    """When a pair of values counts as equal."""
+
+    SAME = "the texts are the same"
+    AT_LEAST = "ZooKeeper's number is not below KRaft's"
+    ONE_OF = "KRaft's value is one of those, separated by |, that ZooKeeper gives"
+
+
+@value
+class Rule:
+    """``field`` "" stands for every field of the kind that has no rule of its own."""
+
+    kind: str
+    field: str
+    equality: Equality
+    doc: str
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("topic", "id", Equality.SAME, "Topic id. Topics with a pending deletion in ZooKeeper are left out."),
+    Rule("topic", "partitions", Equality.SAME, "How many partitions."),
+    Rule("partition", "replicas", Equality.SAME, "Broker ids in order."),
+    Rule(
+        "partition", "adding", Equality.SAME, "Replicas that a reassignment adds, sorted; no row when there are none."
+    ),
+    Rule("partition", "removing", Equality.SAME, "Replicas that it removes, likewise."),
+    Rule("partition", "isr", Equality.SAME, "In-sync replicas, sorted. Without a state znode: all replicas."),
+    Rule("partition", "leader", Equality.SAME, "Broker id or -1. Without a state znode: the first replica."),
+    Rule("partition", "leader_epoch", Equality.SAME, "Without a state znode: 0."),
+    Rule("partition", "recovering", Equality.SAME, "A row only while recovering from an unclean election."),
+    Rule(
+        "partition",
+        "epoch",
+        Equality.AT_LEAST,
+        "Data version of the state znode against the partition epoch: a lower version makes brokers refuse "
+        "leadership after a rollback.",
+    ),
+    Rule("config", "", Equality.SAME, "Topic and broker configs by key; passwords decoded, then only hashed."),
+    Rule("quota", "", Equality.SAME, "Values as numbers, by entity (names decoded, defaults apart) and key."),
+    Rule("scram", "", Equality.SAME, "Credentials by user and mechanism, only hashed."),
+    Rule(
+        "acl",
+        "",
+        Equality.SAME,
+        "One row an entry: principal, permission, operation, host; KRaft's random ids ignored.",
+    ),
+    Rule(
+        "producer ids",
+        "next",
+        Equality.ONE_OF,
+        "The next producer id that KRaft hands out: ZooKeeper's block ends before it, or starts with it when a KRaft "
+        "controller wrote the block.",
+    ),
+    Rule("token", "", Equality.SAME, "Delegation tokens: owner, requester, renewers (sorted) and the three times."),
+)
+
+KINDS: tuple[str, ...] = tuple(dict.fromkeys(rule.kind for rule in RULES))
+
+
+def ids(replicas: Iterable[int]) -> str:
+    """Broker ids as text, in the order given."""
+    return ",".join(map(str, replicas))
+
+
+def hidden(secret: str | bytes, salt: bytes) -> str:
+    """What stands in a row for a secret: equal for equal secrets of one run, and of no use outside it."""
+    raw = secret.encode("utf-8", "surrogatepass") if isinstance(secret, str) else secret
+    return "hmac:" + hmac.new(salt, raw, hashlib.sha256).hexdigest()
+
+
+def config_rows(entity: str, config: Mapping[str, str], salt: bytes) -> Iterable[Row]:
+    """Rows of one config resource, passwords already in the clear; ``entity`` such as ``topic:t``."""
+    for key, text in config.items():
+        yield "config", entity, key, hidden(text, salt) if is_password_config(key) else text
+
+
+def scram_row(user: str, mechanism: str, credential: ScramCredential, salt: bytes) -> Row:
+    """The row of one credential; ``mechanism`` such as SCRAM-SHA-256."""
+    parts = (credential.salt, credential.stored_key, credential.server_key)
+    text = ",".join([*(base64.b64encode(part).decode() for part in parts), str(credential.iterations)])
+    return "scram", user, mechanism, hidden(text, salt)
+
+
+def token_rows(token: DelegationToken) -> Iterable[Row]:
+    """Rows of one delegation token."""
+    for field, text in (
+        ("owner", token.owner),
+        ("requester", token.requester),
+        ("renewers", ",".join(sorted(token.renewers))),
+        ("issued", str(token.issue_timestamp)),
+        ("max", str(token.max_timestamp)),
+        ("expires", str(token.expiration_timestamp)),
+    ):
+        yield "token", token.token_id, field, text
+
+
+def quota_entity(parts: Iterable[tuple[str, str | None]]) -> str:
+    """An entity's name: types in order, the default as ``<default>`` without quotes, other names quoted."""
+    return ", ".join(f"{kind} {'<default>' if name is None else repr(name)}" for kind, name in sorted(parts, key=_type))
+
+
+def _type(part: tuple[str, str | None]) -> str:
+    return part[0]
+
+
+def number(quota: float) -> str:
+    """A quota's value as text."""
+    return repr(float(quota))

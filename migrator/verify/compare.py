@@ -1,0 +1,125 @@
+"""The comparison: a full outer join of both sides' canonical rows, in Spark.
+
+Only counts and a bounded number of examples reach the driver.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+from migrator.values import value
+from migrator.verify.canonical import KINDS, RULES, Equality
+
+EXAMPLES_MAX = 50
+
+
+@value
+class Difference:
+    """One leaf that differs; None where a side has no such row."""
+
+    kind: str
+    entity: str
+    field: str
+    zookeeper: str | None
+    kraft: str | None
+
+    @property
+    def status(self) -> str:
+        """missing: only ZooKeeper has it; extra: only KRaft has it; different."""
+        return "extra" if self.zookeeper is None else "missing" if self.kraft is None else "different"
+
+
+@value
+class KindCounts:
+    """Rows of one kind, and how many of them differ."""
+
+    zookeeper: int
+    kraft: int
+    missing: int
+    extra: int
+    different: int
+
+
+@value
+class Comparison:
+    """Counts by kind, and examples of the differences, at most `EXAMPLES_MAX`."""
+
+    kinds: dict[str, KindCounts]
+    examples: tuple[Difference, ...]
+
+    @property
+    def rows(self) -> int:
+        """All rows of both sides."""
+        return sum(counts.zookeeper + counts.kraft for counts in self.kinds.values())
+
+    @property
+    def differences(self) -> int:
+        """How many leaves differ."""
+        return sum(counts.missing + counts.extra + counts.different for counts in self.kinds.values())
+
+
+def compare(zookeeper: DataFrame, kraft: DataFrame) -> Comparison:
+    """Compare two frames of canonical rows in one pass: each source is read once."""
+    left = zookeeper.withColumnRenamed("value", "zookeeper")
+    right = kraft.withColumnRenamed("value", "kraft")
+    joined = left.join(right, ["kind", "entity", "field"], "full_outer").withColumn("status", _status())
+    place = F.struct("entity", "field")
+    summary = joined.groupBy("kind", "status").agg(
+        F.count(F.lit(1)).alias("rows"),
+        F.min_by(
+            F.struct("kind", "entity", "field", "zookeeper", "kraft"),
+            F.when(F.col("status") != "equal", place),
+            EXAMPLES_MAX,
+        ).alias("examples"),
+    )
+    found = {(row["kind"], row["status"]): row for row in summary.collect()}
+    examples = sorted(
+        (Difference(*example) for row in found.values() for example in row["examples"] or ()),
+        key=lambda difference: (difference.kind, difference.entity, difference.field),
+    )
+    counts = {key: row["rows"] for key, row in found.items()}
+    return Comparison({kind: _counts(counts, kind) for kind in KINDS}, tuple(examples[:EXAMPLES_MAX]))
+
+
+def _counts(rows: dict[tuple[str, str], int], kind: str) -> KindCounts:
+    equal, missing, extra, different = (
+        rows.get((kind, status), 0) for status in ("equal", "missing", "extra", "different")
+    )
+    return KindCounts(equal + different + missing, equal + different + extra, missing, extra, different)
+
+
+def _status() -> Column:
+    return (
+        F.when(F.col("zookeeper").isNull(), "extra")
+        .when(F.col("kraft").isNull(), "missing")
+        .when(_equal(), "equal")
+        .otherwise("different")
+    )
+
+
+def _equal() -> Column:
+    """The table of rules as one expression, for rows that both sides have; never null."""
+    special = [rule for rule in RULES if rule.equality is not Equality.SAME]
+    same: Column = F.col("zookeeper") == F.col("kraft")
+    chosen = reduce(
+        lambda rest, rule: F.when(
+            (F.col("kind") == rule.kind) & (F.col("field") == rule.field), _EXPRESSIONS[rule.equality]()
+        ).otherwise(rest),
+        special,
+        same,
+    )
+    return F.coalesce(chosen, F.lit(False))
+
+
+def _at_least() -> Column:
+    return F.col("zookeeper").cast("long") >= F.col("kraft").cast("long")
+
+
+def _one_of() -> Column:
+    return F.array_contains(F.split("zookeeper", r"\|"), F.col("kraft"))
+
+
+_EXPRESSIONS = {Equality.AT_LEAST: _at_least, Equality.ONE_OF: _one_of}

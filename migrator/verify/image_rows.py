@@ -1,0 +1,66 @@
+"""The KRaft side: image -> canonical rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from migrator.image.model import MetadataImage, TopicImage
+from migrator.records.metadata import ConfigResourceType, ScramMechanism
+from migrator.records.uuid import uuid_to_text
+from migrator.verify.canonical import Row, config_rows, ids, number, quota_entity, scram_row, token_rows
+
+_RESOURCE_NAMES = {ConfigResourceType.TOPIC: "topic", ConfigResourceType.BROKER: "broker"}
+_MECHANISM_NAMES = {ScramMechanism.SHA_256: "SCRAM-SHA-256", ScramMechanism.SHA_512: "SCRAM-SHA-512"}
+_RESOURCE_TYPES = {2: "Topic", 3: "Group", 4: "Cluster", 5: "TransactionalId", 6: "DelegationToken", 7: "User"}
+_PATTERN_TYPES = {3: "literal", 4: "prefixed"}
+_PERMISSIONS = {2: "Deny", 3: "Allow"}
+_OPERATIONS = (
+    *("Unknown", "Any", "All", "Read", "Write", "Create", "Delete", "Alter", "Describe", "ClusterAction"),
+    *("DescribeConfigs", "AlterConfigs", "IdempotentWrite", "CreateTokens", "DescribeTokens"),
+)
+
+
+def topic_rows(topic: TopicImage) -> Iterator[Row]:
+    """Rows of one topic and its partitions."""
+    yield "topic", topic.name, "id", uuid_to_text(topic.topic_id)
+    yield "topic", topic.name, "partitions", str(len(topic.partitions))
+    for number_, partition in topic.partitions.items():
+        entity = f"{topic.name}-{number_}"
+        yield "partition", entity, "replicas", ids(partition.replicas)
+        yield "partition", entity, "isr", ids(sorted(partition.isr))
+        yield "partition", entity, "leader", str(partition.leader)
+        yield "partition", entity, "leader_epoch", str(partition.leader_epoch)
+        yield "partition", entity, "epoch", str(partition.partition_epoch)
+        if partition.adding_replicas:
+            yield "partition", entity, "adding", ids(sorted(partition.adding_replicas))
+        if partition.removing_replicas:
+            yield "partition", entity, "removing", ids(sorted(partition.removing_replicas))
+        if partition.recovering:
+            yield "partition", entity, "recovering", "true"
+
+
+def other_rows(image: MetadataImage, salt: bytes) -> Iterator[Row]:
+    """Rows of everything but topics. Config resources that ZooKeeper does not have (client metrics) are left out."""
+    for resource, config in image.configs.items():
+        name = _RESOURCE_NAMES.get(ConfigResourceType(resource.resource_type))
+        if name is not None:
+            yield from config_rows(f"{name}:{resource.name}", config, salt)
+    for entity, quotas in image.quotas.items():
+        text = quota_entity((part.entity_type, part.entity_name) for part in entity)
+        for key, quota in quotas.items():
+            yield "quota", text, key, number(quota)
+    yield from _security_rows(image, salt)
+    if image.producer_ids_next >= 0:
+        yield "producer ids", "", "next", str(image.producer_ids_next)
+
+
+def _security_rows(image: MetadataImage, salt: bytes) -> Iterator[Row]:
+    for scram, credential in image.scram.items():
+        mechanism = _MECHANISM_NAMES[ScramMechanism(scram.mechanism)]
+        yield scram_row(scram.user, mechanism, credential, salt)
+    for acl in image.acls.values():
+        pattern = f"{_PATTERN_TYPES[acl.pattern_type]} {_RESOURCE_TYPES[acl.resource_type]}:{acl.resource_name}"
+        entry = f"{acl.principal} {_PERMISSIONS[acl.permission_type]} {_OPERATIONS[acl.operation]} from {acl.host}"
+        yield "acl", pattern, entry, ""
+    for token in image.tokens.values():
+        yield from token_rows(token)

@@ -1,0 +1,96 @@
+"""The repair of ZooKeeper: the active controller is ordered to reconcile, and waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+from migrator.errors import OperatorError
+from migrator.migration.states import PublicState, State
+from migrator.observe.status import Force, Status
+from migrator.rpc.operator_client import OperatorClient
+
+POLL_SECONDS = 0.2
+WAIT_SECONDS = 600.0
+"""A reconcile compares everything: about a second per 100,000 partitions, and then it writes."""
+
+OpenActive = Callable[[], AbstractAsyncContextManager[OperatorClient]]
+"""Finds the active controller, each time anew: it may be another one by then."""
+
+_STUCK = frozenset(
+    state.value for state in (State.REFUSED, State.HOLDING, State.FINISHING, State.STEPPING_DOWN, State.COMPLETING)
+)
+"""States of the public state DualWrite from which the driver does not come to dual-writing by itself."""
+
+
+async def repair(
+    open_active: OpenActive, reason: str, tell: Callable[[str], None], wait_seconds: float = WAIT_SECONDS
+) -> str:
+    """Make ZooKeeper equal to the log; gives the journal's sentence about what was written.
+
+    :param tell: hears of each step.
+    :raises OperatorError: no active controller answers, it does not dual-write, or it did not come to an end.
+    """
+    try:
+        async with asyncio.timeout(wait_seconds):
+            await _dual_writing(open_active, tell)
+            async with open_active() as client:
+                await client.force(Force.RECONCILE, reason)
+            tell("ordered to reconcile")
+            status = await _dual_writing(open_active, tell, patient=True)
+    except TimeoutError as error:
+        raise OperatorError(
+            f"the repair did not end within {wait_seconds:.0f} s",
+            where="verify --repair",
+            remedy="It goes on: see 'migrator status', and verify again when it dual-writes",
+        ) from error
+    return _written(status)
+
+
+async def _dual_writing(open_active: OpenActive, tell: Callable[[str], None], *, patient: bool = False) -> Status:
+    """Wait until the active controller dual-writes.
+
+    :param patient: whether to wait also while no active controller answers: another one may be taking over, and a
+        takeover reconciles too.
+    """
+    said = ""
+    while True:
+        try:
+            async with open_active() as client:
+                status = await client.status()
+        except OperatorError as error:
+            if not patient:
+                raise
+            sentence = str(error)
+        else:
+            if status.migration.internal_state == State.DUAL_WRITING.value:
+                return status
+            sentence = _situation(status)
+            if (
+                status.migration.public_state != PublicState.DUAL_WRITE.label
+                or status.migration.internal_state in _STUCK
+            ):
+                raise OperatorError(
+                    f"ZooKeeper can't be repaired now: {sentence}",
+                    where=f"controller {status.node_id}",
+                    remedy="Only a controller that dual-writes repairs ZooKeeper; see 'migrator status'",
+                )
+        if sentence != said:
+            tell(sentence)
+            said = sentence
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def _situation(status: Status) -> str:
+    problems = "; ".join(f"{problem.what}. {problem.remedy}".removesuffix(". ") for problem in status.problems)
+    state = f"{status.migration.public_state}, {status.migration.internal_state}"
+    return f"{state}: {problems}" if problems else state
+
+
+def _written(status: Status) -> str:
+    """What the journal says about the reconcile that led to this state."""
+    for event in reversed(status.recent_events):
+        if dict(event.details).get("before") == State.RECONCILING.value:
+            return event.text
+    return "the journal says nothing about what was written"

@@ -1,0 +1,77 @@
+"""Spark, started quietly on this machine or connected to a cluster."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from migrator.parts.java import find_java
+
+GATEWAY_END_SECONDS = 30
+
+_LOG4J = """\
+rootLogger.level = fatal
+rootLogger.appenderRef.out.ref = out
+appender.out.type = Console
+appender.out.name = out
+appender.out.target = SYSTEM_ERR
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = spark: %p %m%n
+"""
+
+_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+    "spark.driver.memory": "2g",
+}
+
+
+@contextmanager
+def spark_session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """A session that ends with its context; ``conf`` overrides the defaults.
+
+    :raises OperatorError: when there is no Java 17.
+    """
+    os.environ["JAVA_HOME"] = str(find_java().resolve().parents[1])
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    with tempfile.TemporaryDirectory(prefix="migrator-spark-") as scratch:
+        log4j = Path(scratch) / "log4j2.properties"
+        log4j.write_text(_LOG4J)
+        builder = SparkSession.builder.master(master).appName("migrator verify")
+        settings = {
+            **_DEFAULTS,
+            "spark.local.dir": scratch,
+            "spark.sql.warehouse.dir": scratch,
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+            **(conf or {}),
+        }
+        for key, text in settings.items():
+            builder = builder.config(key, text)
+        session = builder.getOrCreate()
+        try:
+            yield session
+        finally:
+            session.stop()
+            _end_gateway()
+
+
+def _end_gateway() -> None:
+    """End the JVM behind the session; Spark itself would keep it until this process ends."""
+    gateway = SparkContext._gateway  # noqa: SLF001 - Spark has no public way
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(timeout=GATEWAY_END_SECONDS)
+        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - the next session starts another

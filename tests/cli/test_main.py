@@ -1,0 +1,89 @@
+"""The command line as people and scripts meet it: exit codes, one clear sentence, nothing half done."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import ExitCode
+
+CLUSTER_ID = "9egfFDzKSbaonHwNn88EuQ"
+MIGRATOR = Path(sys.executable).with_name("migrator")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([MIGRATOR, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+def property_file(directory: Path, **changes: str) -> Path:
+    keys = {
+        "process.roles": "controller",
+        "node.id": "1",
+        "controller.quorum.voters": "1@127.0.0.1:9001",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": "CONTROLLER://127.0.0.1:9001",
+        "log.dirs": str(directory / "metadata"),
+    }
+    keys |= {key.replace("_", "."): text for key, text in changes.items()}
+    file = directory / "controller.properties"
+    file.write_text("".join(f"{key}={text}\n" for key, text in keys.items()))
+    return file
+
+
+def test_help_names_every_command() -> None:
+    answer = run("--help")
+    assert answer.returncode == ExitCode.OK
+    assert all(name in answer.stdout for name in ("format", "controller", "status", "verify", "log", "drill"))
+
+
+def test_format_prepares_once_and_refuses_twice(tmp_path: Path) -> None:
+    file = property_file(tmp_path)
+    first = run("format", "-c", str(file), "-t", CLUSTER_ID, "--release-version", "3.9")
+    assert (first.returncode, "3.9-IV0" in first.stdout) == (ExitCode.OK, True), first.stderr
+    second = run("format", "-c", str(file), "-t", CLUSTER_ID)
+    assert second.returncode == ExitCode.REFUSED
+    assert str(tmp_path / "metadata") in second.stderr
+    assert "Traceback" not in second.stderr
+    again = run("format", "-c", str(file), "-t", CLUSTER_ID, "--ignore-formatted")
+    assert again.returncode == ExitCode.OK
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"process_roles": "broker,controller"}, "process.roles"),
+        ({"create_topic_policy_class_name": "com.example.P"}, "create.topic.policy.class.name"),
+        ({"node_id": "x"}, "node.id"),
+    ],
+)
+def test_a_wrong_value_is_one_sentence_and_exit_code_2(tmp_path: Path, changes: dict[str, str], key: str) -> None:
+    file = property_file(tmp_path, **changes)
+    for command in (("controller", "-c", str(file)), ("format", "-c", str(file), "-t", CLUSTER_ID)):
+        answer = run(*command)
+        assert answer.returncode == ExitCode.REFUSED
+        assert f"{file}: {key}" in answer.stderr
+        assert len(answer.stderr.splitlines()) == 1
+
+
+def test_a_controller_that_is_not_formatted_says_how(tmp_path: Path) -> None:
+    answer = run("controller", "-c", str(property_file(tmp_path)))
+    assert answer.returncode == ExitCode.REFUSED
+    assert "migrator format" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_status_of_a_controller_that_does_not_run(tmp_path: Path) -> None:
+    file = property_file(tmp_path)
+    assert run("format", "-c", str(file), "-t", CLUSTER_ID).returncode == ExitCode.OK
+    answer = run("status", "-c", str(file))
+    assert answer.returncode == ExitCode.REFUSED
+    assert "Start the controller" in answer.stderr
+
+
+def test_verify_without_sides_says_what_is_missing() -> None:
+    answer = run("verify")
+    assert answer.returncode == ExitCode.REFUSED
+    assert "--zookeeper" in answer.stderr

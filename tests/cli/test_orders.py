@@ -1,0 +1,66 @@
+"""`migrator force`, `pause` and `resume`, run as an operator runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import ExitCode
+from migrator.migration.states import State
+from tests.rpc.operator_node import PlayedNode, property_file, served
+
+MIGRATOR = (sys.executable, "-c", "from migrator.cli.main import main; main()")
+
+
+async def run(*arguments: str, answer: str = "") -> tuple[int, str]:
+    """Exit code, and everything that was printed."""
+    process = await asyncio.create_subprocess_exec(
+        *MIGRATOR,
+        *arguments,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate(answer.encode())
+    assert process.returncode is not None
+    return process.returncode, output.decode()
+
+
+async def test_force_says_what_it_will_do_and_asks(tmp_path: Path) -> None:
+    node = PlayedNode(State.DUAL_WRITING)
+    config = str(property_file(tmp_path))
+    force = ("force", "reconcile", "-c", config, "--reason", "audit")
+    async with served(node, tmp_path):
+        declined, accepted = await asyncio.gather(run(*force, answer="n\n"), run(*force, answer="y\n"))
+    assert "overwritten in ZooKeeper" in declined[1]
+    assert declined[0] not in (ExitCode.OK, ExitCode.DIFFERENT)
+    assert accepted[0] == ExitCode.OK
+    assert "controller 1 does it now" in accepted[1]
+    assert node.orders == [("reconcile", "audit")]
+
+
+async def test_orders_reach_the_server_and_its_refusals_come_back() -> None:
+    node = PlayedNode(State.REFUSED)
+    async with served(node) as server:
+        refused, no_reason, paused, resumed = await asyncio.gather(
+            run("force", "deletes", "--server", server, "--reason", "x", "--yes"),
+            run("force", "reclaim", "--server", server, "--yes"),
+            run("pause", "--server", server, "--reason", "freeze"),
+            run("resume", "--server", server),
+        )
+    assert refused[0] == ExitCode.REFUSED
+    assert "there is nothing to force" in refused[1]
+    assert no_reason[0] == ExitCode.REFUSED
+    assert "--reason" in no_reason[1]
+    assert (paused[0], resumed[0]) == (ExitCode.OK, ExitCode.OK)
+    assert sorted(node.orders) == [("pause", "freeze"), ("resume", "")]
+
+
+@pytest.mark.parametrize("arguments", [("resume",), ("verify", "--zookeeper", "z:1", "--metadata", "d", "--repair")])
+async def test_without_a_controller_nothing_is_ordered(arguments: tuple[str, ...]) -> None:
+    code, output = await run(*arguments)
+    assert code == ExitCode.REFUSED
+    assert "no controller is named" in output

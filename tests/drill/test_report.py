@@ -1,0 +1,45 @@
+"""A report holds only when every step was done and everything in it held."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from migrator.drill.report import DrillFailedError, Report
+
+
+def test_it_holds() -> None:
+    changes: list[int] = []
+    report = Report({"partitions": 5}, lambda: changes.append(1))
+    with report.step("first"):
+        report.figure("seconds", 1.23456)
+        report.check("so", True, "not shown")
+    assert report.held
+    assert changes
+    assert report.to_json()["steps"][0]["figures"] == {"seconds": 1.235}
+    assert "not shown" not in json.dumps(report.to_json())
+
+
+def test_it_does_not_hold_without_steps() -> None:
+    assert not Report({}).held
+
+
+def test_a_check_that_fails(tmp_path: Path) -> None:
+    report = Report({})
+    with report.step("first"):
+        report.check("so", False, "was otherwise")
+    with report.step("second"):
+        pass
+    assert not report.held
+    report.write(tmp_path)
+    assert json.loads((tmp_path / "report.json").read_text())["held"] is False
+    assert "NOT: so: was otherwise" in (tmp_path / "summary.txt").read_text()
+
+
+def test_a_step_that_ends_early() -> None:
+    report = Report({})
+    with pytest.raises(DrillFailedError), report.step("first"):
+        raise DrillFailedError("it did not come")
+    assert not report.held

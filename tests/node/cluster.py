@@ -1,0 +1,147 @@
+"""Several node cores in one event loop, with a transport that can be cut."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+
+from migrator.config.load import settings_from
+from migrator.config.settings import Settings
+from migrator.log.formatting import FormatPlan, format_directories
+from migrator.node.core import NodeCore, OpenedDirectory
+from migrator.raft.messages import RaftRequest, RaftResponse
+from migrator.records.versions import parse_version
+from migrator.rpc.transport import PeerTimeoutError, UnreachableError
+
+CLUSTER_ID = "9egfFDzKSbaonHwNn88EuQ"
+PATIENCE_SECONDS = 20.0
+
+
+class Wires:
+    """Everybody's transport: calls the peer directly unless the wire between the two is cut."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, NodeCore] = {}
+        self.cut: set[int] = set()
+
+    def to(self, node_id: int) -> LocalTransport:
+        return LocalTransport(self, node_id)
+
+
+class LocalTransport:
+    def __init__(self, wires: Wires, node_id: int) -> None:
+        self._wires = wires
+        self._node_id = node_id
+
+    async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
+        wires = self._wires
+        if peer not in wires.nodes or {peer, self._node_id} & wires.cut:
+            raise UnreachableError(f"no wire from {self._node_id} to {peer}")
+        try:
+            response = await asyncio.wait_for(wires.nodes[peer].quorum.handle(request), timeout)
+        except TimeoutError as error:
+            raise PeerTimeoutError("slow") from error
+        if {peer, self._node_id} & wires.cut:
+            raise PeerTimeoutError("the answer was lost")
+        return response
+
+    async def close(self) -> None:
+        pass
+
+
+class Cluster:
+    """Voters 1 to ``size``, each with a directory of its own below ``directory``."""
+
+    def __init__(self, directory: Path, size: int, **extra: str) -> None:
+        self.directory = directory
+        self.size = size
+        self.extra = extra
+        self.wires = Wires()
+        self.failures: list[BaseException] = []
+
+    def settings(self, node_id: int) -> Settings:
+        voters = ",".join(f"{voter}@localhost:{9000 + voter}" for voter in range(1, self.size + 1))
+        keys = {
+            "process.roles": "controller",
+            "node.id": str(node_id),
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": "CONTROLLER://localhost:0",
+            "log.dirs": str(self.directory / str(node_id)),
+            "controller.quorum.election.timeout.ms": "200",
+            "controller.quorum.fetch.timeout.ms": "400",
+            "controller.quorum.election.backoff.max.ms": "100",
+        }
+        return settings_from(keys | self.extra, "test")[0]
+
+    def format(self) -> None:
+        for node_id in range(1, self.size + 1):
+            directory = self.settings(node_id).metadata_directory
+            plan = FormatPlan((directory,), directory, CLUSTER_ID, node_id, parse_version("3.9"))
+            format_directories(plan, random=Random(node_id), now_ms=0)
+
+    def start(self, node_id: int) -> NodeCore:
+        settings = self.settings(node_id)
+        opened = OpenedDirectory(settings)
+        node = NodeCore(settings, opened, self.wires.to(node_id), on_failure=self.failures.append)
+        self.wires.nodes[node_id] = node
+        node.boot()
+        node.start()
+        return node
+
+    async def stop(self, node_id: int, patience_seconds: float = 0.0) -> None:
+        node = self.wires.nodes[node_id] if patience_seconds else self.wires.nodes.pop(node_id)
+        await node.close(patience_seconds)
+        self.wires.nodes.pop(node_id, None)
+
+    @property
+    def nodes(self) -> dict[int, NodeCore]:
+        return self.wires.nodes
+
+    async def leader(self) -> NodeCore:
+        """The active controller, once there is one that the others can reach."""
+
+        def found() -> list[NodeCore]:
+            return [
+                node
+                for node_id, node in self.nodes.items()
+                if node.controller.epoch is not None and node_id not in self.wires.cut
+            ]
+
+        await until(lambda: bool(found()), "an active controller")
+        return max(found(), key=lambda node: node.quorum.epoch)
+
+    async def agree(self, offset: int) -> None:
+        """Wait until every node that runs has published up to an offset."""
+        await until(
+            lambda: all(node.metadata.published.provenance.offset >= offset for node in self.nodes.values()),
+            f"offset {offset} published everywhere",
+        )
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    """Give other tasks turns until a condition holds."""
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not condition():
+                await asyncio.sleep(0.002)
+    except TimeoutError:
+        raise AssertionError(f"not within {PATIENCE_SECONDS} s: {what}") from None
+
+
+@asynccontextmanager
+async def running(directory: Path, size: int, **extra: str) -> AsyncIterator[Cluster]:
+    """A formatted cluster with all nodes started; fails when a node failed."""
+    cluster = Cluster(directory, size, **extra)
+    cluster.format()
+    for node_id in range(1, size + 1):
+        cluster.start(node_id)
+    try:
+        yield cluster
+    finally:
+        for node_id in list(cluster.nodes):
+            await cluster.stop(node_id)
+    assert not cluster.failures

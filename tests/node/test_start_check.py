@@ -1,0 +1,103 @@
+"""Looking at a running quorum from outside, and the start that would end a migration too early."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from migrator.config.load import settings_from
+from migrator.errors import ExitCode, OperatorError
+from migrator.image.model import EMPTY_IMAGE
+from migrator.node.core import NodeCore
+from migrator.node.remote_image import NoAnswerError, RemoteImage
+from migrator.node.start_check import check_start
+from migrator.records.metadata import (
+    ConfigRecord,
+    ConfigResourceType,
+    MetadataRecord,
+    RegisterBrokerRecord,
+    ZkMigrationState,
+    ZkMigrationStateRecord,
+)
+from migrator.records.uuid import Uuid
+from tests.node.cluster import CLUSTER_ID, Cluster, Wires, running
+
+ASKING = 99
+
+
+def registration(broker_id: int, *, in_zookeeper_mode: bool) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(broker_id, in_zookeeper_mode, Uuid(b"i" * 16), 1, (), (), None)
+
+
+async def append(leader: NodeCore, *records: MetadataRecord) -> None:
+    offset = await leader.controller.append(leader.quorum.epoch, records)
+    await leader.metadata.stable(offset)
+
+
+async def dual_writing(cluster: Cluster, *, zk_brokers: tuple[int, ...]) -> NodeCore:
+    leader = await cluster.leader()
+    await append(
+        leader,
+        ZkMigrationStateRecord(ZkMigrationState.MIGRATION),
+        *(registration(broker, in_zookeeper_mode=broker in zk_brokers) for broker in (1, 2, 3)),
+    )
+    return leader
+
+
+async def check(cluster: Cluster, *, flag: str = "false") -> None:
+    keys = dict(cluster.settings(1).explicit) | {"zookeeper.metadata.migration.enable": flag}
+    settings, _ = settings_from(keys, "test")
+    await check_start(settings, EMPTY_IMAGE, CLUSTER_ID, cluster.wires.to(ASKING))
+
+
+async def test_an_image_read_from_outside_is_the_leaders(tmp_path: Path) -> None:
+    async with running(tmp_path, 3) as cluster:
+        leader = await cluster.leader()
+        for number in range(10):
+            await append(leader, ConfigRecord(ConfigResourceType.BROKER, "", f"key-{number}", "1"))
+        image, source = await RemoteImage(cluster.wires.to(ASKING), cluster.nodes, CLUSTER_ID).read()
+        assert image.configs == leader.metadata.published.configs
+        assert cluster.nodes[source] is leader
+
+
+async def test_a_log_that_starts_with_a_snapshot_is_read_too(tmp_path: Path) -> None:
+    async with running(tmp_path, 1) as cluster:
+        leader = await cluster.leader()
+        await append(leader, ConfigRecord(ConfigResourceType.BROKER, "", "early", "1"))
+        image = leader.metadata.snapshot_image
+        assert image is not None
+        snapshot_id = await leader.snapshotter.write(image)
+        leader.storage.log._forget_before(snapshot_id, 0)
+        await append(leader, ConfigRecord(ConfigResourceType.BROKER, "", "late", "1"))
+        found, _ = await RemoteImage(cluster.wires.to(ASKING), [1], CLUSTER_ID).read()
+        assert found.configs == leader.metadata.published.configs
+
+
+async def test_a_quorum_that_is_away_is_no_answer() -> None:
+    with pytest.raises(NoAnswerError):
+        await RemoteImage(Wires().to(ASKING), [1, 2, 3], CLUSTER_ID).read()
+
+
+async def test_the_flag_off_is_refused_with_the_names_of_brokers_in_zookeeper_mode(tmp_path: Path) -> None:
+    async with running(tmp_path, 3) as cluster:
+        await dual_writing(cluster, zk_brokers=(1, 3))
+        with pytest.raises(OperatorError, match=r"brokers 1, 3 .*the leader, controller") as caught:
+            await check(cluster)
+        assert caught.value.exit_code == ExitCode.REFUSED
+        assert "1, 3" in caught.value.remedy
+
+
+async def test_the_flag_off_is_taken_when_every_broker_is_in_kraft_mode(tmp_path: Path) -> None:
+    async with running(tmp_path, 3) as cluster:
+        await dual_writing(cluster, zk_brokers=())
+        await check(cluster)
+
+
+async def test_its_own_log_counts_only_where_nobody_answers(tmp_path: Path) -> None:
+    async with running(tmp_path, 1) as cluster:
+        leader = await dual_writing(cluster, zk_brokers=(2,))
+        own = leader.metadata.published
+        settings, _ = settings_from(dict(cluster.settings(1).explicit), "test")
+        with pytest.raises(OperatorError, match="the log of this node says"):
+            await check_start(settings, own, CLUSTER_ID, Wires().to(ASKING))

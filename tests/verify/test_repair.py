@@ -1,0 +1,106 @@
+"""The repair: what is ordered, what is waited for, what is refused."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pytest
+from pyspark.sql import SparkSession
+
+from migrator.errors import ExitCode, OperatorError
+from migrator.migration.states import PublicState, State
+from migrator.observe.status import Force
+from migrator.rpc.reach import active_controller
+from migrator.verify import verify as verifying
+from migrator.verify.compare import Comparison, Difference, KindCounts
+from migrator.verify.repair import repair
+from migrator.verify.verify import Verdict, VerifyRequest, verify
+from tests.rpc.operator_node import WRITTEN, PlayedNode, served
+
+DUAL_WRITING = State.DUAL_WRITING
+EQUAL = Comparison({"topic": KindCounts(1, 1, 0, 0, 0)}, ())
+DIFFERENT = Comparison({"topic": KindCounts(1, 1, 0, 0, 1)}, (Difference("topic", "a", "id", "1", "2"),))
+
+
+async def order(node: PlayedNode, wait_seconds: float = 20.0) -> tuple[str, list[str]]:
+    told: list[str] = []
+    async with served(node) as address:
+        said = await repair(lambda: active_controller(None, address), "5 differences", told.append, wait_seconds)
+    return said, told
+
+
+async def test_it_waits_for_dual_writing_orders_and_waits_again() -> None:
+    node = PlayedNode(State.INFORMING_BROKERS, State.INFORMING_BROKERS, DUAL_WRITING)
+    said, told = await order(node)
+    assert said == WRITTEN
+    assert node.orders == [(Force.RECONCILE, "5 differences")]
+    ordered = told.index("ordered to reconcile")
+    assert any("informing brokers" in sentence for sentence in told[:ordered])
+
+
+async def test_a_takeover_in_between_is_waited_for() -> None:
+    after = (State.RECONCILING, State.RECONCILING, State.INACTIVE, State.RECONCILING, State.RECONCILING, DUAL_WRITING)
+    node = PlayedNode(DUAL_WRITING, after_force=after)
+    said, told = await order(node)
+    assert said == WRITTEN
+    assert any("leads" in sentence for sentence in told)
+
+
+async def test_held_deletes_are_the_operators_to_decide() -> None:
+    node = PlayedNode(DUAL_WRITING, after_force=(State.RECONCILING, State.HOLDING))
+    with pytest.raises(OperatorError, match=r"it is holding deletes\. Do something"):
+        await order(node)
+
+
+@pytest.mark.parametrize(
+    ("state", "public"),
+    [
+        (State.WAITING_FOR_BROKERS, PublicState.MIGRATION_INELIGIBLE),
+        (State.COPYING, PublicState.MIGRATE_ZK_DATA),
+        (State.REFUSED, PublicState.DUAL_WRITE),
+        (State.FINISHING, PublicState.DUAL_WRITE),
+        (State.FINISHED, PublicState.FINISHED),
+    ],
+)
+async def test_only_a_controller_that_dual_writes_is_ordered(state: State, public: PublicState) -> None:
+    node = PlayedNode(state, public=public)
+    with pytest.raises(OperatorError, match="can't be repaired now") as refused:
+        await order(node)
+    assert refused.value.exit_code == ExitCode.REFUSED
+    assert node.orders == []
+
+
+async def test_no_controller_no_repair(unused_tcp_port: int) -> None:
+    with pytest.raises(OperatorError, match="does not answer"):
+        await repair(lambda: active_controller(None, f"127.0.0.1:{unused_tcp_port}"), "", lambda _: None)
+
+
+async def test_a_reconcile_that_does_not_end_is_not_waited_for_without_end() -> None:
+    with pytest.raises(OperatorError, match=r"did not end within 1 s.*migrator status"):
+        await order(PlayedNode(DUAL_WRITING, after_force=(State.RECONCILING,)), wait_seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "mends", "code", "asked"),
+    [
+        ([EQUAL], True, ExitCode.OK, 0),
+        ([DIFFERENT, EQUAL], True, ExitCode.OK, 1),
+        ([DIFFERENT, DIFFERENT], True, ExitCode.DIFFERENT, 1),
+        ([DIFFERENT], False, ExitCode.DIFFERENT, 1),
+    ],
+)
+def test_the_last_comparison_is_the_verdict(
+    comparisons: list[Comparison], mends: bool, code: ExitCode, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions = contextmanager(lambda *_: iter([SparkSession]))
+    monkeypatch.setattr(verifying, "spark_session", sessions)
+    left = list(comparisons)
+    monkeypatch.setattr(verifying, "compare_sides", lambda *_: left.pop(0))
+    seen: list[Verdict] = []
+
+    def mend(verdict: Verdict) -> bool:
+        seen.append(verdict)
+        return mends
+
+    assert verify(VerifyRequest("zk", "dir"), mend).exit_code is code
+    assert (len(seen), left) == (asked, [])
