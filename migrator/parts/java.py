@@ -1,0 +1,68 @@
+"""Java, and the jars that pyspark brings: a ZooKeeper server and the Ivy resolver."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from migrator.errors import OperatorError
+from migrator.values import value
+
+_MINIMUM_VERSION = 17
+_REMEDY = "Install a Java runtime, e.g. 'apt-get install openjdk-17-jre-headless', or point JAVA_HOME at one"
+
+
+@value
+class Jvm:
+    """Options of a Java process; small and quick to start unless told otherwise.
+
+    ``heap`` is the -Xmx value. ``flags`` default to one compiler tier and one collector thread, which start fastest
+    on few cores; a benchmark passes ``()``.
+    """
+
+    heap: str = "256m"
+    flags: tuple[str, ...] = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+
+@cache
+def find_java() -> Path:
+    """The ``java`` of JAVA_HOME, else of the PATH.
+
+    :raises OperatorError: when there is none, or it is older than 17.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    if found is None:
+        where = f"JAVA_HOME={home}" if home else "PATH"
+        raise OperatorError("Java 17 or newer is needed and none was found", where=where, remedy=_REMEDY)
+    answer = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    match = re.search(r'version "(\d+)', answer.stdout + answer.stderr)
+    if match is None or int(match.group(1)) < _MINIMUM_VERSION:
+        seen = match.group(1) if match else "an unknown version"
+        raise OperatorError(f"Java 17 or newer is needed, this is {seen}", where=found, remedy=_REMEDY)
+    return Path(found)
+
+
+def pyspark_jars() -> Path:
+    """The folder with the jars of the installed pyspark.
+
+    :raises OperatorError: when pyspark is not installed.
+    """
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise OperatorError("pyspark is not installed, and its jars are needed", remedy="Run 'make setup'")
+    return Path(spec.origin).parent / "jars"
+
+
+def java_command(
+    classpath: str, main_class: str, *arguments: str, jvm: Jvm, properties: Mapping[str, str] | None = None
+) -> list[str]:
+    """The argument list that runs a Java class; ``properties`` become ``-D`` options."""
+    defines = [f"-D{key}={text}" for key, text in (properties or {}).items()]
+    return [str(find_java()), f"-Xmx{jvm.heap}", *jvm.flags, *defines, "-cp", classpath, main_class, *arguments]

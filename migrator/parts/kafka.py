@@ -1,0 +1,220 @@
+"""Stock Apache Kafka: its tools, and its controllers and brokers as child processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+from migrator.errors import require
+from migrator.parts.java import Jvm, java_command
+from migrator.parts.kafka_jars import fetch_jars
+from migrator.parts.processes import ChildProcess, run_to_end
+
+START_SECONDS = 90.0
+STOP_SECONDS = 30.0
+TOOL_SECONDS = 120.0
+_STARTED = r"Kafka Server started|\[KafkaServer id=-?\d+\] started"
+"""Logged by a KRaft node, and by a broker in ZooKeeper mode, when all listeners serve."""
+
+_LOG4J = """\
+log4j.rootLogger={level}, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
+log4j.logger.org.apache.zookeeper=WARN
+"""
+
+
+class KafkaRelease:
+    """One release of Apache Kafka, e.g. ``KafkaRelease("3.9.1").fetch()``."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+
+    def fetch(self) -> StockKafka:
+        """The release, its jars fetched into the cache if need be.
+
+        :raises OperatorError: when they are not in the cache and cannot be fetched.
+        """
+        return StockKafka(self.version, fetch_jars(self.version))
+
+
+class StockKafka:
+    """A release whose jars are on this machine."""
+
+    def __init__(self, version: str, jars: Path) -> None:
+        self.version = version
+        self.jars = jars
+
+    @cached_property
+    def classpath(self) -> str:
+        return os.pathsep.join(map(str, sorted(self.jars.glob("*.jar"))))
+
+    def command(
+        self, main_class: str, *arguments: str, directory: Path, jvm: Jvm, log_level: str = "INFO"
+    ) -> list[str]:
+        """The argument list that runs one of Kafka's classes; its log4j configuration is written to ``directory``."""
+        log4j = directory / "log4j.properties"
+        log4j.parent.mkdir(parents=True, exist_ok=True)
+        log4j.write_text(_LOG4J.format(level=log_level))
+        return java_command(
+            self.classpath, main_class, *arguments, jvm=jvm, properties={"log4j.configuration": log4j.as_uri()}
+        )
+
+    def tool(self, main_class: str, *arguments: str, directory: Path, timeout_seconds: float = TOOL_SECONDS) -> str:
+        """Run a command line tool to its end.
+
+        :param directory: scratch folder, for the tool's log configuration.
+        :returns: its output, standard error included.
+        :raises OperatorError: exit code other than 0, or not ended in time; with the output's tail.
+        """
+        command = self.command(main_class, *arguments, directory=directory, jvm=Jvm(), log_level="ERROR")
+        environment = {**os.environ, "LC_ALL": "C.UTF-8"}  # or Java loses what is not ASCII in its arguments
+        return run_to_end(main_class.rsplit(".", 1)[-1], command, timeout_seconds=timeout_seconds, env=environment)
+
+    def format(self, properties_file: Path, cluster_id: str, *, release_version: str | None = None) -> str:
+        """``kafka-storage format``; ``release_version`` e.g. ``3.9-IV0``, None for the release's newest."""
+        version = ["--release-version", release_version] if release_version else []
+        return self.tool(
+            "kafka.tools.StorageTool",
+            *("format", "-t", cluster_id, "-c", str(properties_file), *version),
+            directory=properties_file.parent,
+        )
+
+    def dump_log(self, *files: Path, directory: Path) -> str:
+        """``kafka-dump-log --cluster-metadata-decoder`` of segments or checkpoints."""
+        names = ",".join(map(str, files))
+        return self.tool(
+            "kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", names, directory=directory
+        )
+
+    def metadata_shell(self, file: Path, *command: str, directory: Path) -> str:
+        """``kafka-metadata-shell --snapshot FILE COMMAND``; the node that owns the file must not run."""
+        return self.tool("org.apache.kafka.shell.MetadataShell", "--snapshot", str(file), *command, directory=directory)
+
+    def node(self, name: str, directory: Path, properties: Mapping[str, str], *, jvm: Jvm | None = None) -> StockNode:
+        """A controller or broker, in whichever mode the properties say; not started yet.
+
+        :param directory: property file, output and (unless the properties say otherwise) ``log.dirs``.
+        """
+        return StockNode(self, name, directory, properties, jvm or Jvm(heap="512m"))
+
+    # The tools of everyday use, by their main class; all take --bootstrap-server, and some --bootstrap-controller.
+
+    def topics(self, *arguments: str, directory: Path) -> str:
+        """``kafka-topics``."""
+        return self.tool("org.apache.kafka.tools.TopicCommand", *arguments, directory=directory)
+
+    def configs(self, *arguments: str, directory: Path) -> str:
+        """``kafka-configs``; takes ``--zookeeper`` too."""
+        return self.tool("kafka.admin.ConfigCommand", *arguments, directory=directory)
+
+    def acls(self, *arguments: str, directory: Path) -> str:
+        """``kafka-acls``; takes ``--authorizer-properties zookeeper.connect=...`` too."""
+        return self.tool("kafka.admin.AclCommand", *arguments, directory=directory)
+
+    def delegation_tokens(self, *arguments: str, directory: Path) -> str:
+        """``kafka-delegation-tokens``."""
+        return self.tool("org.apache.kafka.tools.DelegationTokenCommand", *arguments, directory=directory)
+
+
+class StockNode:
+    """One stock controller or broker; leaving its context stops it. It can be started again on the same data."""
+
+    def __init__(self, kafka: StockKafka, name: str, directory: Path, properties: Mapping[str, str], jvm: Jvm) -> None:
+        self.kafka = kafka
+        self.name = name
+        self.directory = directory
+        self.properties = {"log.dirs": str(directory / "data"), **properties}
+        self._jvm = jvm
+        self._process: ChildProcess | None = None
+
+    @property
+    def properties_file(self) -> Path:
+        return self.directory / "node.properties"
+
+    @property
+    def process(self) -> ChildProcess:
+        require(self._process is not None, f"{self.name} was not started")
+        assert self._process is not None  # noqa: S101 (for the type checker; required above)
+        return self._process
+
+    def write_properties(self) -> Path:
+        """Write the property file anew from ``properties``."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.properties_file.write_text("".join(f"{key}={_escape(text)}\n" for key, text in self.properties.items()))
+        return self.properties_file
+
+    def format(self, cluster_id: str, *, release_version: str | None = None) -> None:
+        """Format its directories, as a KRaft node needs before its first start."""
+        self.kafka.format(self.write_properties(), cluster_id, release_version=release_version)
+
+    def launch(self) -> None:
+        """Start the process without waiting: a quorum's first controller only comes up with the others."""
+        file = self.write_properties()
+        command = self.kafka.command("kafka.Kafka", str(file), directory=self.directory, jvm=self._jvm)
+        self._process = ChildProcess(self.name, command, output=self.directory / "node.log")
+
+    def wait_until_started(self, *, timeout_seconds: float = START_SECONDS) -> None:
+        """Wait until it logs that it serves.
+
+        :raises OperatorError: when it ends first or the time is over; with the output's tail.
+        """
+        self.process.wait_for_output(_STARTED, timeout_seconds=timeout_seconds)
+
+    def start(self) -> None:
+        """Start it and wait until it serves; errors as `wait_until_started`, after which nothing runs."""
+        try:
+            self.launch()
+            self.wait_until_started()
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL when it takes longer than `STOP_SECONDS`."""
+        if self._process is not None:
+            self._process.stop(grace_seconds=STOP_SECONDS)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+
+    def restart(self, changes: Mapping[str, str | None] | None = None) -> None:
+        """Stop it and start it again with changed properties; a value None removes the key."""
+        self.stop()
+        for key, text in (changes or {}).items():
+            if text is None:
+                self.properties.pop(key, None)
+            else:
+                self.properties[key] = text
+        self.start()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def start_together(nodes: Sequence[StockNode]) -> None:
+    """Start nodes that need each other to come up; on failure none of them runs."""
+    try:
+        for node in nodes:
+            node.launch()
+        for node in nodes:
+            node.wait_until_started()
+    except BaseException:
+        for node in nodes:
+            node.kill()
+        raise
+
+
+def _escape(text: str) -> str:
+    r"""Backslashes of Java properties; everything else in our files is plain ASCII."""
+    return text.replace("\\", "\\\\").replace("\n", "\\n")

@@ -1,0 +1,108 @@
+"""Fetches the jars of an Apache Kafka release once, with the resolver (Apache Ivy) that ships in pyspark."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from migrator.errors import OperatorError
+from migrator.parts.java import find_java, pyspark_jars
+from migrator.parts.processes import ChildProcess
+
+FETCH_SECONDS = 900.0
+CONNECT_TIMEOUT_MS = 5_000
+READ_TIMEOUT_MS = 30_000
+_OFFLINE_SIGNS = ("Server access error", "SERVER ERRORS", "UNRESOLVED DEPENDENCIES", "UnknownHostException")
+
+_IVY_MODULE = """\
+<ivy-module version="2.0">
+  <info organisation="migrator" module="stock-kafka"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{version}" conf="default"/>
+    <dependency org="org.apache.kafka" name="kafka-shell" rev="{version}" conf="default"/>
+    <dependency org="org.apache.kafka" name="kafka-tools" rev="{version}" conf="default"/>
+    <dependency org="org.slf4j" name="slf4j-reload4j" rev="1.7.36" conf="default"/>
+    <exclude org="org.apache.kafka" module="connect-runtime"/>
+    <exclude org="org.apache.logging.log4j"/>
+  </dependencies>
+</ivy-module>
+"""
+
+
+def cache_directory() -> Path:
+    """Where fetched releases are kept: below XDG_CACHE_HOME, else below ~/.cache."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "kraft-migrator" / "kafka"
+
+
+def fetch_jars(version: str) -> Path:
+    """The folder with the jars of that release, fetched when it is not there yet.
+
+    Safe to interrupt and to call from several processes at once: one fetches into a folder of its own, which becomes
+    the release's folder by a rename.
+
+    :raises OperatorError: when it is not in the cache and cannot be fetched.
+    """
+    target = cache_directory() / version
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _lock(target.with_name(f"{version}.lock")):
+        if not target.is_dir():
+            with tempfile.TemporaryDirectory(prefix=f".{version}-", dir=target.parent) as work:
+                _retrieve(version, Path(work), target)
+                (Path(work) / "jars").rename(target)
+    return target
+
+
+def _retrieve(version: str, work: Path, target: Path) -> None:
+    module = work / "ivy.xml"
+    module.write_text(_IVY_MODULE.format(version=version))
+    resolver = next(iter(pyspark_jars().glob("ivy-*.jar")), None)
+    if resolver is None:
+        raise OperatorError("pyspark brings no Ivy jar", where=str(pyspark_jars()), remedy="Run 'make setup' again")
+    command = [
+        str(find_java()),
+        f"-Dsun.net.client.defaultConnectTimeout={CONNECT_TIMEOUT_MS}",
+        f"-Dsun.net.client.defaultReadTimeout={READ_TIMEOUT_MS}",
+        "-Djava.net.useSystemProxies=true",
+        *("-jar", str(resolver), "-cache", str(work / "cache"), "-ivy", str(module), "-confs", "default"),
+        *("-retrieve", str(work / "jars" / "[artifact]-[revision](-[classifier]).[ext]")),
+    ]
+    with ChildProcess("ivy", command, output=work / "ivy.log") as child:
+        offline = _ended_or_offline(child)
+        if offline:
+            child.kill()
+        if offline or child.wait(timeout_seconds=10.0) != 0:
+            raise OperatorError(
+                f"Apache Kafka {version} is not in the cache and could not be fetched from Maven Central. "
+                f"The resolver's last lines:\n{child.tail()}",
+                where=str(target),
+                remedy="Go online (Java's https.proxyHost can be set in JAVA_TOOL_OPTIONS), "
+                "or copy that folder from a machine that has fetched it",
+            )
+    shutil.rmtree(work / "cache")
+
+
+def _ended_or_offline(child: ChildProcess) -> bool:
+    """Wait for the resolver's end; True at once when it reports that it cannot reach its repository."""
+
+    def decided() -> bool:
+        return child.exit_code() is not None or any(sign in child.output_text() for sign in _OFFLINE_SIGNS)
+
+    child.wait_until(decided, "the jars are fetched", timeout_seconds=FETCH_SECONDS)
+    return child.exit_code() is None
+
+
+@contextmanager
+def _lock(file: Path) -> Iterator[None]:
+    """An exclusive lock between processes, released by the kernel when its holder ends."""
+    with file.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

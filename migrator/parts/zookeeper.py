@@ -1,0 +1,260 @@
+"""A real ZooKeeper server (or an ensemble) as child processes, from the jars that pyspark brings."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from migrator.errors import require
+from migrator.parts.java import Jvm, java_command, pyspark_jars
+from migrator.parts.processes import ChildProcess, free_port
+
+START_SECONDS = 60.0
+_NEEDED_JARS = ("zookeeper", "slf4j-api", "log4j", "netty", "metrics-core", "snappy-java", "commons-io")
+
+_LOG4J = """\
+status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{ISO8601} %-5p %m%n
+rootLogger.level = warn
+rootLogger.appenderRef.out.ref = out
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperOptions:
+    """What a server is started with.
+
+    ``jute_maxbuffer`` in bytes bounds every request and reply, as ZooKeeper's own setting. Without ``fsync`` writes
+    survive a killed process but not a killed machine. ``properties`` are added to the server's configuration file,
+    ``system_properties`` to the Java process (TLS, SASL).
+    """
+
+    jute_maxbuffer: int = 1024 * 1024 - 1
+    fsync: bool = False
+    tick_ms: int = 1000
+    jvm: Jvm = field(default_factory=lambda: Jvm(heap="512m"))
+    properties: Mapping[str, str] = field(default_factory=dict)
+    system_properties: Mapping[str, str] = field(default_factory=dict)
+
+
+class EmbeddedZooKeeper:
+    """One server; leaving its context stops it. Its data stays in ``directory``, so that it can be started again.
+
+    :param directory: data, configuration and output of the server; made when absent.
+    :param members: ``server.N`` lines of an ensemble by server number, of which this one is ``server_id``.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        port: int | None = None,
+        options: ZooKeeperOptions | None = None,
+        server_id: int = 0,
+        members: Mapping[int, str] | None = None,
+    ) -> None:
+        self.directory = directory
+        self.port = port or free_port()
+        self.options = options or ZooKeeperOptions()
+        self.server_id = server_id
+        self._members = dict(members or {})
+        self._process: ChildProcess | None = None
+
+    @property
+    def hosts(self) -> str:
+        """Connection string, ``host:port``."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def version_directory(self) -> Path:
+        """Where transaction logs (``log.*``) and snapshots (``snapshot.*``) are."""
+        return self.directory / "data" / "version-2"
+
+    @property
+    def snapshots(self) -> list[Path]:
+        """Snapshot files, oldest first."""
+        return sorted(self.version_directory.glob("snapshot.*"), key=_zxid)
+
+    @property
+    def transaction_logs(self) -> list[Path]:
+        """Transaction log files, oldest first."""
+        return sorted(self.version_directory.glob("log.*"), key=_zxid)
+
+    @property
+    def process(self) -> ChildProcess:
+        require(self._process is not None, "this ZooKeeper server was not started")
+        assert self._process is not None  # noqa: S101 (for the type checker; required above)
+        return self._process
+
+    def start(self) -> None:
+        """Start it and wait until it serves.
+
+        :raises OperatorError: when it ends, or does not serve after `START_SECONDS`.
+        """
+        try:
+            self.launch()
+            self.wait_until_serving()
+        except BaseException:
+            self.stop()
+            raise
+
+    def launch(self) -> None:
+        """Start the process without waiting; members of an ensemble serve only when a majority runs."""
+        command = java_command(
+            _classpath(),
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            str(self._write_configuration()),
+            jvm=self.options.jvm,
+            properties={
+                "log4j2.configurationFile": str(self.directory / "log4j2.properties"),
+                "jute.maxbuffer": str(self.options.jute_maxbuffer),
+                "zookeeper.forceSync": "yes" if self.options.fsync else "no",
+                **self.options.system_properties,
+            },
+        )
+        self._process = ChildProcess("zookeeper", command, output=self.directory / "zookeeper.log")
+
+    def wait_until_serving(self) -> None:
+        """Wait until the server says that it takes part; errors as `start`."""
+        self.process.wait_until(
+            lambda: self.mode() is not None, f"ZooKeeper serves on port {self.port}", timeout_seconds=START_SECONDS
+        )
+
+    def mode(self) -> str | None:
+        """``standalone``, ``leader`` or ``follower``; None when it does not serve."""
+        match = re.search(r"^Mode: (\w+)", four_letter_word(self.port, "srvr"), re.MULTILINE)
+        return match.group(1) if match else None
+
+    def stop(self) -> None:
+        """SIGTERM; the data stays."""
+        if self._process is not None:
+            self._process.stop()
+
+    def kill(self) -> None:
+        """SIGKILL; the data stays as it was on disk."""
+        self.process.kill()
+
+    def restart(self) -> None:
+        """Stop it and start it again on the same port and data."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay open and nothing is answered."""
+        self.process.pause()
+
+    def resume(self) -> None:
+        self.process.resume()
+
+    def delete_data(self) -> None:
+        """Stop it and forget all data."""
+        self.stop()
+        shutil.rmtree(self.directory / "data", ignore_errors=True)
+
+    def _write_configuration(self) -> Path:
+        data = self.directory / "data"
+        data.mkdir(parents=True, exist_ok=True)
+        properties = {
+            "dataDir": str(data),
+            "clientPort": str(self.port),
+            "clientPortAddress": "127.0.0.1",
+            "tickTime": str(self.options.tick_ms),
+            "minSessionTimeout": "1000",
+            "maxSessionTimeout": "120000",
+            "maxClientCnxns": "0",
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "srvr,mntr",
+            "preAllocSize": "4096",
+            **self.options.properties,
+        }
+        if self._members:
+            (data / "myid").write_text(f"{self.server_id}\n")
+            properties |= {"initLimit": "20", "syncLimit": "10"}
+            properties |= {f"server.{number}": address for number, address in self._members.items()}
+        (self.directory / "log4j2.properties").write_text(_LOG4J)
+        file = self.directory / "zoo.cfg"
+        file.write_text("".join(f"{key}={text}\n" for key, text in properties.items()))
+        return file
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class ZooKeeperEnsemble:
+    """Several servers that elect a leader among them; leaving its context stops all."""
+
+    def __init__(self, directory: Path, *, size: int = 3, options: ZooKeeperOptions | None = None) -> None:
+        ports = [free_port() for _ in range(3 * size)]
+        members = {n: f"127.0.0.1:{ports[3 * n - 2]}:{ports[3 * n - 1]}" for n in range(1, size + 1)}
+        self.servers = [
+            EmbeddedZooKeeper(
+                directory / f"zookeeper-{n}", port=ports[3 * n - 3], options=options, server_id=n, members=members
+            )
+            for n in members
+        ]
+
+    @property
+    def hosts(self) -> str:
+        """Connection string of all servers."""
+        return ",".join(server.hosts for server in self.servers)
+
+    def leader(self) -> EmbeddedZooKeeper | None:
+        """The server that leads now."""
+        return next((server for server in self.servers if server.mode() == "leader"), None)
+
+    def start(self) -> None:
+        """Start all and wait until all serve; errors as `EmbeddedZooKeeper.start`."""
+        for server in self.servers:
+            server.launch()
+        for server in self.servers:
+            server.wait_until_serving()
+
+    def stop(self) -> None:
+        for server in self.servers:
+            server.stop()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def four_letter_word(port: int, word: str, host: str = "127.0.0.1") -> str:
+    """Ask a ZooKeeper server one of its four letter words; empty when it does not answer within a second."""
+    try:
+        with socket.create_connection((host, port), timeout=1.0) as connection:
+            connection.sendall(word.encode())
+            chunks = []
+            while chunk := connection.recv(65536):
+                chunks.append(chunk)
+            return b"".join(chunks).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _classpath() -> str:
+    jars = sorted(jar for jar in pyspark_jars().glob("*.jar") if jar.name.startswith(_NEEDED_JARS))
+    return os.pathsep.join(map(str, jars))
+
+
+def _zxid(file: Path) -> int:
+    return int(file.suffix[1:], 16)

@@ -1,0 +1,79 @@
+"""Figures of our controllers beside stock Kafka's, on the same machine, in the same run. Nothing here asserts a time.
+
+python -m tests.bench [--partitions N] [--transport grpc|kafka] [--peers stock,ours] [--json FILE] [--pieces]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from migrator.drill.cluster import ClusterOptions
+from tests.bench.figures import Result, table, to_json
+from tests.bench.migration import BenchOptions, run
+from tests.bench.peers import PEERS
+
+DEFAULT_PARTITIONS = 200_000
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0 when every peer got through all phases."""
+    given = _parser().parse_args(arguments)
+    console = Console(stderr=True)
+    if given.pieces:
+        from tests.bench.pieces import run_pieces  # noqa: PLC0415 - imports much that the rest does not need
+
+        measured = run_pieces(given.partitions, console, only=given.only)
+        _write(given.json, measured)
+        return 0
+    results = asyncio.run(_migrations(given, console))
+    cores = os.cpu_count()
+    setting = {"partitions": given.partitions, "controllers": given.controllers, "brokers": 3, "cores": cores}
+    caption = f"{given.partitions:,} partitions, {given.controllers} controllers, 3 brokers, {cores} cores"
+    Console(width=180 if not sys.stdout.isatty() else None).print(table(results, caption))
+    for result in results:
+        if result.failure is not None:
+            console.print(f"[red]{result.title}: {result.failure}[/red]")
+    _write(given.json, to_json(results, setting))
+    return 1 if any(result.failure is not None for result in results) else 0
+
+
+async def _migrations(given: argparse.Namespace, console: Console) -> list[Result]:
+    options = ClusterOptions(given.partitions, controllers=given.controllers, transport=given.transport)
+    results = []
+    with tempfile.TemporaryDirectory(prefix="migrator-bench-", dir=given.dir) as directory:
+        for name in given.peers.split(","):
+            cluster = PEERS[name](Path(directory) / name, options)
+            results.append(await run(cluster, BenchOptions(given.partitions, given.created_topics), console))
+    return results
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--partitions", type=int, default=DEFAULT_PARTITIONS, help="in topics of 10 (200000)")
+    parser.add_argument("--controllers", type=int, default=3)
+    parser.add_argument("--created-topics", type=int, default=1_000, help="of 10 partitions, in dual-write (1000)")
+    parser.add_argument("--transport", choices=("grpc", "kafka"), default="grpc", help="of our quorum")
+    parser.add_argument("--peers", default="stock,ours", help="which, in which order (stock,ours)")
+    parser.add_argument("--json", type=Path, help="write all figures to this file, too")
+    parser.add_argument("--dir", type=Path, help="where the clusters' directories are made and removed")
+    parser.add_argument("--pieces", action="store_true", help="measure single pieces instead of a migration")
+    parser.add_argument("--only", help="of the pieces, those whose name contains this")
+    return parser
+
+
+def _write(path: Path | None, content: object) -> None:
+    if path is not None:
+        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

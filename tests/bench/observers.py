@@ -1,0 +1,217 @@
+"""Looking at controllers from outside: what they write to ZooKeeper, how much memory they take, how long they stall."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from typing import Self
+
+import psutil
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+from kazoo.protocol.states import WatchedEvent
+
+from migrator.values import value
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.controller import decode_controller
+from migrator.zookeeper.znodes.migration import decode_migration
+
+SAMPLE_SECONDS = 0.25
+SCRAPE_SECONDS = 1.0
+STALL_GAUGE = "migrator_event_loop_stall_ms"
+_STALL = re.compile(rf"^{STALL_GAUGE}(?:\{{[^}}]*\}})? (\S+)$", re.MULTILINE)
+
+
+@value
+class Claim:
+    """A KRaft controller became the controller in ZooKeeper's eyes, at that monotonic time."""
+
+    at: float
+    node_id: int
+    kraft_epoch: int
+
+
+class ZooKeeperWatch:
+    """Notes when `/controller` and `/migration` come to say what they say."""
+
+    def __init__(self, client: KazooClient) -> None:
+        self.claims: list[Claim] = []
+        self.copied_at: float | None = None
+        """When `/migration` first said that the copy is complete: its End is committed by then."""
+        self._client = client
+        for path in (paths.CONTROLLER, paths.MIGRATION):
+            self._look(path)
+
+    def _on_event(self, event: WatchedEvent) -> None:
+        if event.path is not None:
+            self._look(event.path)
+
+    def _look(self, path: str) -> None:
+        if self._client.exists(path, watch=self._on_event) is None:
+            return
+        with contextlib.suppress(NoNodeError):
+            self._note(path, self._client.get(path)[0])
+
+    def _note(self, path: str, data: bytes) -> None:
+        if path == paths.MIGRATION:
+            state = decode_migration(path, data)
+            if state is not None and state.copied and self.copied_at is None:
+                self.copied_at = time.monotonic()
+            return
+        claim = decode_controller(path, data)
+        known = self.claims[-1].kraft_epoch if self.claims else -1
+        if claim.is_kraft and claim.kraft_epoch > known:
+            self.claims.append(Claim(time.monotonic(), claim.broker_id, claim.kraft_epoch))
+
+
+class _Periodic:
+    """Something done again and again in a thread of its own, for as long as the context lasts."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def look(self) -> None:
+        raise NotImplementedError
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._seconds):
+            self.look()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+
+class MemorySampler(_Periodic):
+    """Highest resident memory of process trees, in bytes, by name."""
+
+    def __init__(self, pids: Mapping[int, int]) -> None:
+        super().__init__(SAMPLE_SECONDS)
+        self._pids = dict(pids)
+        self.peaks: dict[int, int] = dict.fromkeys(pids, 0)
+
+    def look(self) -> None:
+        """Take one sample."""
+        for node_id, pid in self._pids.items():
+            self.peaks[node_id] = max(self.peaks[node_id], resident_bytes(pid))
+
+
+def resident_bytes(pid: int) -> int:
+    """Of a process and all its descendants; 0 when it is gone."""
+    try:
+        process = psutil.Process(pid)
+        family = [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return 0
+    total = 0
+    for member in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            total += member.memory_info().rss
+    return total
+
+
+class ProcessorMeter:
+    """Processor time from the meter's making on: of process trees, their ended children included, and of everybody."""
+
+    def __init__(self, pids: Iterable[int]) -> None:
+        self._pids = tuple(pids)
+        self._begin = time.monotonic()
+        self._trees = self._tree_seconds()
+        self._machine = _machine_seconds()
+        self._own = _own_seconds()
+
+    @property
+    def seconds(self) -> float:
+        """Of the trees."""
+        return self._tree_seconds() - self._trees
+
+    @property
+    def others_share(self) -> float:
+        """What neither this process nor any child of it used, of all processors: 0 on a machine of one's own."""
+        cores = psutil.cpu_count() or 1
+        foreign = (_machine_seconds() - self._machine) - (_own_seconds() - self._own)
+        return max(0.0, foreign / (time.monotonic() - self._begin) / cores)
+
+    def _tree_seconds(self) -> float:
+        return sum(tree_seconds(pid) for pid in self._pids)
+
+
+def tree_seconds(pid: int) -> float:
+    """Processor time of a process and all its descendants so far, those included that it has waited for."""
+    try:
+        process = psutil.Process(pid)
+        family = [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return 0.0
+    total = 0.0
+    for member in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = member.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+def _own_seconds() -> float:
+    return tree_seconds(os.getpid())
+
+
+def _machine_seconds() -> float:
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0))
+
+
+class StallSampler(_Periodic):
+    """Longest turns of event loops in ms, by node, from their metrics. A node that serves none is left out."""
+
+    def __init__(self, ports: Mapping[int, int]) -> None:
+        super().__init__(SCRAPE_SECONDS)
+        self._ports = dict(ports)
+        self.longest_ms: dict[int, float] = {}
+
+    def look(self) -> None:
+        """Scrape each once."""
+        for node_id, port in self._ports.items():
+            if (stall_ms := longest_stall_ms(port)) is not None:
+                self.longest_ms[node_id] = max(self.longest_ms.get(node_id, 0.0), stall_ms)
+
+
+def longest_stall_ms(port: int) -> float | None:
+    """Of the last minute, from a node's metrics; None when it does not answer."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2.0) as response:
+            return stall_in(response.read().decode())
+    except (urllib.error.URLError, OSError):
+        return None
+
+
+def stall_in(exposition: str) -> float | None:
+    """The gauge's value in Prometheus' text format; None without it."""
+    return max(map(float, _STALL.findall(exposition)), default=None)
+
+
+class Arrival:
+    """Watches for znodes that are to appear; looks at each only until it is there."""
+
+    def __init__(self, client: KazooClient, expected: Iterable[str]) -> None:
+        self._client = client
+        self._missing = list(expected)
+
+    def complete(self) -> bool:
+        """Whether all are there by now."""
+        while self._missing:
+            if self._client.exists(self._missing[-1]) is None:
+                return False
+            self._missing.pop()
+        return True

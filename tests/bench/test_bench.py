@@ -1,0 +1,85 @@
+"""The benchmark sees what is there: requests are told apart by their bytes, figures are put side by side."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from migrator.wire.encode import encode_entity
+from migrator.wire.legacy.messages import UpdateType
+from migrator.wire.schemas import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from tests.bench.figures import FIGURES, Result, ratio, table, to_json
+from tests.bench.observers import ProcessorMeter, resident_bytes, stall_in
+from tests.bench.pieces_memory import MEMORY_PIECES, Sample
+from tests.bench.quiet_broker import head_of
+from tests.drill.control_requests import (
+    CONTROLLER,
+    INCREMENTAL,
+    Topics,
+    leader_and_isr,
+    state,
+    stop_replica,
+    topic_id,
+    update_metadata,
+)
+
+TOPICS: Topics = {("a", topic_id(1)): [state(0, 1)]}
+REQUESTS = {
+    "unknown": (update_metadata(TOPICS, broker_epoch=5), UPDATE_METADATA, UpdateType.UNKNOWN),
+    "full": (update_metadata(TOPICS, kind=2, broker_epoch=5), UPDATE_METADATA, UpdateType.FULL),
+    "nothing in it": (update_metadata({}, kind=2, broker_epoch=5), UPDATE_METADATA, UpdateType.FULL),
+    "leader": (leader_and_isr(TOPICS, kind=INCREMENTAL, broker_epoch=5), LEADER_AND_ISR, UpdateType.INCREMENTAL),
+    "stop": (stop_replica("a", 0, leader_epoch=1, delete=True), STOP_REPLICA, UpdateType.UNKNOWN),
+}
+
+
+@pytest.mark.parametrize("case", REQUESTS)
+def test_a_control_request_is_known_by_its_first_and_last_bytes(case: str) -> None:
+    request, api_key, kind = REQUESTS[case]
+    body = memoryview(b"".join(encode_entity(request)))
+    heard = head_of(api_key, body, 1.5)
+    assert (heard.type, heard.controller_id, heard.size) == (kind, CONTROLLER, len(body))
+    assert heard.broker_epoch == request.broker_epoch
+    assert heard.controller_epoch == request.controller_epoch
+
+
+def test_ratios_are_ours_by_stock_and_only_of_what_both_have() -> None:
+    results = [
+        Result("stock", "stock", {"claim_to_copied": 50.0, "leader_rss_mb": 1000.0}),
+        Result("ours", "ours", {"claim_to_copied": 5.0, "stall_ms": 20.0}, "it failed then"),
+    ]
+    by_key = {figure.key: figure for figure in FIGURES}
+    assert ratio(by_key["claim_to_copied"], results) == pytest.approx(0.1)
+    written = to_json(results, {"partitions": 1})
+    assert written["ours_to_stock"] == {"claim_to_copied": 0.1}
+    assert written["peers"]["ours"]["failure"] == "it failed then"
+    assert table(results, "").row_count == 3
+
+
+def test_the_longest_stall_is_read_from_the_metrics() -> None:
+    text = '# HELP x y\nmigrator_event_loop_stall_ms{epoch="3",role="Leader"} 41.5\nother 100\n'
+    assert stall_in(text) == 41.5
+    assert stall_in("other 100\n") is None
+
+
+def test_processor_time_of_an_ended_child_counts() -> None:
+    meter = ProcessorMeter([os.getpid()])
+    subprocess.run([sys.executable, "-c", "sum(range(5_000_000))"], check=True)
+    assert meter.seconds > 0.02
+    assert resident_bytes(os.getpid()) > 10_000_000
+
+
+@pytest.mark.parametrize("piece", MEMORY_PIECES, ids=lambda piece: piece.name)
+def test_every_piece_runs(piece: object) -> None:
+    with Sample(200) as sample:
+        note = piece.prepare(sample)()  # type: ignore[attr-defined]
+    assert note
+
+
+def test_the_documented_figures_are_those_that_are_measured() -> None:
+    page = (Path(__file__).parents[2] / "docs/bench.md").read_text(encoding="utf-8")
+    assert [figure.label for figure in FIGURES if figure.target and figure.label not in page] == []

@@ -1,0 +1,138 @@
+"""Fixtures of all rooms: a real ZooKeeper with a chroot for each test, stock Kafka, a watch for lost processes."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from kazoo.client import KazooClient
+
+from migrator.parts import processes
+from migrator.parts.kafka import KafkaRelease, StockKafka
+from migrator.parts.zookeeper import EmbeddedZooKeeper
+from migrator.values import value
+
+OUTSIDE_ZOOKEEPER = "MIGRATOR_TEST_ZOOKEEPER"
+"""Environment: ``host:port`` of a server to use instead of one of our own. Tests only write below their own chroot."""
+
+PR_SET_CHILD_SUBREAPER = 36
+END_SECONDS = 10.0
+_ENDS_WITH_US = ("PythonGatewayServer", "multiprocessing.resource_tracker", "multiprocessing.forkserver")
+"""Helpers that watch a pipe from this process and end with it."""
+
+_chroot_numbers = itertools.count()
+
+
+@value
+class ZooKeeperSpace:
+    """One test's own place on a ZooKeeper server. ``hosts`` is the connection string with its chroot."""
+
+    server: str
+    chroot: str
+
+    @property
+    def hosts(self) -> str:
+        return self.server + self.chroot
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """``host:port`` of a ZooKeeper server that this test process shares among its tests."""
+    outside = os.environ.get(OUTSIDE_ZOOKEEPER)
+    if outside:
+        yield outside
+        return
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server.hosts
+
+
+@pytest.fixture
+def zookeeper(zookeeper_server: str) -> Iterator[ZooKeeperSpace]:
+    """An empty chroot of the test's own, removed afterwards."""
+    space = ZooKeeperSpace(zookeeper_server, f"/test-{os.getpid()}-{next(_chroot_numbers)}")
+    client = connect(zookeeper_server)
+    try:
+        client.create(space.chroot)
+        yield space
+        client.delete(space.chroot, recursive=True)
+    finally:
+        disconnect(client)
+
+
+@pytest.fixture
+def zookeeper_client(zookeeper: ZooKeeperSpace) -> Iterator[KazooClient]:
+    """A started kazoo client whose root is the test's chroot."""
+    client = connect(zookeeper.hosts)
+    try:
+        yield client
+    finally:
+        disconnect(client)
+
+
+@pytest.fixture
+def own_zookeeper(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
+    """A running server for this test alone, which it may stop, kill, pause and restart."""
+    with EmbeddedZooKeeper(tmp_path / "zookeeper") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka_391() -> StockKafka:
+    """Stock Kafka 3.9.1; its jars are fetched by the first test ever that asks."""
+    return KafkaRelease("3.9.1").fetch()
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody uses; more of them from `migrator.parts.processes.free_port`."""
+    return processes.free_port()
+
+
+def connect(hosts: str) -> KazooClient:
+    client = KazooClient(hosts=hosts, timeout=10.0)
+    client.start(timeout=15.0)
+    return client
+
+
+def disconnect(client: KazooClient) -> None:
+    client.stop()
+    client.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_process_left_behind() -> Iterator[None]:
+    """Fails a run whose tests leave processes behind, also such as their own parents left behind."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    yield
+    _, running = psutil.wait_procs([child for child in _children() if child.pid not in before], timeout=END_SECONDS)
+    left = [_describe(child) for child in running]
+    for child in running:
+        child.kill()
+    assert not left, "processes left behind:\n" + "\n".join(left)
+
+
+def _children() -> list[psutil.Process]:
+    guardian = processes.guardian_pid()
+    return [
+        child
+        for child in psutil.Process().children(recursive=True)
+        if child.pid != guardian and not any(mark in _describe(child) for mark in _ENDS_WITH_US)
+    ]
+
+
+def _describe(child: psutil.Process) -> str:
+    try:
+        if child.status() == psutil.STATUS_ZOMBIE:
+            os.waitpid(child.pid, os.WNOHANG)  # an orphan that was ours to reap
+            return "multiprocessing.resource_tracker"
+        return f"{child.pid} {' '.join(child.cmdline())}"
+    except (psutil.NoSuchProcess, ChildProcessError):
+        return "multiprocessing.resource_tracker"

@@ -1,0 +1,132 @@
+"""The copy is killed, or loses ZooKeeper, at every one of its points: nothing of it stays, or all of it does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from migrator.drill.cluster import Controller
+from migrator.drill.fill import PLAIN_TOPIC
+from migrator.migration.states import State
+from migrator.parts.zookeeper import EmbeddedZooKeeper
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.controller import decode_controller
+from migrator.zookeeper.znodes.migration import MigrationState, decode_migration
+from tests.conftest import ZooKeeperSpace
+from tests.faults.cluster import FaultCluster, cluster_in, start_all
+from tests.faults.gate import MULTI_READ, Gate, Request
+from tests.faults.readers import Readers
+
+Trap = Callable[[Gate], Callable[[Request], bool]]
+
+
+def reading(number: int) -> Trap:
+    """The copy's n-th read, the transaction being open."""
+
+    def trap_of(gate: Gate) -> Callable[[Request], bool]:
+        def trap(request: Request) -> bool:
+            return request.operation == MULTI_READ and gate.claimed and gate.reads_since_claim == number
+
+        return trap
+
+    return trap_of
+
+
+def last_look(gate: Gate) -> Callable[[Request], bool]:
+    """The copy's very last read, by which it makes sure of the claim, right before End."""
+    return lambda request: request.operation == MULTI_READ and gate.claimed and request.names(paths.CONTROLLER_EPOCH)
+
+
+def first_mark(_gate: Gate) -> Callable[[Request], bool]:
+    """The first write under the claim: End is committed, `/migration` does not say so yet."""
+    return lambda request: request.marks
+
+
+async def stopped_at(cluster: FaultCluster, trap: Trap) -> Controller:
+    """Wait until the leader stands there; gives it."""
+    for gate in cluster.gates.values():
+        gate.stop_at(trap(gate))
+    await cluster.until("the leader comes there", lambda: any(gate.reached.is_set() for gate in cluster.gates.values()))
+    (node,) = (node for node, gate in cluster.gates.items() if gate.reached.is_set())
+    return cluster.controller(node)
+
+
+@pytest.mark.parametrize("transport", ["grpc", "kafka"])
+async def test_kill_9_at_every_phase_of_the_copy(
+    zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path, transport: str
+) -> None:
+    """After Begin, between batches, right before End, and between End and `/migration`: one leader after the other."""
+    async with cluster_in(tmp_path, zookeeper.hosts, transport=transport) as cluster:
+        topics = sorted(name for name in zookeeper_client.get_children(paths.TOPICS) if name.startswith(PLAIN_TOPIC))
+        async with Readers(cluster.addresses, [topics[0], topics[len(topics) // 2], topics[-1]]) as readers:
+            start_all(cluster)
+            sizes = []
+            for trap in (reading(1), reading(20), last_look, first_mark):
+                leader = await stopped_at(cluster, trap)
+                status = await leader.status()
+                assert status is not None
+                assert status.migration.public_state == ("DualWrite" if trap is first_mark else "MigrateZkData")
+                sizes.append(status.quorum.log_end_offset)
+                claim = decode_controller(paths.CONTROLLER, zookeeper_client.get(paths.CONTROLLER)[0])
+                assert claim.broker_id == leader.node_id
+                assert not decode_mark(zookeeper_client).copied
+                if trap is not first_mark:
+                    assert set(readers.seen) <= {(False,) * 4}
+                await asyncio.to_thread(leader.kill)
+                for gate in cluster.gates.values():
+                    gate.go_on()
+                leader.start()
+            assert sizes[1] - sizes[0] > int(cluster.extra["migrator.copy.batch.records"]), "no batch was copied before"
+            image = await cluster.until_converged()
+            await cluster.until("readers see the copy", lambda: readers.seen[(True,) * 4] > 0)
+        assert set(readers.seen) == {(False,) * 4, (True,) * 4}
+        partitions = sum(len(topic.partitions) for topic in image.topics.by_id.values())
+        assert partitions == cluster.options.partitions - 1
+        elected = sum(len(broker.elections) for broker in cluster.brokers)
+        assert elected >= 4, "each aborted copy gives ZooKeeper its controller back"
+        assert [broker.violations for broker in cluster.brokers] == [[], [], []]
+
+
+def decode_mark(client: KazooClient) -> MigrationState:
+    """The content of `/migration`."""
+    mark = decode_migration(paths.MIGRATION, client.get(paths.MIGRATION)[0])
+    assert mark is not None
+    return mark
+
+
+async def test_zookeeper_is_gone_in_the_middle_of_the_first_reading_and_of_the_copy(
+    own_zookeeper: EmbeddedZooKeeper, tmp_path: Path
+) -> None:
+    """Once for the leader alone, once with a server that is killed; what was begun ends well, or begins again."""
+    async with cluster_in(tmp_path, own_zookeeper.hosts, controllers=1) as cluster:
+        (gate,) = cluster.gates.values()
+        start_all(cluster)
+        leader = await stopped_at(cluster, first_reading)
+        status = await leader.status()
+        assert status is not None
+        assert status.migration.internal_state == State.DECODING.value
+        gate.cut()
+        await cluster.until_problem("out of reach", "zookeeper.connect")
+        gate.mend()
+        await stopped_at(cluster, reading(20))
+        await asyncio.to_thread(own_zookeeper.kill)
+        gate.go_on()
+        await cluster.until_problem("out of reach", "zookeeper.connect")
+        assert not leader.image().topics.by_id
+        await asyncio.to_thread(own_zookeeper.start)
+        image = await cluster.until_converged()
+        assert sum(len(topic.partitions) for topic in image.topics.by_id.values()) == cluster.options.partitions - 1
+
+
+def first_reading(gate: Gate) -> Callable[[Request], bool]:
+    """In the middle of the reading before the claim, which has a connection of its own."""
+
+    def trap(request: Request) -> bool:
+        reads = sum(each.connection == request.connection and each.operation == MULTI_READ for each in gate.requests)
+        return request.operation == MULTI_READ and gate.opened(request.connection) and reads == 6
+
+    return trap

@@ -1,0 +1,226 @@
+"""Faults while every change goes to the log, to ZooKeeper and to the brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from kazoo.client import KazooClient
+from kio.schema.errors import ErrorCode
+
+from migrator.drill.cluster import Controller
+from migrator.drill.cluster import zookeeper_client as connected
+from migrator.drill.fill import PLAIN_TOPIC
+from migrator.drill.light_broker import BrokerMode, LightBroker
+from migrator.drill.steps import controller_claim
+from migrator.migration.states import State
+from migrator.observe.status import Role
+from migrator.parts.zookeeper import EmbeddedZooKeeper
+from migrator.wire.schemas import UPDATE_METADATA
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.migration import decode_migration, encode_migration
+from tests.conftest import ZooKeeperSpace
+from tests.faults.cluster import FaultCluster, cluster_in, every_znode, start_all
+from tests.faults.gate import Gate
+from tests.faults.requests import allocate_producer_ids, create_topic
+
+
+def knows_no_leader(broker: LightBroker, gone: int) -> bool:
+    """Whether nothing that a broker holds or caches is led by the one that is gone."""
+    return all(replica.leader != gone for replica in broker.replicas.hosted.values()) and all(
+        partition.leader != gone for partitions in broker.cache.topics.values() for partition in partitions.values()
+    )
+
+
+OUTAGE_SECONDS = float(os.environ.get("MIGRATOR_TEST_OUTAGE_SECONDS", "0"))
+"""How much longer than the checks themselves ZooKeeper stays away: 300 is a long outage, in which sessions expire."""
+
+
+async def brokers_are_served(cluster: FaultCluster, broker: LightBroker, seconds: float) -> None:
+    """What a broker asks is answered at once, second after second."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        answer = await asyncio.wait_for(
+            allocate_producer_ids(cluster.client, broker.options.broker_id, broker.epoch), 5
+        )
+        assert answer.error_code is ErrorCode.none
+        await asyncio.sleep(1)
+
+
+async def test_an_outage_of_zookeeper_is_no_outage_of_kafka(own_zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
+    """A broker dies, and the leader too, while ZooKeeper is gone: elections go on, topics wait, then all converges."""
+    async with cluster_in(
+        tmp_path,
+        own_zookeeper.hosts,
+        migrator_write_behind_max_records="5",
+        migrator_write_behind_max_block_ms="1000",
+    ) as cluster:
+        start_all(cluster)
+        await cluster.until_converged()
+        await asyncio.to_thread(own_zookeeper.kill)
+        *living, victim = cluster.brokers
+        gone = victim.options.broker_id
+        await victim.stop(controlled=False)
+        await cluster.until("the others lead", lambda: all(knows_no_leader(broker, gone) for broker in living))
+        await cluster.until_problem("ZooKeeper", "out of reach")
+
+        # What the brokers need is done at once; what an administrator wants waits, then may be tried again.
+        begin = time.monotonic()
+        answer = await allocate_producer_ids(cluster.client, living[0].options.broker_id, living[0].epoch)
+        assert answer.error_code is ErrorCode.none
+        assert time.monotonic() - begin < 0.9
+        await brokers_are_served(cluster, living[0], OUTAGE_SECONDS)
+        begin = time.monotonic()
+        assert await create_topic(cluster.client, "too-early") is ErrorCode.request_timed_out
+        assert 0.9 < time.monotonic() - begin < 5
+        found = await cluster.active()
+        assert found is not None
+        leader, status = found
+        assert status.write_behind is not None
+        assert status.write_behind.lag_records > 5
+        assert status.write_behind.blocked_ms >= 900
+        assert "too-early" not in leader.image().topics.ids
+
+        # A leader that comes meanwhile cannot claim, and says so.
+        await asyncio.to_thread(leader.kill)
+        await cluster.until_problem("ZooKeeper is out of reach")
+        assert (await cluster.active() or found)[0] is not leader
+
+        await asyncio.to_thread(own_zookeeper.start)
+        leader.start()
+        await cluster.until_dual_writing()
+        with connected(own_zookeeper.hosts) as client:
+            path = paths.broker(gone)
+            await cluster.until("its old session has expired", lambda: client.exists(path) is None)
+        await victim.start()
+        await asyncio.wait_for(victim.running.wait(), 30)
+        assert await create_topic(cluster.client, "too-early") is ErrorCode.none
+        image = await cluster.until_converged()
+        assert image.producer_ids_next >= answer.producer_id_start + answer.producer_id_len
+        assert "too-early" in image.topics.ids
+        assert not [text for broker in cluster.brokers for text in broker.violations]
+
+
+async def held_mark(cluster: FaultCluster, leader: Controller, topic: str) -> Gate:
+    """Create a topic; ZooKeeper's copy of it stands before the leader's gate."""
+    gate = cluster.gates[leader.node_id]
+    gate.stop_at(lambda request: request.marks)
+    assert await create_topic(cluster.client, topic) is ErrorCode.none
+    await asyncio.wait_for(gate.reached.wait(), 20)
+    return gate
+
+
+async def test_the_writes_of_a_leader_that_was_asleep_are_refused(
+    zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
+) -> None:
+    """SIGSTOP with a write on its way; the next leader dual-writes; then the old write arrives, and the old leader."""
+    async with cluster_in(tmp_path, zookeeper.hosts, zookeeper_session_timeout_ms="30000") as cluster:
+        start_all(cluster)
+        await cluster.until_converged()
+        old = await cluster.until_dual_writing()
+        gate = await held_mark(cluster, old, "before-sleep")
+        assert zookeeper_client.exists(paths.topic("before-sleep")) is None
+        cluster.pause(old)
+        await cluster.until_converged()
+        assert zookeeper_client.exists(paths.topic("before-sleep")) is not None
+        assert await create_topic(cluster.client, "during-sleep") is ErrorCode.none
+        await cluster.until_converged()
+        before = every_znode(zookeeper_client)
+        assert gate.connections, "the session has expired: the write would not be heard"
+        gate.go_on()
+        cluster.resume(old)
+        await cluster.until("the old leader follows", lambda: follows(old))
+        assert every_znode(zookeeper_client) == before
+        image = await cluster.until_converged()
+        assert {"before-sleep", "during-sleep"} <= set(image.topics.ids)
+        assert not [text for broker in cluster.brokers for text in broker.violations]
+
+
+async def follows(controller: Controller) -> bool:
+    """Whether a controller is a follower and takes no part in the migration."""
+    status = await controller.status()
+    return status is not None and status.quorum.role is Role.FOLLOWER and not status.migration.active
+
+
+async def test_sigterm_drains_the_write_behind_and_hands_leadership_over(
+    zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
+) -> None:
+    """Followers miss a leader after fifteen seconds here: only one that hands over has a successor before."""
+    async with cluster_in(tmp_path, zookeeper.hosts, controller_quorum_fetch_timeout_ms="15000") as cluster:
+        start_all(cluster)
+        await cluster.until_converged()
+        old = await cluster.until_dual_writing()
+        gate = await held_mark(cluster, old, "last-words")
+        assert old.process is not None
+        old.process.send(signal.SIGTERM)
+        await asyncio.to_thread(old.process.wait_for_output, "Stopping", timeout_seconds=10)
+        assert await follows(old) is False
+        assert old.process.exit_code() is None
+        gate.go_on()
+        begin = time.monotonic()
+        assert await asyncio.to_thread(old.process.wait, timeout_seconds=20) == 0
+        assert zookeeper_client.exists(paths.topic("last-words")) is not None
+        new = await cluster.until_dual_writing()
+        assert new is not old
+        assert time.monotonic() - begin < 10
+        image = await cluster.until_converged()
+        assert "last-words" in image.topics.ids
+
+
+async def test_a_quorum_that_was_forgotten_after_a_rollback_is_refused(
+    zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
+) -> None:
+    """The cluster is back under a ZooKeeper controller; the quorum wakes up, twice, and touches nothing."""
+    client = zookeeper_client
+    async with cluster_in(tmp_path, zookeeper.hosts, controllers=1) as cluster:
+        (controller,) = cluster.controllers
+        start_all(cluster)
+        await cluster.until_converged()
+        for broker in cluster.brokers:
+            await broker.stop(controlled=False)
+        assert await asyncio.to_thread(controller.stop) == 0
+        client.delete(paths.CONTROLLER)
+        client.delete(paths.MIGRATION)
+        await asyncio.gather(*(broker.start(BrokerMode.ZOOKEEPER) for broker in cluster.brokers))
+        claim = controller_claim(client)
+        assert claim is not None
+        assert not claim.is_kraft
+        before = every_znode(client)
+        for _ in range(2):
+            controller.start()
+            said = await cluster.until_problem("it was rolled back to ZooKeeper", "Stop this quorum")
+            assert f"held by ZooKeeper broker {claim.broker_id}" in said
+            assert await cluster.in_state(State.REFUSED)
+            assert await asyncio.to_thread(controller.stop) == 0
+        assert every_znode(client) == before
+        assert not any(UPDATE_METADATA in broker.requests for broker in cluster.brokers if broker.epoch >= 0)
+
+
+async def test_a_quorum_whose_cluster_another_one_has_migrated_is_refused(
+    zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
+) -> None:
+    """`/migration` holds an offset that our log has with another epoch: nothing is reconciled into that cluster."""
+    client = zookeeper_client
+    async with cluster_in(tmp_path, zookeeper.hosts, controllers=1, partitions=20) as cluster:
+        (controller,) = cluster.controllers
+        start_all(cluster)
+        await cluster.until_converged()
+        assert await asyncio.to_thread(controller.stop) == 0
+        own = client.get(paths.MIGRATION)[0]
+        mark = decode_migration(paths.MIGRATION, own)
+        assert mark is not None
+        client.set(paths.MIGRATION, encode_migration(replace(mark, kraft_metadata_epoch=999)))
+        client.delete(paths.topic_config(PLAIN_TOPIC + "000007"))  # what a reconcile would write again
+        before = every_znode(client)
+        controller.start()
+        await cluster.until_problem("/migration holds", "epoch 999", "another quorum", "Stop whichever quorum")
+        assert await cluster.in_state(State.REFUSED)
+        assert every_znode(client) == before
+
+        client.set(paths.MIGRATION, own)
+        await cluster.until_converged()
+        assert client.exists(paths.topic_config(PLAIN_TOPIC + "000007")) is not None

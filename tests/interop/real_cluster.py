@@ -1,0 +1,242 @@
+"""Clusters of our controllers and of unmodified Kafka brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET, TOKEN_SECRET, Controller, zookeeper_client
+from migrator.observe.status import BrokerState, Role, Status
+from migrator.parts.java import Jvm
+from migrator.parts.kafka import StockKafka, StockNode, start_together
+from migrator.parts.processes import free_port
+from migrator.zookeeper.znodes import paths
+
+FIRST_BROKER_ID = 1
+FIRST_CONTROLLER_ID = 3001
+WAIT_SECONDS = 30.0
+POLL_SECONDS = 0.05
+HEAP = "320m"
+ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+class Mode(Enum):
+    """How a broker is configured: before the migration, during it, and after it."""
+
+    ZOOKEEPER = "zookeeper"
+    MIGRATING = "migrating"
+    KRAFT = "kraft"
+
+
+class RealCluster:
+    """Controllers and brokers as processes; leaving its context ends them.
+
+    :param zookeeper: connection string of the cluster's ZooKeeper; None for a cluster that never had one.
+    """
+
+    def __init__(
+        self, kafka: StockKafka, directory: Path, *, controllers: int, brokers: int, zookeeper: str | None = None
+    ) -> None:
+        self.directory = directory
+        self.kafka = kafka
+        self._zookeeper = zookeeper
+        controller_ports = {FIRST_CONTROLLER_ID + number: free_port() for number in range(controllers)}
+        self._voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in controller_ports.items())
+        self._broker_ports = {FIRST_BROKER_ID + number: free_port() for number in range(brokers)}
+        self.controllers = [
+            Controller(node, directory / f"controller-{node}", self._controller_properties(node, port))
+            for node, port in controller_ports.items()
+        ]
+        self.brokers = {
+            broker: kafka.node(f"broker {broker}", directory / f"broker-{broker}", {}, jvm=Jvm(heap=HEAP))
+            for broker in self._broker_ports
+        }
+        self._stock_controllers: list[StockNode] = []
+
+    @property
+    def bootstrap(self) -> str:
+        """``bootstrap.servers`` of clients."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._broker_ports.values())
+
+    def start_controllers(self) -> None:
+        """Format and start our controllers, and wait for a leader."""
+        for controller in self.controllers:
+            controller.format()
+        for controller in self.controllers:
+            controller.start()
+        until("a controller leads", lambda: self.leader() is not None)
+
+    def start_brokers(self, mode: Mode) -> None:
+        """Start all brokers at once; those in KRaft mode are formatted before."""
+        for broker, node in self.brokers.items():
+            node.properties = self._broker_properties(broker, mode)
+            if mode is Mode.KRAFT:
+                node.format(CLUSTER_ID, release_version="3.9-IV0")
+        start_together(list(self.brokers.values()))
+
+    def roll_brokers(self, mode: Mode, in_sync: Callable[[], bool]) -> None:
+        """One broker after the other: a controlled shutdown, a start in another mode, and the wait for its replicas."""
+        for broker, node in self.brokers.items():
+            node.stop()
+            if mode is not Mode.KRAFT:
+                self._until_forgotten(broker)
+            node.properties = self._broker_properties(broker, mode)
+            node.start()
+            until(f"replicas of broker {broker} are in sync", in_sync)
+
+    def kill_leader(self) -> None:
+        """SIGKILL for the controller that leads; it comes back when another one leads."""
+        leader = self.leader()
+        assert leader is not None
+        controller = next(each for each in self.controllers if each.node_id == leader.node_id)
+        controller.kill()
+        until("another controller leads", lambda: self.leader() is not None)
+        controller.start()
+        until("the controller is back", partial(self._is_back, controller.node_id))
+
+    def _until_forgotten(self, broker: int) -> None:
+        """A broker that could not close its session leaves its znode until that expires, and dies of it at a start."""
+        assert self._zookeeper is not None
+        with zookeeper_client(self._zookeeper) as client:
+            until(f"the znode of broker {broker} is gone", lambda: client.exists(paths.broker(broker)) is None)
+
+    def finish_migration(self) -> None:
+        """One controller after the other: a restart with the migration turned off."""
+        for controller in self.controllers:
+            controller.set_migration(enabled=False)
+            assert controller.stop() == 0
+            controller.start()
+            until("a leader, and the controller is back", partial(self._is_back, controller.node_id))
+
+    def stop_controllers(self) -> None:
+        """End ours in good order."""
+        assert [controller.stop() for controller in self.controllers] == [0] * len(self.controllers)
+
+    def replace_controllers_by_stock(self) -> None:
+        """End ours, and start unmodified Kafka controllers on the directories that ours leave."""
+        self.stop_controllers()
+        self._stock_controllers = [
+            self.kafka.node(
+                f"stock controller {controller.node_id}",
+                controller.directory,
+                {key: text for key, text in controller.properties.items() if not key.startswith("migrator.")},
+                jvm=Jvm(heap=HEAP),
+            )
+            for controller in self.controllers
+        ]
+        start_together(self._stock_controllers)
+
+    def quotas(self, *arguments: str) -> str:
+        """``kafka-configs``, with which quotas of clients are set and shown."""
+        return self.kafka.configs("--bootstrap-server", self.bootstrap, *arguments, directory=self.directory)
+
+    def statuses(self) -> dict[int, Status]:
+        """By node id, of our controllers that answer."""
+
+        async def ask() -> list[Status | None]:
+            return await asyncio.gather(*(controller.status() for controller in self.controllers))
+
+        return {status.node_id: status for status in asyncio.run(ask()) if status is not None}
+
+    def leader(self) -> Status | None:
+        """What the leader says, when there is one."""
+        leaders = [status for status in self.statuses().values() if status.quorum.role is Role.LEADER]
+        return max(leaders, key=lambda status: status.quorum.leader_epoch, default=None)
+
+    def migration_state(self) -> str:
+        """The leader's internal state of the migration; empty without a leader."""
+        leader = self.leader()
+        return "" if leader is None else leader.migration.internal_state
+
+    def public_states(self) -> set[str]:
+        """What our controllers report."""
+        return {status.migration.public_state for status in self.statuses().values()}
+
+    def running_brokers(self) -> dict[int, bool]:
+        """Of the unfenced brokers, as the leader sees them: whether they are in ZooKeeper mode."""
+        leader = self.leader()
+        brokers = () if leader is None else leader.brokers
+        return {each.broker_id: each.in_zookeeper_mode for each in brokers if each.state is BrokerState.RUNNING}
+
+    def close(self) -> None:
+        """End everything, at once: what had to end in good order did so before."""
+        for node in (*self.brokers.values(), *self._stock_controllers):
+            node.kill()
+        for controller in self.controllers:
+            controller.kill()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _is_back(self, node_id: int) -> bool:
+        return node_id in self.statuses() and self.leader() is not None
+
+    def _broker_properties(self, broker: int, mode: Mode) -> dict[str, str]:
+        replication = str(min(len(self._broker_ports), 3))
+        properties = {
+            "log.dirs": str(self.brokers[broker].directory / "data"),
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._broker_ports[broker]}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "password.encoder.secret": ENCODER_SECRET,
+            "delegation.token.secret.key": TOKEN_SECRET,
+            "super.users": "User:ANONYMOUS",
+            "authorizer.class.name": STANDARD_AUTHORIZER if mode is Mode.KRAFT else ACL_AUTHORIZER,
+            "offsets.topic.num.partitions": "3",
+            "offsets.topic.replication.factor": replication,
+            "transaction.state.log.num.partitions": "3",
+            "transaction.state.log.replication.factor": replication,
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "replica.lag.time.max.ms": "3000",
+            "log.cleaner.dedupe.buffer.size": "2097152",
+            "num.network.threads": "2",
+            "num.io.threads": "4",
+        }
+        if mode is not Mode.ZOOKEEPER:
+            properties |= {"controller.quorum.voters": self._voters, "controller.listener.names": "CONTROLLER"}
+        if mode is Mode.KRAFT:
+            return properties | {"process.roles": "broker", "node.id": str(broker)}
+        return properties | {
+            "broker.id": str(broker),
+            "zookeeper.connect": self._zookeeper or "",
+            "inter.broker.protocol.version": "3.9",
+            "zookeeper.metadata.migration.enable": str(mode is Mode.MIGRATING).lower(),
+        }
+
+    def _controller_properties(self, node: int, port: int) -> dict[str, str]:
+        properties = {
+            "process.roles": "controller",
+            "node.id": str(node),
+            "controller.quorum.voters": self._voters,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"CONTROLLER://127.0.0.1:{port}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "password.encoder.secret": ENCODER_SECRET,
+            "delegation.token.secret.key": TOKEN_SECRET,
+            "authorizer.class.name": STANDARD_AUTHORIZER,
+            "super.users": "User:ANONYMOUS",
+        }
+        if self._zookeeper is not None:
+            properties["zookeeper.connect"] = self._zookeeper
+            properties["zookeeper.metadata.migration.enable"] = "true"
+        return properties
+
+
+def until(what: str, condition: Callable[[], object], *, seconds: float = WAIT_SECONDS) -> float:
+    """Wait for a condition; gives the seconds that it took."""
+    begin = time.monotonic()
+    while not condition():
+        if time.monotonic() - begin > seconds:
+            raise AssertionError(f"not within {seconds:.0f} s: {what}")
+        time.sleep(POLL_SECONDS)
+    return time.monotonic() - begin

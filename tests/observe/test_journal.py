@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import OperatorError
+from migrator.observe.journal import FILE_NAME, OLD_SUFFIX, Journal
+
+
+def texts(journal: Journal, after: int = 0) -> list[str]:
+    return [event.text for event in journal.after(after)]
+
+
+def test_events_survive_a_restart_with_their_numbers(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, 1 << 20)
+    for number in range(3):
+        assert journal.append(number, "transition", f"event {number}", who="me").sequence == number + 1
+    journal.close()
+    journal = Journal(tmp_path, 1 << 20)
+    assert texts(journal) == ["event 0", "event 1", "event 2"]
+    assert texts(journal, after=2) == ["event 2"]
+    assert journal.append(9, "transition", "next").sequence == 4
+    journal.close()
+
+
+@pytest.mark.parametrize("cut", range(1, 30))
+def test_a_line_that_a_crash_cut_is_passed_over(tmp_path: Path, cut: int) -> None:
+    journal = Journal(tmp_path, 1 << 20)
+    journal.append(1, "transition", "first")
+    journal.append(2, "transition", "second")
+    journal.close()
+    file = tmp_path / FILE_NAME
+    file.write_bytes(file.read_bytes()[:-cut])
+    journal = Journal(tmp_path, 1 << 20)
+    kept = texts(journal)
+    assert kept == (["first", "second"] if cut == 1 else ["first"])
+    journal.append(3, "transition", "third")
+    journal.close()
+    journal = Journal(tmp_path, 1 << 20)
+    assert texts(journal) == [*kept, "third"]
+    journal.close()
+
+
+def test_the_files_are_bounded_and_one_older_is_kept(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, 2_000)
+    for number in range(200):
+        journal.append(number, "transition", f"event {number}")
+    journal.close()
+    assert {path.name for path in tmp_path.iterdir()} == {FILE_NAME, FILE_NAME + OLD_SUFFIX}
+    assert all(path.stat().st_size < 2_200 for path in tmp_path.iterdir())
+    journal = Journal(tmp_path, 2_000)
+    assert texts(journal)[-1] == "event 199"
+    assert journal.append(0, "transition", "more").sequence == 201
+    journal.close()
+
+
+def test_a_directory_that_is_not_there_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(OperatorError) as caught:
+        Journal(tmp_path / "missing", 1 << 20)
+    assert str(tmp_path) in caught.value.where
+    assert caught.value.remedy

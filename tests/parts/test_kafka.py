@@ -1,0 +1,94 @@
+"""Stock Kafka is fetched once and runs; without a network it says what is missing."""
+
+from __future__ import annotations
+
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import OperatorError
+from migrator.parts import kafka_jars
+from migrator.parts.kafka import KafkaRelease, StockKafka
+from migrator.parts.processes import free_port
+
+CLUSTER_ID = "XkYOzJkUQQ-rHVYhnWGvTg"
+
+
+def test_offline_says_what_and_what_to_do_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    nowhere = f"-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort={free_port()}"
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", nowhere)
+    with pytest.raises(OperatorError, match=r"Apache Kafka 3\.9\.1 is not in the cache") as caught:
+        KafkaRelease("3.9.1").fetch()
+    assert "Go online" in caught.value.remedy
+    assert [file.name for file in kafka_jars.cache_directory().iterdir()] == ["3.9.1.lock"]
+
+
+def fetch_into(cache: str, order: str) -> None:
+    """Run in a process of its own: a fetch whose resolver only notes that it ran."""
+
+    def retrieve(version: str, work: Path, _target: Path) -> None:
+        with Path(order).open("a") as notes:
+            notes.write("fetched\n")
+        (work / "jars").mkdir()
+        (work / "jars" / f"kafka-{version}.jar").write_bytes(b"")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", cache)
+        patch.setattr(kafka_jars, "_retrieve", retrieve)
+        kafka_jars.fetch_jars("1.2.3")
+
+
+def test_concurrent_fetches_fetch_once(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    notes = tmp_path / "notes"
+    workers = [context.Process(target=fetch_into, args=(str(tmp_path), str(notes))) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    assert notes.read_text() == "fetched\n"
+    assert (tmp_path / "kraft-migrator/kafka/1.2.3/kafka-1.2.3.jar").exists()
+
+
+def test_an_interrupted_fetch_leaves_no_half_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_version: str, work: Path, _target: Path) -> None:
+        (work / "jars").mkdir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(kafka_jars, "_retrieve", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        kafka_jars.fetch_jars("1.2.3")
+    assert not (kafka_jars.cache_directory() / "1.2.3").exists()
+
+
+def test_a_stock_controller_formats_runs_and_leaves_a_log_that_the_tools_read(
+    kafka_391: StockKafka, tmp_path: Path
+) -> None:
+    port = free_port()
+    node = kafka_391.node(
+        "controller",
+        tmp_path / "controller",
+        {
+            "process.roles": "controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{port}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"CONTROLLER://127.0.0.1:{port}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+        },
+    )
+    node.format(CLUSTER_ID, release_version="3.9-IV0")
+    with node:
+        pass
+    segment = tmp_path / "controller/data/__cluster_metadata-0/00000000000000000000.log"
+    assert "FEATURE_LEVEL_RECORD" in kafka_391.dump_log(segment, directory=tmp_path)
+    assert "metadataVersion" in kafka_391.metadata_shell(segment, "ls", "/image/features", directory=tmp_path)
+
+
+def test_a_tool_that_fails_says_why(kafka_391: StockKafka, tmp_path: Path) -> None:
+    with pytest.raises(OperatorError, match="StorageTool ended with exit code"):
+        kafka_391.format(tmp_path / "missing.properties", CLUSTER_ID)

@@ -1,0 +1,162 @@
+"""A disk that keeps what was synced and, after a crash, a random part of the rest."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from random import Random
+
+from migrator.raft.messages import EpochOffset
+from migrator.raft.states import NEVER_ELECTED, ElectionState
+from tests.simulation.batches import KEY_BYTES, Batch
+
+
+class SimulatedLog:
+    """The metadata log of one node (`LogView`), and what of it would survive a power cut."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.synced_end = 0
+        self.has_torn_tail = False
+        self._start = EpochOffset(0, 0)
+        self._snapshots: list[EpochOffset] = []
+        self._epochs: list[tuple[int, int]] = []
+
+    # LogView
+
+    def start_offset(self) -> int:
+        return self._start.offset
+
+    def end_offset(self) -> int:
+        return self.batches[-1].end_offset if self.batches else self._start.offset
+
+    def last_epoch(self) -> int:
+        return self.batches[-1].epoch if self.batches else self._start.epoch
+
+    def end_of_epoch(self, epoch: int) -> EpochOffset:
+        index = bisect_right(self._epochs, (epoch, self.end_offset() + 1)) - 1
+        if index < 0:
+            return EpochOffset(epoch, self.start_offset())
+        is_last = index + 1 == len(self._epochs)
+        return EpochOffset(self._epochs[index][0], self.end_offset() if is_last else self._epochs[index + 1][1])
+
+    def epoch_at(self, offset: int) -> int | None:
+        batch = self.batch_at(offset)
+        return None if batch is None else batch.epoch
+
+    def snapshots(self) -> Sequence[EpochOffset]:
+        return self._snapshots
+
+    # What only the node does
+
+    def batch_at(self, offset: int) -> Batch | None:
+        """The batch that holds the record at ``offset``."""
+        index = self._index(offset)
+        return self.batches[index] if offset >= self._start.offset and index < len(self.batches) else None
+
+    def _index(self, offset: int) -> int:
+        """The index of the first batch that ends beyond ``offset``."""
+        return bisect_right(self.batches, offset, key=lambda batch: batch.end_offset)
+
+    def read(self, offset: int, max_bytes: int) -> list[Batch]:
+        """Batches from ``offset`` on, at least one if there is any."""
+        first = self._index(offset)
+        return self.batches[first : first + max(1, max_bytes // KEY_BYTES)]
+
+    def batches_from(self, offset: int) -> list[Batch]:
+        """All batches from ``offset`` on."""
+        return self.batches[self._index(offset) :]
+
+    def fits(self, batch: Batch) -> bool:
+        """Whether a batch continues the log."""
+        return batch.base_offset == self.end_offset() and batch.epoch >= self.last_epoch()
+
+    def append(self, batch: Batch) -> None:
+        """Write without fsync."""
+        if not self._epochs or batch.epoch > self._epochs[-1][0]:
+            self._epochs.append((batch.epoch, batch.base_offset))
+        self.batches.append(batch)
+
+    def truncate_to(self, offset: int) -> list[Batch]:
+        """Remove what is at ``offset`` and above; returns it."""
+        keep = self._index(offset)
+        removed = self.batches[keep:]
+        del self.batches[keep:]
+        self.synced_end = min(self.synced_end, self.end_offset())
+        self._index_epochs()
+        return removed
+
+    def restart_at(self, snapshot_id: EpochOffset) -> None:
+        """Empty the log; it begins and ends at a snapshot."""
+        self.batches.clear()
+        self._start = snapshot_id
+        self.synced_end = snapshot_id.offset
+        self._index_epochs()
+
+    def delete_before(self, snapshot_id: EpochOffset) -> None:
+        """Retention: begin at a snapshot."""
+        del self.batches[: self._index(snapshot_id.offset)]
+        self._start = snapshot_id
+        self._snapshots = [known for known in self._snapshots if known.offset >= snapshot_id.offset]
+        self._index_epochs()
+
+    def add_snapshot(self, snapshot_id: EpochOffset) -> None:
+        """A complete snapshot is on disk."""
+        if snapshot_id not in self._snapshots:
+            self._snapshots.append(snapshot_id)
+            self._snapshots.sort(key=lambda known: (known.offset, known.epoch))
+
+    def _index_epochs(self) -> None:
+        self._epochs = [(self._start.epoch, self._start.offset)] if self._start.offset else []
+        for batch in self.batches:
+            if not self._epochs or batch.epoch > self._epochs[-1][0]:
+                self._epochs.append((batch.epoch, batch.base_offset))
+
+    def lose_unsynced(self, random: Random) -> int:
+        """A power cut: of what is not synced a random part is left, in order. Returns the number of lost batches.
+
+        The first lost one may be there in part; `SimulatedDisk.recover` cuts it.
+        """
+        first_unsynced = self._index(self.synced_end)
+        keep = (
+            random.randint(first_unsynced, len(self.batches)) if first_unsynced < len(self.batches) else first_unsynced
+        )
+        lost = len(self.batches) - keep
+        self.has_torn_tail = lost > 0 and random.random() < 0.5
+        del self.batches[keep + self.has_torn_tail :]
+        self._index_epochs()
+        return lost
+
+    def cut_torn_tail(self) -> None:
+        """Recovery: a batch whose checksum is wrong ends the log."""
+        if self.has_torn_tail:
+            del self.batches[-1]
+            self.has_torn_tail = False
+            self._index_epochs()
+
+
+class SimulatedDisk:
+    """Everything of one node that survives its process."""
+
+    def __init__(self) -> None:
+        self.log = SimulatedLog()
+        self.snapshots: dict[EpochOffset, bytes] = {}
+        self.election = NEVER_ELECTED
+        self.unsynced_election: ElectionState | None = None
+        """Written but not fsynced, which only a planted bug does."""
+
+    def recover(self) -> None:
+        """What a node does at boot: fsync what is there, and let a snapshot beyond the log replace it."""
+        self.log.cut_torn_tail()
+        snapshots = self.log.snapshots()
+        if snapshots and snapshots[-1].offset > self.log.end_offset():
+            self.log.restart_at(snapshots[-1])
+        self.log.synced_end = self.log.end_offset()
+        if self.unsynced_election is not None:
+            self.election, self.unsynced_election = self.unsynced_election, None
+
+    def lose_power(self, random: Random) -> int:
+        """Forget what was not synced; returns the number of lost batches."""
+        if self.unsynced_election is not None and random.random() < 0.5:
+            self.unsynced_election = None
+        return self.log.lose_unsynced(random)

@@ -1,0 +1,171 @@
+"""The rules that must hold after every event: small pure functions over what was seen, numbered as in Raft and KRaft.
+
+Each returns whether it holds; its docstring says what it demands. `check` turns a breach into a `Violation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from migrator.raft.messages import EpochOffset
+from tests.simulation.batches import Batch
+from tests.simulation.history import Point
+
+
+class Violation(Exception):  # noqa: N818 - it is what the simulator looks for, not an error of it
+    """A rule is broken: its name, what it demands and the facts."""
+
+    def __init__(self, rule: str, demand: str, facts: object) -> None:
+        super().__init__(f"{rule}: {demand} {facts}")
+        self.rule = rule
+
+
+def check(rule: Callable[..., bool], *facts: object) -> None:
+    """:raises Violation: when ``rule(*facts)`` is false."""
+    if not rule(*facts):
+        raise Violation(rule.__name__, " ".join((rule.__doc__ or "").split()), facts)
+
+
+# 1. Elections
+
+
+def one_leader_per_epoch(first_leader: int, node: int) -> bool:
+    """Election safety (Raft 5.2): an epoch has at most one leader, across restarts."""
+    return first_leader == node
+
+
+def one_vote_per_epoch(first_candidate: int, candidate: int) -> bool:
+    """A voter gives at most one vote in an epoch, across restarts (Raft 5.2)."""
+    return first_candidate == candidate
+
+
+def leader_has_a_majority(votes: int, voters: int) -> bool:
+    """A leader has the votes of a majority in its own epoch (Raft 5.2)."""
+    return 2 * votes > voters
+
+
+def epochs_never_fall(before: int, after: int) -> bool:
+    """A node's epoch never falls, across restarts: what it said in an epoch is durable first."""
+    return after >= before
+
+
+def barred_never_lead(is_barred: bool) -> bool:
+    """A candidate that the hook refuses gets no vote and so never leads."""
+    return not is_barred
+
+
+# 2, 3. Logs
+
+
+def leader_only_appends(is_leader: bool) -> bool:
+    """A leader never removes from its log or replaces it (Raft 5.3)."""
+    return not is_leader
+
+
+def logs_match(first: tuple[int, int], written: tuple[int, int]) -> bool:
+    """Log matching (Raft 5.3): the same offset and epoch hold the same records, after the same predecessor."""
+    return first == written
+
+
+# 4, 5. Committed records
+
+
+def leader_is_complete(committed_end: EpochOffset, log_end: int, epoch_there: int | None, log_start: int) -> bool:
+    """Leader completeness (Raft 5.4): a new leader's log holds every record that was committed in an earlier epoch."""
+    return committed_end.offset <= log_start or (committed_end.offset <= log_end and epoch_there == committed_end.epoch)
+
+
+def same_record_everywhere(committed: Batch | None, applied: Batch) -> bool:
+    """State machine safety (Raft 5.4.3): every node applies the same record at an offset."""
+    return committed is not None and committed.key == applied.key
+
+
+def committed_is_on_majority(copies: int, voters: int) -> bool:
+    """What counts as committed is on the disks (fsynced) of a majority of the voters, always."""
+    return 2 * copies > voters
+
+
+# 6. High watermark
+
+
+def high_watermark_rises(before: int, after: int) -> bool:
+    """A node's high watermark never falls while its process lives."""
+    return after > before
+
+
+def high_watermark_within_log(high_watermark: int, log_end: int) -> bool:
+    """A high watermark is never beyond the log's end."""
+    return high_watermark <= log_end
+
+
+def leader_commits_own_epoch(epoch: int, epoch_of_last_committed: int | None) -> bool:
+    """A leader commits older epochs' records only with one of its own behind them (Raft 5.4.2, Figure 8)."""
+    return epoch_of_last_committed == epoch
+
+
+# 7. Loss
+
+
+def no_truncation_of_committed(removed: Collection[tuple[int, int]], committed: Collection[tuple[int, int]]) -> bool:
+    """No committed record is ever truncated."""
+    return not set(removed) & set(committed)
+
+
+def truncates_above_high_watermark(offset: int, high_watermark: int) -> bool:
+    """Nobody truncates below the high watermark that it knows."""
+    return offset >= high_watermark
+
+
+def acknowledged_is_visible(acknowledged: Collection[int], visible: Collection[int]) -> bool:
+    """A write whose client got its answer is there for ever."""
+    return set(acknowledged) <= set(visible)
+
+
+# 8. Snapshots
+
+
+def snapshot_is_committed(snapshot_id: EpochOffset, high_watermark: int) -> bool:
+    """A snapshot never reaches beyond the high watermark."""
+    return snapshot_id.offset <= high_watermark
+
+
+def snapshot_is_replay(snapshot_id: EpochOffset, digest: int, point: Point | None) -> bool:
+    """A snapshot equals the replay of the log up to its end, and is never taken inside a transaction."""
+    return point is not None and (snapshot_id.epoch, digest, False) == (point.epoch, point.digest, point.in_transaction)
+
+
+def snapshot_covers_log_start(start: int, snapshots: Sequence[EpochOffset]) -> bool:
+    """A log that doesn't begin at 0 begins at the end of a snapshot that is there."""
+    return start == 0 or any(snapshot.offset == start for snapshot in snapshots)
+
+
+# 9. Image
+
+
+def image_shows_whole_transactions(digest: int, point: Point | None) -> bool:
+    """No reader sees a part of a transaction, or anything else than the committed log up to the image's offset says."""
+    return point is not None and digest == point.digest
+
+
+# 11. Isolation
+
+
+def cut_off_leader_resigns(silence_ms: float, bound_ms: float) -> bool:
+    """Check quorum: a leader that a majority doesn't reach gives up (so it serves nobody old data)."""
+    return silence_ms <= bound_ms
+
+
+# Liveness, only after everything has healed
+
+
+def progress_after_healing(elapsed_ms: float, bound_ms: float) -> bool:
+    """Once faults end, all nodes soon follow one leader and have a new write committed."""
+    return elapsed_ms <= bound_ms
+
+
+# The core's contract
+
+
+def every_request_gets_one_answer(is_known: bool) -> bool:
+    """A request that a node heard gets exactly one answer (or none when its process ended)."""
+    return is_known

@@ -1,0 +1,74 @@
+"""The house rules that no linter knows."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LINES_MAX = 500
+GENERATED = {"migrator/config/kafka_keys.py", "requirements.lock", "docs/configuration.md"}
+TEXT = {".py", ".md", ".toml", ".yml", ".proto", ".lock", ""}
+FORBIDDEN = {
+    re.compile(r"/work/|/root/|/tmp/(?!kafka-logs)"): "a path of one machine",
+    re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b"): "unfinished work belongs into docs/status.md",
+    re.compile(
+        r"except Exception(?! as error:  # noqa: BLE001 - |:  # the top of )"
+    ): "only a top level catches all, and says why",
+    re.compile(r"https?://(?!www\.apache\.org/licenses|localhost|127\.0\.0\.1|\{|%s|github\.com/)"): (
+        "an address on the network"
+    ),
+}
+
+
+def tracked_files() -> list[Path]:
+    listing = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return [ROOT / name for name in listing.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+def source_files() -> list[Path]:
+    return [path for path in tracked_files() if path.suffix in TEXT and "golden" not in path.parts]
+
+
+@pytest.mark.parametrize("pattern", FORBIDDEN, ids=lambda pattern: FORBIDDEN[pattern])
+def test_nothing_forbidden_stands_anywhere(pattern: re.Pattern[str]) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in source_files()
+        if path != Path(__file__) and path.name != "LICENSE"
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if pattern.search(line)
+    ]
+    assert not found, f"{FORBIDDEN[pattern]}: {found}"
+
+
+def test_files_stay_readable_in_one_sitting() -> None:
+    long = {
+        str(path.relative_to(ROOT)): count
+        for path in source_files()
+        if path.suffix == ".py"
+        and str(path.relative_to(ROOT)) not in GENERATED
+        and (count := len(path.read_text(encoding="utf-8").splitlines())) > LINES_MAX
+    }
+    assert not long
+
+
+def test_every_module_and_package_says_what_it_is_for() -> None:
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in source_files()
+        if path.suffix == ".py" and path.parts[len(ROOT.parts)] == "migrator" and path.name != "__init__.py"
+        if not path.read_text(encoding="utf-8").lstrip().startswith('"""')
+    ]
+    assert not silent
+
+
+def test_every_room_is_in_the_architecture_page() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rooms = [path.parent.name for path in (ROOT / "migrator").glob("*/__init__.py")]
+    assert [room for room in rooms if f"`{room}`" not in page] == []
