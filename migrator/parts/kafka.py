@@ -8,14 +8,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+
 from migrator.errors import require
 from migrator.parts.java import Jvm, java_command
 from migrator.parts.kafka_jars import fetch_jars
-from migrator.parts.processes import ChildProcess, run_to_end
+from migrator.parts.processes import ChildProcess, StillRunningError, run_to_end
 
 START_SECONDS = 90.0
 STOP_SECONDS = 30.0
 TOOL_SECONDS = 120.0
+SHELL_ATTEMPTS = 4
 _STARTED = r"Kafka Server started|\[KafkaServer id=-?\d+\] started"
 """Logged by a KRaft node, and by a broker in ZooKeeper mode, when all listeners serve."""
 
@@ -92,8 +95,22 @@ class StockKafka:
         )
 
     def metadata_shell(self, file: Path, *command: str, directory: Path) -> str:
-        """``kafka-metadata-shell --snapshot FILE COMMAND``; the node that owns the file must not run."""
-        return self.tool("org.apache.kafka.shell.MetadataShell", "--snapshot", str(file), *command, directory=directory)
+        """``kafka-metadata-shell --snapshot FILE COMMAND``; the node that owns the file must not run.
+
+        Run again when it hangs. It waits for `MetadataLoader.lastAppliedOffset`, which moves only when a batch is
+        loaded after `SnapshotFileReader` has shut its queue down; of a short file the last batch may come before, and
+        then stock's shell waits for ever.
+        """
+        main_class = "org.apache.kafka.shell.MetadataShell"
+        hung = Retrying(
+            retry=retry_if_exception_type(StillRunningError), stop=stop_after_attempt(SHELL_ATTEMPTS), reraise=True
+        )
+        return hung(
+            self.tool,
+            *(main_class, "--snapshot", str(file), *command),
+            directory=directory,
+            timeout_seconds=TOOL_SECONDS / SHELL_ATTEMPTS,
+        )
 
     def node(self, name: str, directory: Path, properties: Mapping[str, str], *, jvm: Jvm | None = None) -> StockNode:
         """A controller or broker, in whichever mode the properties say; not started yet.

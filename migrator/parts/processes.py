@@ -109,6 +109,10 @@ def guardian_pid() -> int | None:
     return _guardian.pid
 
 
+class StillRunningError(OperatorError):
+    """A child had not ended in the time given to it."""
+
+
 class ChildProcess:
     """One running child. Leaving its context stops it.
 
@@ -193,12 +197,13 @@ class ChildProcess:
         """Wait for its end.
 
         :returns: the exit code.
-        :raises OperatorError: when it still runs after the time.
+        :raises StillRunningError: when it still runs after the time.
         """
         try:
             self._process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
-            raise self.failure(f"{self.name} still runs after {timeout_seconds:.0f} s") from None
+            message = f"{self.name} still runs after {timeout_seconds:.0f} s. Its last lines:\n{self.tail()}"
+            raise StillRunningError(message, where=str(self.output)) from None
         code = self.exit_code()
         return -signal.SIGKILL if code is None else code
 
@@ -261,7 +266,8 @@ def run_to_end(
     """Run a command to its end.
 
     :returns: its output, standard error included.
-    :raises OperatorError: exit code other than 0, or not ended in time; with the output's tail.
+    :raises StillRunningError: not ended in time; with the output's tail.
+    :raises OperatorError: exit code other than 0; with the output's tail.
     """
     with (
         tempfile.TemporaryDirectory(prefix="migrator-") as directory,

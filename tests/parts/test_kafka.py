@@ -9,8 +9,8 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.parts import kafka_jars
-from migrator.parts.kafka import KafkaRelease, StockKafka
-from migrator.parts.processes import free_port
+from migrator.parts.kafka import SHELL_ATTEMPTS, KafkaRelease, StockKafka
+from migrator.parts.processes import StillRunningError, free_port
 
 CLUSTER_ID = "XkYOzJkUQQ-rHVYhnWGvTg"
 
@@ -92,3 +92,25 @@ def test_a_stock_controller_formats_runs_and_leaves_a_log_that_the_tools_read(
 def test_a_tool_that_fails_says_why(kafka_391: StockKafka, tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match="StorageTool ended with exit code"):
         kafka_391.format(tmp_path / "missing.properties", CLUSTER_ID)
+
+
+class HangingKafka(StockKafka):
+    """Its tools do not end the first few times."""
+
+    def __init__(self, directory: Path, hangs: int) -> None:
+        super().__init__("3.9.1", directory)
+        self.hangs = hangs
+
+    def tool(self, main_class: str, *arguments: str, directory: Path, timeout_seconds: float = 0.0) -> str:
+        self.hangs -= 1
+        if self.hangs >= 0:
+            raise StillRunningError(f"{main_class} still runs after {timeout_seconds:.0f} s")
+        return " ".join(arguments)
+
+
+def test_a_metadata_shell_that_hangs_is_run_again_and_not_for_ever(tmp_path: Path) -> None:
+    segment = tmp_path / "a.log"
+    answer = HangingKafka(tmp_path, SHELL_ATTEMPTS - 1).metadata_shell(segment, "ls", directory=tmp_path)
+    assert answer == f"--snapshot {segment} ls"
+    with pytest.raises(StillRunningError, match="MetadataShell still runs"):
+        HangingKafka(tmp_path, SHELL_ATTEMPTS).metadata_shell(segment, "ls", directory=tmp_path)
