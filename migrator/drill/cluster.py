@@ -64,10 +64,11 @@ class Controller:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.property_file.write_text("".join(f"{key}={text}\n" for key, text in self.properties.items()))
 
-    def format(self) -> None:
+    def format(self, release_version: str = "3.9") -> None:
         """:raises OperatorError: it was refused; with the command's output."""
         self.write_properties()
-        command = [MIGRATOR, "format", "-c", str(self.property_file), "-t", CLUSTER_ID, "--release-version", "3.9"]
+        command = [MIGRATOR, "format", "-c", str(self.property_file), "-t", CLUSTER_ID]
+        command += ["--release-version", release_version]
         run_to_end("format", command, timeout_seconds=COMMAND_SECONDS)
 
     def start(self) -> None:

@@ -35,8 +35,8 @@ class StockController(Controller):
     def _node(self) -> StockNode:
         return self._kafka.node(f"controller {self.node_id}", self.directory, self.properties)
 
-    def format(self) -> None:
-        self._node().format(CLUSTER_ID, release_version="3.9-IV0")
+    def format(self, release_version: str = "3.9") -> None:
+        self._node().format(CLUSTER_ID, release_version=release_version)
 
     def start(self) -> None:
         self.write_properties()

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewPartitions, ResourceType
 
+from migrator.drill.kafka_clients import Admin, Traffic, consume
+from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
 from migrator.parts.kafka import StockKafka
-from tests.interop.real_clients import Admin, Traffic, consume
-from tests.interop.real_cluster import Mode, RealCluster, until
 
 TOPIC = "orders"
 PAUSE_SECONDS = 8.0
@@ -18,7 +18,7 @@ PAUSE_SECONDS = 8.0
 
 @pytest.mark.timeout(120)
 def test_brokers_run_on_our_quorum(kafka_391: StockKafka, tmp_path: Path) -> None:
-    with RealCluster(kafka_391, tmp_path, controllers=1, brokers=2) as cluster:
+    with KafkaCluster(kafka_391, tmp_path, controllers=1, brokers=2) as cluster:
         cluster.start_controllers()
         cluster.start_brokers(Mode.KRAFT)
         until("both brokers are unfenced", lambda: cluster.running_brokers() == {1: False, 2: False})

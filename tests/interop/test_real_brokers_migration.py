@@ -23,13 +23,13 @@ from confluent_kafka.admin import (
 from kazoo.client import KazooClient
 
 from migrator.drill.cluster import CLUSTER_ID
+from migrator.drill.kafka_clients import ANSWER_SECONDS, Admin, Traffic, committed, consume
+from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
 from migrator.drill.steps import controller_claim, raise_controller_epoch
 from migrator.parts.kafka import StockKafka
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.conftest import ZooKeeperSpace
-from tests.interop.real_clients import ANSWER_SECONDS, Admin, Traffic, committed, consume
-from tests.interop.real_cluster import Mode, RealCluster, until
 
 TOPIC = "orders"
 PARTITIONS = 3
@@ -52,10 +52,10 @@ def cluster(
     zookeeper_client: KazooClient,
     tmp_path: Path,
     request: pytest.FixtureRequest,
-) -> Iterator[RealCluster]:
+) -> Iterator[KafkaCluster]:
     """Two brokers in ZooKeeper mode, with metadata of every kind, and as many controllers as asked for."""
     zookeeper_client.create(paths.CLUSTER_ID, encode_cluster_id(CLUSTER_ID), makepath=True)
-    with RealCluster(kafka_391, tmp_path, controllers=request.param, brokers=2, zookeeper=zookeeper.hosts) as cluster:
+    with KafkaCluster(kafka_391, tmp_path, controllers=request.param, brokers=2, zookeeper=zookeeper.hosts) as cluster:
         cluster.start_brokers(Mode.ZOOKEEPER)
         admin = Admin(cluster.bootstrap, 2)
         admin.create(TOPIC, PARTITIONS, 2, retention_ms="7200000")
@@ -75,7 +75,7 @@ def acl(user: str, topic: str) -> AclBinding:
     )  # fmt: skip
 
 
-def migrate(cluster: RealCluster, admin: Admin) -> None:
+def migrate(cluster: KafkaCluster, admin: Admin) -> None:
     """Start our quorum, restart the brokers in migration mode, and wait for dual-write."""
     cluster.start_controllers()
     until("only brokers are missing", lambda: cluster.migration_state() == "waiting for brokers")
@@ -84,7 +84,7 @@ def migrate(cluster: RealCluster, admin: Admin) -> None:
     until("both brokers are unfenced", lambda: cluster.running_brokers() == {1: True, 2: True})
 
 
-def change_everything(cluster: RealCluster, admin: Admin, zookeeper: KazooClient) -> None:
+def change_everything(cluster: KafkaCluster, admin: Admin, zookeeper: KazooClient) -> None:
     """Create, alter and delete; all of it must reach ZooKeeper and the brokers."""
     admin.create("fresh", 2, 2, cleanup_policy="compact")
     until("its states are in ZooKeeper", lambda: zookeeper.exists(paths.partition_state("fresh", 1)))
@@ -106,7 +106,7 @@ def users_with_acls(admin: Admin) -> set[str]:
     return {found.principal for found in admin.client.describe_acls(EVERY_ACL).result(ANSWER_SECONDS)}
 
 
-def assert_nothing_is_lost(cluster: RealCluster, traffic: Traffic) -> None:
+def assert_nothing_is_lost(cluster: KafkaCluster, traffic: Traffic) -> None:
     traffic.stop()
     assert traffic.errors == []
     assert committed(cluster.bootstrap, TOPIC, GROUP, PARTITIONS) == READ
@@ -116,7 +116,7 @@ def assert_nothing_is_lost(cluster: RealCluster, traffic: Traffic) -> None:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("cluster", [3], indirect=True)
-def test_to_kraft_and_on_to_stock_controllers(cluster: RealCluster, zookeeper_client: KazooClient) -> None:
+def test_to_kraft_and_on_to_stock_controllers(cluster: KafkaCluster, zookeeper_client: KazooClient) -> None:
     admin = Admin(cluster.bootstrap, 2)
     with Traffic(cluster.bootstrap, TOPIC) as traffic:
         assert len(consume(cluster.bootstrap, TOPIC, GROUP, READ)) == READ
@@ -152,7 +152,7 @@ def test_to_kraft_and_on_to_stock_controllers(cluster: RealCluster, zookeeper_cl
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("cluster", [1], indirect=True)
-def test_back_to_zookeeper(cluster: RealCluster, zookeeper_client: KazooClient) -> None:
+def test_back_to_zookeeper(cluster: KafkaCluster, zookeeper_client: KazooClient) -> None:
     admin = Admin(cluster.bootstrap, 2)
     with Traffic(cluster.bootstrap, TOPIC) as traffic:
         assert len(consume(cluster.bootstrap, TOPIC, GROUP, READ)) == READ

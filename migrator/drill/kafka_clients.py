@@ -12,7 +12,7 @@ from typing import Any, Self
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from tests.interop.real_cluster import until
+from migrator.drill.kafka_cluster import until
 
 ANSWER_SECONDS = 15.0
 FLUSH_SECONDS = 30.0

@@ -1,16 +1,18 @@
-"""Clusters of our controllers and of unmodified Kafka brokers."""
+"""A throw-away cluster of our controllers and of unmodified Kafka brokers."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Self
 
 from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET, TOKEN_SECRET, Controller, zookeeper_client
+from migrator.errors import OperatorError
 from migrator.observe.status import BrokerState, Role, Status
 from migrator.parts.java import Jvm
 from migrator.parts.kafka import StockKafka, StockNode, start_together
@@ -34,18 +36,36 @@ class Mode(Enum):
     KRAFT = "kraft"
 
 
-class RealCluster:
+class KafkaCluster:
     """Controllers and brokers as processes; leaving its context ends them.
 
+    :param kafka: the release of the brokers and, later, of stock controllers.
     :param zookeeper: connection string of the cluster's ZooKeeper; None for a cluster that never had one.
+    :param release_version: of the metadata, and ``inter.broker.protocol.version`` of the brokers, e.g. ``3.6``.
+    :param other_releases: by broker id, of brokers that run another release.
+    :param broker_properties: for every broker, over those that the cluster makes.
+    :param controller_properties: the same for controllers.
     """
 
     def __init__(
-        self, kafka: StockKafka, directory: Path, *, controllers: int, brokers: int, zookeeper: str | None = None
+        self,
+        kafka: StockKafka,
+        directory: Path,
+        *,
+        controllers: int,
+        brokers: int,
+        zookeeper: str | None = None,
+        release_version: str = "3.9",
+        other_releases: Mapping[int, StockKafka] = MappingProxyType({}),
+        broker_properties: Mapping[str, str] = MappingProxyType({}),
+        controller_properties: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.directory = directory
         self.kafka = kafka
         self._zookeeper = zookeeper
+        self._release_version = release_version
+        self._more_for_brokers = broker_properties
+        self._more_for_controllers = controller_properties
         controller_ports = {FIRST_CONTROLLER_ID + number: free_port() for number in range(controllers)}
         self._voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in controller_ports.items())
         self._broker_ports = {FIRST_BROKER_ID + number: free_port() for number in range(brokers)}
@@ -54,7 +74,9 @@ class RealCluster:
             for node, port in controller_ports.items()
         ]
         self.brokers = {
-            broker: kafka.node(f"broker {broker}", directory / f"broker-{broker}", {}, jvm=Jvm(heap=HEAP))
+            broker: other_releases.get(broker, kafka).node(
+                f"broker {broker}", directory / f"broker-{broker}", {}, jvm=Jvm(heap=HEAP)
+            )
             for broker in self._broker_ports
         }
         self._stock_controllers: list[StockNode] = []
@@ -67,7 +89,7 @@ class RealCluster:
     def start_controllers(self) -> None:
         """Format and start our controllers, and wait for a leader."""
         for controller in self.controllers:
-            controller.format()
+            controller.format(self._release_version)
         for controller in self.controllers:
             controller.start()
         until("a controller leads", lambda: self.leader() is not None)
@@ -77,7 +99,7 @@ class RealCluster:
         for broker, node in self.brokers.items():
             node.properties = self._broker_properties(broker, mode)
             if mode is Mode.KRAFT:
-                node.format(CLUSTER_ID, release_version="3.9-IV0")
+                node.format(CLUSTER_ID, release_version=self._release_version)
         start_together(list(self.brokers.values()))
 
     def roll_brokers(self, mode: Mode, in_sync: Callable[[], bool]) -> None:
@@ -93,7 +115,8 @@ class RealCluster:
     def kill_leader(self) -> None:
         """SIGKILL for the controller that leads; it comes back when another one leads."""
         leader = self.leader()
-        assert leader is not None
+        if leader is None:
+            raise OperatorError("no controller leads, so none can be killed")
         controller = next(each for each in self.controllers if each.node_id == leader.node_id)
         controller.kill()
         until("another controller leads", lambda: self.leader() is not None)
@@ -102,21 +125,21 @@ class RealCluster:
 
     def _until_forgotten(self, broker: int) -> None:
         """A broker that could not close its session leaves its znode until that expires, and dies of it at a start."""
-        assert self._zookeeper is not None
-        with zookeeper_client(self._zookeeper) as client:
+        with zookeeper_client(self._zookeeper or "") as client:
             until(f"the znode of broker {broker} is gone", lambda: client.exists(paths.broker(broker)) is None)
 
     def finish_migration(self) -> None:
         """One controller after the other: a restart with the migration turned off."""
         for controller in self.controllers:
             controller.set_migration(enabled=False)
-            assert controller.stop() == 0
+            _must_end_well(controller)
             controller.start()
             until("a leader, and the controller is back", partial(self._is_back, controller.node_id))
 
     def stop_controllers(self) -> None:
         """End ours in good order."""
-        assert [controller.stop() for controller in self.controllers] == [0] * len(self.controllers)
+        for controller in self.controllers:
+            _must_end_well(controller)
 
     def replace_controllers_by_stock(self) -> None:
         """End ours, and start unmodified Kafka controllers on the directories that ours leave."""
@@ -200,6 +223,7 @@ class RealCluster:
             "log.cleaner.dedupe.buffer.size": "2097152",
             "num.network.threads": "2",
             "num.io.threads": "4",
+            **self._more_for_brokers,
         }
         if mode is not Mode.ZOOKEEPER:
             properties |= {"controller.quorum.voters": self._voters, "controller.listener.names": "CONTROLLER"}
@@ -208,7 +232,7 @@ class RealCluster:
         return properties | {
             "broker.id": str(broker),
             "zookeeper.connect": self._zookeeper or "",
-            "inter.broker.protocol.version": "3.9",
+            "inter.broker.protocol.version": self._release_version,
             "zookeeper.metadata.migration.enable": str(mode is Mode.MIGRATING).lower(),
         }
 
@@ -225,6 +249,7 @@ class RealCluster:
             "delegation.token.secret.key": TOKEN_SECRET,
             "authorizer.class.name": STANDARD_AUTHORIZER,
             "super.users": "User:ANONYMOUS",
+            **self._more_for_controllers,
         }
         if self._zookeeper is not None:
             properties["zookeeper.connect"] = self._zookeeper
@@ -232,11 +257,22 @@ class RealCluster:
         return properties
 
 
+def _must_end_well(controller: Controller) -> None:
+    code = controller.stop()
+    if code != 0:
+        raise OperatorError(
+            f"controller {controller.node_id} ended with exit code {code}", where=str(controller.directory)
+        )
+
+
 def until(what: str, condition: Callable[[], object], *, seconds: float = WAIT_SECONDS) -> float:
-    """Wait for a condition; gives the seconds that it took."""
+    """Wait for a condition; gives the seconds that it took.
+
+    :raises OperatorError: it did not come.
+    """
     begin = time.monotonic()
     while not condition():
         if time.monotonic() - begin > seconds:
-            raise AssertionError(f"not within {seconds:.0f} s: {what}")
+            raise OperatorError(f"not within {seconds:.0f} s: {what}")
         time.sleep(POLL_SECONDS)
     return time.monotonic() - begin
