@@ -100,9 +100,13 @@ def _partitions(image: MetadataImage, topic_id: Uuid) -> Mapping[int, PartitionR
 def _waiting(delta: ImageDelta, told: Told) -> Mapping[Uuid, int]:
     """The topics that wait after this delta: those that waited, without the deleted, with the new."""
     before, after = delta.before.topics.by_id, delta.after.topics.by_id
-    created = (topic_id for topic_id in delta.changes.topics if topic_id in after and topic_id not in before)
-    waiting = {topic_id: offset for topic_id, offset in told.waiting.items() if topic_id in after}
-    return waiting | dict.fromkeys(created, delta.after.provenance.offset)
+    waiting = dict(told.waiting)  # thousands may wait: only those that changed are looked at
+    for topic_id in delta.changes.topics:
+        if topic_id not in after:
+            waiting.pop(topic_id, None)
+        elif topic_id not in before:
+            waiting[topic_id] = delta.after.provenance.offset
+    return waiting
 
 
 def _deletions(delta: ImageDelta, outbox: Outbox) -> Work[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import resource
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ from tests.faults.cluster import cluster_in, start_all
 from tests.faults.requests import create_topic
 
 ROOM_BYTES = 2_000
+VOLUME_BYTES = 32 << 20
 TOPICS_MAX = 100
 
 
@@ -28,17 +30,94 @@ def segment(controller: Controller) -> Path:
     return max(controller.metadata_directory.glob("__cluster_metadata-0/*.log"))
 
 
-async def test_the_leader_s_disk_is_full(zookeeper: ZooKeeperSpace, tmp_path: Path) -> None:
-    """Its files may not grow any more: it says so once and leads no longer; all that was acknowledged lives on, and
-    with room again it catches up by itself."""
+def can_mount() -> bool:
+    """Whether this machine lets a process mount something in a namespace of its own."""
+    return (
+        shutil.which("unshare") is not None and not subprocess.run(["unshare", "-rm", "true"], check=False).returncode
+    )
+
+
+NEEDS_MOUNT = pytest.mark.skipif(
+    not can_mount(), reason="nobody may mount anything here, not even in a namespace of its own"
+)
+
+
+class SizeLimit:
+    """Files may not grow any more (EFBIG)."""
+
+    words = ("File too large", "ulimit -f")
+
+    def start(self, controller: Controller) -> None:
+        controller.start()
+
+    def exhaust(self, controller: Controller) -> None:
+        assert controller.process is not None
+        limit = segment(controller).stat().st_size + ROOM_BYTES
+        assert controller.process.output.stat().st_size < limit - ROOM_BYTES, "its messages are to have room"
+        self._limit(controller, limit)
+
+    def relieve(self, controller: Controller) -> None:
+        self._limit(controller, resource.RLIM_INFINITY)
+
+    def _limit(self, controller: Controller, limit: int) -> None:
+        assert controller.process is not None
+        resource.prlimit(controller.process.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+
+
+class SmallVolume:
+    """The metadata directory is a file system of its own, in a namespace of its own, with no room left (ENOSPC).
+
+    Not even the election state can be replaced then, so the controller may stop; a shell in its namespace, where the
+    file system lives on, starts it again when there is room.
+    """
+
+    words = ("No space left on device", "Free space")
+
+    def start(self, controller: Controller) -> None:
+        controller.write_properties()
+        directory = controller.metadata_directory
+        origin = shutil.copytree(directory, directory.with_name("origin"))
+        mount = (
+            'mount -t tmpfs -o size="$1" tmpfs "$2" && cp -a "$3/." "$2" && ballast="$2/ballast" && shift 3\n'
+            'while true; do "$@"; while test -e "$ballast"; do sleep 0.1; done; done'
+        )
+        command = [MIGRATOR, "controller", "-c", str(controller.property_file)]
+        controller.process = ChildProcess(
+            f"controller {controller.node_id}",
+            ["unshare", "-rm", "sh", "-c", mount, "sh", str(VOLUME_BYTES), str(directory), str(origin), *command],
+            output=controller.directory / "controller.log",
+        )
+        controller.metadata_directory = Path(f"/proc/{controller.process.pid}/root{directory}")
+
+    def exhaust(self, controller: Controller) -> None:
+        with self._ballast(controller).open("wb", buffering=0) as ballast:
+            with contextlib.suppress(OSError):
+                while True:
+                    ballast.write(bytes(VOLUME_BYTES))
+            assert 0 < ballast.tell() < VOLUME_BYTES
+
+    def relieve(self, controller: Controller) -> None:
+        self._ballast(controller).unlink()
+
+    def _ballast(self, controller: Controller) -> Path:
+        return controller.metadata_directory / "ballast"
+
+
+@pytest.mark.parametrize(
+    "disk", [SizeLimit(), pytest.param(SmallVolume(), marks=NEEDS_MOUNT)], ids=lambda d: d.words[0]
+)
+async def test_the_leader_s_disk_is_full(
+    zookeeper: ZooKeeperSpace, tmp_path: Path, disk: SizeLimit | SmallVolume
+) -> None:
+    """It says so once and leads no longer; all that was acknowledged lives on, and with room again it catches up by
+    itself."""
     async with cluster_in(tmp_path, zookeeper.hosts) as cluster:
-        start_all(cluster)
+        for controller in cluster.controllers:
+            disk.start(controller)
         await cluster.until_converged()
         leader = await cluster.until_dual_writing()
         assert leader.process is not None
-        limit = segment(leader).stat().st_size + ROOM_BYTES
-        assert leader.process.output.stat().st_size < limit - ROOM_BYTES, "its messages are to have room"
-        resource.prlimit(leader.process.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        disk.exhaust(leader)
         acknowledged = []
         for number in range(TOPICS_MAX):
             try:
@@ -53,12 +132,14 @@ async def test_the_leader_s_disk_is_full(zookeeper: ZooKeeperSpace, tmp_path: Pa
         image = await cluster.until_converged()
         assert {*acknowledged, "afterwards"} <= set(image.topics.ids)
         assert await cluster.until_dual_writing() is not leader
-        said = [line for line in leader.process.output_text().splitlines() if "File too large" in line]
-        assert all(str(segment(leader)) in line and "ulimit -f" in line for line in said)
+        what, remedy = disk.words
+        said = [line for line in leader.process.output_text().splitlines() if what in line]
+        assert all(remedy in line for line in said)
+        assert segment(leader).name in said[0]
         assert 1 <= len(said) < 10, "smaller records may find room in between"
         assert not has_topic(leader, "afterwards")
 
-        resource.prlimit(leader.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        disk.relieve(leader)
         await cluster.until("it has caught up", lambda: has_topic(leader, "afterwards"))
         assert "Traceback" not in leader.process.output_text()
 
@@ -68,14 +149,7 @@ def has_topic(controller: Controller, name: str) -> bool:
     return name.encode() in segment(controller).read_bytes()
 
 
-def can_mount() -> bool:
-    """Whether this machine lets a process mount something in a namespace of its own."""
-    return (
-        shutil.which("unshare") is not None and not subprocess.run(["unshare", "-rm", "true"], check=False).returncode
-    )
-
-
-@pytest.mark.skipif(not can_mount(), reason="nobody may mount anything here, not even in a namespace of its own")
+@NEEDS_MOUNT
 async def test_a_disk_that_is_read_only(zookeeper: ZooKeeperSpace, tmp_path: Path) -> None:
     """The controller does not start, says where and what to do, and the other two are a quorum."""
     async with cluster_in(tmp_path, zookeeper.hosts, brokers=1, partitions=20) as cluster:
