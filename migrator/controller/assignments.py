@@ -42,27 +42,47 @@ def check_assignment(image: MetadataImage, replicas: Sequence[int], replication_
         )
 
 
-def active_replicas(image: MetadataImage, replicas: Assignment) -> tuple[int, ...]:
-    """The replicas that can be in sync from the start: those on active brokers."""
-    brokers = image.cluster.brokers
-    return tuple(broker_id for broker_id in replicas if is_active(brokers.get(broker_id)))
+class NewPartitions:
+    """Makes the records of new partitions of one request. What follows from the replicas alone is found out once for
+    each list of them: a request may create thousands of partitions, and a cluster has few such lists."""
 
+    def __init__(self, image: MetadataImage) -> None:
+        self._brokers = image.cluster.brokers
+        self._image = image
+        self._with_directories = supports(image, MinLevel.DIRECTORY_ASSIGNMENT)
+        self._isr: dict[Assignment, tuple[int, ...]] = {}
+        self._directories: dict[Assignment, tuple[Uuid, ...]] = {}
 
-def new_partition(
-    image: MetadataImage, topic_id: Uuid, number: int, replicas: Assignment, isr: tuple[int, ...]
-) -> PartitionRecord:
-    """The record of a new partition; the first member of its ISR leads."""
-    directories = supports(image, MinLevel.DIRECTORY_ASSIGNMENT)
-    return PartitionRecord(
-        partition_id=number,
-        topic_id=topic_id,
-        replicas=replicas,
-        isr=isr,
-        removing_replicas=(),
-        adding_replicas=(),
-        leader=isr[0],
-        leader_recovery_state=LeaderRecoveryState.RECOVERED,
-        leader_epoch=0,
-        partition_epoch=0,
-        directories=tuple(default_directory(image, broker_id) for broker_id in replicas) if directories else (),
-    )
+    def isr(self, replicas: Assignment) -> tuple[int, ...]:
+        """The replicas that can be in sync from the start: those on active brokers."""
+        found = self._isr.get(replicas)
+        if found is None:
+            found = tuple(broker_id for broker_id in replicas if is_active(self._brokers.get(broker_id)))
+            self._isr[replicas] = found
+        return found
+
+    def record(self, topic_id: Uuid, number: int, replicas: Assignment) -> PartitionRecord:
+        """The record of a new partition; the first member of its ISR, which must have one, leads."""
+        isr = self.isr(replicas)
+        return PartitionRecord(
+            partition_id=number,
+            topic_id=topic_id,
+            replicas=replicas,
+            isr=isr,
+            removing_replicas=(),
+            adding_replicas=(),
+            leader=isr[0],
+            leader_recovery_state=LeaderRecoveryState.RECOVERED,
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=self._directories_of(replicas),
+        )
+
+    def _directories_of(self, replicas: Assignment) -> tuple[Uuid, ...]:
+        if not self._with_directories:
+            return ()
+        found = self._directories.get(replicas)
+        if found is None:
+            found = tuple(default_directory(self._image, broker_id) for broker_id in replicas)
+            self._directories[replicas] = found
+        return found

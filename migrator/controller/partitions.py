@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from migrator.controller.assignments import active_replicas, check_assignment, new_partition
+from migrator.controller.assignments import NewPartitions, check_assignment
 from migrator.controller.context import Context
 from migrator.controller.decision import NO_ERROR, ApiError, Decision, RefusedError, check_size, decided
 from migrator.controller.placement import Assignment, place
@@ -73,12 +73,12 @@ def _grow(image: MetadataImage, wanted: MorePartitions, context: Context, *, roo
             raise RefusedError(
                 no_isr, f"{additional} partitions are to be added, and {len(assignments)} assignments given."
             )
-    records = []
+    records: list[PartitionRecord] = []
+    new = NewPartitions(image)
     for number, replicas in enumerate(assignments, present):
         if wanted.assignments is not None:
             check_assignment(image, replicas, factor)
-        isr = active_replicas(image, replicas)
-        if not isr:
+        if not new.isr(replicas):
             raise RefusedError(no_isr, f"Partition {number} would have no replica on an active broker.")
-        records.append(new_partition(image, topic.topic_id, number, replicas, isr))
+        records.append(new.record(topic.topic_id, number, replicas))
     return records

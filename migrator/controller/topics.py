@@ -7,7 +7,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from migrator.controller.assignments import active_replicas, check_assignment, new_partition
+from migrator.controller.assignments import NewPartitions, check_assignment
 from migrator.controller.config_checks import check_topic_config
 from migrator.controller.context import Context
 from migrator.controller.decision import NO_ERROR, ApiError, Decision, RefusedError, check_size, decided
@@ -103,6 +103,7 @@ class _Creation:
         self._request = request
         self._context = context
         self._defaults = TopicDefaults(image, context)
+        self._partitions = NewPartitions(image)
         self._effective: dict[tuple[tuple[str, str], ...], tuple[EffectiveConfig, ...]] = {}
         self.records: list[MetadataRecord] = []
 
@@ -121,13 +122,12 @@ class _Creation:
             ConfigRecord(ConfigResourceType.TOPIC, topic.name, key, text) for key, text in configs.items()
         )
         self.records.extend(
-            new_partition(self._image, topic_id, number, replicas, isr)
-            for number, (replicas, isr) in enumerate(assignments)
+            self._partitions.record(topic_id, number, replicas) for number, replicas in enumerate(assignments)
         )
         if topic.name not in self._request.describable:
             return TopicResult(topic.name, topic_id=topic_id)
         effective = self._effective_configs(configs)
-        return TopicResult(topic.name, NO_ERROR, topic_id, len(assignments), len(assignments[0][0]), effective)
+        return TopicResult(topic.name, NO_ERROR, topic_id, len(assignments), len(assignments[0]), effective)
 
     def _effective_configs(self, configs: Mapping[str, str]) -> tuple[EffectiveConfig, ...]:
         """The same object for all topics of the request with the same configs: there are many."""
@@ -157,8 +157,8 @@ class _Creation:
             check_topic_config({}, configs, self._defaults)
         return configs
 
-    def _assign(self, topic: NewTopic) -> list[tuple[Assignment, tuple[int, ...]]]:
-        """Replicas and ISR of each partition."""
+    def _assign(self, topic: NewTopic) -> list[Assignment]:
+        """Replicas of each partition, one of them at least active."""
         if topic.assignments:
             return self._manual(topic)
         if topic.replication_factor < USE_DEFAULT or topic.replication_factor == 0:
@@ -175,23 +175,20 @@ class _Creation:
         if factor == USE_DEFAULT:
             factor = settings.default_replication_factor
         check_size(len(self.records) + 1 + len(topic.configs) + count)
-        found = [
-            (replicas, active_replicas(self._image, replicas))
-            for replicas in place(self._image, count, factor, self._context.random)
-        ]
-        if not all(isr for _, isr in found):
+        found = place(self._image, count, factor, self._context.random)
+        if not all(map(self._partitions.isr, found)):
             raise RefusedError(
                 ErrorCode.invalid_replication_factor, "A partition would have no replica on an active broker."
             )
         return found
 
-    def _manual(self, topic: NewTopic) -> list[tuple[Assignment, tuple[int, ...]]]:
+    def _manual(self, topic: NewTopic) -> list[Assignment]:
         if topic.replication_factor != USE_DEFAULT or topic.partitions != USE_DEFAULT:
             raise RefusedError(
                 ErrorCode.invalid_request,
                 "With an assignment, replication factor and number of partitions must be -1.",
             )
-        found: dict[int, tuple[Assignment, tuple[int, ...]]] = {}
+        found: dict[int, Assignment] = {}
         factor = None
         for number, replicas in topic.assignments:
             if number in found:
@@ -200,12 +197,11 @@ class _Creation:
                 )
             check_assignment(self._image, replicas, factor)
             factor = len(replicas)
-            isr = active_replicas(self._image, replicas)
-            if not isr:
+            if not self._partitions.isr(replicas):
                 raise RefusedError(
                     ErrorCode.invalid_replica_assignment, f"No broker assigned to partition {number} is active."
                 )
-            found[number] = (replicas, isr)
+            found[number] = replicas
         if sorted(found) != list(range(len(found))):
             raise RefusedError(
                 ErrorCode.invalid_replica_assignment, "Partitions must be numbered from 0 without a gap."

@@ -111,11 +111,12 @@ def pack(
                 break
             write, rest = _cut(write, cost, room_ops, room_bytes)
             queue[0] = rest
+            cost = cost[: len(write.ops)]
         else:
             queue.popleft()
-        room_ops -= len(write.ops) + len(write.notices)
-        room_bytes -= sum(_size(op) for op in (*write.ops, *write.notices))
-        owners += [len(taken)] * (len(write.ops) + len(write.notices))
+        room_ops -= len(cost)
+        room_bytes -= sum(cost)
+        owners += [len(taken)] * len(cost)
         ops += (*write.ops, *write.notices)
         taken.append(write)
     last = target is not None and not queue

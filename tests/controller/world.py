@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from migrator.config.types import Secret
-from migrator.controller.assignments import active_replicas, new_partition
+from migrator.controller.assignments import NewPartitions
 from migrator.controller.brokers import RegistrationRequest, register_broker
 from migrator.controller.context import Context
 from migrator.controller.decision import Decision
@@ -158,16 +158,14 @@ class World:
         """Write a topic with these replicas of partition 0, 1, ..., all active ones in sync. Underscores in a
         configuration's name stand for dots."""
         topic_id = random_uuid(self.random)
+        new = NewPartitions(self.image)
         self.write(
             TopicRecord(name, topic_id),
             *(
                 ConfigRecord(ConfigResourceType.TOPIC, name, key.replace("_", "."), text)
                 for key, text in configs.items()
             ),
-            *(
-                new_partition(self.image, topic_id, number, replicas, active_replicas(self.image, replicas))
-                for number, replicas in enumerate(assignments)
-            ),
+            *(new.record(topic_id, number, replicas) for number, replicas in enumerate(assignments)),
         )
         return topic_id
 
