@@ -72,6 +72,17 @@ class Sessions:
         session = self._by_broker.get(registration.broker_id)
         return not registration.fenced and session is not None and session.last_contact_ms + self._timeout_ms >= now_ms
 
+    def silent(self, image: MetadataImage, now_ms: int) -> frozenset[int]:
+        """Registered brokers, fenced or not, that have sent this leader no heartbeat within the session time-out; one
+        that has not begun to read the metadata log is among them."""
+        return frozenset(
+            broker_id
+            for broker_id in image.cluster.brokers
+            if (session := self._by_broker.get(broker_id)) is None
+            or session.metadata_offset == NEVER
+            or session.last_contact_ms + self._timeout_ms < now_ms
+        )
+
     def stalest(self, image: MetadataImage, now_ms: int) -> int | None:
         """The unfenced broker that has been silent longest beyond the time-out, if any."""
         silent = [

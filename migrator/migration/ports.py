@@ -44,7 +44,7 @@ class ControllerPort(Protocol):
         """Start offset, and the first epoch that the log knows."""
 
     async def signals(self) -> ControllerSignals:
-        """ZkMigrationReady of every voter."""
+        """ZkMigrationReady of every voter, and the brokers that are not heard of."""
 
     async def finish_inputs(self) -> FinishInputs:
         """What the rules of the end ask for."""

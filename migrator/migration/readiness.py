@@ -1,7 +1,9 @@
 """Who is not ready for the copy, why, and what to do about it. Pure: inputs that were read in, named gaps out.
 
 Known brokers are those in ``/brokers/ids`` and every replica of every assignment: a broker that is down but holds a
-replica would come back in ZooKeeper mode and find nobody to talk to. Source: KIP-866, ``KRaftMigrationDriver``.
+replica would come back in ZooKeeper mode and find nobody to talk to. A registration outlives the broker's migration
+mode, so one that runs must also be heard of: stock controllers would take a cluster from brokers that were rolled
+back meanwhile and obey nobody then. Source: KIP-866, ``KRaftMigrationDriver``.
 """
 
 from __future__ import annotations
@@ -12,6 +14,10 @@ from enum import Enum
 from migrator.image.model import ClusterImage
 from migrator.values import value
 
+_ENABLE = (
+    "set zookeeper.metadata.migration.enable=true, controller.quorum.voters and controller.listener.names in its file, "
+    "and restart it."
+)
 FIRST_METADATA_VERSION_WITH_CONTROLLER_REGISTRATION = 15
 """3.7-IV0: only from here on do controllers register, and only then can their readiness be seen in the image."""
 
@@ -48,9 +54,11 @@ class ZooKeeperBrokers:
 
 @value
 class ControllerSignals:
-    """``ready``: ZkMigrationReady of the ApiVersions of each voter, None where it did not answer."""
+    """``ready``: ZkMigrationReady of the ApiVersions of each voter, None where it did not answer. ``silent_brokers``:
+    registered, but the active controller gets no heartbeats of them."""
 
     ready: Mapping[int, bool | None]
+    silent_brokers: frozenset[int] = frozenset()
 
 
 @value
@@ -96,7 +104,7 @@ def assess(
     by_broker = {
         broker_id: gap
         for broker_id in sorted(known)
-        if (gap := _broker_gap(broker_id, brokers, cluster, requirements)) is not None
+        if (gap := _broker_gap(broker_id, brokers, signals, cluster, requirements)) is not None
     }
     blockers = tuple(by_broker.values()) + brokers.faults
     if not brokers.listeners:
@@ -154,7 +162,11 @@ def _controller_gaps(signals: ControllerSignals, cluster: ClusterImage, requirem
 
 
 def _broker_gap(
-    broker_id: int, brokers: ZooKeeperBrokers, cluster: ClusterImage, requirements: Requirements
+    broker_id: int,
+    brokers: ZooKeeperBrokers,
+    signals: ControllerSignals,
+    cluster: ClusterImage,
+    requirements: Requirements,
 ) -> Gap | None:
     who = f"broker {broker_id}"
     listeners = brokers.listeners.get(broker_id)
@@ -170,6 +182,12 @@ def _broker_gap(
         return _unregistered(who, in_zookeeper=listeners is not None)
     if not registration.is_migrating_zk_broker:
         return Gap(who, "it runs in KRaft mode before the copy", "Restart it in ZooKeeper mode, migration enabled.")
+    if listeners is not None and broker_id in signals.silent_brokers:
+        return Gap(
+            who,
+            "it runs, and has registered once, but sends no heartbeats: it was restarted without the migration",
+            f"Nothing for some seconds after an election. If it lasts: {_ENABLE}",
+        )
     return incompatible_brokers(cluster, requirements.metadata_version).get(broker_id)
 
 
@@ -178,8 +196,7 @@ def _unregistered(who: str, *, in_zookeeper: bool) -> Gap:
         return Gap(
             who,
             "it runs, but has not registered with the quorum",
-            "Set zookeeper.metadata.migration.enable=true, controller.quorum.voters and controller.listener.names in "
-            "its file, and restart it.",
+            f"{_ENABLE[0].upper()}{_ENABLE[1:]}",
         )
     return Gap(
         who,

@@ -22,6 +22,7 @@ from migrator.migration.states import State
 from migrator.migration.translate.source import names_below
 from migrator.migration.worker import Tools, Workers
 from migrator.node.core import NodeCore
+from migrator.node.quorum import monotonic_ms
 from migrator.node.snapshotter import wall_ms
 from migrator.node.voters import VoterSignals
 from migrator.observe.journal import Journal
@@ -89,7 +90,8 @@ class NodeController:
 
     async def signals(self) -> ControllerSignals:
         """See `ControllerPort`."""
-        return ControllerSignals(await self._voters.ask())
+        ready = await self._voters.ask()
+        return ControllerSignals(ready, self._core.keeper.sessions.silent(self.image, monotonic_ms()))
 
     async def finish_inputs(self) -> FinishInputs:
         """See `ControllerPort`."""

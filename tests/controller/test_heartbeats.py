@@ -140,6 +140,18 @@ def test_a_new_leader_gives_everyone_a_fresh_session() -> None:
     assert fresh.sessions.stalest(world.image, fresh.now_ms) is None
 
 
+def test_only_a_heartbeat_to_this_leader_within_the_time_out_ends_silence() -> None:
+    world = World()
+    world.start([1, 2])
+    assert world.sessions.silent(world.image, world.now_ms) == frozenset()
+    world.now_ms += SESSION_MS
+    world.beat(1)
+    assert world.sessions.silent(world.image, world.now_ms + 1) == {2}
+    next_leader = World()
+    next_leader.sessions.follow(world.image, world.image.cluster.brokers, world.now_ms)
+    assert next_leader.sessions.silent(world.image, world.now_ms) == {1, 2}
+
+
 def test_offline_directories_shrink_the_isr_of_their_replicas_only() -> None:
     world = World()
     world.start([2])

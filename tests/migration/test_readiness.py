@@ -46,6 +46,16 @@ def test_nothing_is_missing() -> None:
     assert found().sentence() == "every controller and every known broker is ready"
 
 
+def test_a_broker_that_registered_once_and_now_runs_without_the_migration() -> None:
+    """After a rollback before the copy its registration is still in the log; one that is down is no obstacle."""
+    silent = ControllerSignals({3001: True, 3002: True}, silent_brokers=frozenset({1}))
+    (gap,) = found(signals=silent).brokers
+    assert gap.who == "broker 1"
+    assert "sends no heartbeats" in gap.reason
+    assert "zookeeper.metadata.migration.enable=true" in gap.remedy
+    assert found(signals=silent, listeners={0: LISTENERS}).ready
+
+
 @pytest.mark.parametrize(
     ("readiness", "who", "what"),
     [
