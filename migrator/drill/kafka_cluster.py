@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -88,11 +89,25 @@ class KafkaCluster:
 
     def start_controllers(self) -> None:
         """Format and start our controllers, and wait for a leader."""
+        self.format_controllers()
+        self.resume_controllers()
+
+    def format_controllers(self) -> None:
+        """Give each of our controllers an empty log of this cluster."""
         for controller in self.controllers:
             controller.format(self._release_version)
+
+    def resume_controllers(self) -> None:
+        """Start our controllers on the logs that they have, and wait for a leader."""
         for controller in self.controllers:
             controller.start()
         until("a controller leads", lambda: self.leader() is not None)
+
+    def forget_controllers(self) -> None:
+        """Delete the directories of controllers that have ended: the next are a new quorum, with the migration on."""
+        for controller in self.controllers:
+            shutil.rmtree(controller.metadata_directory)
+            controller.set_migration(enabled=True)
 
     def start_brokers(self, mode: Mode) -> None:
         """Start all brokers at once; those in KRaft mode are formatted before."""

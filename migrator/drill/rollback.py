@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from kazoo.exceptions import NoNodeError
-
 from migrator.drill.cluster import Cluster, zookeeper_client
+from migrator.drill.give_back import give_back
 from migrator.drill.light_broker import BrokerMode
 from migrator.drill.report import Report
-from migrator.drill.steps import controller_claim, highest_state_epoch, metadata_of, raise_controller_epoch, until
+from migrator.drill.steps import controller_claim, highest_state_epoch, metadata_of, until
 from migrator.errors import ExitCode
 from migrator.migration.states import PublicState, State
 from migrator.zookeeper.znodes import paths
@@ -73,16 +72,8 @@ async def _settled(cluster: Cluster) -> bool:
 
 
 def _give_back(cluster: Cluster) -> None:
-    """Take the quorum's claim away; only then do brokers stand for election."""
     with zookeeper_client(cluster.zookeeper_hosts) as client:
-        raise_controller_epoch(client)
-        claim = controller_claim(client)
-        if claim is not None and claim.is_kraft:
-            client.delete(paths.CONTROLLER)
-        try:
-            client.delete(paths.MIGRATION)
-        except NoNodeError:
-            return
+        give_back(client)
 
 
 async def _broker_leads(cluster: Cluster) -> bool:

@@ -1,0 +1,260 @@
+"""One cluster of real brokers goes towards KRaft and back, from every stage, and arrives in the end, with traffic."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+from confluent_kafka.admin import ResourceType
+from kazoo.client import KazooClient
+
+from migrator.drill.cluster import CLUSTER_ID
+from migrator.drill.give_back import give_back
+from migrator.drill.kafka_clients import Admin, Traffic, committed, consume
+from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
+from migrator.drill.steps import controller_claim, highest_state_epoch, metadata_of
+from migrator.errors import OperatorError
+from migrator.image.model import MetadataImage
+from migrator.log.metadata_log import DIRECTORY_NAME
+from migrator.log.quorum_state import QuorumStateFile
+from migrator.migration.states import State
+from migrator.parts.kafka import StockKafka
+from migrator.raft.states import ElectionState
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
+from migrator.zookeeper.znodes.migration import decode_migration
+from migrator.zookeeper.znodes.partition_state import decode_partition_state, encode_partition_state
+from tests.conftest import ZooKeeperSpace
+from tests.interop.stages import broker_is_controller, create_move_elect_delete, pause_migration, problems, stage
+
+TOPIC = "orders"
+PARTITIONS = 3
+HYBRID = "hybrid"
+GROUP = "readers"
+READ = 100
+PAUSE_SECONDS = 8.0
+"""Less than a session of a broker that nobody unfences, more than a busy machine makes of a tenth of a second."""
+OLD_EPOCH = 40
+"""The KRaft epoch of a quorum that has been elected often: far above `/controller_epoch`."""
+
+
+class Journey:
+    """One cluster, its ZooKeeper and its users, on the way there and back."""
+
+    def __init__(self, cluster: KafkaCluster, client: KazooClient) -> None:
+        self.cluster = cluster
+        self.client = client
+        self.admin = Admin(cluster.bootstrap, 2)
+
+    @property
+    def image(self) -> MetadataImage:
+        """What the quorum's log holds; the controller may have ended."""
+        return self.cluster.controllers[0].image()
+
+    def until_state(self, state: State) -> None:
+        until(state.value, lambda: self.cluster.migration_state() == state.value, seconds=60)
+
+    def roll(self, mode: Mode) -> None:
+        self.cluster.roll_brokers(mode, self.admin.in_sync)
+
+    def until_unfenced(self, *, in_zookeeper_mode: bool) -> None:
+        wanted = dict.fromkeys((1, 2), in_zookeeper_mode)
+        until("both brokers are unfenced", lambda: self.cluster.running_brokers() == wanted, seconds=60)
+
+    def migrate(self) -> None:
+        """From brokers in ZooKeeper mode and a quorum that waits for them, to dual-write."""
+        self.until_state(State.WAITING_FOR_BROKERS)
+        self.roll(Mode.MIGRATING)
+        self.until_state(State.DUAL_WRITING)
+        self.until_unfenced(in_zookeeper_mode=True)
+
+    def give_back(self) -> int:
+        """Stop the quorum and let a broker be elected."""
+        self.cluster.stop_controllers()
+        raised = give_back(self.client, self.image)
+        until("a broker is the controller", lambda: broker_is_controller(self.client))
+        return raised
+
+    def lives_without_us(self, name: str) -> None:
+        """The brokers, without any setting of the migration, do with their own controller what they always did."""
+        self.roll(Mode.ZOOKEEPER)
+        assert broker_is_controller(self.client)
+        assert self.client.exists(paths.MIGRATION) is None
+        assert states_below(self.client, self.image) == []
+        epoch = int(self.client.get(paths.CONTROLLER_EPOCH)[0])
+        assert highest_state_epoch(self.client) <= epoch
+        create_move_elect_delete(self.cluster, self.admin, self.client, name)
+        until("all is in sync", self.admin.in_sync)
+
+
+@pytest.fixture
+def journey(
+    kafka_391: StockKafka, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
+) -> Iterator[Journey]:
+    """Two brokers in ZooKeeper mode with a topic, and one controller, which is not formatted yet."""
+    zookeeper_client.create(paths.CLUSTER_ID, encode_cluster_id(CLUSTER_ID), makepath=True)
+    with KafkaCluster(kafka_391, tmp_path, controllers=1, brokers=2, zookeeper=zookeeper.hosts) as cluster:
+        cluster.start_brokers(Mode.ZOOKEEPER)
+        journey = Journey(cluster, zookeeper_client)
+        journey.admin.create(TOPIC, PARTITIONS, 2, retention_ms="7200000")
+        yield journey
+
+
+@pytest.mark.timeout(900)
+def test_there_and_back_from_every_stage(journey: Journey) -> None:
+    cluster = journey.cluster
+    with Traffic(cluster.bootstrap, TOPIC) as traffic:
+        assert len(consume(cluster.bootstrap, TOPIC, GROUP, READ)) == READ
+        begin = time.monotonic()
+        with stage("back before the migration"):
+            back_before_the_migration(journey)
+        with stage("back from dual-write"):
+            mark = back_from_dual_write(journey)
+        with stage("a forgotten quorum wakes up"):
+            a_forgotten_quorum_wakes_up(journey)
+        with stage("a stale /migration, and a new quorum"):
+            a_stale_migration_znode_and_a_new_quorum(journey, mark)
+        with stage("back from brokers in KRaft mode"):
+            back_from_kraft_brokers(journey)
+        with stage("a third migration is finished"):
+            on_to_the_end(journey)
+        assert traffic.longest_pause(begin) < PAUSE_SECONDS
+        traffic.stop()
+    assert traffic.errors == []
+    assert committed(cluster.bootstrap, TOPIC, GROUP, PARTITIONS) == READ
+    values = consume(cluster.bootstrap, TOPIC, "auditors", traffic.sent)
+    assert sorted(map(int, values)) == list(range(traffic.sent))
+
+
+def back_before_the_migration(journey: Journey) -> None:
+    """Every broker is in migration mode and registered, the quorum is held before the copy."""
+    cluster, client = journey.cluster, journey.client
+    (controller,) = cluster.controllers
+    cluster.format_controllers()
+    log_directory = controller.metadata_directory / DIRECTORY_NAME
+    log_directory.mkdir(parents=True)
+    QuorumStateFile(log_directory, [controller.node_id]).write(ElectionState(OLD_EPOCH))
+    cluster.resume_controllers()
+    journey.until_state(State.WAITING_FOR_BROKERS)
+    pause_migration(cluster)
+    journey.roll(Mode.MIGRATING)
+    journey.until_state(State.PAUSED)
+    assert broker_is_controller(client)
+    assert client.exists(paths.MIGRATION) is None
+    cluster.stop_controllers()
+    journey.admin.alter_config(ResourceType.BROKER, "1", "num.io.threads", "5")
+    until("the config is in ZooKeeper", lambda: b"num.io.threads" in client.get(f"{paths.BROKER_CONFIGS}/1")[0])
+    journey.give_back()
+    journey.lives_without_us("after-waiting")
+
+
+def back_from_dual_write(journey: Journey) -> bytes:
+    """With a partition state as stock leaders leave them: its version lags, its controller epoch is KRaft's. Gives
+    `/migration` as it was."""
+    cluster, client = journey.cluster, journey.client
+    cluster.resume_controllers()
+    journey.migrate()
+    journey.admin.create(HYBRID, 2, 2)
+    until("it is in ZooKeeper", lambda: client.exists(paths.partition_state(HYBRID, 1)))
+    create_move_elect_delete(cluster, journey.admin, client, "while-dual-writing")
+    assert highest_state_epoch(client) <= int(client.get(paths.CONTROLLER_EPOCH)[0]) < OLD_EPOCH
+    cluster.stop_controllers()
+    mark: bytes = client.get(paths.MIGRATION)[0]
+
+    path = paths.partition_state(TOPIC, 0)
+    state = replace(decode_partition_state(path, client.get(path)[0]), controller_epoch=OLD_EPOCH)
+    client.delete(path)
+    with pytest.raises(OperatorError, match="too early for a rollback"):
+        give_back(client, journey.image)
+    claim = controller_claim(client)
+    assert claim is not None
+    assert claim.is_kraft
+    client.create(path, encode_partition_state(state))
+    assert states_below(client, journey.image) == [path]
+    assert journey.give_back() == 1
+    journey.lives_without_us("after-dual-write")
+    return mark
+
+
+def a_forgotten_quorum_wakes_up(journey: Journey) -> None:
+    """It touches nothing, and says why."""
+    cluster, client = journey.cluster, journey.client
+    before = metadata_of(client), client.get(paths.CONTROLLER), client.get(paths.CONTROLLER_EPOCH)
+    cluster.resume_controllers()
+    journey.until_state(State.REFUSED)
+    assert "it was rolled back to ZooKeeper" in problems(cluster)
+    assert "Stop this quorum" in problems(cluster)
+    cluster.stop_controllers()
+    assert client.exists(paths.MIGRATION) is None
+    assert (metadata_of(client), client.get(paths.CONTROLLER), client.get(paths.CONTROLLER_EPOCH)) == before
+
+
+def a_stale_migration_znode_and_a_new_quorum(journey: Journey, mark: bytes) -> None:
+    """Stock controllers skip the copy here and then erase the cluster."""
+    cluster, client = journey.cluster, journey.client
+    stale = decode_migration(paths.MIGRATION, mark)
+    assert stale is not None
+    assert stale.copied
+    client.create(paths.MIGRATION, mark)
+    before = metadata_of(client)
+    cluster.forget_controllers()
+    cluster.start_controllers()
+    journey.until_state(State.REFUSED)
+    assert "left from another quorum" in problems(cluster)
+    assert "delete /migration" in problems(cluster)
+    assert metadata_of(client) == before
+    client.delete(paths.MIGRATION)
+
+
+def back_from_kraft_brokers(journey: Journey) -> None:
+    """First into ZooKeeper mode with the migration on, while the quorum leads, then off."""
+    cluster, client = journey.cluster, journey.client
+    assert all(metadata_logs(cluster)), "brokers keep the log of the first quorum (KAFKA-16463)"
+    journey.migrate()
+    assert HYBRID in journey.image.topics.ids
+    journey.roll(Mode.KRAFT)
+    journey.until_unfenced(in_zookeeper_mode=False)
+    create_move_elect_delete(cluster, journey.admin, client, "while-in-kraft-mode")
+    journey.admin.create("kraft-born", 1, 2)
+    journey.roll(Mode.MIGRATING)
+    journey.until_unfenced(in_zookeeper_mode=True)
+    journey.admin.alter_config(ResourceType.TOPIC, TOPIC, "retention.ms", "3600000")
+    assert journey.give_back() == 0
+    journey.lives_without_us("after-kraft-mode")
+    assert "kraft-born" in journey.admin.topics()
+    assert journey.admin.topic_config(TOPIC, "retention.ms") == "3600000"
+
+
+def on_to_the_end(journey: Journey) -> None:
+    """After all of that a new quorum finishes what others began."""
+    cluster = journey.cluster
+    cluster.forget_controllers()
+    cluster.start_controllers()
+    journey.migrate()
+    journey.roll(Mode.KRAFT)
+    journey.until_unfenced(in_zookeeper_mode=False)
+    cluster.finish_migration()
+    until("the migration is finished", lambda: cluster.public_states() == {"Finished"})
+    assert {TOPIC, HYBRID, "kraft-born"} <= set(journey.image.topics.ids)
+    journey.admin.create("after-all", 1, 2)
+
+
+def states_below(client: KazooClient, image: MetadataImage) -> list[str]:
+    """Partition states whose version, or leader epoch, is below what the log has for them."""
+    return [
+        path
+        for topic in image.topics.by_id.values()
+        for number, partition in topic.partitions.items()
+        for path in [paths.partition_state(topic.name, number)]
+        for data, stat in [client.get(path)]
+        if stat.version < partition.partition_epoch or orjson.loads(data)["leader_epoch"] < partition.leader_epoch
+    ]
+
+
+def metadata_logs(cluster: KafkaCluster) -> list[bool]:
+    """Whether each broker has a metadata log."""
+    return [(node.directory / "data" / DIRECTORY_NAME).is_dir() for node in cluster.brokers.values()]
