@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
+import time
 from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
@@ -27,6 +29,7 @@ CONNECTION_ERRORS = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
 """What pending requests fail with when the connection goes. A write may have been applied all the same."""
 
 RETRY_DELAY_MAX_SECONDS = 1.0
+CLOSED_POLL_SECONDS = 0.1
 _PEM_SUFFIXES = {".pem", ".crt", ".cer", ".key"}
 
 
@@ -141,6 +144,7 @@ class ZooKeeperSession:
 
     def __init__(self, options: SessionOptions) -> None:
         self.options = options
+        self._closed = threading.Event()
         password = options.key_password
         self.client = KazooClient(
             hosts=options.hosts,
@@ -182,12 +186,25 @@ class ZooKeeperSession:
         self.client.start_async()
 
     def wait_connected(self, seconds: float) -> bool:
-        """Whether the client got connected within that time."""
+        """Whether the client got connected within that time; no longer than until the session is closed."""
         live = self.client._live  # noqa: SLF001 - kazoo hands it out only from start_async
-        return bool(live.wait(seconds))
+        deadline = time.monotonic() + seconds
+        while not self.closed:
+            left = deadline - time.monotonic()
+            if live.wait(min(max(left, 0.0), CLOSED_POLL_SECONDS)):
+                return True
+            if left <= 0:
+                return False
+        return False
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called: it does not reconnect any more."""
+        return self._closed.is_set()
 
     def close(self) -> None:
-        """End the session. Pending requests fail."""
+        """End the session. Pending requests fail, and whoever waits for a connection waits no longer."""
+        self._closed.set()
         try:
             self.client.stop()
             self.client.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 import pytest
@@ -150,3 +151,20 @@ def test_a_server_that_stays_away_is_reported(own_zookeeper: EmbeddedZooKeeper) 
         own_zookeeper.kill()
         with pytest.raises(ZooKeeperUnavailableError, match=own_zookeeper.hosts):
             list(reader.read(["/missing"]))
+
+
+def test_nobody_reads_on_when_the_session_is_closed(own_zookeeper: EmbeddedZooKeeper) -> None:
+    """A thread that waits for a connection would keep the process from ending."""
+    sessions = [ZooKeeperSession(SessionOptions(hosts=own_zookeeper.hosts)).start() for _ in range(2)]
+    own_zookeeper.kill()
+    before, meanwhile = sessions
+    before.close()
+    with ThreadPoolExecutor(2) as threads:
+        readers = [BulkReader(session, retry_seconds=120.0) for session in sessions]
+        reading = [threads.submit(list, reader.read(["/"])) for reader in readers]
+        with pytest.raises(ZooKeeperUnavailableError, match="closed"):
+            reading[0].result(30.0)
+        assert not reading[1].done()
+        meanwhile.close()
+        with pytest.raises(ZooKeeperUnavailableError, match="closed"):
+            reading[1].result(30.0)
