@@ -55,6 +55,7 @@ class Controller:
         self.property_file = directory / "controller.properties"
         self.properties = {"log.dirs": str(self.metadata_directory), **properties}
         self.process: ChildProcess | None = None
+        self.paused = False
 
     @property
     def runs(self) -> bool:
@@ -86,13 +87,25 @@ class Controller:
         if self.process is not None:
             self.process.kill()
 
+    def pause(self) -> None:
+        """SIGSTOP: it is not asked for its status until `resume`."""
+        self.paused = True
+        if self.process is not None:
+            self.process.pause()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.paused = False
+        if self.process is not None:
+            self.process.resume()
+
     def set_migration(self, *, enabled: bool) -> None:
         """For the next start."""
         self.properties["zookeeper.metadata.migration.enable"] = str(enabled).lower()
 
     async def status(self) -> Status | None:
         """What it says about itself; None when it does not answer."""
-        if not self.runs:
+        if not self.runs or self.paused:
             return None
         try:
             async with OperatorClient.on_socket(self.metadata_directory) as client:

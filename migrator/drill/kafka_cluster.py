@@ -112,7 +112,7 @@ class KafkaCluster:
     def start_brokers(self, mode: Mode) -> None:
         """Start all brokers at once; those in KRaft mode are formatted before."""
         for broker, node in self.brokers.items():
-            node.properties = self._broker_properties(broker, mode)
+            node.properties = self.properties_of(broker, mode)
             if mode is Mode.KRAFT:
                 node.format(CLUSTER_ID, release_version=self._release_version)
         start_together(list(self.brokers.values()))
@@ -123,7 +123,7 @@ class KafkaCluster:
             node.stop()
             if mode is not Mode.KRAFT:
                 self._until_forgotten(broker)
-            node.properties = self._broker_properties(broker, mode)
+            node.properties = self.properties_of(broker, mode)
             node.start()
             until(f"replicas of broker {broker} are in sync", in_sync)
 
@@ -137,6 +137,12 @@ class KafkaCluster:
         until("another controller leads", lambda: self.leader() is not None)
         controller.start()
         until("the controller is back", partial(self._is_back, controller.node_id))
+
+    def restart_killed_broker(self, broker: int) -> None:
+        """Start a broker again as it was, when ZooKeeper has forgotten it."""
+        if self._zookeeper is not None:
+            self._until_forgotten(broker)
+        self.brokers[broker].start()
 
     def _until_forgotten(self, broker: int) -> None:
         """A broker that could not close its session leaves its znode until that expires, and dies of it at a start."""
@@ -218,7 +224,8 @@ class KafkaCluster:
     def _is_back(self, node_id: int) -> bool:
         return node_id in self.statuses() and self.leader() is not None
 
-    def _broker_properties(self, broker: int, mode: Mode) -> dict[str, str]:
+    def properties_of(self, broker: int, mode: Mode) -> dict[str, str]:
+        """What a broker's property file says in that mode."""
         replication = str(min(len(self._broker_ports), 3))
         properties = {
             "log.dirs": str(self.brokers[broker].directory / "data"),

@@ -13,7 +13,14 @@ from typing import Any, TypeVar
 
 from kazoo.exceptions import ConnectionLoss, KazooException, NoNodeError, UnimplementedError, ZookeeperError
 from kazoo.interfaces import IAsyncResult
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, stop_any, wait_random_exponential
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    stop_after_delay,
+    stop_any,
+    stop_when_event_set,
+    wait_random_exponential,
+)
 
 from migrator.errors import OperatorError
 from migrator.zookeeper import jute
@@ -124,7 +131,7 @@ class BulkReader:
         timeout = self._session.client.handler.timeout_exception
         retrying = Retrying(
             retry=retry_if_exception_type((*CONNECTION_ERRORS, timeout)),
-            stop=stop_any(stop_after_delay(self._retry_seconds), lambda _: self._session.closed),
+            stop=stop_any(stop_after_delay(self._retry_seconds), stop_when_event_set(self._session.closed)),
             wait=wait_random_exponential(multiplier=0.05, max=1.0),
             reraise=True,
         )
@@ -132,7 +139,11 @@ class BulkReader:
         try:
             return retrying(attempt)
         except (*CONNECTION_ERRORS, timeout) as error:
-            how = "the session was closed" if self._session.closed else f"no answer for {self._retry_seconds:g} s"
+            how = (
+                "the session was closed"
+                if self._session.closed.is_set()
+                else f"no answer for {self._retry_seconds:g} s"
+            )
             what = f"ZooKeeper could not be read: {how} ({type(error).__name__})"
             raise ZooKeeperUnavailableError(hosts, what) from error
         except KazooException as error:

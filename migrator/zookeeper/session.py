@@ -144,7 +144,8 @@ class ZooKeeperSession:
 
     def __init__(self, options: SessionOptions) -> None:
         self.options = options
-        self._closed = threading.Event()
+        self.closed = threading.Event()
+        """Set by `close`: there is no connection any more, and no new one comes."""
         password = options.key_password
         self.client = KazooClient(
             hosts=options.hosts,
@@ -189,7 +190,7 @@ class ZooKeeperSession:
         """Whether the client got connected within that time; no longer than until the session is closed."""
         live = self.client._live  # noqa: SLF001 - kazoo hands it out only from start_async
         deadline = time.monotonic() + seconds
-        while not self.closed:
+        while not self.closed.is_set():
             left = deadline - time.monotonic()
             if live.wait(min(max(left, 0.0), CLOSED_POLL_SECONDS)):
                 return True
@@ -197,14 +198,9 @@ class ZooKeeperSession:
                 return False
         return False
 
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called: it does not reconnect any more."""
-        return self._closed.is_set()
-
     def close(self) -> None:
         """End the session. Pending requests fail, and whoever waits for a connection waits no longer."""
-        self._closed.set()
+        self.closed.set()
         try:
             self.client.stop()
             self.client.close()

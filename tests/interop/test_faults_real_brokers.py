@@ -1,0 +1,397 @@
+"""Real brokers while things die: whatever was acknowledged, records and metadata, is there in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import TimeoutError as NoAnswerError
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from migrator.drill.cluster import CLUSTER_ID, Controller, zookeeper_client
+from migrator.drill.kafka_clients import ANSWER_SECONDS, Admin, Traffic, consume
+from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
+from migrator.migration.states import State
+from migrator.observe.status import BrokerState
+from migrator.parts.java import Jvm
+from migrator.parts.kafka import StockKafka, StockNode, start_together
+from migrator.parts.processes import free_port
+from migrator.parts.zookeeper import EmbeddedZooKeeper
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
+from tests.conftest import ZooKeeperSpace
+from tests.faults.gate import MULTI_READ, Gate, Request
+from tests.interop.stages import problems, stage
+
+TOPIC = "orders"
+OTHER_CLUSTER_ID = "YW5vdGhlciBjbHVzdGVyIQ"
+QUICK_CONTROLLERS = {
+    "controller.quorum.election.timeout.ms": "800",
+    "controller.quorum.fetch.timeout.ms": "1600",
+    "controller.quorum.election.backoff.max.ms": "400",
+    "broker.session.timeout.ms": "6000",
+    "zookeeper.session.timeout.ms": "6000",
+}
+"""Short waits, so that a test is."""
+QUICK_BROKERS = {
+    "broker.heartbeat.interval.ms": "500",
+    "zookeeper.session.timeout.ms": "6000",
+    "min.insync.replicas": "2",
+    "initial.broker.registration.timeout.ms": "6000",
+}
+LONG_SECONDS = 90.0
+ANYTHING: Any = None
+EVERY_ACL = AclBindingFilter(
+    ResourceType.ANY, ANYTHING, ResourcePatternType.ANY, ANYTHING, ANYTHING, AclOperation.ANY, AclPermissionType.ANY
+)
+
+
+class Changes:
+    """Changes the metadata all the time, and keeps what was acknowledged; a context manager."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self.acknowledged: list[str] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def goes_on(self) -> bool:
+        """Whether one more is acknowledged, soon."""
+        before = len(self.acknowledged)
+        until("metadata is changed", lambda: len(self.acknowledged) > before)
+        return True
+
+    def missing(self) -> set[str]:
+        """What was acknowledged and the brokers do not know."""
+        found = self._admin.client.describe_acls(EVERY_ACL).result(ANSWER_SECONDS)
+        return set(self.acknowledged) - {each.principal for each in found}
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.wait(0.2):
+            number += 1
+            principal = f"User:{number}"
+            entry = AclBinding(
+                ResourceType.TOPIC, TOPIC, ResourcePatternType.LITERAL, principal, "*", AclOperation.READ,
+                AclPermissionType.ALLOW,
+            )  # fmt: skip
+            try:
+                self._admin.wait(self._admin.client.create_acls([entry], request_timeout=5.0))
+            except (KafkaException, NoAnswerError):
+                continue
+            self.acknowledged.append(principal)
+
+
+class Scene:
+    """Three controllers and three brokers, their users, and a ZooKeeper that can be killed."""
+
+    def __init__(self, cluster: KafkaCluster, zookeeper: EmbeddedZooKeeper, traffic: Traffic, changes: Changes) -> None:
+        self.cluster = cluster
+        self.zookeeper = zookeeper
+        self.traffic = traffic
+        self.changes = changes
+        self.topics: list[str] = []
+        self.admin = Admin(cluster.bootstrap, 3)
+
+    def until_settled(self, state: State, *, in_zookeeper_mode: bool) -> None:
+        """All nodes are there, all replicas are in sync, records and changes are acknowledged."""
+        wanted = dict.fromkeys((1, 2, 3), in_zookeeper_mode)
+        until(state.value, lambda: self.cluster.migration_state() == state.value, seconds=LONG_SECONDS)
+        until("all controllers answer", lambda: len(self.cluster.statuses()) == 3)
+        until("all brokers are unfenced", lambda: self.cluster.running_brokers() == wanted, seconds=LONG_SECONDS)
+        until("all is in sync", self.admin.in_sync, seconds=LONG_SECONDS)
+        until("records are acknowledged", self.traffic.goes_on, seconds=LONG_SECONDS)
+        assert self.changes.goes_on()
+
+    def create_topic(self) -> None:
+        name = f"topic-{len(self.topics)}"
+        self.admin.create(name, 1, 3)
+        self.topics.append(name)
+
+    def leading(self) -> Controller:
+        leader = self.cluster.leader()
+        assert leader is not None
+        return next(each for each in self.cluster.controllers if each.node_id == leader.node_id)
+
+    def followers(self) -> list[Controller]:
+        leader = self.leading()
+        return [each for each in self.cluster.controllers if each is not leader]
+
+
+def first_read_of_a_copy(gate: Gate, request: Request) -> bool:
+    return request.operation == MULTI_READ and gate.claimed
+
+
+@contextmanager
+def held_copy(cluster: KafkaCluster, server: str, chroot: str) -> Iterator[Callable[[], bool]]:
+    """Whoever copies stands still with its transaction open, until this context is left; gives whether it does."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    gates = [Gate(server) for _ in cluster.controllers]
+    try:
+        for gate, controller in zip(gates, cluster.controllers, strict=True):
+            asyncio.run_coroutine_threadsafe(gate.__aenter__(), loop).result()
+            controller.properties["zookeeper.connect"] = gate.hosts + chroot
+            gate.stop_at(partial(first_read_of_a_copy, gate))
+        yield lambda: any(gate.reached.is_set() for gate in gates)
+    finally:
+        for gate in gates:
+            asyncio.run_coroutine_threadsafe(gate.__aexit__(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@pytest.mark.timeout(600)
+def test_nothing_acknowledged_is_lost_in_any_phase(
+    kafka_391: StockKafka, own_zookeeper: EmbeddedZooKeeper, tmp_path: Path
+) -> None:
+    """kill -9 and SIGSTOP of leader, follower and broker, and a ZooKeeper that dies: in the copy, in dual-write, with
+    brokers in KRaft mode, and after the end."""
+    with zookeeper_client(own_zookeeper.hosts) as client:
+        client.create("/kafka" + paths.CLUSTER_ID, encode_cluster_id(CLUSTER_ID), makepath=True)
+    with KafkaCluster(
+        kafka_391,
+        tmp_path,
+        controllers=3,
+        brokers=3,
+        zookeeper=own_zookeeper.hosts + "/kafka",
+        broker_properties=QUICK_BROKERS,
+        controller_properties=QUICK_CONTROLLERS,
+    ) as cluster:
+        with stage("the leader is killed during the copy, while a broker registers"):
+            kill_the_leader_during_the_copy_while_a_broker_registers(cluster, own_zookeeper)
+        admin = Admin(cluster.bootstrap, 3)
+        admin.create(TOPIC, 3, 3)
+        with Traffic(cluster.bootstrap, TOPIC) as traffic, Changes(admin) as changes:
+            scene = Scene(cluster, own_zookeeper, traffic, changes)
+            faults(scene, "dual-write", State.DUAL_WRITING, in_zookeeper_mode=True)
+            cluster.roll_brokers(Mode.KRAFT, admin.in_sync)
+            faults(scene, "brokers in KRaft mode", State.DUAL_WRITING, in_zookeeper_mode=False)
+            with zookeeper_client(own_zookeeper.hosts + "/kafka") as client:
+                known = client.get(f"{paths.LITERAL_ACLS}/Topic/{TOPIC}")[0].decode()
+                assert not [user for user in changes.acknowledged[:-5] if f'"{user}"' not in known]
+            cluster.finish_migration()
+            until("the migration is finished", lambda: cluster.public_states() == {"Finished"}, seconds=LONG_SECONDS)
+            faults(scene, "finished", State.FINISHED, in_zookeeper_mode=False)
+            traffic.stop()
+        assert traffic.errors == []
+        values = consume(cluster.bootstrap, TOPIC, "auditors", traffic.sent)
+        assert sorted(map(int, values)) == list(range(traffic.sent))
+        until("every acknowledged change is known", lambda: not changes.missing())
+        assert set(scene.topics) <= admin.topics().keys()
+
+
+def kill_the_leader_during_the_copy_while_a_broker_registers(
+    cluster: KafkaCluster, zookeeper: EmbeddedZooKeeper
+) -> None:
+    """Its registration must not become part of the transaction that the next leader aborts: a broker in ZooKeeper mode
+    registers only once."""
+    for broker, node in cluster.brokers.items():
+        node.properties = cluster.properties_of(broker, Mode.MIGRATING)
+    start_together([cluster.brokers[1], cluster.brokers[2]])
+    Admin(cluster.bootstrap, 2).create("before", 2, 2)
+    with held_copy(cluster, zookeeper.hosts, "/kafka") as held:
+        cluster.start_controllers()
+        until("the copy is held", held)
+        late = cluster.brokers[3]
+        late.start()
+        late.process.wait_for_output(r"Incarnation \S+ of broker 3 in cluster", timeout_seconds=LONG_SECONDS)
+        leader = cluster.leader()
+        assert leader is not None
+        assert {each.broker_id for each in leader.brokers} == {1, 2}
+        killed = next(each for each in cluster.controllers if each.node_id == leader.node_id)
+        killed.kill()
+    for controller in cluster.controllers:
+        controller.stop()
+        controller.properties["zookeeper.connect"] = zookeeper.hosts + "/kafka"
+    cluster.resume_controllers()
+    until("dual-write", lambda: cluster.migration_state() == State.DUAL_WRITING.value, seconds=LONG_SECONDS)
+    until("all brokers are unfenced", lambda: cluster.running_brokers() == dict.fromkeys((1, 2, 3), True), seconds=60)
+
+
+def faults(scene: Scene, phase: str, state: State, *, in_zookeeper_mode: bool) -> None:
+    """One fault after the other; the cluster settles in between."""
+    kinds = (kill_the_leader, stop_the_leader, kill_a_broker_and_a_follower, stop_a_broker_and_a_follower)
+    for kind in kinds if state is State.FINISHED else (*kinds, kill_zookeeper):
+        with stage(f"{phase}: {kind.__name__}"):
+            kind(scene)
+            scene.until_settled(state, in_zookeeper_mode=in_zookeeper_mode)
+            scene.create_topic()
+
+
+def kill_the_leader(scene: Scene) -> None:
+    scene.cluster.kill_leader()
+
+
+def stop_the_leader(scene: Scene) -> None:
+    """It comes back and still takes itself for the leader, for a moment."""
+    asleep = scene.leading()
+    asleep.pause()
+    until("another controller leads", lambda: scene.cluster.leader() is not None)
+    scene.create_topic()
+    asleep.resume()
+
+
+def kill_a_broker_and_a_follower(scene: Scene) -> None:
+    scene.cluster.brokers[1].kill()
+    follower = scene.followers()[0]
+    follower.kill()
+    assert scene.changes.goes_on()
+    follower.start()
+    scene.cluster.restart_killed_broker(1)
+
+
+def stop_a_broker_and_a_follower(scene: Scene) -> None:
+    """The broker sleeps until it is fenced."""
+    broker = scene.cluster.brokers[2].process
+    follower = scene.followers()[-1]
+    broker.pause()
+    follower.pause()
+    try:
+        until("the broker is fenced", lambda: 2 not in scene.cluster.running_brokers(), seconds=LONG_SECONDS)
+        assert scene.changes.goes_on()
+    finally:
+        broker.resume()
+        follower.resume()
+
+
+def kill_zookeeper(scene: Scene) -> None:
+    """Records are acknowledged without it."""
+    scene.zookeeper.kill()
+    until("records are acknowledged", scene.traffic.goes_on)
+    scene.zookeeper.start()
+
+
+@pytest.mark.timeout(300)
+def test_brokers_that_must_not_come_in(
+    kafka_391: StockKafka, zookeeper: ZooKeeperSpace, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    with zookeeper_client(zookeeper.hosts) as client:
+        client.create(paths.CLUSTER_ID, encode_cluster_id(CLUSTER_ID), makepath=True)
+    with KafkaCluster(
+        kafka_391,
+        tmp_path,
+        controllers=1,
+        brokers=3,
+        zookeeper=zookeeper.hosts,
+        broker_properties=QUICK_BROKERS,
+        controller_properties={"super.users": "User:somebody-else"},
+    ) as cluster:
+        strangers = Strangers(cluster, kafka_391, tmp_path)
+        request.addfinalizer(strangers.close)
+        (controller,) = cluster.controllers
+        with stage("an unauthorized principal"):
+            an_unauthorized_principal(cluster)
+        with stage("a broker with another metadata.version"):
+            a_broker_with_another_metadata_version(cluster)
+        with stage("before the copy: a KRaft broker, and one of another cluster"):
+            kraft = strangers.add(4, CLUSTER_ID)
+            foreign = strangers.add(5, OTHER_CLUSTER_ID)
+            start_and_fail(kraft, "BROKER_ID_NOT_REGISTERED")
+            start_and_fail(foreign, "INCONSISTENT_CLUSTER_ID")
+            assert set(registered(cluster)) == {1, 2}
+        with stage("in dual-write: a KRaft broker with a live broker's id"):
+            third = cluster.brokers[3]
+            third.stop()
+            third.properties = cluster.properties_of(3, Mode.MIGRATING)
+            third.start()
+            until("dual-write", lambda: cluster.migration_state() == State.DUAL_WRITING.value, seconds=LONG_SECONDS)
+            until("brokers are unfenced", lambda: cluster.running_brokers() == dict.fromkeys((1, 2, 3), True))
+            start_and_fail(strangers.add(1, CLUSTER_ID), "DUPLICATE_BROKER_ID")
+            assert cluster.running_brokers() == dict.fromkeys((1, 2, 3), True)
+        with stage("in dual-write: the KRaft broker that was too early"):
+            kraft.start()
+            until("it is unfenced", lambda: cluster.running_brokers().get(4) is False, seconds=LONG_SECONDS)
+        assert controller.process is not None
+        assert "Traceback" not in controller.process.output_text()
+
+
+def an_unauthorized_principal(cluster: KafkaCluster) -> None:
+    """The brokers' principal may do nothing; the controller lives, and takes them when its file is put right."""
+    cluster.start_controllers()
+    broker = cluster.brokers[3]
+    broker.properties = cluster.properties_of(3, Mode.MIGRATING)
+    broker.launch()
+    broker.process.wait_for_output("CLUSTER_AUTHORIZATION_FAILED|ClusterAuthorization", timeout_seconds=LONG_SECONDS)
+    assert registered(cluster) == {}
+    broker.kill()
+    (controller,) = cluster.controllers
+    assert controller.stop() == 0
+    controller.properties["super.users"] = "User:ANONYMOUS"
+
+
+def a_broker_with_another_metadata_version(cluster: KafkaCluster) -> None:
+    """It is refused and named; the two others are taken."""
+    for broker, node in cluster.brokers.items():
+        node.properties = cluster.properties_of(broker, Mode.MIGRATING)
+    wrong = cluster.brokers[3]
+    wrong.properties["inter.broker.protocol.version"] = "3.8"
+    start_together(list(cluster.brokers.values()))
+    cluster.resume_controllers()
+    until("two are registered", lambda: set(registered(cluster)) == {1, 2}, seconds=LONG_SECONDS)
+    wrong.process.wait_for_output("UNSUPPORTED_VERSION", timeout_seconds=LONG_SECONDS)
+    until("the third is named", lambda: "broker 3: it runs, but has not registered" in problems(cluster))
+
+
+def registered(cluster: KafkaCluster) -> dict[int, BrokerState]:
+    """Brokers that the leader knows, by id."""
+    leader = cluster.leader()
+    return {} if leader is None else {each.broker_id: each.state for each in leader.brokers}
+
+
+class Strangers:
+    """Brokers in KRaft mode beside the cluster's own, formatted but not started."""
+
+    def __init__(self, cluster: KafkaCluster, kafka: StockKafka, directory: Path) -> None:
+        self._cluster = cluster
+        self._kafka = kafka
+        self._directory = directory
+        self._nodes: list[StockNode] = []
+
+    def add(self, broker_id: int, cluster_id: str) -> StockNode:
+        node = self._kafka.node(
+            f"stranger {broker_id}", self._directory / f"stranger-{broker_id}", {}, jvm=Jvm(heap="320m")
+        )
+        node.properties |= self._cluster.properties_of(1, Mode.KRAFT) | {
+            "node.id": str(broker_id),
+            "log.dirs": str(node.directory / "data"),
+            "listeners": f"PLAINTEXT://127.0.0.1:{free_port()}",
+        }
+        node.format(cluster_id, release_version="3.9")
+        self._nodes.append(node)
+        return node
+
+    def close(self) -> None:
+        for node in self._nodes:
+            node.kill()
+
+
+def start_and_fail(node: StockNode, error: str) -> None:
+    """It is refused with that error, and gives up by itself."""
+    node.launch()
+    node.process.wait_for_output(error, timeout_seconds=LONG_SECONDS)
+    assert node.process.wait(timeout_seconds=LONG_SECONDS) != 0
