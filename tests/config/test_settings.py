@@ -154,3 +154,12 @@ def test_the_reference_in_the_docs_is_the_table_in_the_code() -> None:
     page = Path(__file__).parents[2] / "docs" / "configuration.md"
     assert page.read_text() == reference(), "run: python -m migrator.config.reference > docs/configuration.md"
     assert all(f"`{name}`" in page.read_text() for name in KEYS if name.startswith("migrator."))
+
+
+def test_brokers_get_their_rpcs_where_a_zookeeper_controller_would_send_them() -> None:
+    """The control plane listener goes before the inter-broker listener (KAFKA-17788)."""
+    protocols = "CONTROLLER:PLAINTEXT,INTERNAL:SASL_SSL,CONTROL:PLAINTEXT"
+    both = MIGRATING | {"control.plane.listener.name": "CONTROL", "listener.security.protocol.map": protocols}
+    assert settings_from(both, "f")[0].broker_rpc_listener == "CONTROL"
+    assert settings_from(MIGRATING, "f")[0].broker_rpc_listener == "INTERNAL"
+    assert settings_from(MINIMAL, "f")[0].broker_rpc_listener == "PLAINTEXT"

@@ -11,7 +11,7 @@ from tests.interop.kafkas_suites import DEFECTS, REPORTS, SUITES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "interop.md").read_text(encoding="utf-8")
-ELSEWHERE = {"tests/interop/test_versions.py", "tests/interop/test_faults_real_brokers.py"}
+ELSEWHERE = {"tests/interop/test_versions.py"}
 """Named, and not there yet."""
 NAMED = re.compile(r"`(tests/[\w/.]+)(?:::(\w+))?`")
 
