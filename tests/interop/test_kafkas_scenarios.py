@@ -188,7 +188,9 @@ def migrated_topics_and_quotas(scene: Scene) -> None:
         STAYS: 2,
         "moved": 1,
     }
-    assert dict(image.quotas) == {quota_key(entity): values for entity, values in QUOTAS}
+    assert {key: dict(values) for key, values in image.quotas.items()} == {
+        quota_key(entity): values for entity, values in QUOTAS
+    }
     block = json.loads(scene.client.get(paths.PRODUCER_IDS)[0])
     assert scene.producer_id < image.producer_ids_next <= int(block["block_end"]) + 1
 
@@ -288,7 +290,7 @@ def second_roll_keeps_topics_and_producer_ids_apart(scene: Scene) -> None:
     asked for a new block."""
     scene.cluster.roll_brokers(Mode.MIGRATING, scene.admin.in_sync)
     assert {STAYS, *TOPICS} <= scene.admin.topics().keys()
-    assert scene.new_producer_id() > scene.producer_id
+    until("a producer has a new id", lambda: scene.new_producer_id() > scene.producer_id)
 
 
 def reconcile_restores_what_was_deleted_in_zookeeper(scene: Scene) -> None:

@@ -36,8 +36,8 @@ PARTITIONS = 3
 HYBRID = "hybrid"
 GROUP = "readers"
 READ = 100
-PAUSE_SECONDS = 8.0
-"""Less than a session of a broker that nobody unfences, more than a busy machine makes of a tenth of a second."""
+PAUSE_SECONDS = 30.0
+"""For how long nothing may be acknowledged, whatever the stage: much more than the tenths of a second that it takes."""
 OLD_EPOCH = 40
 """The KRaft epoch of a quorum that has been elected often: far above `/controller_epoch`."""
 
