@@ -16,6 +16,7 @@ COMMANDS = {
     "pause": "Hold the migration before it writes to ZooKeeper.",
     "resume": "Let a migration go on that is held.",
     "force": "Make the active controller do what it does not do unasked.",
+    "rollback": "Give a cluster back to ZooKeeper.",
     "verify": "Prove that ZooKeeper and the metadata log hold the same metadata.",
     "log": "Look into metadata logs and snapshots.",
     "drill": "Migrate a throw-away cluster on this machine and watch it.",

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 
-from migrator.drill.cluster import Cluster, zookeeper_client
-from migrator.drill.give_back import give_back
+from migrator.drill.cluster import ENCODER_SECRET, Cluster, zookeeper_client
 from migrator.drill.light_broker import BrokerMode
 from migrator.drill.report import Report
 from migrator.drill.steps import controller_claim, highest_state_epoch, metadata_of, until
 from migrator.errors import ExitCode
+from migrator.migration.give_back import give_back
 from migrator.migration.states import PublicState, State
+from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import decode_controller_epoch
+from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
 ELECTION_SECONDS = 5.0
 WAKE_SECONDS = 60.0
@@ -72,8 +75,9 @@ async def _settled(cluster: Cluster) -> bool:
 
 
 def _give_back(cluster: Cluster) -> None:
-    with zookeeper_client(cluster.zookeeper_hosts) as client:
-        give_back(client)
+    image = max((controller.image() for controller in cluster.controllers), key=lambda image: image.provenance.offset)
+    with ZooKeeperSession(SessionOptions(cluster.zookeeper_hosts)) as session:
+        give_back(session, image, PasswordEncoder(ENCODER_SECRET, os.urandom))
 
 
 async def _broker_leads(cluster: Cluster) -> bool:

@@ -18,7 +18,7 @@ from migrator.errors import OperatorError
 from migrator.observe.status import Status
 from migrator.parts.processes import ChildProcess
 from migrator.zookeeper.znodes import paths
-from migrator.zookeeper.znodes.controller import ControllerClaim, decode_controller, decode_controller_epoch
+from migrator.zookeeper.znodes.controller import ControllerClaim, decode_controller
 
 POLL_SECONDS = 0.1
 DUAL_WRITING = "dual-writing"
@@ -157,14 +157,6 @@ def highest_state_epoch(client: KazooClient) -> int:
             data, _ = client.get(paths.partition_state(topic, int(partition)))
             highest = max(highest, orjson.loads(data)["controller_epoch"])
     return highest
-
-
-def raise_controller_epoch(client: KazooClient) -> None:
-    """To the highest epoch in any state: a ZooKeeper controller refuses states from its future (KAFKA-20488)."""
-    data, stat = client.get(paths.CONTROLLER_EPOCH)
-    epoch = highest_state_epoch(client)
-    if epoch > decode_controller_epoch(paths.CONTROLLER_EPOCH, data):
-        client.set(paths.CONTROLLER_EPOCH, b"%d" % epoch, stat.version)
 
 
 class StopAtClaim:

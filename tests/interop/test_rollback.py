@@ -12,8 +12,7 @@ import pytest
 from confluent_kafka.admin import ResourceType
 from kazoo.client import KazooClient
 
-from migrator.drill.cluster import CLUSTER_ID
-from migrator.drill.give_back import give_back
+from migrator.drill.cluster import CLUSTER_ID, COMMAND_SECONDS, MIGRATOR
 from migrator.drill.kafka_clients import Admin, Traffic, committed, consume
 from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
 from migrator.drill.steps import controller_claim, highest_state_epoch, metadata_of
@@ -23,6 +22,7 @@ from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.quorum_state import QuorumStateFile
 from migrator.migration.states import State
 from migrator.parts.kafka import StockKafka
+from migrator.parts.processes import run_to_end
 from migrator.raft.states import ElectionState
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
@@ -72,12 +72,18 @@ class Journey:
         self.until_state(State.DUAL_WRITING)
         self.until_unfenced(in_zookeeper_mode=True)
 
-    def give_back(self) -> int:
-        """Stop the quorum and let a broker be elected."""
+    def give_back(self) -> str:
+        """Stop the quorum, and do as an operator does; gives what `migrator rollback` says."""
         self.cluster.stop_controllers()
-        raised = give_back(self.client, self.image)
-        until("a broker is the controller", lambda: broker_is_controller(self.client))
-        return raised
+        said = self.roll_back()
+        assert broker_is_controller(self.client)
+        return said
+
+    def roll_back(self) -> str:
+        """:raises OperatorError: the command was refused."""
+        (controller,) = self.cluster.controllers
+        command = [MIGRATOR, "rollback", "-c", str(controller.property_file), "--yes"]
+        return run_to_end("rollback", command, timeout_seconds=COMMAND_SECONDS)
 
     def lives_without_us(self, name: str) -> None:
         """The brokers, without any setting of the migration, do with their own controller what they always did."""
@@ -168,14 +174,16 @@ def back_from_dual_write(journey: Journey) -> bytes:
     path = paths.partition_state(TOPIC, 0)
     state = replace(decode_partition_state(path, client.get(path)[0]), controller_epoch=OLD_EPOCH)
     client.delete(path)
-    with pytest.raises(OperatorError, match="too early for a rollback"):
-        give_back(client, journey.image)
+    with pytest.raises(OperatorError, match=f"ZooKeeper lacks what the metadata log holds: topic {TOPIC}"):
+        journey.roll_back()
     claim = controller_claim(client)
     assert claim is not None
     assert claim.is_kraft
     client.create(path, encode_partition_state(state))
     assert states_below(client, journey.image) == [path]
-    assert journey.give_back() == 1
+    said = journey.give_back()
+    assert "partition states raised to their partition epoch: 1\n" in said
+    assert f"/controller_epoch raised to {OLD_EPOCH}\n" in said
     journey.lives_without_us("after-dual-write")
     return mark
 
@@ -223,7 +231,7 @@ def back_from_kraft_brokers(journey: Journey) -> None:
     journey.roll(Mode.MIGRATING)
     journey.until_unfenced(in_zookeeper_mode=True)
     journey.admin.alter_config(ResourceType.TOPIC, TOPIC, "retention.ms", "3600000")
-    assert journey.give_back() == 0
+    assert "partition states raised to their partition epoch: 0\n" in journey.give_back()
     journey.lives_without_us("after-kraft-mode")
     assert "kraft-born" in journey.admin.topics()
     assert journey.admin.topic_config(TOPIC, "retention.ms") == "3600000"
@@ -240,6 +248,8 @@ def on_to_the_end(journey: Journey) -> None:
     cluster.finish_migration()
     until("the migration is finished", lambda: cluster.public_states() == {"Finished"})
     assert {TOPIC, HYBRID, "kraft-born"} <= set(journey.image.topics.ids)
+    with pytest.raises(OperatorError, match="still runs"):
+        journey.roll_back()
     journey.admin.create("after-all", 1, 2)
 
 

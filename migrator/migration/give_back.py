@@ -1,0 +1,160 @@
+"""Giving a cluster back to its ZooKeeper brokers, after every controller of the quorum has ended.
+
+Kafka's own guide only deletes ``/controller`` and ``/migration``; what else is done here keeps partitions from going
+offline afterwards. Sources: Kafka's migration guide, KAFKA-20488, ``Partition.makeLeader``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from migrator.errors import OperatorError
+from migrator.image.model import MetadataImage
+from migrator.migration.translate.entity import EntityWrite
+from migrator.migration.translate.reconcile import reconcile
+from migrator.migration.translate.target import Target
+from migrator.records.metadata import ZkMigrationState
+from migrator.values import value
+from migrator.zookeeper.bulk import BulkReader
+from migrator.zookeeper.leadership import ClaimView, read_view
+from migrator.zookeeper.ops import Applied, Delete, Op, SetData
+from migrator.zookeeper.session import ZooKeeperSession
+from migrator.zookeeper.writer import ConditionalWriter, split_ops
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.controller import encode_controller_epoch
+from migrator.zookeeper.znodes.partition_state import decode_partition_state
+from migrator.zookeeper.znodes.passwords import PasswordEncoder
+
+EXAMPLES = 5
+
+
+@value
+class GivenBack:
+    """``raised_states``: partition states whose version was behind the partition epoch that brokers know.
+    ``raised_epoch``: what ``/controller_epoch`` had to be raised to. ``released``: a KRaft claim was deleted."""
+
+    raised_states: int = 0
+    raised_epoch: int | None = None
+    released: bool = False
+
+
+def give_back(session: ZooKeeperSession, image: MetadataImage, passwords: PasswordEncoder) -> GivenBack:
+    """Take the quorum's claim away; only then do brokers stand for election. Can be repeated.
+
+    :param image: the metadata at the end of the quorum's log.
+    :raises OperatorError: the migration is finished; brokers are in KRaft mode; the log is not of the quorum that holds
+        the claim, or not its newest; or ZooKeeper lacks changes that are in the log. Nothing was written then.
+    """
+    session.sync()
+    reader = BulkReader(session)
+    view = read_view(reader.read)
+    _check(view, image)
+    ops: list[Op] = []
+    states, epoch = 0, None
+    claim = view.controller
+    if claim is not None and claim.is_kraft:
+        if image.features.zk_migration_state is ZkMigrationState.MIGRATION:
+            states = _raise_versions(session, Target(image, passwords=passwords, controller_epoch=view.epoch or 0))
+        highest = max(_state_epochs(reader, image), default=0)
+        if (
+            view.epoch is not None and highest > view.epoch
+        ):  # not later: brokers give up when it is written after the delete
+            epoch = highest
+            ops.append(SetData(paths.CONTROLLER_EPOCH, encode_controller_epoch(highest), view.epoch_version))
+        ops.append(Delete(paths.CONTROLLER, view.controller_version))
+    if view.migration_version is not None:
+        ops.append(Delete(paths.MIGRATION, view.migration_version))
+    _apply(session, ops)
+    return GivenBack(states, epoch, released=claim is not None and claim.is_kraft)
+
+
+def _check(view: ClaimView, image: MetadataImage) -> None:
+    state = image.features.zk_migration_state
+    if state is ZkMigrationState.POST_MIGRATION:
+        raise OperatorError(
+            "the migration is finished: ZooKeeper has not been written since, and there is no way back",
+            remedy="Go on with KRaft",
+        )
+    kraft = sorted(each.broker_id for each in image.cluster.brokers.values() if not each.is_migrating_zk_broker)
+    if kraft:
+        raise OperatorError(
+            f"brokers {', '.join(map(str, kraft))} are in KRaft mode: a ZooKeeper controller cannot lead them",
+            remedy="Start the controllers again and roll these brokers into ZooKeeper mode with the migration on; "
+            "unregister those that are gone for good",
+        )
+    mark = view.migration
+    if mark is None or not mark.copied:
+        return
+    if state is not ZkMigrationState.MIGRATION:
+        raise OperatorError(
+            "ZooKeeper says that the cluster was migrated, and this log does not",
+            where=paths.MIGRATION,
+            remedy="Name the property file of a controller of the quorum that migrated it",
+        )
+    if mark.kraft_metadata_offset > image.provenance.offset:
+        raise OperatorError(
+            f"ZooKeeper holds changes up to offset {mark.kraft_metadata_offset}, this log ends at "
+            f"{image.provenance.offset}",
+            where=paths.MIGRATION,
+            remedy="Do this on the controller that led last: its log is the longest",
+        )
+
+
+def _raise_versions(session: ZooKeeperSession, target: Target) -> int:
+    """Brokers ignore a LeaderAndIsr whose partition epoch is older than the one that they know, so a partition whose
+    state lags would have no leader after the next election. Stock leaders leave such; ours do not."""
+    reader = BulkReader(session)
+    writes = list(reconcile(reader, target))
+    missing = [write.entity for write in writes if not _only_versions(reader, write)]
+    if missing:
+        more = f" (and {len(missing) - EXAMPLES} more)" if len(missing) > EXAMPLES else ""
+        raise OperatorError(
+            f"ZooKeeper lacks what the metadata log holds: {', '.join(missing[:EXAMPLES])}{more}",
+            where=session.options.hosts,
+            remedy="Start the controllers again, wait until nothing waits to be written to ZooKeeper, and stop them "
+            "with SIGTERM",
+        )
+    ops = [op for write in writes for op in write.ops]
+    for part in split_ops(ops):
+        _apply(session, part)
+    return len({op.path for op in ops})
+
+
+def _only_versions(reader: BulkReader, write: EntityWrite) -> bool:
+    """Whether a write repeats what partition states say already."""
+    states = [op for op in write.ops if isinstance(op, SetData) and op.path.endswith("/state")]
+    if len(states) < len(write.ops):
+        return False
+    wanted = {op.path: op.data for op in states}
+    for znode in reader.read(wanted):
+        if znode is None:
+            return False
+        held, new = (decode_partition_state(znode.path, data) for data in (znode.data, wanted[znode.path]))
+        if (held.leader, held.leader_epoch, held.isr) != (new.leader, new.leader_epoch, new.isr):
+            return False
+    return True
+
+
+def _state_epochs(reader: BulkReader, image: MetadataImage) -> Iterator[int]:
+    """The controller epochs of all partition states: a ZooKeeper controller refuses those from its future
+    (KAFKA-20488)."""
+    states = (
+        paths.partition_state(topic.name, number)
+        for topic in image.topics.by_id.values()
+        for number in topic.partitions
+    )
+    for znode in reader.read(states):
+        if znode is not None:
+            yield decode_partition_state(znode.path, znode.data).controller_epoch
+
+
+def _apply(session: ZooKeeperSession, ops: list[Op]) -> None:
+    if not ops:
+        return
+    outcome = ConditionalWriter(session).write(ops)
+    if not isinstance(outcome, Applied):
+        raise OperatorError(
+            f"ZooKeeper changed meanwhile: {outcome}",
+            where=session.options.hosts,
+            remedy="Make sure that no controller of the quorum runs, and try again",
+        )

@@ -1,0 +1,126 @@
+"""Giving a cluster back, on a real ZooKeeper: what has to hold before, and what is put right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from immutables import Map
+from kazoo.client import KazooClient
+
+from migrator.errors import OperatorError
+from migrator.image.model import EMPTY_IMAGE, MetadataImage, PartitionRegistration, Provenance, TopicImage, TopicsImage
+from migrator.migration.give_back import GivenBack, give_back
+from migrator.migration.translate.reconcile import reconcile
+from migrator.records.metadata import ZkMigrationState
+from migrator.zookeeper.bulk import BulkReader
+from migrator.zookeeper.ops import Applied
+from migrator.zookeeper.recovery import create_standard_paths
+from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
+from migrator.zookeeper.writer import ConditionalWriter
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller
+from migrator.zookeeper.znodes.migration import MigrationState, encode_migration
+from migrator.zookeeper.znodes.partition_state import decode_partition_state, encode_partition_state
+from tests.conftest import ZooKeeperSpace
+from tests.faults.cluster import every_znode
+from tests.migration.builders import broker, cluster
+from tests.migration.images import CONTROLLER_EPOCH, PASSWORDS, target, uuid
+
+STATE = paths.partition_state("orders", 0)
+COPIED = MigrationState(3001, 5, 900, 5)
+
+
+def image_at(offset: int = 1000, state: ZkMigrationState = ZkMigrationState.MIGRATION, **more: Any) -> MetadataImage:
+    """One topic, whose partition has changed three times."""
+    partition = PartitionRegistration((1, 2), (1, 2), (), (), 1, recovering=False, leader_epoch=2, partition_epoch=3)
+    topic = TopicImage("orders", uuid(1), Map({0: partition}))
+    return replace(
+        EMPTY_IMAGE,
+        provenance=Provenance(offset, 5, 0),
+        features=replace(EMPTY_IMAGE.features, zk_migration_state=state),
+        topics=TopicsImage(Map({topic.topic_id: topic}), Map({topic.name: topic.topic_id})),
+        **more,
+    )
+
+
+@pytest.fixture
+def session(zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient) -> Iterator[ZooKeeperSession]:
+    """Under the claim of a KRaft controller, with all that the image has."""
+    with ZooKeeperSession(SessionOptions(hosts=zookeeper.hosts)) as started:
+        create_standard_paths(started)
+        for write in reconcile(BulkReader(started), target(image_at())):
+            assert isinstance(ConditionalWriter(started).write(write.ops), Applied)
+        zookeeper_client.create(paths.CONTROLLER_EPOCH, str(CONTROLLER_EPOCH).encode())
+        zookeeper_client.create(paths.CONTROLLER, encode_controller(ControllerClaim(3001, 0, 5)))
+        zookeeper_client.create(paths.MIGRATION, encode_migration(COPIED))
+        yield started
+
+
+def test_the_claim_goes_and_a_second_time_nothing_happens(
+    session: ZooKeeperSession, zookeeper_client: KazooClient
+) -> None:
+    states = every_znode(zookeeper_client)[STATE]
+    assert give_back(session, image_at(), PASSWORDS) == GivenBack(released=True)
+    assert not zookeeper_client.exists(paths.CONTROLLER)
+    assert not zookeeper_client.exists(paths.MIGRATION)
+    after = every_znode(zookeeper_client)
+    assert after[STATE] == states
+    assert give_back(session, image_at(), PASSWORDS) == GivenBack()
+    assert every_znode(zookeeper_client) == after
+
+
+def test_a_state_that_lags_is_raised_to_the_partition_epoch(
+    session: ZooKeeperSession, zookeeper_client: KazooClient
+) -> None:
+    """As stock leaders leave them, which merge several changes into one set."""
+    data = zookeeper_client.get(STATE)[0]
+    zookeeper_client.delete(STATE)
+    zookeeper_client.create(STATE, data)
+    assert give_back(session, image_at(), PASSWORDS) == GivenBack(raised_states=1, released=True)
+    held, stat = zookeeper_client.get(STATE)
+    assert (held, stat.version) == (data, 3)
+
+
+def test_the_controller_epoch_is_raised_above_that_of_every_state(
+    session: ZooKeeperSession, zookeeper_client: KazooClient
+) -> None:
+    """Stock controllers write KRaft's epoch into states (KAFKA-20488)."""
+    state = decode_partition_state(STATE, zookeeper_client.get(STATE)[0])
+    zookeeper_client.set(STATE, encode_partition_state(replace(state, controller_epoch=70)))
+    assert give_back(session, image_at(), PASSWORDS).raised_epoch == 70
+    assert zookeeper_client.get(paths.CONTROLLER_EPOCH)[0] == b"70"
+
+
+def test_what_a_zookeeper_controller_holds_is_left_alone(
+    session: ZooKeeperSession, zookeeper_client: KazooClient
+) -> None:
+    """The cluster was given back by hand, and lives on; only a `/migration` that was forgotten goes."""
+    zookeeper_client.delete(paths.CONTROLLER)
+    zookeeper_client.create(paths.CONTROLLER, encode_controller(ControllerClaim(1, 0)))
+    zookeeper_client.delete(STATE)
+    assert give_back(session, image_at(), PASSWORDS) == GivenBack()
+    assert zookeeper_client.exists(paths.CONTROLLER)
+    assert not zookeeper_client.exists(paths.MIGRATION)
+
+
+@pytest.mark.parametrize(
+    ("image", "said"),
+    [
+        (image_at(state=ZkMigrationState.POST_MIGRATION), "the migration is finished"),
+        (image_at(state=ZkMigrationState.PRE_MIGRATION), "this log does not"),
+        (image_at(offset=899), "up to offset 900, this log ends at 899"),
+        (image_at(cluster=cluster([broker(1), broker(2, migrating=False)], [])), "brokers 2 .*KRaft mode"),
+        (image_at(producer_ids_next=5000), "lacks what the metadata log holds: producer ids"),
+    ],
+)
+def test_it_is_refused_and_nothing_is_written(
+    session: ZooKeeperSession, zookeeper_client: KazooClient, image: MetadataImage, said: str
+) -> None:
+    before = every_znode(zookeeper_client)
+    with pytest.raises(OperatorError, match=said) as refused:
+        give_back(session, image, PASSWORDS)
+    assert refused.value.remedy
+    assert every_znode(zookeeper_client) == before
