@@ -150,7 +150,7 @@ def fill(scene: Scene) -> None:
     for name, partitions in TOPICS.items():
         admin.create(name, partitions, 3, segment_bytes="102400", segment_ms="300000")
     admin.create(STAYS, 2, 3, segment_bytes="102400")
-    admin.wait(admin.client.create_topics([NewTopic("moved", replica_assignment=[[1, 2]])]))
+    admin.wait(admin.client.create_topics([NewTopic("moved", 1, replica_assignment=[[1, 2]])]))
     for entity, values in QUOTAS:
         alter_quotas(scene.cluster, entity, **values)
     wanted = [
