@@ -159,8 +159,8 @@ def back_before_the_migration(journey: Journey) -> None:
 
 
 def back_from_dual_write(journey: Journey) -> bytes:
-    """With a partition state as stock leaders leave them: its version lags, its controller epoch is KRaft's. Gives
-    `/migration` as it was."""
+    """With partition states as stock leaders leave them: the version of one lags, another has KRaft's controller epoch.
+    Gives `/migration` as it was."""
     cluster, client = journey.cluster, journey.client
     cluster.resume_controllers()
     journey.migrate()
@@ -172,14 +172,17 @@ def back_from_dual_write(journey: Journey) -> bytes:
     mark: bytes = client.get(paths.MIGRATION)[0]
 
     path = paths.partition_state(TOPIC, 0)
-    state = replace(decode_partition_state(path, client.get(path)[0]), controller_epoch=OLD_EPOCH)
+    lagging = client.get(path)[0]
     client.delete(path)
     with pytest.raises(OperatorError, match=f"ZooKeeper lacks what the metadata log holds: topic {TOPIC}"):
         journey.roll_back()
     claim = controller_claim(client)
     assert claim is not None
     assert claim.is_kraft
-    client.create(path, encode_partition_state(state))
+    client.create(path, lagging)
+    other = paths.partition_state(TOPIC, 1)
+    state = decode_partition_state(other, client.get(other)[0])
+    client.set(other, encode_partition_state(replace(state, controller_epoch=OLD_EPOCH)))
     assert states_below(client, journey.image) == [path]
     said = journey.give_back()
     assert "partition states raised to their partition epoch: 1\n" in said
