@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -52,7 +52,9 @@ QUICK_BROKERS = {
     "zookeeper.session.timeout.ms": "6000",
     "min.insync.replicas": "2",
     "initial.broker.registration.timeout.ms": "6000",
+    "controller.socket.timeout.ms": "3000",
 }
+"""The last one: for how long a broker waits for a controller that sleeps before it looks for another one."""
 LONG_SECONDS = 90.0
 ANYTHING: Any = None
 EVERY_ACL = AclBindingFilter(
@@ -126,9 +128,19 @@ class Scene:
         assert self.changes.goes_on()
 
     def create_topic(self) -> None:
+        """As users do: again, until it is there."""
         name = f"topic-{len(self.topics)}"
-        self.admin.create(name, 1, 3)
+        until(f"{name} is created", partial(self._created, name), seconds=LONG_SECONDS)
         self.topics.append(name)
+
+    def _created(self, name: str) -> bool:
+        try:
+            self.admin.create(name, 1, 3)
+        except NoAnswerError:
+            return False
+        except KafkaException as error:
+            return bool(error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS)
+        return True
 
     def leading(self) -> Controller:
         leader = self.cluster.leader()
