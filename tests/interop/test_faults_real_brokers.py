@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import TimeoutError as NoAnswerError
 from contextlib import contextmanager
 from functools import partial
@@ -203,9 +203,8 @@ def test_nothing_acknowledged_is_lost_in_any_phase(
             faults(scene, "dual-write", State.DUAL_WRITING, in_zookeeper_mode=True)
             cluster.roll_brokers(Mode.KRAFT, admin.in_sync)
             faults(scene, "brokers in KRaft mode", State.DUAL_WRITING, in_zookeeper_mode=False)
-            with zookeeper_client(own_zookeeper.hosts + "/kafka") as client:
-                known = client.get(f"{paths.LITERAL_ACLS}/Topic/{TOPIC}")[0].decode()
-                assert not [user for user in changes.acknowledged[:-5] if f'"{user}"' not in known]
+            so_far = [*changes.acknowledged]
+            until("ZooKeeper has every change", lambda: written(own_zookeeper, so_far))
             cluster.finish_migration()
             until("the migration is finished", lambda: cluster.public_states() == {"Finished"}, seconds=LONG_SECONDS)
             faults(scene, "finished", State.FINISHED, in_zookeeper_mode=False)
@@ -243,6 +242,13 @@ def kill_the_leader_during_the_copy_while_a_broker_registers(
     cluster.resume_controllers()
     until("dual-write", lambda: cluster.migration_state() == State.DUAL_WRITING.value, seconds=LONG_SECONDS)
     until("all brokers are unfenced", lambda: cluster.running_brokers() == dict.fromkeys((1, 2, 3), True), seconds=60)
+
+
+def written(zookeeper: EmbeddedZooKeeper, acknowledged: Sequence[str]) -> bool:
+    """Whether ZooKeeper holds these."""
+    with zookeeper_client(zookeeper.hosts + "/kafka") as client:
+        known = client.get(f"{paths.LITERAL_ACLS}/Topic/{TOPIC}")[0].decode()
+    return all(f'"{principal}"' in known for principal in acknowledged)
 
 
 def faults(scene: Scene, phase: str, state: State, *, in_zookeeper_mode: bool) -> None:
