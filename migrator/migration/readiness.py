@@ -22,6 +22,15 @@ FIRST_METADATA_VERSION_WITH_CONTROLLER_REGISTRATION = 15
 """3.7-IV0: only from here on do controllers register, and only then can their readiness be seen in the image."""
 
 
+TOO_MANY_STOCK = "they are stock controllers, and enough of them to elect a leader that ends the migration at once"
+TOO_MANY_STOCK_REMEDY = "Let this program run on a majority of the voters until the migration is finished."
+
+
+def is_too_many_stock(stock: frozenset[int], voters: int) -> bool:
+    """Whether the stock ones of so many voters could elect a leader without any of ours, who look at its flag."""
+    return len(stock) > voters // 2
+
+
 class Severity(Enum):
     BLOCKER = "blocker"
     WARNING = "warning"
@@ -54,10 +63,11 @@ class ZooKeeperBrokers:
 
 @value
 class ControllerSignals:
-    """``ready``: ZkMigrationReady of the ApiVersions of each voter, None where it did not answer. ``silent_brokers``:
-    registered, but the active controller gets no heartbeats of them."""
+    """``ready``: ZkMigrationReady of the ApiVersions of each voter, None where it did not answer; ``stock``: those that
+    are Kafka's own controllers; ``silent_brokers``: registered, but the active controller gets no heartbeats of them."""
 
     ready: Mapping[int, bool | None]
+    stock: frozenset[int] = frozenset()
     silent_brokers: frozenset[int] = frozenset()
 
 
@@ -141,6 +151,9 @@ def incompatible_brokers(cluster: ClusterImage, metadata_version: int) -> dict[i
 def _controller_gaps(signals: ControllerSignals, cluster: ClusterImage, requirements: Requirements) -> Iterable[Gap]:
     """A voter that is down but has registered as ready holds nothing up, as with stock controllers: a majority is
     enough for the copy, and should it come back without the flag, it ends nothing on its own (`finish`)."""
+    if is_too_many_stock(signals.stock, len(signals.ready)):
+        names = ", ".join(map(str, sorted(signals.stock)))
+        yield Gap(f"controllers {names}", TOO_MANY_STOCK, TOO_MANY_STOCK_REMEDY)
     for voter, ready in sorted(signals.ready.items()):
         who = f"controller {voter}"
         if ready is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from random import Random, SystemRandom
 
@@ -17,6 +18,7 @@ from migrator.log.meta_properties import MetaProperties
 from migrator.log.metadata_log import LogLimits, MetadataLog
 from migrator.log.quorum_state import QuorumStateFile
 from migrator.node.active import ActiveController, Admit, IndexKeeper
+from migrator.node.ballot import AskVoter, Ballot
 from migrator.node.leadership import Leadership
 from migrator.node.metadata import MetadataRuntime
 from migrator.node.periodic import PeriodicTasks
@@ -36,6 +38,10 @@ log = logging.getLogger(__name__)
 
 async def admit_everything() -> None:
     """No bound on what ZooKeeper lags behind: there is no ZooKeeper."""
+
+
+async def no_answer(_voter: int, _seconds: float) -> None:
+    """Nobody can be asked."""
 
 
 class OpenedDirectory:
@@ -70,6 +76,7 @@ class NodeCore:
     """Built once; `start`, then `close`.
 
     :param transport: to the other voters.
+    :param ask_voter: what a candidate says of itself, asked before it gets a vote while a migration is under way.
     :param on_failure: told when this node has to stop.
     """
 
@@ -81,6 +88,7 @@ class NodeCore:
         *,
         on_failure: Callable[[BaseException], None],
         admit: Admit = admit_everything,
+        ask_voter: AskVoter = no_answer,
         random: Random | None = None,
     ) -> None:
         self._directory = directory
@@ -94,8 +102,9 @@ class NodeCore:
         )
         self.snapshotter = Snapshotter(settings, storage, self.metadata)
         self.leadership = Leadership(self.metadata, directory.bootstrap, self.snapshotter.appended, on_failure)
+        ballot = Ballot(settings, lambda: self.metadata.image, ask_voter)
         core = RaftNode(
-            raft_config(settings, directory.identity),
+            replace(raft_config(settings, directory.identity), may_grant_vote=ballot.may_grant),
             storage.log,
             directory.election.read() or NEVER_ELECTED,
             random or SystemRandom(),
@@ -107,6 +116,7 @@ class NodeCore:
             transport,
             self.leadership,
             request_timeout_ms=settings.controller_quorum_request_timeout_ms,
+            before_vote=ballot.consult,
             on_failure=on_failure,
         )
         self.controller = ActiveController(

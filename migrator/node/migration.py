@@ -24,7 +24,7 @@ from migrator.migration.worker import Tools, Workers
 from migrator.node.core import NodeCore
 from migrator.node.quorum import monotonic_ms
 from migrator.node.snapshotter import wall_ms
-from migrator.node.voters import VoterSignals
+from migrator.node.voters import VoterSignals, ready, stock
 from migrator.observe.journal import Journal
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import MetadataRecord
@@ -90,15 +90,16 @@ class NodeController:
 
     async def signals(self) -> ControllerSignals:
         """See `ControllerPort`."""
-        ready = await self._voters.ask()
-        return ControllerSignals(ready, self._core.keeper.sessions.silent(self.image, monotonic_ms()))
+        answers = await self._voters.ask()
+        silent = self._core.keeper.sessions.silent(self.image, monotonic_ms())
+        return ControllerSignals(ready(answers), stock(answers), silent)
 
     async def finish_inputs(self) -> FinishInputs:
         """See `ControllerPort`."""
-        ready = await self._voters.ask()
+        answers = await self._voters.ask()
         best = sorted(self._core.quorum.status().voters, key=lambda row: -row.end_offset)
         return FinishInputs(
-            migrating=ready,
+            migrating=ready(answers),
             zk_brokers=zk_mode_brokers(self.image.cluster),
             caught_up=tuple(row.replica_id for row in best if row.replica_id != self._settings.node_id),
             verified=False if self._settings.migrator_finish_require_verify else None,

@@ -13,7 +13,7 @@ from migrator.migration.states import PublicState, State
 from migrator.node.core import NodeCore
 from migrator.node.migration import MigrationRuntime
 from migrator.node.quorum import monotonic_ms
-from migrator.node.voters import VoterSignals
+from migrator.node.voters import VoterSignals, ready
 from migrator.node.write_gate import WriteGate
 from migrator.observe.status import ClaimStatus, Force, Gate, Goal, MigrationStatus, Problem, WriteBehindStatus
 
@@ -93,7 +93,7 @@ class MigrationInsight:
 
     def voters_ready(self) -> dict[int, bool | None]:
         """See `MigrationView`."""
-        return dict(self._signals.last)
+        return ready(self._signals.last)
 
     def gates(self, goal: Goal) -> tuple[Gate, ...]:
         """See `MigrationView`."""

@@ -49,11 +49,10 @@ from migrator.records.metadata import Endpoint
 from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.quorum_service import NodeAddress, QuorumService
 from migrator.rpc.server import GrpcServer, Service
-from migrator.wire.api_versions import Features
+from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
 from migrator.wire.client import KafkaClient
 from migrator.wire.raft_transport import RaftService
 from migrator.wire.schemas import VersionRange
-from migrator.wire.security import ListenerSecurity
 from migrator.wire.server import KafkaListener
 from migrator.zookeeper.session import ZooKeeperSession, options_from
 
@@ -124,13 +123,14 @@ async def _assemble(settings: Settings, failure: Failure, stack: AsyncExitStack)
     transport = raft_transport(settings, cluster_id, lambda: kafka_transport(settings, security))
     stack.push_async_callback(transport.close)
     gate = WriteGate(settings)
-    core = NodeCore(settings, directory, transport, on_failure=failure, admit=gate.admit)
+    signals = VoterSignals(settings, voter_endpoints(settings), security)
+    core = NodeCore(settings, directory, transport, on_failure=failure, admit=gate.admit, ask_voter=signals.ask_one)
     journal = Journal(settings.metadata_directory, settings.migrator_journal_max_bytes)
     stack.callback(journal.close)
     own = core.boot()
     asking = kafka_transport(settings, security)
     try:
-        await check_start(settings, own, cluster_id, asking)
+        await check_start(settings, own, cluster_id, asking, signals.ask)
     except OperatorError:
         await core.close()
         raise
@@ -139,7 +139,7 @@ async def _assemble(settings: Settings, failure: Failure, stack: AsyncExitStack)
     clients = peer_clients(settings, security)
     for client in clients.values():
         stack.push_async_callback(client.close)
-    insight = _migration(settings, core, gate, security, journal, failure, stack)
+    insight = _migration(settings, core, gate, signals, journal, failure, stack)
     source = NodeStatusSource(settings, core, insight, journal.after)
     if settings.migrator_metrics_listener:
         metrics = MetricsServer(*parse_host_port(settings.migrator_metrics_listener), reader(core, insight, health))
@@ -170,7 +170,7 @@ def _migration(
     settings: Settings,
     core: NodeCore,
     gate: WriteGate,
-    security: ListenerSecurity,
+    signals: VoterSignals,
     journal: Journal,
     failure: Failure,
     stack: AsyncExitStack,
@@ -184,7 +184,6 @@ def _migration(
     def connect(_broker_id: int, endpoint: Endpoint) -> KafkaClient:
         return KafkaClient(endpoint.host, endpoint.port, name, security=brokers)
 
-    signals = VoterSignals(settings, voter_endpoints(settings), security)
     runtime = MigrationRuntime(
         settings,
         core,
@@ -239,7 +238,7 @@ def _features(settings: Settings, core: NodeCore) -> Callable[[], Features]:
     supported = {
         feature.name: VersionRange(feature.min_version, feature.max_version)
         for feature in (*SUPPORTED_FEATURES, KRAFT_VERSION)
-    }
+    } | {OUR_FEATURE: OUR_FEATURE_RANGE}
 
     def features() -> Features:
         image = core.metadata.published

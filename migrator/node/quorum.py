@@ -12,7 +12,7 @@ import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
@@ -24,7 +24,7 @@ from migrator.node.storage import NodeStorage
 from migrator.raft import effects as fx
 from migrator.raft import events as ev
 from migrator.raft.core import QuorumStatus, RaftNode
-from migrator.raft.messages import EpochOffset, RaftRequest, RaftResponse
+from migrator.raft.messages import EpochOffset, RaftRequest, RaftResponse, VoteRequest
 from migrator.raft.states import Role
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.metadata import MetadataRecord
@@ -63,6 +63,7 @@ def monotonic_ms() -> int:
 class Quorum:
     """One node's part in the quorum.
 
+    :param before_vote: awaited with the candidate's id before the core is given a Vote; bounded.
     :param on_failure: told when the disk fails or an invariant is broken; this process has to stop then.
     """
 
@@ -74,8 +75,10 @@ class Quorum:
         observer: QuorumObserver,
         *,
         request_timeout_ms: int,
+        before_vote: Callable[[int], Awaitable[None]],
         on_failure: Callable[[BaseException], None],
     ) -> None:
+        self._before_vote = before_vote
         self._request_timeout_seconds = request_timeout_ms / 1000
         self._core = core
         self._storage = storage
@@ -135,6 +138,8 @@ class Quorum:
 
     async def handle(self, request: RaftRequest) -> RaftResponse:
         """Answer a peer's, an observer's or a client's request; a fetch may wait as long as it asks to."""
+        if isinstance(request, VoteRequest):
+            await self._before_vote(request.candidate_id)
         context = next(self._contexts)
         future: asyncio.Future[RaftResponse] = self._loop.create_future()
         self._replies[context] = future

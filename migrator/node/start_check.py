@@ -1,35 +1,50 @@
-"""Before a node whose migration flag is off joins the quorum: would it finish a migration that is not ready for it?
+"""Before a node joins the quorum: would the quorum then finish a migration that is not ready for it?
 
-The migration ends for good when every voter has the flag off, so such a node must not even start while brokers in
-ZooKeeper mode are registered. It asks the leader; only where no voter answers, its own log. Source: KIP-866,
-KAFKA-20960.
+The migration ends for good when every voter has the flag off, so a node whose flag is off must not even start while
+brokers in ZooKeeper mode are registered. And it ends as soon as a stock controller without the flag is elected, which
+our voters prevent as long as no majority can do without them. The leader is asked; only where no voter answers, the
+node's own log. Source: KIP-866, KAFKA-20960.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable, Mapping
 
 from migrator.config.settings import Settings
+from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.migration.finish import POST_MIGRATION_FLAG_WARNING, refuse_start_with_flag_off, zk_mode_brokers
+from migrator.migration.readiness import TOO_MANY_STOCK, TOO_MANY_STOCK_REMEDY, is_too_many_stock
+from migrator.node.ballot import UNDER_WAY
 from migrator.node.remote_image import NoAnswerError, RemoteImage
+from migrator.node.voters import VoterAnswer, stock
 from migrator.records.metadata import ZkMigrationState
 from migrator.rpc.transport import RaftTransport
 
 log = logging.getLogger(__name__)
 
+AskVoters = Callable[[], Awaitable[Mapping[int, VoterAnswer | None]]]
 
-async def check_start(settings: Settings, own: MetadataImage, cluster_id: str, transport: RaftTransport) -> None:
+
+async def check_start(
+    settings: Settings, own: MetadataImage, cluster_id: str, transport: RaftTransport, ask_voters: AskVoters
+) -> None:
     """Refuse a start that would end the migration too early; warn of a flag that has no effect any more.
 
     :param own: the image at the end of this node's own log.
-    :raises OperatorError: (exit code 2) names the brokers that are in ZooKeeper mode.
+    :param ask_voters: what every voter's process says of itself now.
+    :raises OperatorError: (exit code 2) names the brokers that are in ZooKeeper mode, or the stock controllers.
     """
     state = own.features.zk_migration_state
-    if state is ZkMigrationState.POST_MIGRATION and settings.zookeeper_metadata_migration_enable:
+    migrates = settings.zookeeper_metadata_migration_enable
+    if state is ZkMigrationState.POST_MIGRATION and migrates:
         log.warning("%s", POST_MIGRATION_FLAG_WARNING)
-    ended = state in (ZkMigrationState.POST_MIGRATION, ZkMigrationState.NONE) and own.provenance.offset >= 0
-    if settings.zookeeper_metadata_migration_enable or ended:
+    if state not in UNDER_WAY and own.provenance.offset >= 0:
+        return
+    strangers = stock(await ask_voters())
+    outnumbered = is_too_many_stock(strangers, len(settings.voters))
+    if migrates and not outnumbered:
         return
     others = [voter.voter_id for voter in settings.voters if voter.voter_id != settings.node_id]
     try:
@@ -37,5 +52,13 @@ async def check_start(settings: Settings, own: MetadataImage, cluster_id: str, t
         source = f"the leader, controller {leader},"
     except NoAnswerError:
         image, source = own, "the log of this node"
-    if image.features.zk_migration_state is ZkMigrationState.MIGRATION:
+    state = image.features.zk_migration_state
+    if outnumbered and (state in UNDER_WAY or (migrates and image.provenance.offset < 0)):
+        names = ", ".join(map(str, sorted(strangers)))
+        raise OperatorError(
+            f"of the voters, controllers {names} are too many: {TOO_MANY_STOCK} ({source} says that it is under way)",
+            where="controller.quorum.voters",
+            remedy=TOO_MANY_STOCK_REMEDY,
+        )
+    if state is ZkMigrationState.MIGRATION and not migrates:
         refuse_start_with_flag_off(zk_mode_brokers(image.cluster), source=source)

@@ -18,8 +18,9 @@ class RaftConfig:
     """Names and defaults of the time-outs are those of ``controller.quorum.*`` in Kafka 3.9, in milliseconds.
 
     ``voters`` are the ids of ``controller.quorum.voters``; a node that is not among them is an observer.
-    ``may_grant_vote`` is asked with the candidate's id before this node votes for it; a refusal looks to the
-    candidate like a vote for somebody else. It also sorts the successors of a leader that hands over.
+    ``may_grant_vote`` is asked with the candidate's id before this node says that it votes for it, each time; a
+    refusal looks to the candidate like a vote for somebody else. It also sorts the successors of a leader that hands
+    over.
     """
 
     node_id: int

@@ -63,13 +63,15 @@ def _is_addressed(quorum: Quorum, request: VoteRequest) -> bool:
 
 
 def _grant(quorum: Quorum, request: VoteRequest) -> bool:
-    """Decide, and make the vote durable. The same candidate gets the same answer again."""
+    """Decide, and make the vote durable. The same candidate gets the same answer again, unless the hook refuses it
+    now: it may be another process than the one that had our vote, and refusing is always safe."""
     state = quorum.state
     if not isinstance(state, Unattached):
         return False
     if state.voted_id is not None:
         same_directory = state.voted_directory_id in {ZERO_UUID, request.candidate_directory_id}
-        return state.voted_id == request.candidate_id and same_directory
+        is_same = state.voted_id == request.candidate_id and same_directory
+        return is_same and quorum.config.may_grant_vote(request.candidate_id)
     if state.leader_id is not None:
         return False
     if not votes.is_up_to_date(EpochOffset(request.last_epoch, request.last_offset), quorum.log_end()):

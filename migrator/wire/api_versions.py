@@ -17,6 +17,12 @@ ALTERED_FEATURES_VERSION = 4
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
+OUR_FEATURE = "migrator.controller"
+"""A supported feature that only this program announces, in ApiVersions only: it tells our controllers from stock ones.
+Others show it and do nothing with it."""
+OUR_FEATURE_RANGE = VersionRange(1, 1)
+
+
 @value
 class Features:
     """The changing part of the answer.
@@ -29,6 +35,11 @@ class Features:
     finalized: Mapping[str, int]
     epoch: int = -1
     zk_migration_ready: bool = False
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is this program that says so."""
+        return OUR_FEATURE in self.supported
 
 
 NO_FEATURES = Features({}, {})

@@ -140,3 +140,13 @@ def test_a_long_list_is_cut_in_the_sentence_only() -> None:
     readiness = found(replicas=frozenset(range(50)))
     assert len(readiness.brokers) == 48
     assert "and 45 more" in readiness.sentence()
+
+
+def test_stock_controllers_must_be_a_minority() -> None:
+    ready = dict.fromkeys((3001, 3002, 3003), True)
+    everybody = cluster([broker(0), broker(1)], [*CONTROLLERS, controller(3003)])
+    assert found(signals=ControllerSignals(ready, frozenset({3002})), image=everybody).ready
+    readiness = found(signals=ControllerSignals(ready, frozenset({3002, 3003})), image=everybody)
+    (gap,) = readiness.controllers
+    assert gap.who == "controllers 3002, 3003"
+    assert "stock" in gap.reason

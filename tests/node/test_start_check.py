@@ -11,7 +11,8 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.image.model import EMPTY_IMAGE
 from migrator.node.core import NodeCore
 from migrator.node.remote_image import NoAnswerError, RemoteImage
-from migrator.node.start_check import check_start
+from migrator.node.start_check import AskVoters, check_start
+from migrator.node.voters import VoterAnswer
 from migrator.records.metadata import (
     ConfigRecord,
     ConfigResourceType,
@@ -45,10 +46,24 @@ async def dual_writing(cluster: Cluster, *, zk_brokers: tuple[int, ...]) -> Node
     return leader
 
 
-async def check(cluster: Cluster, *, flag: str = "false") -> None:
-    keys = dict(cluster.settings(1).explicit) | {"zookeeper.metadata.migration.enable": flag}
+def answering(**stock: bool) -> AskVoters:
+    """Of the voters 1 to 3 those that are named run Kafka's own controller, others ours; not every one is up."""
+
+    async def ask() -> dict[int, VoterAnswer | None]:
+        ours = VoterAnswer(migrating=True, is_ours=True)
+        found = {int(name.removeprefix("voter_")): VoterAnswer(on, is_ours=False) for name, on in stock.items()}
+        return {1: ours, 2: ours, 3: None} | found
+
+    return ask
+
+
+async def check(cluster: Cluster, *, flag: str = "false", ask: AskVoters | None = None) -> None:
+    keys = dict(cluster.settings(1).explicit) | {
+        "zookeeper.metadata.migration.enable": flag,
+        "zookeeper.connect": "localhost:1",
+    }
     settings, _ = settings_from(keys, "test")
-    await check_start(settings, EMPTY_IMAGE, CLUSTER_ID, cluster.wires.to(ASKING))
+    await check_start(settings, EMPTY_IMAGE, CLUSTER_ID, cluster.wires.to(ASKING), ask or answering())
 
 
 async def test_an_image_read_from_outside_is_the_leaders(tmp_path: Path) -> None:
@@ -100,4 +115,26 @@ async def test_its_own_log_counts_only_where_nobody_answers(tmp_path: Path) -> N
         own = leader.metadata.published
         settings, _ = settings_from(dict(cluster.settings(1).explicit), "test")
         with pytest.raises(OperatorError, match="the log of this node says"):
-            await check_start(settings, own, CLUSTER_ID, Wires().to(ASKING))
+            await check_start(settings, own, CLUSTER_ID, Wires().to(ASKING), answering())
+
+
+async def test_a_majority_of_stock_voters_is_refused_until_the_end(tmp_path: Path) -> None:
+    async with running(tmp_path, 3) as cluster:
+        leader = await dual_writing(cluster, zk_brokers=())
+        for flag in ("true", "false"):
+            with pytest.raises(OperatorError, match=r"controllers 2, 3 are too many: .*the leader, controller"):
+                await check(cluster, flag=flag, ask=answering(voter_2=True, voter_3=True))
+            await check(cluster, flag=flag, ask=answering(voter_2=False))
+        await append(leader, ZkMigrationStateRecord(ZkMigrationState.POST_MIGRATION))
+        await check(cluster, flag="true", ask=answering(voter_2=False, voter_3=False))
+
+
+async def test_the_first_start_of_a_migration_is_refused_among_stock_voters() -> None:
+    settings, _ = settings_from(
+        dict(Cluster(Path("nowhere"), 3).settings(1).explicit)
+        | {"zookeeper.metadata.migration.enable": "true", "zookeeper.connect": "localhost:1"},
+        "test",
+    )
+    ask = answering(voter_2=True, voter_3=True)
+    with pytest.raises(OperatorError, match="the log of this node says"):
+        await check_start(settings, EMPTY_IMAGE, CLUSTER_ID, Wires().to(ASKING), ask)

@@ -107,13 +107,30 @@ def test_a_candidate_claims_only_what_is_on_disk() -> None:
 
 
 def test_the_hook_refuses_candidates() -> None:
-    """Issue 4.4: a voter refuses a candidate that is not ready for the migration."""
+    """a voter refuses a candidate that is not ready for the migration."""
     cluster = Cluster(3, may_grant_vote=lambda candidate: candidate != 2)
     refused, granted = cluster.ask(1, vote(1, 2)), cluster.ask(1, vote(1, 3))
     assert isinstance(refused, m.VoteResponse)
     assert (refused.error, refused.vote_granted) == (NONE, False)
     assert isinstance(granted, m.VoteResponse)
     assert granted.vote_granted
+
+
+def test_a_candidate_that_has_our_vote_is_looked_at_again() -> None:
+    """it may have been restarted since, with another flag. The vote stays given, to nobody else."""
+    barred: set[int] = set()
+    cluster = Cluster(3, may_grant_vote=lambda candidate: candidate not in barred)
+
+    def is_granted(candidate: int) -> bool:
+        answer = cluster.ask(1, vote(1, candidate))
+        return isinstance(answer, m.VoteResponse) and answer.vote_granted
+
+    assert is_granted(3)
+    barred.add(3)
+    assert not is_granted(3)
+    assert not is_granted(2)
+    barred.clear()
+    assert is_granted(3)
 
 
 def test_a_candidate_that_hears_of_a_leader_follows_it() -> None:

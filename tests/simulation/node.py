@@ -109,7 +109,6 @@ class SimulatedNode:
         self.tick_at = math.inf
         self.image = self._newest_snapshot()
         self.controller = Controller(self)
-        barred = max(world.voters) if world.options.barred else -1
         config = RaftConfig(
             node_id=self.node_id,
             cluster_id=CLUSTER_ID,
@@ -121,7 +120,7 @@ class SimulatedNode:
             fetch_max_wait_ms=50,
             fetch_max_bytes=world.options.fetch_max_bytes,
             max_parked_fetches=100,
-            may_grant_vote=lambda candidate: candidate != barred,
+            may_grant_vote=lambda candidate: not world.is_barred(candidate),
         )
         self.raft = RaftNode(config, self.disk.log, self.disk.election, self.random, self.local_time())
         check(rules.epochs_never_fall, self.epoch_said, self.raft.epoch)
@@ -223,7 +222,7 @@ class SimulatedNode:
             check(rules.leader_has_a_majority, elected_by, len(voters))
             check(rules.one_leader_per_epoch, history.leader_of(effect.epoch, self.node_id), self.node_id)
             check(rules.leader_is_complete, end, log.end_offset(), there, log.start_offset())
-            check(rules.barred_never_lead, world.options.barred and self.node_id == max(world.voters))
+            check(rules.barred_never_lead, world.is_barred(self.node_id))
         if effect.role is Role.RESIGNED:
             world.count("resignations")
 

@@ -14,7 +14,7 @@ class Options:
     voters: int
     observers: int
     barred: bool
-    """Whether the last voter may not get anybody's vote (the hook ``may_grant_vote``)."""
+    """Whether the last voter may not get anybody's vote in its first, third, ... life (``may_grant_vote``)."""
     chaos_ms: int
     loss: float
     duplication: float

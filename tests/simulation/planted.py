@@ -34,6 +34,7 @@ Patches = list[tuple[object, str, object]]
 BUGS: dict[str, Callable[[], Patches]] = {}
 
 LIKELIER: dict[str, dict[str, str]] = {
+    "hook_is_not_asked_again": {"voters": "3", "barred": "yes", "crash_rate": "4", "delay_max_ms": "40"},
     "leader_that_overslept_answers_first": {"voters": "5", "pause_rate": "4", "delay_max_ms": "40"},
 }
 """Options that make a rare situation frequent, for bugs that would take more seeds than `SEEDS_MAX`."""
@@ -136,6 +137,20 @@ def hook_is_not_asked() -> Patches:
     def grant(books: Quorum, request: Any) -> bool:
         with patch.object(books.config, "may_grant_vote", lambda _candidate: True):
             return original(books, request)
+
+    return [(election, "_grant", grant)]
+
+
+@bug
+def hook_is_not_asked_again() -> Patches:
+    """The candidate that got the vote may have been restarted since, and be barred now."""
+    original = election._grant
+
+    def grant(books: Quorum, request: Any) -> bool:
+        state = books.state
+        if isinstance(state, Unattached) and state.voted_id == request.candidate_id:
+            return True
+        return original(books, request)
 
     return [(election, "_grant", grant)]
 

@@ -110,6 +110,10 @@ class World:
             and all(node.image.end.offset == self.history.end.offset for node in self.nodes.values())
         )
 
+    def is_barred(self, node_id: int) -> bool:
+        """Whether a node may get nobody's vote as it runs now: a restart takes the bar away or brings it back."""
+        return self.options.barred and node_id == max(self.voters) and self.nodes[node_id].life % 4 == 1
+
     # The client
 
     def next_write(self) -> int:

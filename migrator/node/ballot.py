@@ -1,0 +1,68 @@
+"""Who may get this controller's vote while a migration is under way.
+
+A stock leader without ``zookeeper.metadata.migration.enable`` finishes the migration the moment it is elected
+(`ActivationRecordsGenerator` of Kafka 3.9), so it must not be elected. What its registration says outlives its restart;
+what its process says now does not. So each Vote waits, for a bounded time, until the candidate's ApiVersions have been
+asked, and no answer is a no. Our own controllers may be elected without the flag: they wait for all the others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from migrator.config.settings import Settings
+from migrator.image.model import MetadataImage
+from migrator.migration.finish import FLAG
+from migrator.node.voters import VoterAnswer
+from migrator.records.metadata import ZkMigrationState
+
+log = logging.getLogger(__name__)
+
+AskVoter = Callable[[int, float], Awaitable[VoterAnswer | None]]
+"""Asks a voter what it says of itself now, within so many seconds; None: no answer."""
+
+UNDER_WAY = frozenset({ZkMigrationState.PRE_MIGRATION, ZkMigrationState.MIGRATION})
+"""States in which a leader without the flag does harm."""
+
+
+class Ballot:
+    """The rule behind ``RaftConfig.may_grant_vote``.
+
+    :param image: the metadata at the end of this node's log.
+    """
+
+    def __init__(self, settings: Settings, image: Callable[[], MetadataImage], ask: AskVoter) -> None:
+        self._is_on = settings.zookeeper_metadata_migration_enable
+        self._node_id = settings.node_id
+        self._patience_seconds = settings.controller_quorum_election_timeout_ms / 2000
+        self._image = image
+        self._ask = ask
+        self._allowed: dict[int, bool] = {}
+        """By candidate, what its last Vote was decided by."""
+
+    async def consult(self, candidate_id: int) -> None:
+        """Ask the candidate, before the core is given its Vote: the two follow each other without a pause."""
+        if not self._asks():
+            return
+        answer = await self._ask(candidate_id, self._patience_seconds)
+        allowed = answer is not None and (answer.migrating or answer.is_ours)
+        if not allowed and self._allowed.get(candidate_id, True):
+            why = "does not answer" if answer is None else f"is a stock controller without {FLAG}=true"
+            log.warning(
+                "Controller %d wants to lead and gets no vote from this one: it %s, and would end the migration. "
+                "Its controller listener is asked, as controller.quorum.voters names it",
+                candidate_id,
+                why,
+            )
+        self._allowed[candidate_id] = allowed
+
+    def may_grant(self, candidate_id: int) -> bool:
+        """What `consult` found out; who never stood for election is not held back from being a successor."""
+        return not self._asks() or self._allowed.get(candidate_id, True)
+
+    def _asks(self) -> bool:
+        """Also on an empty log: its first leader decides whether there will be a migration."""
+        image = self._image()
+        is_empty = image.provenance.offset < 0
+        return self._is_on and (is_empty or image.features.zk_migration_state in UNDER_WAY)

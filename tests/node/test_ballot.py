@@ -1,0 +1,121 @@
+"""Who gets a vote while a migration is under way: who may lead as it runs now, and nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from migrator.config.load import settings_from
+from migrator.node.core import NodeCore, OpenedDirectory
+from migrator.node.transports import controller_security
+from migrator.node.voters import VoterSignals
+from migrator.raft.messages import VoteRequest, VoteResponse
+from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord
+from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
+from migrator.wire.raft_codec import Endpoint
+from migrator.wire.server import KafkaListener
+from tests.node.cluster import CLUSTER_ID, Cluster
+
+CANDIDATE = 3
+VOTER = 1
+STOCK_OFF = Features({}, {})
+STOCK_ON = Features({}, {}, zk_migration_ready=True)
+OURS_OFF = Features({OUR_FEATURE: OUR_FEATURE_RANGE}, {})
+
+
+class Nobody:
+    """Answers nothing but ApiVersions, which the listener does by itself."""
+
+    async def handle(self, context: Any, body: Any) -> Any:
+        raise NotImplementedError
+
+
+class Election:
+    """One voter of three, and a candidate that says of itself what `features` hold; None: it does not listen."""
+
+    def __init__(self, node: NodeCore, signals: VoterSignals) -> None:
+        self.node = node
+        self._signals = signals
+        self._epoch = 0
+
+    async def grants(self, features: Features | None, *, again: bool = False) -> bool:
+        """Whether a candidate that runs with these features gets the vote of a new epoch, or of the last one again."""
+        self._epoch += 0 if again else 1000  # the voter stands for election too, meanwhile
+        listener = KafkaListener("CONTROLLER", Nobody(), features=lambda: features or STOCK_OFF)
+        port = await listener.start("127.0.0.1", 0)
+        if features is None:
+            await listener.close()
+        self._signals._endpoints = {CANDIDATE: Endpoint("CONTROLLER", "127.0.0.1", port)}
+        try:
+            request = VoteRequest(CLUSTER_ID, VOTER, self._epoch, CANDIDATE, self._epoch - 1, 1_000_000)
+            response = await self.node.quorum.handle(request)
+        finally:
+            await listener.close()
+        assert isinstance(response, VoteResponse)
+        assert response.leader_epoch == self._epoch
+        return response.vote_granted
+
+
+@asynccontextmanager
+async def election(directory: Path, flag: str) -> AsyncIterator[Election]:
+    cluster = Cluster(directory, 3)
+    cluster.format()
+    keys = {
+        "zookeeper.metadata.migration.enable": flag,
+        "zookeeper.connect": "localhost:1",
+        "controller.quorum.election.timeout.ms": "60000",
+    }
+    settings, _ = settings_from(dict(cluster.settings(VOTER).explicit) | keys, "test")
+    signals = VoterSignals(settings, {}, controller_security(settings))
+    node = NodeCore(
+        settings,
+        OpenedDirectory(settings),
+        cluster.wires.to(VOTER),
+        on_failure=cluster.failures.append,
+        ask_voter=signals.ask_one,
+    )
+    node.boot()
+    node.start()
+    try:
+        yield Election(node, signals)
+    finally:
+        await node.close()
+    assert not cluster.failures
+
+
+def say(node: NodeCore, state: ZkMigrationState) -> None:
+    """Let the image at the log's end hold a state."""
+    node.metadata._loader.append(node.metadata._loader.end_offset, 1, 0, [ZkMigrationStateRecord(state)])
+    node.metadata._loader.apply()
+
+
+async def test_a_stock_candidate_without_the_flag_gets_no_vote(tmp_path: Path) -> None:
+    async with election(tmp_path, "true") as voter:
+        for state in (None, ZkMigrationState.PRE_MIGRATION, ZkMigrationState.MIGRATION):
+            if state is not None:
+                say(voter.node, state)
+                assert voter.node.metadata.image.features.zk_migration_state is state
+            assert not await voter.grants(STOCK_OFF)
+            assert not await voter.grants(None), "silence is no permission"
+            assert await voter.grants(STOCK_ON)
+            assert await voter.grants(OURS_OFF)
+
+
+async def test_the_answer_is_a_fresh_one(tmp_path: Path) -> None:
+    async with election(tmp_path, "true") as voter:
+        assert await voter.grants(STOCK_ON)
+        assert not await voter.grants(STOCK_OFF, again=True), "it was restarted with the vote of this epoch"
+        assert await voter.grants(STOCK_ON, again=True)
+        assert not await voter.grants(STOCK_OFF)
+
+
+async def test_who_is_not_migrating_asks_nobody(tmp_path: Path) -> None:
+    async with election(tmp_path / "off", "false") as voter:
+        say(voter.node, ZkMigrationState.MIGRATION)
+        assert await voter.grants(STOCK_OFF)
+    for state in (ZkMigrationState.POST_MIGRATION, ZkMigrationState.NONE):
+        async with election(tmp_path / state.name, "true") as voter:
+            say(voter.node, state)
+            assert await voter.grants(None)
