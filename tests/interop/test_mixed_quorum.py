@@ -1,0 +1,229 @@
+"""A stock 3.9.1 voter beside ours: either side leads, one log, and who would end the migration never leads.
+
+The stock voter has short time-outs and ours have long ones, so that it is always the first to stand for election.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from migrator.drill.cluster import Cluster, ClusterOptions, Controller, zookeeper_client
+from migrator.drill.steps import dual_writing, leader_of
+from migrator.log.metadata_log import MetadataLog
+from migrator.observe.status import Role
+from migrator.parts.kafka import StockKafka
+from migrator.records.metadata import ZkMigrationState
+from migrator.wire.schemas import build, request_type
+from migrator.zookeeper.znodes import paths
+from tests.drill.stock_controllers import StockController
+
+WAIT_SECONDS = 60.0
+OURS = {
+    "controller.quorum.fetch.timeout.ms": "3000",
+    "controller.quorum.election.timeout.ms": "2000",
+}
+STOCK = {
+    "controller.quorum.fetch.timeout.ms": "1000",
+    "controller.quorum.election.timeout.ms": "300",
+}
+CREATE_TOPICS = request_type(19, 7)
+DAMAGED = "in-the-terms-of-stock-0"
+
+
+class Mixed:
+    """Two of our voters, and a stock one."""
+
+    def __init__(self, cluster: Cluster, stock: StockController) -> None:
+        self.cluster = cluster
+        self.stock = stock
+        self.created: set[str] = set()
+        self._channel = cluster.channel("creator")
+
+    async def start(self, *controllers: Controller) -> None:
+        for controller in controllers:
+            await asyncio.to_thread(controller.start)
+
+    async def restart_stock(self, *, migrating: bool) -> None:
+        """With the flag on or off; it has caught up when this returns."""
+        await asyncio.to_thread(self.stock.stop)
+        self.stock.set_migration(enabled=migrating)
+        await self.start(self.stock)
+        await until("the stock controller follows", self.stock_follows)
+
+    async def stock_follows(self) -> bool:
+        status = await self.stock.status()
+        return status is not None and self.said_by_stock()[-1] == "FollowerState"
+
+    def said_by_stock(self) -> list[str]:
+        """The roles that its process has had, in order."""
+        process = self.stock.process
+        return [] if process is None else re.findall(r"Completed transition to (\w+)", process.output_text())
+
+    async def create(self, prefix: str, count: int = 5) -> None:
+        """Create topics, one after the other, at whoever leads."""
+        for number in range(count):
+            name = f"{prefix}-{number}"
+            topic = {"name": name, "num_partitions": 2, "replication_factor": 2, "assignments": (), "configs": ()}
+            request = build(CREATE_TOPICS, topics=(topic,), timeout_ms=10_000, validate_only=False)
+            answer = await self._channel.request(request, timeout_seconds=WAIT_SECONDS)
+            assert answer.topics[0].error_code is ErrorCode.none, answer
+            self.created.add(name)
+
+    async def leads(self, stock: bool) -> bool:
+        """Whether somebody leads, and it is one of that sort."""
+        leader = await self.cluster.leader()
+        return leader is not None and (leader is self.stock) == stock
+
+    async def kill_our_leader(self) -> Controller:
+        leader = await leader_of(self.cluster)
+        assert leader is not self.stock
+        await asyncio.to_thread(leader.kill)
+        return leader
+
+    async def refuses_stock(self) -> None:
+        """Our leader dies; the stock voter stands and is not elected, our other one is."""
+        stood = self.said_by_stock().count("CandidateState")
+        killed = await self.kill_our_leader()
+        await until("another of ours leads", lambda: self.leads(stock=False))
+        roles = self.said_by_stock()
+        assert roles.count("CandidateState") > stood, "it did not even stand"
+        assert "Leader" not in roles
+        await self.start(killed)
+        await until("everybody follows again", self.all_follow)
+
+    async def all_follow(self) -> bool:
+        """Whether all three run, and agree on the leader's epoch."""
+        statuses = await self.cluster.statuses()
+        epochs = {status.quorum.leader_epoch for status in statuses.values()}
+        leaders = [status for status in statuses.values() if status.quorum.role is Role.LEADER]
+        return len(statuses) == 3 and len(epochs) == 1 and len(leaders) == 1
+
+    def states(self) -> set[ZkMigrationState]:
+        return {each.image().features.zk_migration_state for each in self.cluster.controllers}
+
+    async def close(self) -> None:
+        await self._channel.close()
+        await self.cluster.close()
+
+
+@asynccontextmanager
+async def mixed_quorum(kafka: StockKafka, directory: Path) -> AsyncIterator[Mixed]:
+    options = ClusterOptions(partitions=60, brokers=2, controllers=3, transport="kafka")
+    cluster = Cluster(directory, options)
+    *ours, last = cluster.controllers
+    for controller in ours:
+        controller.properties |= OURS
+    last.properties |= STOCK
+    stock = StockController(kafka, last)
+    cluster.controllers = [*ours, stock]
+    mixed = Mixed(cluster, stock)
+    try:
+        await asyncio.to_thread(cluster.fill)
+        await cluster.brokers[0].start()
+        for controller in cluster.controllers:
+            await asyncio.to_thread(controller.format)
+        yield mixed
+    finally:
+        await mixed.close()
+
+
+async def until(what: str, condition: Callable[[], Awaitable[bool]]) -> None:
+    try:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not await condition():
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        raise AssertionError(f"not within {WAIT_SECONDS:.0f} s: {what}") from None
+
+
+def damage(hosts: str) -> None:
+    """What only a full comparison finds: nothing in the log ever touches this znode again."""
+    with zookeeper_client(hosts) as client:
+        client.set(paths.topic_config(DAMAGED), b'{"version":1,"config":{"retention.ms":"1"}}')
+
+
+def damage_is_gone(hosts: str) -> bool:
+    with zookeeper_client(hosts) as client:
+        return b"retention" not in client.get(paths.topic_config(DAMAGED))[0]
+
+
+def topics_in_zookeeper(hosts: str) -> set[str]:
+    with zookeeper_client(hosts) as client:
+        return set(client.get_children(paths.TOPICS))
+
+
+def log_bytes(controller: Controller) -> bytes:
+    log = MetadataLog.open(controller.metadata_directory)
+    try:
+        assert log.start_offset() == 0
+        return log.read(0, 1 << 30)
+    finally:
+        log.close()
+
+
+@pytest.mark.timeout(280)
+async def test_a_stock_voter_beside_ours(kafka_391: StockKafka, tmp_path: Path) -> None:
+    async with mixed_quorum(kafka_391, tmp_path) as mixed:
+        cluster, stock = mixed.cluster, mixed.stock
+        hosts = cluster.zookeeper_hosts
+
+        stock.set_migration(enabled=False)
+        await mixed.start(*cluster.controllers)
+        await until("one of ours leads", lambda: mixed.leads(stock=False))
+        await until("everybody follows", mixed.all_follow)
+        await mixed.refuses_stock()
+        assert mixed.states() == {ZkMigrationState.PRE_MIGRATION}
+
+        await mixed.restart_stock(migrating=True)
+        await cluster.brokers[1].start()
+        await until("ours dual-writes", lambda: dual_writing(cluster))
+        await mixed.create("before")
+
+        killed = await mixed.kill_our_leader()
+        await until("the stock controller leads", lambda: mixed.leads(stock=True))
+        await mixed.create("in-the-terms-of-stock")
+        await mixed.start(killed)
+        await until("everybody follows the stock controller", mixed.all_follow)
+        await until("the stock controller dual-writes", lambda: stock_dual_writes(mixed))
+        await until("ZooKeeper has its topics", lambda: in_zookeeper(mixed))
+        await asyncio.to_thread(damage, hosts)
+
+        await asyncio.to_thread(stock.stop)
+        await until("one of ours leads again", lambda: mixed.leads(stock=False))
+        await until("ours dual-writes again", lambda: dual_writing(cluster))
+        assert await asyncio.to_thread(damage_is_gone, hosts), "the next leader of ours compares everything"
+        await mixed.create("after")
+
+        stock.set_migration(enabled=False)
+        await mixed.start(stock)
+        await until("everybody follows ours", mixed.all_follow)
+        await mixed.refuses_stock()
+        await until("ours dual-writes at last", lambda: dual_writing(cluster))
+        await mixed.create("last")
+        await until("ZooKeeper has all topics", lambda: in_zookeeper(mixed))
+        assert mixed.states() == {ZkMigrationState.MIGRATION}
+
+        for controller in cluster.controllers:
+            await asyncio.to_thread(controller.stop)
+        logs = [log_bytes(controller) for controller in cluster.controllers]
+        shortest = min(map(len, logs))
+        assert shortest > 0
+        assert len({log[:shortest] for log in logs}) == 1, "the logs differ"
+        for controller in cluster.controllers:
+            assert mixed.created <= set(controller.image().topics.ids)
+
+
+async def stock_dual_writes(mixed: Mixed) -> bool:
+    status = await mixed.stock.status()
+    return status is not None and status.migration.internal_state == "dual-writing"
+
+
+async def in_zookeeper(mixed: Mixed) -> bool:
+    return mixed.created <= await asyncio.to_thread(topics_in_zookeeper, mixed.cluster.zookeeper_hosts)
