@@ -28,11 +28,14 @@ _IVY_MODULE = """\
     <dependency org="org.apache.kafka" name="kafka-shell" rev="{version}" conf="default"/>
     <dependency org="org.apache.kafka" name="kafka-tools" rev="{version}" conf="default"/>
     <dependency org="org.slf4j" name="slf4j-reload4j" rev="1.7.36" conf="default"/>
+    {log4j_2}
     <exclude org="org.apache.kafka" module="connect-runtime"/>
-    <exclude org="org.apache.logging.log4j"/>
   </dependencies>
 </ivy-module>
 """
+_WITHOUT_LOG4J_2 = '<exclude org="org.apache.logging.log4j"/>'
+_WITH_LOG4J_2 = '<dependency org="org.apache.logging.log4j" name="log4j-core" rev="2.24.3" conf="default"/>'
+"""Kafka 4 needs it to start, although everything is logged through slf4j, as before."""
 
 
 def cache_directory() -> Path:
@@ -63,7 +66,8 @@ def fetch_jars(version: str) -> Path:
 
 def _retrieve(version: str, work: Path, target: Path) -> None:
     module = work / "ivy.xml"
-    module.write_text(_IVY_MODULE.format(version=version))
+    log4j_2 = _WITHOUT_LOG4J_2 if version.startswith("3.") else _WITH_LOG4J_2
+    module.write_text(_IVY_MODULE.format(version=version, log4j_2=log4j_2))
     resolver = next(iter(pyspark_jars().glob("ivy-*.jar")), None)
     if resolver is None:
         raise OperatorError("pyspark brings no Ivy jar", where=str(pyspark_jars()), remedy="Run 'make setup' again")
