@@ -18,6 +18,7 @@ COMMANDS = {
     "force": "Make the active controller do what it does not do unasked.",
     "rollback": "Give a cluster back to ZooKeeper.",
     "verify": "Prove that ZooKeeper and the metadata log hold the same metadata.",
+    "handover": "Hand a finished quorum over to Apache Kafka's own controllers.",
     "log": "Look into metadata logs and snapshots.",
     "drill": "Migrate a throw-away cluster on this machine and watch it.",
 }

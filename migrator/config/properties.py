@@ -7,7 +7,7 @@ several equal keys wins, as in Java.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 LINE_END = re.compile(r"\r\n|\r|\n")
 BLANKS = " \t\f"
@@ -20,7 +20,7 @@ def parse_properties(text: str) -> dict[str, str]:
     :raises ValueError: for a malformed ``\\uXXXX`` escape, with the number of its line.
     """
     found: dict[str, str] = {}
-    for number, line in _logical_lines(text):
+    for number, _, line in _logical_lines(text):
         raw_key, raw_value = _split(line)
         try:
             found[_unescape(raw_key)] = _unescape(raw_value)
@@ -29,10 +29,22 @@ def parse_properties(text: str) -> dict[str, str]:
     return found
 
 
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines without comments, with continuation lines joined; the number is that of the first part."""
+def without_keys(text: str, is_dropped: Callable[[str], bool]) -> str:
+    """The file without some of its keys; every other line, comments too, stays as it is.
+
+    :raises ValueError: as `parse_properties`, for keys only.
+    """
+    gone: set[int] = set()
+    for start, end, line in _logical_lines(text):
+        if is_dropped(_unescape(_split(line)[0])):
+            gone.update(range(start, end + 1))
+    return "\n".join(line for number, line in enumerate(LINE_END.split(text), 1) if number not in gone)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, int, str]]:
+    """Lines without comments, with continuation lines joined; with the numbers of the first and the last part."""
     parts: list[str] = []
-    start = 0
+    start = number = 0
     for number, physical in enumerate(LINE_END.split(text), 1):
         line = physical.lstrip(BLANKS)
         if not parts:
@@ -42,10 +54,10 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         if (len(line) - len(line.rstrip("\\"))) % 2:
             parts.append(line[:-1])
             continue
-        yield start, "".join([*parts, line])
+        yield start, number, "".join([*parts, line])
         parts = []
     if parts:
-        yield start, "".join(parts)
+        yield start, number, "".join(parts)
 
 
 def _split(line: str) -> tuple[str, str]:

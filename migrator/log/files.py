@@ -41,7 +41,7 @@ def write_all(descriptor: int, data: bytes, position: int) -> None:
         view, position = view[written:], position + written
 
 
-def write_durably(path: Path, data: bytes) -> None:
+def write_durably(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Replace a file by new content: after a crash it holds the old or the new, never a part.
 
     :raises NoSpaceError: when there is no room; the old content is then still there.
@@ -49,7 +49,7 @@ def write_durably(path: Path, data: bytes) -> None:
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     with storage_errors("cannot write", path, no_space=NoSpaceError):
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
         try:
             write_all(descriptor, data, 0)
             sync_file(descriptor)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import struct
 from pathlib import Path
 from typing import Self
 
@@ -14,6 +15,28 @@ from migrator.errors import OperatorError
 from migrator.log.errors import storage_errors
 
 FILE_NAME = ".lock"
+
+
+_FLOCK = "hhqqi4x"
+"""``struct flock`` of 64-bit Linux: type, whence, start, length, process."""
+
+
+def is_in_use(directory: Path) -> bool:
+    """Whether another process holds the directory's lock. It is not taken: who starts just now is not disturbed.
+
+    :raises StorageError: when that can't be found out.
+    """
+    path = directory / FILE_NAME
+    with storage_errors("cannot look at the lock file", path):
+        if not path.exists():
+            return False
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            question = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            answer = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, question))
+        finally:
+            os.close(descriptor)
+    return bool(answer[0] != fcntl.F_UNLCK)
 
 
 class DirectoryLock:

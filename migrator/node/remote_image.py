@@ -39,9 +39,10 @@ class RemoteImage:
     """One look at a quorum.
 
     :param transport: reaches the voters, by id.
+    :param cluster_id: None reads whichever cluster's it is.
     """
 
-    def __init__(self, transport: RaftTransport, voters: Iterable[int], cluster_id: str) -> None:
+    def __init__(self, transport: RaftTransport, voters: Iterable[int], cluster_id: str | None) -> None:
         self._transport = transport
         self._voters = tuple(voters)
         self._cluster_id = cluster_id

@@ -28,15 +28,15 @@ class Journal:
     :param max_bytes: size at which the file is rotated.
     """
 
-    def __init__(self, directory: Path, max_bytes: int) -> None:
+    def __init__(self, directory: Path, max_bytes: int, *, file_name: str = FILE_NAME) -> None:
         """
         :raises OperatorError: the file can't be read or written.
         """
-        self._path = directory / FILE_NAME
+        self._path = directory / file_name
         self._max_bytes = max_bytes
         self._recent: deque[JournalEvent] = deque(maxlen=RECENT_MAX)
         try:
-            for path in (self._path.with_name(FILE_NAME + OLD_SUFFIX), self._path):
+            for path in (self._path.with_name(file_name + OLD_SUFFIX), self._path):
                 if path.exists():
                     self._recent.extend(_events(path.read_bytes()))
             self._descriptor = self._open()
@@ -85,7 +85,7 @@ class Journal:
 
     def _rotate(self) -> None:
         os.close(self._descriptor)
-        self._path.replace(self._path.with_name(FILE_NAME + OLD_SUFFIX))
+        self._path.replace(self._path.with_name(self._path.name + OLD_SUFFIX))
         self._descriptor = self._open()
 
     def _trouble(self, error: OSError) -> OperatorError:

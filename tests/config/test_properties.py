@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.config.properties import parse_properties
+from migrator.config.properties import parse_properties, without_keys
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,12 @@ def test_reads_as_java_does(text: str, expected: dict[str, str]) -> None:
 def test_a_malformed_escape_names_its_line() -> None:
     with pytest.raises(ValueError, match="line 2"):
         parse_properties("a=b\nc=\\u12g4")
+
+
+def test_keys_are_taken_out_and_the_rest_stays_as_it_is() -> None:
+    text = "# of a\na=1,\\\n  2\n\nb : 3\n a=4\nc=5"
+    assert without_keys(text, lambda key: key == "a") == "# of a\n\nb : 3\nc=5"
+    assert without_keys(text, lambda _key: False) == text
 
 
 def _escape(text: str) -> str:

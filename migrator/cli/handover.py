@@ -1,0 +1,136 @@
+"""`migrator handover`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from migrator.cli.options import Command
+from migrator.errors import ExitCode, OperatorError
+from migrator.handover.control import Commands
+from migrator.handover.execute import PATIENCE_SECONDS, HandoverRun, Picture
+from migrator.handover.plan import Action, Handover, Way
+from migrator.handover.target import parse_target
+
+
+@click.group("handover")
+def command() -> None:
+    """Hand the quorum over to Apache Kafka's own controllers, after the migration is finished.
+
+    Run it on each controller's machine, with that controller's property file; or with several, where one machine has
+    them all. 'check' shows what would be done, 'run' does it, and can be repeated at any time.
+    """
+
+
+def _which(function: Command) -> Command:
+    """Options of both commands."""
+    for option in (
+        click.option(
+            "--to", "release", default="3.9.1", show_default=True, help="The release of Kafka that takes over."
+        ),
+        click.option(
+            "--way",
+            type=click.Choice([way.value for way in Way]),
+            default=Way.ROLLING.value,
+            show_default=True,
+            help="One voter after the other while the quorum serves; or all stopped, then all started (for 4.x).",
+        ),
+        click.option(
+            "-c",
+            "--config",
+            "configs",
+            metavar="FILE",
+            multiple=True,
+            required=True,
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="Our property file of a controller on this machine; may be given several times.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+@command.command("check")
+@_which
+def check(configs: tuple[Path, ...], way: str, release: str) -> None:
+    """Show what a hand-over finds, and what it would do. Changes nothing.
+
+    Exit codes: 0 it can be begun, 1 something is in the way, 2 failed.
+    """
+    run = HandoverRun(configs, _wanted(way, release), Commands(None, None, click.echo), tell=click.echo)
+    picture = asyncio.run(run.look())
+    for line in _described(run, picture, Way(way)):
+        click.echo(line)
+    blocked = [step for step in picture.steps if step.action in (Action.REFUSE, Action.WAIT)]
+    for step in blocked:
+        click.echo(f"{step}{f'. {step.remedy}' if step.remedy else ''}")
+    raise click.exceptions.Exit(ExitCode.DIFFERENT if blocked else ExitCode.OK)
+
+
+@command.command("run")
+@_which
+@click.option("--stop-command", metavar="COMMAND", help="Stops our controller {node}; without it you are asked to.")
+@click.option(
+    "--start-command",
+    metavar="COMMAND",
+    help="Starts Kafka's controller {node} with the property file {file}, and returns; without it you are asked to.",
+)
+@click.option("--patience", default=PATIENCE_SECONDS, show_default=True, help="Seconds to wait for any one thing.")
+@click.option("--yes", is_flag=True, help="Don't ask.")
+def run_command(
+    configs: tuple[Path, ...],
+    way: str,
+    release: str,
+    stop_command: str | None,
+    start_command: str | None,
+    patience: float,
+    yes: bool,
+) -> None:
+    """Hand over the voters whose property files are given. Repeat it after a failure: it goes on where it was.
+
+    Commands are run without a shell. Exit codes: 0 Kafka runs them all, 2 refused or failed.
+    """
+    run = HandoverRun(
+        configs,
+        _wanted(way, release),
+        Commands(stop_command, start_command, click.echo),
+        tell=click.echo,
+        patience_seconds=patience,
+    )
+    if not yes:
+        for line in _described(run, asyncio.run(run.look()), Way(way)):
+            click.echo(line)
+        click.confirm("Go on?", abort=True)
+    asyncio.run(run.run())
+
+
+def _wanted(way: str, release: str) -> Handover:
+    try:
+        return Handover(parse_target(release), Way(way))
+    except ValueError as error:
+        raise OperatorError(str(error), where="--to", remedy="Name a release, as 3.9.1") from error
+
+
+def _described(run: HandoverRun, picture: Picture, way: Way) -> list[str]:
+    """What is, and what would be done, for a person."""
+    quorum = picture.quorum
+    leader = "nobody leads" if quorum.leader_id is None else f"controller {quorum.leader_id} leads"
+    finished = {True: "is finished", False: "is not finished", None: "is in an unknown state"}[quorum.finished]
+    lines = [f"{leader}; the migration {finished}"]
+    for node_id, voter in sorted(quorum.voters.items()):
+        runs = "does not answer" if voter.program is None else f"runs {voter.program.value}"
+        state = "has all that is committed" if quorum.is_up(node_id) else "has not all that is committed"
+        lines.append(f"controller {node_id}: {runs}{', ' + state if voter.program is not None else ''}")
+    for node_id, site in sorted(run.sites.items()):
+        dropped = ", ".join(site.file.dropped) or "nothing"
+        lines.append(f"controller {node_id}: {site.file.path} will be written, without: {dropped}")
+    if way is Way.ROLLING:
+        lines.append("then, one after the other, the leader last: stopped, started as Kafka, waited for")
+    else:
+        lines.append("then each is stopped; once no voter runs this program any more, each is started as Kafka")
+    others = sorted(quorum.voters.keys() - run.sites.keys())
+    if others:
+        lines.append(f"not on this machine, so run this there too: controllers {', '.join(map(str, others))}")
+    return lines

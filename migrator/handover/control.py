@@ -1,0 +1,97 @@
+"""Stopping our process and starting Kafka's: by the operator's own commands, or by the operator."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from migrator.errors import OperatorError
+
+COMMAND_SECONDS = 120.0
+TAIL_BYTES = 2000
+
+
+class NodeControl(Protocol):
+    """What a hand-over can't do itself. Each may be called again for a node that is stopped, or started, already, and
+    may return before that is so."""
+
+    async def stop(self, node_id: int) -> None:
+        """Have our controller stopped, in good order.
+
+        :raises OperatorError: that can't be begun.
+        """
+
+    async def start(self, node_id: int, property_file: Path) -> None:
+        """Have Kafka's controller started with this property file.
+
+        :raises OperatorError: that can't be begun.
+        """
+
+
+class Commands:
+    """Runs the operator's command lines, without a shell; ``{node}`` and ``{file}`` stand for the node's id and the
+    stock property file. Without a command the operator is told, and waited for.
+
+    :param tell: shows a sentence.
+    :raises OperatorError: a command line can't be taken apart.
+    """
+
+    def __init__(self, stop: str | None, start: str | None, tell: Callable[[str], None]) -> None:
+        self._stop = _words(stop, "--stop-command")
+        self._start = _words(start, "--start-command")
+        self._tell = tell
+
+    async def stop(self, node_id: int) -> None:
+        """See `NodeControl`."""
+        if not self._stop:
+            self._tell(f"Stop controller {node_id}, this program's service, now")
+            return
+        await _run(self._stop, node_id, None)
+
+    async def start(self, node_id: int, property_file: Path) -> None:
+        """See `NodeControl`."""
+        if not self._start:
+            self._tell(f"Start Kafka's controller {node_id} now, with {property_file}")
+            return
+        await _run(self._start, node_id, property_file)
+
+
+def _words(command: str | None, option: str) -> list[str]:
+    try:
+        return shlex.split(command or "")
+    except ValueError as error:
+        raise OperatorError(str(error), where=f"{option} {command}", remedy="Quote it as for a shell") from error
+
+
+async def _run(words: list[str], node_id: int, file: Path | None) -> None:
+    """:raises OperatorError: it can't be run, fails, or takes too long; with the end of its output."""
+    command = [word.replace("{node}", str(node_id)).replace("{file}", str(file or "")) for word in words]
+    where = shlex.join(command)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+    except OSError as error:
+        raise OperatorError(f"the command can't be run: {error}", where=where) from error
+    try:
+        async with asyncio.timeout(COMMAND_SECONDS):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        raise OperatorError(
+            f"the command still ran after {COMMAND_SECONDS:.0f} s",
+            where=where,
+            remedy="It has to return once the service is told; redirect the output of what it leaves running",
+        ) from None
+    if process.returncode:
+        tail = output[-TAIL_BYTES:].decode("utf-8", "replace").strip()
+        raise OperatorError(f"the command ended with exit code {process.returncode}: {tail}", where=where)

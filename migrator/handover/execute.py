@@ -1,0 +1,197 @@
+"""Carries a hand-over out: look, decide, do one thing, until every voter at hand is stock.
+
+Nothing is remembered that can't be seen: a hand-over that was killed is begun again, and goes on. The journal only
+says what was done when, and with which voter to go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from migrator.config.load import load_settings
+from migrator.config.settings import Settings
+from migrator.errors import OperatorError
+from migrator.handover.control import NodeControl
+from migrator.handover.files import StockFile, format_empty, look_into
+from migrator.handover.plan import Action, Handover, Step, choose, next_step
+from migrator.handover.survey import Survey
+from migrator.handover.world import Directory, Node, Quorum
+from migrator.log.files import make_directory
+from migrator.log.lock import DirectoryLock
+from migrator.node.snapshotter import wall_ms
+from migrator.observe.journal import Journal
+from migrator.values import value
+
+POLL_SECONDS = 0.3
+PATIENCE_SECONDS = 600.0
+ATTEMPTS_MAX = 3
+"""How often one thing is done for one voter: a Kafka that ends soon after its start is not started for ever."""
+JOURNAL_FILE = "journal.jsonl"
+JOURNAL_BYTES = 1 << 20
+BEGUN, SEEN = "begun", "seen"
+
+
+@value
+class Site:
+    """A voter whose files are on this machine."""
+
+    settings: Settings
+    file: StockFile
+
+    @property
+    def node_id(self) -> int:
+        """Of the voter."""
+        return self.settings.node_id
+
+
+@value
+class Picture:
+    """Everything as it was at one time, and what follows for each voter at hand."""
+
+    quorum: Quorum
+    steps: tuple[Step, ...]
+
+
+class HandoverRun:
+    """One hand-over of the voters whose property files are given.
+
+    :param property_files: ours, on this machine; of one voter or of several.
+    :param control: stops ours and starts Kafka's.
+    :param tell: shows a sentence to a person.
+    :param patience_seconds: how long one thing is waited for.
+    :raises OperatorError: a file can't be used.
+    """
+
+    def __init__(
+        self,
+        property_files: Sequence[Path],
+        wanted: Handover,
+        control: NodeControl,
+        *,
+        tell: Callable[[str], None],
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._wanted = wanted
+        self._control = control
+        self._tell = tell
+        self._patience_seconds = patience_seconds
+        self.sites = {site.node_id: site for site in map(self._site, property_files)}
+        if len(self.sites) != len(property_files):
+            raise OperatorError("two of the property files are of the same voter", where="-c")
+        self._survey = Survey(next(iter(self.sites.values())).settings)
+        self._taken: dict[int, Action] = {}
+        self._attempts: Counter[Step] = Counter()
+        self._said: dict[int, str] = {}
+        self._known: dict[int, Directory] = {}
+
+    def _site(self, path: Path) -> Site:
+        settings, _ = load_settings(path)
+        file = StockFile(path.resolve(), self._wanted.target)
+        file.check()
+        return Site(settings, file)
+
+    async def look(self) -> Picture:
+        """What is, and what is to be done.
+
+        :raises OperatorError: a directory is another node's, or damaged.
+        """
+        quorum = await self._survey.look()
+        nodes = []
+        for site in self.sites.values():
+            found = await look_into(site.settings, self._known.get(site.node_id))
+            if not found.in_use:
+                self._known[site.node_id] = found
+            nodes.append(Node(site.node_id, found, site.file.is_written))
+        return Picture(quorum, tuple(next_step(node, quorum, self._wanted) for node in nodes))
+
+    async def run(self) -> None:
+        """To the end. May be called again, and by another process, after any failure.
+
+        :raises OperatorError: it is refused, somebody else does it, or what was waited for did not come.
+        """
+        folder = next(iter(self.sites.values())).file.ours.with_suffix(".handover")
+        make_directory(folder)
+        with DirectoryLock(folder):
+            journal = Journal(folder, JOURNAL_BYTES, file_name=JOURNAL_FILE)
+            try:
+                await self._run(journal)
+            finally:
+                journal.close()
+
+    async def _run(self, journal: Journal) -> None:
+        loop = asyncio.get_running_loop()
+        first, last_progress = self._interrupted(journal), loop.time()
+        while True:
+            picture = await self.look()
+            self._note(journal, picture)
+            if all(step.action is Action.DONE for step in picture.steps):
+                self._tell(f"Kafka {self._wanted.target.version} runs {self._names()}")
+                return
+            step = choose(picture.steps, self._taken, picture.quorum, self._wanted.way, first)
+            if step is not None and step.action is Action.REFUSE:
+                raise OperatorError(step.why, where=f"controller {step.node_id}", remedy=step.remedy)
+            if step is not None and step.action not in (Action.WAIT, Action.DONE):
+                await self._take(journal, step)
+                last_progress = loop.time()
+            elif loop.time() - last_progress > self._patience_seconds:
+                raise self._impatience(picture)
+            else:
+                await asyncio.sleep(POLL_SECONDS)
+
+    def _interrupted(self, journal: Journal) -> int | None:
+        """The voter with which an earlier run was busy when it ended."""
+        events = journal.after(0)
+        if not events or events[-1].kind != BEGUN:
+            return None
+        self._tell(f"Going on where an earlier hand-over ended: {events[-1].text}")
+        return int(dict(events[-1].details)["node"])
+
+    def _note(self, journal: Journal, picture: Picture) -> None:
+        """Say what is waited for, once; and what has come of the steps taken."""
+        for step in picture.steps:
+            taken = self._taken.get(step.node_id)
+            if taken is not None and taken is not step.action:
+                del self._taken[step.node_id]
+                text = f"controller {step.node_id}: {taken.value}: done"
+                journal.append(wall_ms(), SEEN, text, node=str(step.node_id))
+            if step.action is Action.WAIT and self._said.get(step.node_id) != step.why:
+                self._tell(str(step))
+            self._said[step.node_id] = step.why
+
+    async def _take(self, journal: Journal, step: Step) -> None:
+        self._attempts[step] += 1
+        if self._attempts[step] > ATTEMPTS_MAX:
+            raise OperatorError(
+                f"{step.action.value}: was done {ATTEMPTS_MAX} times, and undone each time",
+                where=f"controller {step.node_id}",
+                remedy="Look at its log",
+            )
+        self._tell(str(step))
+        journal.append(wall_ms(), BEGUN, str(step), node=str(step.node_id), to=self._wanted.target.version)
+        site = self.sites[step.node_id]
+        if step.action is Action.STOP:
+            await self._control.stop(step.node_id)
+        elif step.action is Action.START:
+            await self._control.start(step.node_id, site.file.path)
+        elif step.action is Action.WRITE_FILE:
+            site.file.write()
+        elif step.action is Action.FORMAT:
+            quorum = await self._survey.look()
+            format_empty(site.settings, await self._survey.cluster_id(), quorum.level)
+        self._taken[step.node_id] = step.action
+
+    def _impatience(self, picture: Picture) -> OperatorError:
+        waits = [step for step in picture.steps if step.action is not Action.DONE]
+        step = waits[0]
+        done = f"{step.action.value} was begun, and nothing came of it" if step.action is not Action.WAIT else step.why
+        return OperatorError(
+            f"not within {self._patience_seconds:.0f} s: {done}",
+            where=f"controller {step.node_id}",
+            remedy=step.remedy or "Look at its log; then run this again, it goes on from here",
+        )
+
+    def _names(self) -> str:
+        return ", ".join(f"controller {node_id}" for node_id in sorted(self.sites))

@@ -1,0 +1,124 @@
+"""The property file of the stock controller, and what its metadata directory holds."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from random import SystemRandom
+
+from migrator.config.properties import parse_properties, without_keys
+from migrator.config.settings import Settings
+from migrator.config.types import split_list
+from migrator.errors import OperatorError
+from migrator.handover.target import Target
+from migrator.handover.world import Directory
+from migrator.log.files import write_durably
+from migrator.log.formatting import FormatPlan, format_directories
+from migrator.log.lock import is_in_use
+from migrator.log.meta_properties import read_meta_properties
+from migrator.log.metadata_log import DIRECTORY_NAME
+from migrator.migration.states import PublicState
+from migrator.node.ballot import UNDER_WAY
+from migrator.node.snapshotter import wall_ms
+from migrator.records.versions import FEATURE_NAME, version_at
+from migrator.rpc.operator_client import OperatorClient
+from migrator.verify.kraft_files import read_image
+
+STATUS_SECONDS = 2.0
+OLD_SECRET, SECRET = "delegation.token.master.key", "delegation.token.secret.key"
+HEADER = "# Made by 'migrator handover' from {name} for Apache Kafka {version}\n"
+
+
+class StockFile:
+    """The stock property file beside ours: the same, without what only this program, or only ZooKeeper, needed."""
+
+    def __init__(self, ours: Path, target: Target) -> None:
+        self.ours = ours
+        self.path = ours.with_name(f"{ours.stem}.stock{ours.suffix}")
+        self._target = target
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it is there as it has to be; a change in ours since makes that False."""
+        return self.path.exists() and self.path.read_text(encoding="utf-8") == self._text()
+
+    @property
+    def dropped(self) -> list[str]:
+        """Keys of ours that it leaves out."""
+        return [key for key in parse_properties(self.ours.read_text(encoding="utf-8")) if self._target.drops(key)]
+
+    def check(self) -> None:
+        """:raises OperatorError: a key has to be changed by a person."""
+        keys = parse_properties(self.ours.read_text(encoding="utf-8"))
+        if self._target.gone and OLD_SECRET in keys and SECRET not in keys:
+            raise OperatorError(
+                f"Kafka {self._target.version} does not know that key any more",
+                where=f"{self.ours}: {OLD_SECRET}",
+                remedy=f"Rename it to {SECRET}, which Kafka 3.9 and this program know too",
+            )
+
+    def write(self) -> None:
+        """Write it, readable for whom ours is: it may hold secrets.
+
+        :raises OperatorError: the disk refuses.
+        """
+        write_durably(self.path, self._text().encode(), mode=self.ours.stat().st_mode & 0o777)
+
+    def _text(self) -> str:
+        header = HEADER.format(name=self.ours.name, version=self._target.version)
+        return header + without_keys(self.ours.read_text(encoding="utf-8"), self._target.drops)
+
+
+async def look_into(settings: Settings, known: Directory | None) -> Directory:
+    """What a node's metadata directory holds, or what the process that uses it says.
+
+    :param known: what was seen in it before; the end of a migration is final and need not be read again.
+    :raises OperatorError: it is another node's, or damaged.
+    """
+    directory = settings.metadata_directory
+    if is_in_use(directory):
+        return Directory(in_use=True, finished=await _says_finished(directory))
+    if known is not None and known.holds_log and known.finished:
+        return known
+    identity = read_meta_properties(directory) if directory.is_dir() else None
+    if identity is None:
+        return Directory()
+    if identity.node_id != settings.node_id:
+        raise OperatorError(f"the directory belongs to node {identity.node_id}", where=str(directory))
+    if not (directory / DIRECTORY_NAME).is_dir():
+        return Directory(formatted=True)
+    image = await asyncio.to_thread(read_image, directory)
+    if image.provenance.offset < 0:
+        return Directory(formatted=True)
+    return Directory(
+        formatted=True,
+        holds_log=True,
+        finished=image.features.zk_migration_state not in UNDER_WAY,
+        level=image.features.levels.get(FEATURE_NAME, 0),
+    )
+
+
+async def _says_finished(directory: Path) -> bool | None:
+    """Our own process tells without a leader, too; None: no, or nobody answers."""
+    try:
+        async with OperatorClient.on_socket(directory) as client:
+            status = await client.status(STATUS_SECONDS)
+    except OperatorError:
+        return None
+    return status.migration.public_state == PublicState.FINISHED.label or None
+
+
+def format_empty(settings: Settings, cluster_id: str, level: int) -> None:
+    """Give an empty directory the node's identity, as ``migrator format`` does.
+
+    :raises OperatorError: it is not empty, or the disk refuses.
+    """
+    plan = FormatPlan(
+        directories=tuple(Path(name) for name in split_list(settings.log_dirs or settings.log_dir)),
+        metadata_directory=settings.metadata_directory,
+        cluster_id=cluster_id,
+        node_id=settings.node_id,
+        version=version_at(level),
+        ignore_formatted=True,
+    )
+    format_directories(plan, random=SystemRandom(), now_ms=wall_ms())

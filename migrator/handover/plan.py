@@ -1,0 +1,175 @@
+"""What to do next about one voter: a pure function of what is seen, so that it can be asked again after any crash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+from migrator.handover.target import Target
+from migrator.handover.world import Node, Program, Quorum, Voter
+from migrator.records.versions import version_at
+from migrator.values import value
+
+
+class Way(Enum):
+    """One voter after the other while the quorum serves, or all at once on the directories."""
+
+    ROLLING = "rolling"
+    DIRECTORY = "directory"
+
+
+class Action(Enum):
+    """In the order in which the steps of several voters are taken: who is down comes first."""
+
+    REFUSE = "refuse"
+    FORMAT = "format the directory"
+    START = "start Kafka"
+    WRITE_FILE = "write the property file"
+    STOP = "stop this program"
+    WAIT = "wait"
+    DONE = "done"
+
+
+@value
+class Step:
+    """``why`` says what is waited for, or refused; ``remedy`` what to do about that."""
+
+    node_id: int
+    action: Action
+    why: str = ""
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"controller {self.node_id}: {self.action.value}{f': {self.why}' if self.why else ''}"
+
+
+@value
+class Handover:
+    """What is wanted."""
+
+    target: Target
+    way: Way
+
+
+def next_step(node: Node, quorum: Quorum, wanted: Handover) -> Step:
+    """The one thing to do about this voter now."""
+    voter = quorum.voters[node.node_id]
+    refusal = _refusal(node, quorum, wanted)
+    if refusal is not None:
+        return refusal
+    if voter.program is Program.STOCK:
+        return _joined(voter, quorum)
+    if not node.file_written:
+        return Step(node.node_id, Action.WRITE_FILE)
+    if voter.program is Program.OURS:
+        return _stop(node, quorum, wanted)
+    if node.directory.in_use:
+        return _wait(node, "a process holds its directory and does not answer: it is starting, or ending")
+    return _start(node, quorum, wanted)
+
+
+def _wait(node: Node | Voter, why: str, remedy: str = "") -> Step:
+    return Step(node.node_id, Action.WAIT, why, remedy)
+
+
+def _refusal(node: Node, quorum: Quorum, wanted: Handover) -> Step | None:
+    """What no waiting mends. The end of the migration is final, so whoever knows of it is believed."""
+    seen = node.directory
+    if wanted.way is Way.ROLLING and not wanted.target.rolling:
+        return Step(
+            node.node_id,
+            Action.REFUSE,
+            f"Kafka {wanted.target.version} can't join a quorum of this program",
+            "Hand over by directory, or to 3.9 first",
+        )
+    if quorum.finished is False or (quorum.finished is None and seen.finished is False):
+        return Step(
+            node.node_id,
+            Action.REFUSE,
+            "the migration is not finished: stock controllers would end it where it is",
+            "Finish it first (zookeeper.metadata.migration.enable=false on every controller), see 'migrator status'",
+        )
+    level = quorum.level or seen.level
+    if level and not wanted.target.lowest <= level <= wanted.target.highest:
+        return Step(
+            node.node_id,
+            Action.REFUSE,
+            f"Kafka {wanted.target.version} does not boot on metadata.version {version_at(level).name}",
+            f"It needs {version_at(wanted.target.lowest).name} to {version_at(wanted.target.highest).name}: change it "
+            "with kafka-features, or choose another release",
+        )
+    return None
+
+
+def _joined(voter: Voter, quorum: Quorum) -> Step:
+    if quorum.is_up(voter.node_id):
+        return Step(voter.node_id, Action.DONE)
+    if quorum.leader_id is None:
+        return _wait(voter, "Kafka runs, and nobody leads yet")
+    return _wait(
+        voter, f"Kafka runs, and has {max(0, voter.end_offset)} of {quorum.high_watermark} records", "See its log"
+    )
+
+
+def _stop(node: Node, quorum: Quorum, wanted: Handover) -> Step:
+    if quorum.finished is None and not node.directory.finished:
+        return _wait(node, "nobody says whether the migration is finished")
+    missing = quorum.missing(node.node_id)
+    if wanted.way is Way.ROLLING and (missing or quorum.leader_id is None):
+        names = ", ".join(map(str, missing)) or "all"
+        return _wait(
+            node,
+            f"it is stopped only while every other voter is up and has all that is committed; not so: {names}",
+            "Start them, or wait until they have caught up",
+        )
+    return Step(node.node_id, Action.STOP)
+
+
+def _start(node: Node, quorum: Quorum, wanted: Handover) -> Step:
+    seen = node.directory
+    ours = quorum.others_of(Program.OURS, node.node_id)
+    if wanted.way is Way.DIRECTORY and ours:
+        names = ", ".join(map(str, ours))
+        return _wait(node, f"controllers {names} still run this program", "Run this command for them too")
+    if not seen.holds_log:
+        missing = quorum.missing(node.node_id)
+        if missing or quorum.leader_id is None:
+            names = ", ".join(map(str, missing)) or "all"
+            return _wait(
+                node,
+                f"its directory is empty, so every other voter must have all that is committed; not so: {names}",
+                "Start them first; or restore this directory",
+            )
+        if not seen.formatted:
+            return Step(node.node_id, Action.FORMAT)
+    elif quorum.finished is None and seen.finished is None:
+        return _wait(node, "neither the quorum nor its own log says whether the migration is finished")
+    return Step(node.node_id, Action.START)
+
+
+def choose(
+    steps: Sequence[Step], taken: Mapping[int, Action], quorum: Quorum, way: Way, first: int | None = None
+) -> Step | None:
+    """Which of the steps comes next: refusals, then who is down; who leads is stopped last.
+
+    :param taken: by voter, the last step that was taken. As long as it is still the next one it does not show yet; in a
+        rolling hand-over nothing else is done meanwhile.
+    :param first: the voter that an interrupted hand-over was busy with.
+    :returns: None while there is only that to wait for.
+    """
+    refused = [step for step in steps if step.action is Action.REFUSE]
+    if refused:
+        return refused[0]
+    fresh = [step for step in steps if taken.get(step.node_id) is not step.action]
+    if not fresh or (way is Way.ROLLING and len(fresh) < len(steps)):
+        return None
+    order = list(Action)
+    return min(
+        fresh,
+        key=lambda step: (
+            order.index(step.action),
+            step.node_id != first,
+            step.node_id == quorum.leader_id,
+            step.node_id,
+        ),
+    )

@@ -1,0 +1,108 @@
+"""Looks at the quorum from outside, over the Kafka protocol: ours and stock controllers answer alike."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from migrator.config.settings import Settings
+from migrator.errors import OperatorError
+from migrator.handover.world import Program, Quorum, Voter
+from migrator.node.ballot import UNDER_WAY
+from migrator.node.remote_image import NoAnswerError, RemoteImage
+from migrator.node.transports import controller_security, voter_endpoints
+from migrator.node.voters import VoterAnswer, VoterSignals
+from migrator.records.versions import FEATURE_NAME
+from migrator.rpc.transport import TransportError
+from migrator.wire.client import KafkaClient
+from migrator.wire.raft_codec import METADATA_TOPIC
+from migrator.wire.raft_transport import KafkaRaftTransport
+from migrator.wire.schemas import DESCRIBE_QUORUM, build, request_type
+
+ASK_SECONDS = 3.0
+DESCRIBE_CLUSTER = 60
+CONTROLLERS = 2
+"""DescribeCluster's endpoint type (KIP-919)."""
+
+
+class Survey:
+    """One hand-over's eyes. A fresh connection for each question to a voter: what ran there may be another process.
+
+    :param settings: of any voter; names the others, and how to log in.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._endpoints = voter_endpoints(settings)
+        self._security = controller_security(settings)
+        self._voters = VoterSignals(settings, self._endpoints, self._security)
+        self._finished: bool | None = None
+        self._level = 0
+
+    async def look(self) -> Quorum:
+        """The quorum as it is now."""
+        ids = sorted(self._endpoints)
+        answers = dict(zip(ids, await asyncio.gather(*map(self._voters.ask_one, ids)), strict=True))
+        described = await self._describe([voter for voter, answer in answers.items() if answer is not None])
+        if described is not None and not self._finished:
+            await self._read_metadata()
+        ends = {} if described is None else {row.replica_id: row.log_end_offset for row in described.current_voters}
+        return Quorum(
+            voters={voter: Voter(voter, _program(answer), ends.get(voter, -1)) for voter, answer in answers.items()},
+            leader_id=None if described is None else described.leader_id,
+            high_watermark=-1 if described is None else described.high_watermark,
+            finished=self._finished,
+            level=self._level,
+        )
+
+    async def cluster_id(self) -> str:
+        """:raises OperatorError: nobody says."""
+        for voter in self._endpoints:
+            fields = {"include_cluster_authorized_operations": False, "endpoint_type": CONTROLLERS}
+            answer = await self._ask(voter, build(request_type(DESCRIBE_CLUSTER, 1), **fields))
+            if answer is not None and answer.error_code is ErrorCode.none:
+                return str(answer.cluster_id)
+        raise OperatorError("no controller tells the cluster's id", remedy="See 'migrator status'")
+
+    async def _describe(self, voters: list[int]) -> Any:
+        """The leader's DescribeQuorum; None without a leader."""
+        partition = {"topic_name": METADATA_TOPIC, "partitions": ({"partition_index": 0},)}
+        request = build(request_type(DESCRIBE_QUORUM, 1), topics=(partition,))
+        for answer in await asyncio.gather(*(self._ask(voter, request) for voter in voters)):
+            if answer is None or answer.error_code is not ErrorCode.none or not answer.topics:
+                continue
+            found = answer.topics[0].partitions[0]
+            if found.error_code is ErrorCode.none and found.high_watermark >= 0:
+                return found
+        return None
+
+    async def _ask(self, voter: int, request: Any) -> Any:
+        at = self._endpoints[voter]
+        client = KafkaClient(at.host, at.port, "handover", security=self._security)
+        try:
+            return await client.request(request, ASK_SECONDS)
+        except TransportError:
+            return None
+        finally:
+            await client.close()
+
+    async def _read_metadata(self) -> None:
+        """Once the migration is over it stays so, and nothing has to be read again."""
+        transport = KafkaRaftTransport(self._settings.node_id, self._endpoints, security=self._security)
+        try:
+            image, _ = await RemoteImage(transport, self._endpoints, None).read()
+        except NoAnswerError:
+            return
+        finally:
+            await transport.close()
+        if image.provenance.offset >= 0:
+            self._finished = image.features.zk_migration_state not in UNDER_WAY
+            self._level = image.features.levels.get(FEATURE_NAME, 0)
+
+
+def _program(answer: VoterAnswer | None) -> Program | None:
+    if answer is None:
+        return None
+    return Program.OURS if answer.is_ours else Program.STOCK

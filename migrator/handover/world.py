@@ -1,0 +1,73 @@
+"""What a hand-over looks at before each step, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from migrator.values import value
+
+
+class Program(Enum):
+    """What answers on a voter's controller listener."""
+
+    OURS = "migrator"
+    STOCK = "Kafka"
+
+
+@value
+class Voter:
+    """``program`` None: nobody answers. ``end_offset`` is that of its log as the leader knows it, -1 unknown."""
+
+    node_id: int
+    program: Program | None
+    end_offset: int = -1
+
+
+@value
+class Quorum:
+    """``leader_id`` None: nobody leads, or nobody can be asked. ``finished``: whether the committed metadata say that
+    the migration is over, or never was; None: unknown. ``level`` is the finalized metadata.version, 0 unknown."""
+
+    voters: Mapping[int, Voter]
+    leader_id: int | None = None
+    high_watermark: int = -1
+    finished: bool | None = None
+    level: int = 0
+
+    def is_up(self, node_id: int) -> bool:
+        """Whether a voter answers and has everything that is committed."""
+        voter = self.voters[node_id]
+        return self.leader_id is not None and voter.program is not None and voter.end_offset >= self.high_watermark
+
+    def missing(self, node_id: int) -> tuple[int, ...]:
+        """The other voters that are away or behind."""
+        return tuple(other for other in sorted(self.voters) if other != node_id and not self.is_up(other))
+
+    def others_of(self, program: Program, node_id: int) -> tuple[int, ...]:
+        """The other voters that run a program."""
+        return tuple(
+            other for other, voter in sorted(self.voters.items()) if other != node_id and voter.program is program
+        )
+
+
+@value
+class Directory:
+    """A node's metadata directory. While a process holds it, only what that process says is known. ``holds_log``: there
+    are records in it; ``finished`` and ``level`` as of `Quorum`, from those records."""
+
+    in_use: bool = False
+    formatted: bool = False
+    holds_log: bool = False
+    finished: bool | None = None
+    level: int = 0
+
+
+@value
+class Node:
+    """A voter whose directory and property file are at hand. ``file_written``: whether the stock property file is there
+    as it has to be."""
+
+    node_id: int
+    directory: Directory
+    file_written: bool
