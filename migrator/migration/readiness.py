@@ -64,7 +64,7 @@ class ZooKeeperBrokers:
 @value
 class ControllerSignals:
     """``ready``: ZkMigrationReady of the ApiVersions of each voter, None where it did not answer; ``stock``: those that
-    are Kafka's own controllers; ``silent_brokers``: registered, but the active controller gets no heartbeats of them."""
+    are Kafka's own controllers; ``silent_brokers``: registered, but without heartbeats to the active controller."""
 
     ready: Mapping[int, bool | None]
     stock: frozenset[int] = frozenset()
