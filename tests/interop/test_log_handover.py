@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.log.metadata_log import MetadataLog
 from migrator.log.quorum_state import QuorumStateFile
 from migrator.log.snapshots import SnapshotWriter, iter_snapshot
 from migrator.parts.java import Jvm
-from migrator.parts.kafka import StockKafka, StockNode
+from migrator.parts.kafka import KafkaRelease, StockKafka, StockNode
 from migrator.raft.messages import EpochOffset
 from migrator.raft.states import ElectionState
 from migrator.records import metadata as m
@@ -75,7 +77,8 @@ def test_a_directory_that_we_formatted(kafka_391: StockKafka, tmp_path: Path, fr
     assert records[1:3] == [m.BeginTransactionRecord("Bootstrap records"), m.FeatureLevelRecord("metadata.version", 19)]
 
 
-def test_a_snapshot_and_a_log_that_we_wrote(kafka_391: StockKafka, tmp_path: Path, free_port: int) -> None:
+@pytest.mark.parametrize("release", ["3.9.1", "4.1.0"])
+def test_a_snapshot_and_a_log_that_we_wrote(tmp_path: Path, free_port: int, release: str) -> None:
     data = formatted(tmp_path, VERSION.name)
     folder = data / "__cluster_metadata-0"
     folder.mkdir()
@@ -93,7 +96,7 @@ def test_a_snapshot_and_a_log_that_we_wrote(kafka_391: StockKafka, tmp_path: Pat
     ours = log_bytes(folder)
     QuorumStateFile(folder, [NODE_ID]).write(ElectionState(3, leader_id=NODE_ID))
 
-    with stock_node(kafka_391, tmp_path, free_port) as node:
+    with stock_node(KafkaRelease(release).fetch(), tmp_path, free_port) as node:
         node.process.wait_until(lambda: len(list(folder.glob("*.checkpoint"))) > 1, "a snapshot", timeout_seconds=60)
 
     assert log_bytes(folder).startswith(ours)

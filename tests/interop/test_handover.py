@@ -1,0 +1,297 @@
+"""`migrator handover`: stock controllers take over from ours, one by one or by directory, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from migrator.drill.cluster import MIGRATOR, Cluster, ClusterOptions, Controller
+from migrator.drill.light_broker import BrokerMode
+from migrator.drill.steps import all_report, dual_writing
+from migrator.errors import OperatorError
+from migrator.handover.execute import HandoverRun
+from migrator.handover.plan import Handover, Way
+from migrator.handover.target import parse_target
+from migrator.parts.java import Jvm
+from migrator.parts.kafka import KafkaRelease, StockKafka
+from migrator.parts.processes import ChildProcess, run_to_end
+from migrator.records.metadata import ZkMigrationState
+from migrator.rpc.transport import TransportError
+from migrator.wire.schemas import build, request_type
+
+WAIT_SECONDS = 90.0
+OPTIONS = ClusterOptions(partitions=30, brokers=2, controllers=3, transport="kafka")
+CREATE_TOPICS = request_type(19, 7)
+
+
+async def until(what: str, condition: Callable[[], Awaitable[bool]]) -> None:
+    try:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not await condition():
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        raise AssertionError(f"not within {WAIT_SECONDS:.0f} s: {what}") from None
+
+
+class Services:
+    """A service manager: stops our controllers and starts Kafka's when it finds a request in its folder."""
+
+    def __init__(self, cluster: Cluster, kafka: StockKafka) -> None:
+        self.inbox = cluster.directory / "services"
+        self.inbox.mkdir()
+        self.stock: dict[int, ChildProcess] = {}
+        self._cluster = cluster
+        self._kafka = kafka
+        self._task = asyncio.create_task(self._serve())
+
+    async def stop(self, node_id: int) -> None:
+        """See `NodeControl`."""
+        await asyncio.to_thread(self._cluster.controller(node_id).stop)
+
+    async def start(self, node_id: int, property_file: Path) -> None:
+        """See `NodeControl`."""
+        running = self.stock.get(node_id)
+        if running is None or running.exit_code() is not None:
+            folder = property_file.parent
+            command = self._kafka.command("kafka.Kafka", str(property_file), directory=folder, jvm=Jvm(heap="256m"))
+            self.stock[node_id] = ChildProcess(f"stock {node_id}", command, output=folder / "stock.log")
+
+    def commands(self) -> list[str]:
+        """Options of `migrator handover run`; the requests are carried out later."""
+        stop, start = self.inbox / "stop-{node}", self.inbox / "start-{node}"
+        return ["--stop-command", f"touch {stop}", "--start-command", f"cp {{file}} {start}"]
+
+    async def _serve(self) -> None:
+        while True:
+            for request in sorted(self.inbox.iterdir()):
+                what, node_id = request.name.split("-")
+                if what == "stop":
+                    await self.stop(int(node_id))
+                else:
+                    controller = self._cluster.controller(int(node_id))
+                    await self.start(int(node_id), controller.property_file.with_name("controller.stock.properties"))
+                request.unlink()
+            await asyncio.sleep(0.05)
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        for process in self.stock.values():
+            await asyncio.to_thread(process.kill)
+
+
+class Creator:
+    """Creates topic after topic at whoever leads."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.created: list[str] = []
+        self.longest_wait_seconds = 0.0
+        self._channel = cluster.channel("creator")
+        self._number = 0
+
+    async def create(self) -> None:
+        """One topic, however often that has to be tried."""
+        name = f"created-{self._number}"
+        self._number += 1
+        topic = {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": (), "configs": ()}
+        request = build(CREATE_TOPICS, topics=(topic,), timeout_ms=10_000, validate_only=False)
+        begin = time.monotonic()
+        code = None
+        while code is not ErrorCode.none and code is not ErrorCode.topic_already_exists:
+            assert time.monotonic() - begin < WAIT_SECONDS, f"{name}: {code}"
+            with contextlib.suppress(TransportError):  # it may be done: then it exists at the next attempt
+                code = (await self._channel.request(request, timeout_seconds=WAIT_SECONDS)).topics[0].error_code
+        self.created.append(name)
+        self.longest_wait_seconds = max(self.longest_wait_seconds, time.monotonic() - begin)
+
+    async def run(self) -> None:
+        while True:
+            await self.create()
+            await asyncio.sleep(0.02)
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+
+async def migrated(directory: Path) -> None:
+    """Our three controllers migrate a cluster and finish; handing over before that is refused."""
+    cluster = Cluster(directory, OPTIONS)
+    try:
+        await asyncio.to_thread(cluster.fill)
+        for broker in cluster.brokers:
+            await broker.start()
+        for controller in cluster.controllers:
+            await asyncio.to_thread(controller.format)
+            await asyncio.to_thread(controller.start)
+        await until("dual-write", lambda: dual_writing(cluster))
+        for broker in cluster.brokers:
+            await broker.stop()
+            await broker.start(BrokerMode.KRAFT)
+            await asyncio.wait_for(broker.running.wait(), WAIT_SECONDS)
+        await until("dual-write goes on", lambda: dual_writing(cluster))
+        await refused(cluster, "3.9.1", Way.ROLLING, "not finished")
+        await refused(cluster, "4.1.0", Way.ROLLING, "can't join")
+        for controller in cluster.controllers:
+            controller.set_migration(enabled=False)
+            assert await asyncio.to_thread(controller.stop) == 0
+            await asyncio.to_thread(controller.start)
+            await until("somebody leads", lambda: _is_led(cluster))
+        await until("the migration is finished", lambda: all_report(cluster, "Finished"))
+        for controller in cluster.controllers:
+            assert await asyncio.to_thread(controller.stop) == 0
+    finally:
+        await cluster.close()
+
+
+async def _is_led(cluster: Cluster) -> bool:
+    return await cluster.leader() is not None and len(await cluster.statuses()) == len(cluster.controllers)
+
+
+async def refused(cluster: Cluster, release: str, way: Way, why: str) -> None:
+    with pytest.raises(OperatorError, match=why):
+        await hand_over(cluster, release, way, None)
+
+
+async def hand_over(cluster: Cluster, release: str, way: Way, services: Services | None) -> None:
+    """All voters, by the function that the command calls."""
+    files = [controller.property_file for controller in cluster.controllers]
+    run = HandoverRun(files, Handover(parse_target(release), way), services or Nobody(), tell=print)
+    await run.run()
+
+
+class Nobody:
+    """Stops and starts nothing."""
+
+    async def stop(self, node_id: int) -> None:
+        raise AssertionError(node_id)
+
+    async def start(self, node_id: int, property_file: Path) -> None:
+        raise AssertionError(node_id)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the directories of three controllers of ours, after a finished migration."""
+    directory = tmp_path_factory.mktemp("finished")
+    asyncio.run(migrated(directory))
+    return directory
+
+
+@asynccontextmanager
+async def quorum(finished: Path, directory: Path, kafka: StockKafka) -> AsyncIterator[tuple[Cluster, Services]]:
+    """Copies of those directories, in use by a quorum of ours, with a broker in KRaft mode; ZooKeeper is gone."""
+    cluster = Cluster(directory, OPTIONS)
+    services = Services(cluster, kafka)
+    try:
+        for controller in cluster.controllers:
+            controller.set_migration(enabled=False)
+            shutil.copytree(finished / controller.directory.name / "metadata", controller.metadata_directory)
+            await asyncio.to_thread(controller.start)
+        await until("somebody leads", lambda: _is_led(cluster))
+        await cluster.brokers[0].start(BrokerMode.KRAFT)
+        await asyncio.wait_for(cluster.brokers[0].running.wait(), WAIT_SECONDS)
+        yield cluster, services
+    finally:
+        await cluster.close()
+        await services.close()
+
+
+def assert_nothing_is_lost(finished: Path, cluster: Cluster, created: list[str]) -> None:
+    before = Controller(0, finished / cluster.controllers[0].directory.name, {}).image()
+    for controller in cluster.controllers:
+        image = controller.image()
+        assert image.features.zk_migration_state is ZkMigrationState.POST_MIGRATION
+        assert set(before.topics.ids) | set(created) <= set(image.topics.ids)
+        for name, topic_id in before.topics.ids.items():
+            assert image.topics.ids[name] == topic_id
+
+
+@pytest.mark.timeout(280)
+async def test_one_by_one_with_topics_created_all_the_time(
+    finished: Path, kafka_391: StockKafka, tmp_path: Path
+) -> None:
+    async with quorum(finished, tmp_path, kafka_391) as (cluster, services):
+        creator = Creator(cluster)
+        await creator.create()
+        creating = asyncio.create_task(creator.run())
+        files = [word for controller in cluster.controllers for word in ("-c", str(controller.property_file))]
+        checked = await asyncio.to_thread(
+            run_to_end, "check", [MIGRATOR, "handover", "check", *files], timeout_seconds=WAIT_SECONDS
+        )
+        assert "the migration is finished" in checked
+        assert "will be written, without: zookeeper.connect" in checked
+        command = [MIGRATOR, "handover", "run", "--to", "3.9.1", "--yes", *services.commands(), *files]
+        for number, said in enumerate(("stop this program", "start Kafka", "stop this program")):
+            output = tmp_path / f"handover-{number}.log"
+            with ChildProcess("handover", command, output=output) as run:
+                await asyncio.to_thread(run.wait_for_output, said, timeout_seconds=WAIT_SECONDS)
+                run.kill()
+        run = ChildProcess("handover", command, output=tmp_path / "handover.log")
+        try:
+            code = await asyncio.to_thread(run.wait, timeout_seconds=2 * WAIT_SECONDS)
+        finally:
+            run.kill()
+        said_last = run.output_text()
+        assert code == 0, said_last
+        print(said_last)  # noqa: T201 - shown with -rP
+        count = len(creator.created)
+        await until("topics are created at the stock quorum", lambda: _has_grown(creator, count))
+        creating.cancel()
+        await asyncio.gather(creating, return_exceptions=True)
+        await creator.close()
+        print(f"longest wait for an answer: {creator.longest_wait_seconds:.1f} s")  # noqa: T201
+        await hand_over(cluster, "3.9.1", Way.ROLLING, None)  # again: nothing is left to do
+        await gets_a_new_disk(cluster, services)
+        await goes_back(cluster, services)
+        for process in services.stock.values():
+            await asyncio.to_thread(process.stop)
+        assert_nothing_is_lost(finished, cluster, creator.created)
+
+
+async def gets_a_new_disk(cluster: Cluster, services: Services) -> None:
+    """A stock voter whose directory is empty is formatted and started, as the others have everything."""
+    lost = cluster.controllers[-1]
+    await asyncio.to_thread(services.stock[lost.node_id].stop)
+    shutil.rmtree(lost.metadata_directory)
+    await hand_over(cluster, "3.9.1", Way.ROLLING, services)
+
+
+async def goes_back(cluster: Cluster, services: Services) -> None:
+    """Ours runs on the directory of a stock controller, beside stock ones."""
+    first = cluster.controllers[0]
+    await asyncio.to_thread(services.stock[first.node_id].stop)
+    await asyncio.to_thread(first.start)
+    await until("ours has caught up", lambda: _follows(first))
+    assert await asyncio.to_thread(first.stop) == 0
+
+
+async def _follows(controller: Controller) -> bool:
+    status = await controller.status()
+    return status is not None and status.quorum.leader_id >= 0 and status.migration.public_state == "Finished"
+
+
+async def _has_grown(creator: Creator, count: int) -> bool:
+    return len(creator.created) > count
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("release", ["3.9.1", "4.1.0"])
+async def test_by_directory(finished: Path, tmp_path: Path, release: str) -> None:
+    kafka = KafkaRelease(release).fetch()
+    async with quorum(finished, tmp_path, kafka) as (cluster, services):
+        creator = Creator(cluster)
+        await creator.create()
+        await hand_over(cluster, release, Way.DIRECTORY, services)
+        await creator.create()
+        await creator.close()
+        for process in services.stock.values():
+            await asyncio.to_thread(process.stop)
+        assert_nothing_is_lost(finished, cluster, creator.created)
