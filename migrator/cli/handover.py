@@ -60,7 +60,7 @@ def check(configs: tuple[Path, ...], way: str, release: str) -> None:
     Exit codes: 0 it can be begun, 1 something is in the way, 2 failed.
     """
     run = HandoverRun(configs, _wanted(way, release), Commands(None, None, click.echo), tell=click.echo)
-    picture = asyncio.run(run.look())
+    picture = asyncio.run(_look(run))
     for line in _described(run, picture, Way(way)):
         click.echo(line)
     blocked = [step for step in picture.steps if step.action in (Action.REFUSE, Action.WAIT)]
@@ -100,10 +100,16 @@ def run_command(
         patience_seconds=patience,
     )
     if not yes:
-        for line in _described(run, asyncio.run(run.look()), Way(way)):
+        for line in _described(run, asyncio.run(_look(run)), Way(way)):
             click.echo(line)
         click.confirm("Go on?", abort=True)
     asyncio.run(run.run())
+
+
+async def _look(run: HandoverRun) -> Picture:
+    """The second look tells who is behind, and not just a record behind."""
+    await run.look()
+    return await run.look()
 
 
 def _wanted(way: str, release: str) -> Handover:

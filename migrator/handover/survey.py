@@ -40,19 +40,23 @@ class Survey:
         self._voters = VoterSignals(settings, self._endpoints, self._security)
         self._finished: bool | None = None
         self._level = 0
+        self._committed = -1
 
     async def look(self) -> Quorum:
-        """The quorum as it is now."""
+        """The quorum as it is now. Who has caught up is measured by what was committed at the look before: in a quorum
+        that works, somebody always is a record behind."""
         ids = sorted(self._endpoints)
         answers = dict(zip(ids, await asyncio.gather(*map(self._voters.ask_one, ids)), strict=True))
         described = await self._describe([voter for voter, answer in answers.items() if answer is not None])
         if described is not None and not self._finished:
             await self._read_metadata()
         ends = {} if described is None else {row.replica_id: row.log_end_offset for row in described.current_voters}
+        now = -1 if described is None else described.high_watermark
+        before, self._committed = self._committed, now
         return Quorum(
             voters={voter: Voter(voter, _program(answer), ends.get(voter, -1)) for voter, answer in answers.items()},
             leader_id=None if described is None else described.leader_id,
-            high_watermark=-1 if described is None else described.high_watermark,
+            high_watermark=min(before, now) if before >= 0 else now,
             finished=self._finished,
             level=self._level,
         )

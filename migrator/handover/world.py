@@ -26,8 +26,9 @@ class Voter:
 
 @value
 class Quorum:
-    """``leader_id`` None: nobody leads, or nobody can be asked. ``finished``: whether the committed metadata say that
-    the migration is over, or never was; None: unknown. ``level`` is the finalized metadata.version, 0 unknown."""
+    """``leader_id`` None: nobody leads, or nobody can be asked. ``high_watermark``: what is committed, or was a moment
+    ago. ``finished``: whether the committed metadata say that the migration is over, or never was; None: unknown.
+    ``level`` is the finalized metadata.version, 0 unknown."""
 
     voters: Mapping[int, Voter]
     leader_id: int | None = None

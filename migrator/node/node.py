@@ -120,7 +120,7 @@ async def _assemble(settings: Settings, failure: Failure, stack: AsyncExitStack)
     directory = OpenedDirectory(settings)
     security = controller_security(settings)
     cluster_id = directory.identity.cluster_id
-    transport = raft_transport(settings, cluster_id, lambda: kafka_transport(settings, security))
+    transport = raft_transport(settings, cluster_id, security)
     stack.push_async_callback(transport.close)
     gate = WriteGate(settings)
     signals = VoterSignals(settings, voter_endpoints(settings), security)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from migrator.config.endpoints import parse_host_port
 from migrator.config.settings import Settings
+from migrator.node.either_transport import EitherTransport
 from migrator.rpc.channel import TlsFiles, host_port, tls_files
 from migrator.rpc.raft_transport import GrpcRaftTransport
 from migrator.rpc.transport import RaftTransport
@@ -14,6 +15,9 @@ from migrator.wire.raft_codec import Endpoint
 from migrator.wire.raft_transport import KafkaRaftTransport
 from migrator.wire.security import ListenerSecurity, listener_security
 from migrator.wire.server import ListenerLimits
+
+FALLBACK_BACKOFF_MAX_MS = 100
+"""A voter that is away is tried over gRPC, then over Kafka's protocol; it must not be kept waiting once it is back."""
 
 
 def controller_security(settings: Settings) -> ListenerSecurity:
@@ -71,11 +75,13 @@ def peer_clients(settings: Settings, security: ListenerSecurity) -> dict[int, Ka
     }
 
 
-def kafka_transport(settings: Settings, security: ListenerSecurity) -> KafkaRaftTransport:
+def kafka_transport(
+    settings: Settings, security: ListenerSecurity, *, max_backoff_ms: int = ClientLimits().max_backoff_ms
+) -> KafkaRaftTransport:
     """Consensus over the Kafka protocol."""
     peers = {voter: at for voter, at in voter_endpoints(settings).items() if voter != settings.node_id}
     own = voter_endpoints(settings).get(settings.node_id)
-    limits = ClientLimits(backoff_ms=settings.controller_quorum_retry_backoff_ms)
+    limits = ClientLimits(backoff_ms=settings.controller_quorum_retry_backoff_ms, max_backoff_ms=max_backoff_ms)
     return KafkaRaftTransport(
         settings.node_id, peers, own_endpoints=() if own is None else (own,), security=security, limits=limits
     )
@@ -93,16 +99,17 @@ def grpc_tls(settings: Settings) -> TlsFiles | None:
     )
 
 
-def raft_transport(settings: Settings, cluster_id: str, kafka: Callable[[], RaftTransport]) -> RaftTransport:
-    """gRPC when ``migrator.grpc.voters`` is set, else the Kafka protocol."""
+def raft_transport(settings: Settings, cluster_id: str, security: ListenerSecurity) -> RaftTransport:
+    """The Kafka protocol; with ``migrator.grpc.voters`` gRPC where it is answered."""
     if not settings.grpc_voters:
-        return kafka()
+        return kafka_transport(settings, security)
     peers = {
         voter.voter_id: host_port(voter.host, voter.port)
         for voter in settings.grpc_voters
         if voter.voter_id != settings.node_id
     }
-    return GrpcRaftTransport(cluster_id, peers, grpc_tls(settings))
+    grpc = GrpcRaftTransport(cluster_id, peers, grpc_tls(settings))
+    return EitherTransport(grpc, kafka_transport(settings, security, max_backoff_ms=FALLBACK_BACKOFF_MAX_MS))
 
 
 def grpc_address(settings: Settings) -> tuple[str, int] | None:

@@ -1,6 +1,7 @@
 """A stock 3.9.1 voter beside ours: either side leads, one log, and who would end the migration never leads.
 
-The stock voter has short time-outs and ours have long ones, so that it is always the first to stand for election.
+Ours speak gRPC with each other, and Kafka's protocol with the stock voter. That one has short time-outs and ours have
+long ones, so that it is always the first to stand for election.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class Mixed:
 
 @asynccontextmanager
 async def mixed_quorum(kafka: StockKafka, directory: Path) -> AsyncIterator[Mixed]:
-    options = ClusterOptions(partitions=60, brokers=2, controllers=3, transport="kafka")
+    options = ClusterOptions(partitions=60, brokers=2, controllers=3, transport="grpc")
     cluster = Cluster(directory, options)
     *ours, last = cluster.controllers
     for controller in ours:

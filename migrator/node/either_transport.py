@@ -1,0 +1,54 @@
+"""Consensus over gRPC with our own nodes, and over the Kafka protocol with stock voters in the same quorum."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from migrator.raft.messages import RaftRequest, RaftResponse
+from migrator.rpc.raft_transport import GrpcRaftTransport
+from migrator.rpc.transport import RaftTransport, UnreachableError
+from migrator.wire.raft_transport import KafkaRaftTransport
+
+log = logging.getLogger(__name__)
+
+
+class EitherTransport:
+    """A `RaftTransport`: gRPC, unless nobody answers there; who a voter is may change with each of its restarts.
+
+    A request that one of the two could not deliver is sent by the other at once.
+    """
+
+    def __init__(self, grpc: GrpcRaftTransport, kafka: KafkaRaftTransport) -> None:
+        self._grpc = grpc
+        self._kafka = kafka
+        self._said: set[int] = set()
+
+    async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
+        """See `RaftTransport`."""
+        deadline = asyncio.get_running_loop().time() + timeout
+        first: RaftTransport = self._grpc
+        second: RaftTransport = self._kafka
+        if self._is_stock(peer):
+            first, second = second, first
+        try:
+            return await first.send(peer, request, timeout)
+        except UnreachableError:
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                raise
+        response = await second.send(peer, request, left)
+        if second is self._kafka and peer not in self._said:
+            self._said.add(peer)
+            log.info("Controller %d does not answer over gRPC, and does over the Kafka protocol", peer)
+        return response
+
+    def _is_stock(self, peer: int) -> bool:
+        """Whether there is a connection over the Kafka protocol, and somebody else's program at its end."""
+        client = self._kafka.client(peer)
+        connection = None if client is None else client.connection
+        return connection is not None and connection.alive and not connection.features.is_ours
+
+    async def close(self) -> None:
+        """See `RaftTransport`."""
+        await asyncio.gather(self._grpc.close(), self._kafka.close())
