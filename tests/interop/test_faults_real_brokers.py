@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
+    AdminClient,
     ResourcePatternType,
     ResourceType,
 )
@@ -63,10 +64,15 @@ EVERY_ACL = AclBindingFilter(
 
 
 class Changes:
-    """Changes the metadata all the time, and keeps what was acknowledged; a context manager."""
+    """Changes the metadata all the time, and keeps what was acknowledged; a context manager.
 
-    def __init__(self, admin: Admin) -> None:
+    Its client has little patience: brokers name one of them as the controller, and it may be the one that sleeps.
+    """
+
+    def __init__(self, admin: Admin, bootstrap: str) -> None:
         self._admin = admin
+        patience = {"socket.timeout.ms": "4000", "topic.metadata.refresh.interval.ms": "1000"}
+        self._client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **patience})
         self.acknowledged: list[str] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -74,7 +80,7 @@ class Changes:
     def goes_on(self) -> bool:
         """Whether one more is acknowledged, soon."""
         before = len(self.acknowledged)
-        until("metadata is changed", lambda: len(self.acknowledged) > before)
+        until("metadata is changed", lambda: len(self.acknowledged) > before, seconds=LONG_SECONDS)
         return True
 
     def missing(self) -> set[str]:
@@ -100,7 +106,7 @@ class Changes:
                 AclPermissionType.ALLOW,
             )  # fmt: skip
             try:
-                self._admin.wait(self._admin.client.create_acls([entry], request_timeout=5.0))
+                self._admin.wait(self._client.create_acls([entry], request_timeout=4.0))
             except (KafkaException, NoAnswerError):
                 continue
             self.acknowledged.append(principal)
@@ -198,7 +204,7 @@ def test_nothing_acknowledged_is_lost_in_any_phase(
             kill_the_leader_during_the_copy_while_a_broker_registers(cluster, own_zookeeper)
         admin = Admin(cluster.bootstrap, 3)
         admin.create(TOPIC, 3, 3)
-        with Traffic(cluster.bootstrap, TOPIC) as traffic, Changes(admin) as changes:
+        with Traffic(cluster.bootstrap, TOPIC) as traffic, Changes(admin, cluster.bootstrap) as changes:
             scene = Scene(cluster, own_zookeeper, traffic, changes)
             faults(scene, "dual-write", State.DUAL_WRITING, in_zookeeper_mode=True)
             cluster.roll_brokers(Mode.KRAFT, admin.in_sync)
