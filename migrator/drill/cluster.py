@@ -1,20 +1,20 @@
-"""The throw-away cluster: a real ZooKeeper, our controllers as processes, light brokers."""
+"""What every throw-away cluster has: a real ZooKeeper, and our controllers as processes."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import re
 import sys
-import time
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ClassVar
 
 from kazoo.client import KazooClient
 
-from migrator.drill.controller_channel import ControllerChannel
-from migrator.drill.fill import FillOptions, fill
-from migrator.drill.light_broker import LightBroker, LightBrokerOptions
+from migrator.drill.report import Report
+from migrator.drill.workload import Workload
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.observe.status import Role, Status
@@ -118,38 +118,27 @@ class Controller:
         return read_image(self.metadata_directory)
 
 
-class Cluster:
-    """Everything that a drill starts, in one directory. `close` ends all of it."""
+class Cluster(ABC):
+    """ZooKeeper and the controllers of a drill, in one directory; the brokers are a subclass's. `close` ends all of it.
+
+    The drill goes through one list of steps with every sort of broker; what differs is below, and nothing else.
+    """
+
+    brokers_own: ClassVar[re.Pattern[str]] = re.compile(r"(?!)")
+    """Paths of znodes that brokers write at any time, without being asked for a change."""
 
     def __init__(self, directory: Path, options: ClusterOptions) -> None:
         self.directory = directory
         self.options = options
         self.zookeeper = EmbeddedZooKeeper(directory / "zookeeper")
         self.zookeeper_hosts = self.zookeeper.hosts + CHROOT
-        ports = {FIRST_CONTROLLER_ID + number: free_port() for number in range(options.controllers)}
-        grpc_ports = {node: free_port() for node in ports}
-        self.controllers = [
-            Controller(node, directory / f"controller-{node}", self._properties(node, ports, grpc_ports))
-            for node in ports
-        ]
-        self.addresses = [("127.0.0.1", port) for port in ports.values()]
-        self.brokers = [
-            LightBroker(LightBrokerOptions(broker, CLUSTER_ID, self.zookeeper_hosts, self.addresses))
-            for broker in range(1, options.brokers + 1)
-        ]
+        self.broker_ids = tuple(range(1, options.brokers + 1))
+        self.controllers: list[Controller] = []
 
-    def fill(self) -> int:
-        """Start ZooKeeper and fill it; gives the number of znodes. Blocking.
-
-        :raises OperatorError: ZooKeeper does not start, or is not empty.
-        """
-        self.zookeeper.start()
-        ids = tuple(broker.options.broker_id for broker in self.brokers)
-        options = FillOptions(CLUSTER_ID, ids, self.options.partitions, int(time.time() * 1000), ENCODER_SECRET)
-        with zookeeper_client(self.zookeeper.hosts) as client:
-            client.ensure_path(CHROOT)
-        with zookeeper_client(self.zookeeper_hosts) as client:
-            return fill(client, options)
+    @property
+    def late_broker(self) -> int:
+        """Joins last: until then the migration has to wait, and to say for whom."""
+        return self.broker_ids[-1]
 
     async def statuses(self) -> dict[int, Status]:
         """By node id, of the controllers that answer."""
@@ -172,39 +161,93 @@ class Cluster:
     def controller(self, node_id: int) -> Controller:
         return next(controller for controller in self.controllers if controller.node_id == node_id)
 
-    def channel(self, client_id: str) -> ControllerChannel:
-        """A way to the active controller; the caller closes it."""
-        return ControllerChannel(self.addresses, client_id)
+    @abstractmethod
+    async def begin(self, report: Report) -> None:
+        """Start ZooKeeper and brokers in ZooKeeper mode, with metadata of every kind; notes what there is.
+
+        :raises OperatorError: a part does not start.
+        """
+
+    @abstractmethod
+    async def migrate_first_brokers(self) -> None:
+        """All brokers but the last one run in migration mode when it returns."""
+
+    @abstractmethod
+    async def migrate_last_broker(self) -> None:
+        """The last one runs in migration mode, too; what it waits for is the end of the copy."""
+
+    @abstractmethod
+    def workload(self) -> Workload:
+        """Changes of every kind that brokers and their clients ask for; the caller closes it."""
+
+    @abstractmethod
+    async def differences(self, image: MetadataImage) -> list[str]:
+        """A sentence for each thing that brokers, at rest, do not know or hold as the image says."""
+
+    @abstractmethod
+    def violations(self) -> Mapping[str, Sequence[str]]:
+        """By whom: what it saw that nobody may see."""
+
+    @abstractmethod
+    async def roll_to_kraft(self) -> None:
+        """One broker after the other restarts in KRaft mode."""
+
+    @abstractmethod
+    async def roll_to_zookeeper(self) -> None:
+        """One broker after the other restarts in ZooKeeper mode."""
+
+    @abstractmethod
+    async def refuse_migrating_broker(self, report: Report) -> None:
+        """Start a broker in migration mode after the end, and wait until its registration is refused."""
+
+    @abstractmethod
+    async def conclude(self, report: Report) -> None:
+        """After the end of the migration: what remains to be done and counted."""
+
+    @abstractmethod
+    async def conclude_rollback(self, report: Report) -> None:
+        """After the way back: what remains to be done and counted."""
 
     async def close(self) -> None:
         """End everything that runs; safe at any time, and more than once."""
-        for broker in self.brokers:
-            with contextlib.suppress(OSError):
-                await broker.stop(controlled=False)
         for controller in self.controllers:
             await asyncio.to_thread(controller.kill)
         await asyncio.to_thread(self.zookeeper.stop)
 
-    def _properties(self, node: int, ports: Mapping[int, int], grpc_ports: Mapping[int, int]) -> dict[str, str]:
-        properties = {
-            "process.roles": "controller",
-            "node.id": str(node),
-            "controller.quorum.voters": ",".join(f"{id_}@127.0.0.1:{port}" for id_, port in ports.items()),
-            "controller.listener.names": "CONTROLLER",
-            "listeners": f"CONTROLLER://127.0.0.1:{ports[node]}",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            "inter.broker.listener.name": "PLAINTEXT",
-            "zookeeper.connect": self.zookeeper_hosts,
-            "zookeeper.metadata.migration.enable": "true",
-            "password.encoder.secret": ENCODER_SECRET,
-            "delegation.token.secret.key": TOKEN_SECRET,
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": "User:ANONYMOUS",
-        }
-        if self.options.transport == "grpc":
-            properties["migrator.grpc.listener"] = f"127.0.0.1:{grpc_ports[node]}"
-            properties["migrator.grpc.voters"] = ",".join(f"{id_}@127.0.0.1:{port}" for id_, port in grpc_ports.items())
-        return properties
+
+def controller_properties(node: int, ports: Mapping[int, int]) -> dict[str, str]:
+    """Of one controller of a quorum; ``ports`` of all voters by node id."""
+    return {
+        "process.roles": "controller",
+        "node.id": str(node),
+        "controller.quorum.voters": voters(ports),
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"CONTROLLER://127.0.0.1:{ports[node]}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "password.encoder.secret": ENCODER_SECRET,
+        "delegation.token.secret.key": TOKEN_SECRET,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+
+
+def migration_properties(zookeeper: str) -> dict[str, str]:
+    """What makes a controller migrate from there."""
+    return {"zookeeper.connect": zookeeper, "zookeeper.metadata.migration.enable": "true"}
+
+
+def speak_grpc(controllers: Sequence[Controller]) -> None:
+    """Let the quorum speak gRPC among its own."""
+    ports = {controller.node_id: free_port() for controller in controllers}
+    for controller in controllers:
+        controller.properties["migrator.grpc.listener"] = f"127.0.0.1:{ports[controller.node_id]}"
+        controller.properties["migrator.grpc.voters"] = voters(ports)
+
+
+def voters(ports: Mapping[int, int]) -> str:
+    """As in ``controller.quorum.voters``."""
+    return ",".join(f"{node}@127.0.0.1:{port}" for node, port in ports.items())
 
 
 @contextmanager

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import functools
 
-from kio.schema.errors import ErrorCode
-
 from migrator.drill.cluster import Cluster, zookeeper_client
-from migrator.drill.light_broker import BrokerMode
 from migrator.drill.report import Report
-from migrator.drill.steps import all_report, dual_writing, log_tail, metadata_of, until
+from migrator.drill.steps import all_report, answers, dual_writing, log_tail, settled_metadata, until
 from migrator.errors import ExitCode
 from migrator.migration.states import PublicState
 
@@ -27,10 +24,7 @@ async def finish(cluster: Cluster, report: Report) -> None:
     with report.step("Finishing too early is refused"):
         await _too_early(cluster, report)
     with report.step("Brokers restart in KRaft mode"):
-        for broker in cluster.brokers:
-            await broker.stop()
-            await broker.start(BrokerMode.KRAFT)
-            await asyncio.wait_for(broker.running.wait(), WAIT_SECONDS)
+        await cluster.roll_to_kraft()
         await until(cluster, report, "dual-write goes on", lambda: dual_writing(cluster), seconds=WAIT_SECONDS)
     with report.step("Controllers restart without the migration"):
         for controller in cluster.controllers:
@@ -38,7 +32,7 @@ async def finish(cluster: Cluster, report: Report) -> None:
             code = await asyncio.to_thread(controller.stop)
             report.check(f"controller {controller.node_id} left in good order", code == ExitCode.OK, code)
             await asyncio.to_thread(controller.start)
-            back = functools.partial(_answers, cluster, controller.node_id)
+            back = functools.partial(answers, cluster, controller.node_id)
             await until(cluster, report, f"controller {controller.node_id} is back", back, seconds=WAIT_SECONDS)
         seconds = await until(
             cluster, report, "every controller reports Finished", lambda: all_report(cluster, FINISHED),
@@ -62,14 +56,7 @@ async def refuse_rollback(cluster: Cluster, report: Report) -> None:
             cluster, report, "every controller still reports Finished", lambda: all_report(cluster, FINISHED),
             seconds=WAIT_SECONDS,
         )  # fmt: skip
-        broker = cluster.brokers[0]
-        await broker.stop()
-        broker.errors.clear()
-        await broker.start(BrokerMode.MIGRATING)
-        await until(
-            cluster, report, "the registration of a broker in ZooKeeper mode is refused",
-            lambda: _refused(broker.errors), seconds=WAIT_SECONDS,
-        )  # fmt: skip
+        await cluster.refuse_migrating_broker(report)
         now = await asyncio.to_thread(_metadata, cluster)
         report.check("ZooKeeper stays as it was", now == before)
 
@@ -86,21 +73,13 @@ async def _too_early(cluster: Cluster, report: Report) -> None:
     code = await asyncio.to_thread(process.wait, timeout_seconds=EARLY_SECONDS)
     tail = log_tail(controller)
     report.check("a controller without the flag ends with exit code 2", code == ExitCode.REFUSED, tail)
-    named = all(str(broker.options.broker_id) in tail for broker in cluster.brokers)
+    named = all(str(broker) in tail for broker in cluster.broker_ids)
     report.check("and names the brokers in ZooKeeper mode", named, tail)
     controller.set_migration(enabled=True)
     await asyncio.to_thread(controller.start)
     await until(cluster, report, "dual-write goes on", lambda: dual_writing(cluster), seconds=WAIT_SECONDS)
 
 
-async def _answers(cluster: Cluster, node_id: int) -> bool:
-    return node_id in await cluster.statuses()
-
-
-async def _refused(errors: dict[ErrorCode, int]) -> bool:
-    return errors.get(ErrorCode.broker_id_not_registered, 0) > 0
-
-
 def _metadata(cluster: Cluster) -> dict[str, bytes | None]:
     with zookeeper_client(cluster.zookeeper_hosts) as client:
-        return metadata_of(client)
+        return settled_metadata(cluster, client)

@@ -7,9 +7,8 @@ import os
 from collections.abc import Mapping
 
 from migrator.drill.cluster import ENCODER_SECRET, Cluster, zookeeper_client
-from migrator.drill.light_broker import BrokerMode
 from migrator.drill.report import Report
-from migrator.drill.steps import controller_claim, highest_state_epoch, metadata_of, until
+from migrator.drill.steps import controller_claim, highest_state_epoch, settled_metadata, until
 from migrator.errors import ExitCode
 from migrator.migration.give_back import give_back
 from migrator.migration.states import PublicState, State
@@ -42,15 +41,14 @@ async def roll_back(cluster: Cluster, report: Report, before: Mapping[str, bytes
         )  # fmt: skip
         report.figure("seconds without a controller", seconds)
         await asyncio.to_thread(_check_zookeeper, cluster, report, before)
-        for broker in cluster.brokers:
-            await broker.stop(controlled=False)
-            await broker.start(BrokerMode.ZOOKEEPER)
+        await cluster.roll_to_zookeeper()
         await until(
             cluster, report, "a broker is the controller after the last roll", lambda: _broker_leads(cluster),
             seconds=ELECTION_SECONDS,
         )  # fmt: skip
     if state == PublicState.DUAL_WRITE.label:
         await _wake_forgotten_quorum(cluster, report)
+    await cluster.conclude_rollback(report)
 
 
 async def _wake_forgotten_quorum(cluster: Cluster, report: Report) -> None:
@@ -95,6 +93,6 @@ def _check_zookeeper(cluster: Cluster, report: Report, before: Mapping[str, byte
         highest = highest_state_epoch(client)
         report.check("no partition state is from the controller's future", highest <= epoch, f"{highest} > {epoch}")
         if before:
-            now = metadata_of(client)
+            now = settled_metadata(cluster, client)
             changed = sorted(path for path in now.keys() | before.keys() if now.get(path) != before.get(path))
             report.check("ZooKeeper holds what it held before", not changed, changed[:10])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kazoo.exceptions import KazooException
 
-from migrator.drill.cluster import Cluster
+from migrator.drill.light_cluster import LightCluster
 from migrator.drill.report import DrillFailedError, Report
 from migrator.drill.scenario import DrillOptions, run_scenario
 from migrator.errors import MigratorError, OperatorError
@@ -45,7 +45,7 @@ async def _run(options: DrillOptions, report: Report, data: Path) -> None:
     task = asyncio.current_task()
     if task is not None:  # SIGTERM as Ctrl-C
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    cluster = Cluster(data, options.cluster)
+    cluster = LightCluster(data, options.cluster)
     try:
         await run_scenario(cluster, options, report)
     except (DrillFailedError, MigratorError, KazooException, TimeoutError, OSError) as error:

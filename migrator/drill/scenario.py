@@ -12,19 +12,20 @@ import re
 from collections.abc import Awaitable, Callable
 
 from migrator.drill.cluster import Cluster, ClusterOptions, Controller, zookeeper_client
-from migrator.drill.fill import DOOMED_TOPIC, PLAIN_TOPIC
+from migrator.drill.fill import PLAIN_TOPIC
 from migrator.drill.finish import finish, refuse_rollback
-from migrator.drill.judge import differences
-from migrator.drill.light_broker import LightBroker
 from migrator.drill.report import Report
 from migrator.drill.rollback import roll_back
 from migrator.drill.steps import (
     StopAtClaim,
     all_report,
+    answers,
     controller_claim,
+    doomed_topics,
     dual_writing,
     leader_of,
-    metadata_of,
+    partition_count,
+    settled_metadata,
     until,
     verify,
 )
@@ -71,9 +72,10 @@ async def run_scenario(cluster: Cluster, options: DrillOptions, report: Report) 
     await finish(cluster, report)
     if options.kill_leader_at == FINISHED:
         await drill.kill_leader(lambda: all_report(cluster, FINISHED))
-    drill.check_acknowledged()
+    drill.check_acknowledged("Nothing acknowledged was lost")
     if options.rollback_at == FINISHED:
         await refuse_rollback(cluster, report)
+    await cluster.conclude(report)
     return None
 
 
@@ -88,22 +90,12 @@ class _Drill:
         self.before: dict[str, bytes | None] = {}
         """The metadata in ZooKeeper before the migration."""
 
-    @property
-    def _late_broker(self) -> LightBroker:
-        """Joins last: until then the migration has to wait, and to say for whom."""
-        return self._cluster.brokers[-1]
-
     async def zookeeper_cluster(self) -> None:
         with self._report.step("A Kafka cluster in ZooKeeper mode"):
-            self._report.wait_for("ZooKeeper is filled")
-            znodes = await asyncio.to_thread(self._cluster.fill)
-            self._report.figure("znodes", znodes)
-            for broker in self._cluster.brokers[:-1]:
-                await broker.start()
+            await self._cluster.begin(self._report)
             claim, self.before = await asyncio.to_thread(self._look)
-            ids = [broker.options.broker_id for broker in self._cluster.brokers]
-            elected = claim is not None and claim.broker_id in ids
-            if len(ids) > 1:
+            elected = claim is not None and claim.broker_id in self._cluster.broker_ids
+            if len(self._cluster.broker_ids) > 1:
                 self._report.check("a broker was elected as the ZooKeeper controller", elected, claim)
 
     async def quorum(self) -> None:
@@ -116,7 +108,8 @@ class _Drill:
                 self._cluster, self._report, "every controller is MigrationIneligible",
                 lambda: all_report(self._cluster, INELIGIBLE), seconds=WAIT_SECONDS,
             )  # fmt: skip
-            late = self._late_broker.options.broker_id
+            await self._cluster.migrate_first_brokers()
+            late = self._cluster.late_broker
             await until(
                 self._cluster, self._report, f"the leader names broker {late} as missing",
                 lambda: self._names_missing(late), seconds=WAIT_SECONDS,
@@ -134,12 +127,16 @@ class _Drill:
             if trap is not None:
                 await asyncio.to_thread(trap.arm)
             begin = asyncio.get_running_loop().time()
-            await self._late_broker.start()
-            if trap is not None:
-                await self._kill_mid_copy(trap)
-                if self._options.rollback_at == COPYING:
-                    return
-            await asyncio.wait_for(self._late_broker.running.wait(), WAIT_SECONDS)
+            joining = asyncio.create_task(self._cluster.migrate_last_broker())
+            try:
+                if trap is not None:
+                    await self._kill_mid_copy(trap)
+                    if self._options.rollback_at == COPYING:
+                        return
+                await joining
+            finally:
+                joining.cancel()
+                await asyncio.wait({joining})
             await until(
                 self._cluster, self._report, "the leader dual-writes",
                 lambda: dual_writing(self._cluster), seconds=WAIT_SECONDS,
@@ -151,15 +148,15 @@ class _Drill:
                 lambda: all_report(self._cluster, DUAL_WRITE), seconds=WAIT_SECONDS,
             )  # fmt: skip
             image = (await leader_of(self._cluster)).image()
-            expected = self._cluster.options.partitions - 1
+            expected = partition_count(self.before)
             copied = sum(len(topic.partitions) for topic in image.topics.by_id.values())
             self._report.check("every partition was copied", copied == expected, f"{copied} instead of {expected}")
-            self._report.check("the topic under deletion was not", DOOMED_TOPIC not in image.topics.ids)
+            doomed = doomed_topics(self.before).intersection(image.topics.ids)
+            self._report.check("no topic under deletion was", not doomed, doomed)
 
     async def work(self) -> None:
         with self._report.step("Changes of every kind while dual-writing"):
-            channel = self._cluster.channel("workload")
-            workload = self._workload = Workload(channel, self._cluster.brokers, seed=1)
+            workload = self._workload = self._cluster.workload()
             running = asyncio.create_task(workload.run())
             try:
                 await asyncio.wait({running}, timeout=WORK_SECONDS / 2)
@@ -169,7 +166,7 @@ class _Drill:
             finally:
                 workload.stop()
                 await running
-                await channel.close()
+                await workload.close()
             await until(
                 self._cluster, self._report, "ZooKeeper has everything",
                 lambda: dual_writing(self._cluster), seconds=WAIT_SECONDS,
@@ -185,12 +182,8 @@ class _Drill:
                 self._cluster, self._report, "the brokers know what the log says",
                 self._brokers_agree, seconds=WAIT_SECONDS,
             )  # fmt: skip
-            for broker in self._cluster.brokers:
-                self._report.check(
-                    f"broker {broker.options.broker_id} saw nothing that a real one suffers from",
-                    not broker.violations,
-                    broker.violations[:5],
-                )
+            for who, violations in self._cluster.violations().items():
+                self._report.check(f"{who} saw nothing that a real one suffers from", not violations, violations[:5])
             self._check_acknowledged(image_name="the leader's image")
             await self._verify(ExitCode.OK, "Spark finds no difference")
 
@@ -203,9 +196,9 @@ class _Drill:
             repaired = code == ExitCode.OK and verdict.get("equal") is True
             self._report.check("after verify --repair there is none", repaired, f"exit code {code}: {verdict}")
 
-    def check_acknowledged(self) -> None:
-        """After the end: nothing that was acknowledged is lost."""
-        with self._report.step("Nothing acknowledged was lost"):
+    def check_acknowledged(self, step: str) -> None:
+        """After the end: no change that was acknowledged is lost."""
+        with self._report.step(step):
             self._check_acknowledged(image_name="the final image")
 
     async def kill_leader(self, recovered: Callable[[], Awaitable[bool]]) -> None:
@@ -228,7 +221,7 @@ class _Drill:
             await asyncio.to_thread(killed.start)
         await until(
             self._cluster, self._report, f"controller {killed.node_id} is back",
-            lambda: self._answers(killed.node_id), seconds=WAIT_SECONDS,
+            lambda: answers(self._cluster, killed.node_id), seconds=WAIT_SECONDS,
         )  # fmt: skip
 
     async def _kill_mid_copy(self, trap: StopAtClaim) -> None:
@@ -255,7 +248,7 @@ class _Drill:
         image = leader.image()
         partitions = [each for topic in image.topics.by_id.values() for each in topic.partitions.values()]
         at_rest = all(set(each.isr) == set(each.replicas) and not each.adding_replicas for each in partitions)
-        return at_rest and not any(differences(broker, image) for broker in self._cluster.brokers)
+        return at_rest and not await self._cluster.differences(image)
 
     async def _names_missing(self, broker_id: int) -> bool:
         statuses = await self._cluster.statuses()
@@ -265,9 +258,6 @@ class _Drill:
             for status in statuses.values()
             for problem in status.problems
         )
-
-    async def _answers(self, node_id: int) -> bool:
-        return node_id in await self._cluster.statuses()
 
     async def _verify(self, expected_code: int, name: str, *, expected: str = "") -> None:
         self._report.wait_for("verify compares in Spark")
@@ -294,4 +284,4 @@ class _Drill:
 
     def _look(self) -> tuple[ControllerClaim | None, dict[str, bytes | None]]:
         with zookeeper_client(self._cluster.zookeeper_hosts) as client:
-            return controller_claim(client), metadata_of(client)
+            return controller_claim(client), settled_metadata(self._cluster, client)

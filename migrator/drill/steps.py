@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import orjson
@@ -34,6 +35,7 @@ _VOLATILE = (
     "/brokers/seqid",
 )
 """What changes on a cluster whose metadata does not."""
+_PARTITION = re.compile(r"/brokers/topics/([^/]+)/partitions/\d+")
 
 
 async def until(
@@ -93,6 +95,11 @@ async def dual_writing(cluster: Cluster) -> bool:
     )
 
 
+async def answers(cluster: Cluster, node_id: int) -> bool:
+    """Whether this controller says anything."""
+    return node_id in await cluster.statuses()
+
+
 async def leader_of(cluster: Cluster) -> Controller:
     """:raises DrillFailedError: nobody leads."""
     leader = await cluster.leader()
@@ -143,6 +150,24 @@ def metadata_of(client: KazooClient) -> dict[str, bytes | None]:
         if path != "/" and not path.startswith(_VOLATILE):
             found[path] = client.get(path)[0]
     return found
+
+
+def settled_metadata(cluster: Cluster, client: KazooClient) -> dict[str, bytes | None]:
+    """As `metadata_of`, without what brokers write by themselves at any time."""
+    return {path: data for path, data in metadata_of(client).items() if not cluster.brokers_own.fullmatch(path)}
+
+
+def doomed_topics(metadata: Mapping[str, bytes | None]) -> set[str]:
+    """Topics whose deletion is pending."""
+    parent = paths.delete_topic("")
+    return {path.removeprefix(parent) for path in metadata if path.startswith(parent)}
+
+
+def partition_count(metadata: Mapping[str, bytes | None]) -> int:
+    """Of topics that will be there after pending deletions."""
+    doomed = doomed_topics(metadata)
+    matches = (_PARTITION.fullmatch(path) for path in metadata)
+    return sum(1 for match in matches if match is not None and match.group(1) not in doomed)
 
 
 def highest_state_epoch(client: KazooClient) -> int:

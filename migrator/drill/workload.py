@@ -19,7 +19,6 @@ from kio.schema.errors import ErrorCode
 
 from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.facts import AclFact, ConfigFact, Fact, Ledger, QuotaFact, ScramFact, TopicFact
-from migrator.drill.light_broker import LightBroker
 from migrator.records.metadata import ConfigResourceType, ScramMechanism
 from migrator.rpc.transport import TransportError
 from migrator.wire.schemas import build, request_type
@@ -27,7 +26,7 @@ from migrator.wire.schemas import build, request_type
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = (19, 7), (20, 6), (37, 3)
 CREATE_ACLS, DELETE_ACLS = (30, 3), (31, 3)
 INCREMENTAL_ALTER_CONFIGS, ALTER_CLIENT_QUOTAS, ALTER_SCRAM = (44, 1), (49, 1), (51, 0)
-ELECT_LEADERS, ALLOCATE_PRODUCER_IDS = (43, 2), (67, 0)
+ELECT_LEADERS = (43, 2)
 
 TIMEOUT = dt.timedelta(seconds=10)
 REQUEST_SECONDS = 15.0
@@ -49,30 +48,31 @@ _NOTHING_TO_DO = frozenset({ErrorCode.election_not_needed, ErrorCode.preferred_l
 class Workload:
     """One client's changes. `run` until cancelled or `stop`."""
 
-    def __init__(self, channel: ControllerChannel, brokers: Sequence[LightBroker], seed: int) -> None:
+    def __init__(self, channel: ControllerChannel, broker_ids: Sequence[int], seed: int) -> None:
         self.acknowledged: Counter[str] = Counter()
         self.refusals: list[str] = []
         """Answers that a client of a sound cluster should not get."""
         self.ledger = Ledger()
         self.producer_ids: list[int] = []
-        """Starts of the blocks that were handed out."""
+        """That were handed out, or the starts of blocks of them."""
         self.longest_wait_seconds = 0.0
         self._channel = channel
-        self._brokers = brokers
+        self._broker_ids = broker_ids
         self._random = random.Random(seed)
         self._numbers = itertools.count()
         self._stopping = asyncio.Event()
 
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
+        """What `run` does in turn."""
+        return [
+            self._create_topic, self._set_topic_config, self._grow_topic, self._set_quota, self._set_scram,
+            self._create_acl, self._set_broker_config, self._create_topic, self._elect_preferred, self._delete_topic,
+            self._remove_quota, self._remove_scram, self._delete_acl, self._remove_topic_config, self._recreate_topic,
+        ]  # fmt: skip
+
     async def run(self) -> None:
         """Change one thing after the other until `stop`."""
-        actions: Iterator[Callable[[], Awaitable[None]]] = itertools.cycle(
-            (
-                self._create_topic, self._set_topic_config, self._grow_topic, self._set_quota, self._set_scram,
-                self._create_acl, self._set_broker_config, self._allocate_producer_ids, self._shrink_isr,
-                self._create_topic, self._elect_preferred, self._delete_topic, self._remove_quota,
-                self._remove_scram, self._delete_acl, self._remove_topic_config, self._recreate_topic,
-            )
-        )  # fmt: skip
+        actions = itertools.cycle(self.actions())
         while not self._stopping.is_set():
             await next(actions)()
             await asyncio.sleep(PAUSE_SECONDS)
@@ -80,6 +80,10 @@ class Workload:
     def stop(self) -> None:
         """End after the change under way."""
         self._stopping.set()
+
+    async def close(self) -> None:
+        """End the connections."""
+        await self._channel.close()
 
     # --- topics ---
 
@@ -99,7 +103,7 @@ class Workload:
         topic = {
             "name": name,
             "num_partitions": partitions,
-            "replication_factor": min(3, len(self._brokers)),
+            "replication_factor": min(3, len(self._broker_ids)),
             "configs": [{"name": "retention.ms", "value": "3600000"}],
         }
         answer = await self._change(
@@ -152,9 +156,9 @@ class Workload:
             await self._set_config(ConfigResourceType.TOPIC, self._random.choice(names), "max.message.bytes", None)
 
     async def _set_broker_config(self) -> None:
-        text = str(self._random.randint(1, 8))
-        name = self._random.choice(["", str(self._brokers[0].options.broker_id)])
-        await self._set_config(ConfigResourceType.BROKER, name, "log.cleaner.threads", text)
+        text = str(self._random.randint(1_000, 100_000))
+        name = self._random.choice(["", str(self._broker_ids[0])])
+        await self._set_config(ConfigResourceType.BROKER, name, "max.connections", text)
 
     async def _set_config(self, kind: ConfigResourceType, name: str, key: str, text: str | None) -> None:
         operation = {"name": key, "config_operation": DELETE if text is None else SET, "value": text}
@@ -168,14 +172,7 @@ class Workload:
         await self._alter_quota(None)
 
     async def _alter_quota(self, limit: float | None) -> None:
-        entity = self._random.choice(
-            [
-                (("user", AWKWARD),),
-                (("user", AWKWARD), ("client-id", None)),
-                (("client-id", "a+b"),),
-                (("ip", "10.1.2.3"),),
-            ]
-        )
+        entity = self._random.choice(QUOTA_ENTITIES)
         key = "connection_creation_rate" if entity[0][0] == "ip" else "producer_byte_rate"
         entry = {
             "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
@@ -228,33 +225,10 @@ class Workload:
         }
         await self._change(AclFact(name, "User:load"), False, DELETE_ACLS, filters=[condition])
 
-    # --- brokers' work ---
-
-    async def _allocate_producer_ids(self) -> None:
-        broker = self._random.choice(self._brokers)
-        request = build(
-            request_type(*ALLOCATE_PRODUCER_IDS), broker_id=broker.options.broker_id, broker_epoch=broker.epoch
-        )
-        answer = await self._send(request)
-        if answer is not None and self._accepted("AllocateProducerIds", answer, frozenset()):
-            self.producer_ids.append(answer.producer_id_start)
-
-    async def _shrink_isr(self) -> None:
-        broker = self._random.choice(self._brokers)
-        keys = [
-            key
-            for key, replica in broker.replicas.hosted.items()
-            if replica.leader == broker.options.broker_id and len(replica.isr) > 1
-        ]
-        if keys and await broker.shrink_isr(self._random.choice(sorted(keys))) is ErrorCode.none:
-            self.acknowledged["AlterPartition"] += 1
-
     async def _elect_preferred(self) -> None:
-        names = sorted(self._brokers[0].cache.topics)
-        if names:
+        if names := self._topics():
             name = self._random.choice(names)
-            partitions = tuple(self._brokers[0].cache.topics.get(name, {}))
-            wanted = [{"topic": name, "partitions": partitions}]
+            wanted = [{"topic": name, "partitions": tuple(range(self.ledger.get(TopicFact(name))))}]
             request = build(request_type(*ELECT_LEADERS), election_type=0, topic_partitions=wanted, timeout=TIMEOUT)
             if (answer := await self._send(request)) is not None:
                 gone = frozenset({ErrorCode.unknown_topic_or_partition})

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from migrator.drill.cluster import CHROOT, CLUSTER_ID, Cluster, ClusterOptions, Controller
+from migrator.drill.cluster import CHROOT, CLUSTER_ID, ClusterOptions, Controller
 from migrator.drill.light_broker import LightBrokerOptions
+from migrator.drill.light_cluster import LightCluster
 from migrator.drill.steps import DUAL_WRITING
 from migrator.parts.java import Jvm
 from migrator.parts.kafka import KafkaRelease, StockKafka, StockNode
@@ -23,7 +24,7 @@ tier alone takes a second of processor time from whoever is measured."""
 _TRANSITION = re.compile(r"transitioning from \w+ to (\w+) state")
 
 
-class BenchCluster(Cluster):
+class BenchCluster(LightCluster):
     """One peer's cluster: brokers that only note what they hear, a ZooKeeper with room for it."""
 
     name = "ours"

@@ -6,7 +6,8 @@ import re
 import time
 from pathlib import Path
 
-from migrator.drill.cluster import CLUSTER_ID, Cluster, ClusterOptions, Controller
+from migrator.drill.cluster import CLUSTER_ID, ClusterOptions, Controller
+from migrator.drill.light_cluster import LightCluster
 from migrator.errors import OperatorError
 from migrator.observe.status import MigrationStatus, Problem, QuorumStatus, Role, Status
 from migrator.parts.kafka import StockKafka, StockNode
@@ -88,9 +89,9 @@ class StockController(Controller):
             return names[0]
 
 
-class StockQuorumCluster(Cluster):
+class StockQuorumCluster(LightCluster):
     """A drill's cluster with stock controllers."""
 
     def __init__(self, kafka: StockKafka, directory: Path, options: ClusterOptions) -> None:
         super().__init__(directory, options)
-        self.controllers = [StockController(kafka, controller) for controller in self.controllers]
+        self.controllers = [*(StockController(kafka, controller) for controller in self.controllers)]

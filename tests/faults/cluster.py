@@ -16,11 +16,12 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from migrator.config.load import load_settings
-from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET, Cluster, ClusterOptions, Controller, zookeeper_client
+from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET, ClusterOptions, Controller, zookeeper_client
 from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.fill import FillOptions, fill
 from migrator.drill.judge import differences
 from migrator.drill.light_broker import LightBroker, LightBrokerOptions
+from migrator.drill.light_cluster import LightCluster
 from migrator.image.model import MetadataImage
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.migration.states import State
@@ -48,7 +49,7 @@ QUICK = {
 Rows = Mapping[tuple[str, str, str], str]
 
 
-class FaultCluster(Cluster):
+class FaultCluster(LightCluster):
     """As the drill's, but on a ZooKeeper that is there already, each controller through a gate of its own.
 
     :param hosts: connection string of an empty chroot.

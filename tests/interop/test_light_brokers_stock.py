@@ -15,8 +15,8 @@ from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.fill import CONTROLLER_EPOCH, DOOMED_TOPIC, FillOptions, fill
 from migrator.drill.judge import differences
 from migrator.drill.light_broker import LightBroker, LightBrokerOptions
+from migrator.drill.light_workload import LightWorkload
 from migrator.drill.metadata_cache import CachedPartition
-from migrator.drill.workload import Workload
 from migrator.parts.kafka import StockKafka, StockNode
 from migrator.parts.processes import free_port
 from migrator.verify.kraft_files import read_image
@@ -90,10 +90,10 @@ async def test_a_stock_controller_migrates_the_drills_cluster(
     assert migration["kraft_controller_id"] == 3000
 
 
-async def worked(brokers: list[LightBroker], port: int) -> Workload:
+async def worked(brokers: list[LightBroker], port: int) -> LightWorkload:
     """A workload that has changed a few hundred things, and is over."""
     channel = ControllerChannel([("127.0.0.1", port)], "workload")
-    workload = Workload(channel, brokers, seed=1)
+    workload = LightWorkload(channel, brokers, seed=1)
     running = asyncio.create_task(workload.run())
     try:
         await until(lambda: running.done() or sum(workload.acknowledged.values()) >= 200)

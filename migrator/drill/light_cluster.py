@@ -1,0 +1,142 @@
+"""The throw-away cluster with light brokers, which speak the Kafka protocol, hold no data, and start in no time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kio.schema.errors import ErrorCode
+
+from migrator.drill import judge
+from migrator.drill.cluster import (
+    CHROOT,
+    CLUSTER_ID,
+    ENCODER_SECRET,
+    FIRST_CONTROLLER_ID,
+    Cluster,
+    ClusterOptions,
+    Controller,
+    controller_properties,
+    migration_properties,
+    speak_grpc,
+    zookeeper_client,
+)
+from migrator.drill.controller_channel import ControllerChannel
+from migrator.drill.fill import FillOptions, fill
+from migrator.drill.light_broker import BrokerMode, LightBroker, LightBrokerOptions
+from migrator.drill.light_workload import LightWorkload
+from migrator.drill.report import Report
+from migrator.drill.steps import until
+from migrator.image.model import MetadataImage
+from migrator.parts.processes import free_port
+
+WAIT_SECONDS = 60.0
+
+
+class LightCluster(Cluster):
+    """Filled as a Kafka cluster would fill ZooKeeper; all brokers but the last one run from the start."""
+
+    def __init__(self, directory: Path, options: ClusterOptions) -> None:
+        super().__init__(directory, options)
+        ports = {FIRST_CONTROLLER_ID + number: free_port() for number in range(options.controllers)}
+        self.controllers = [
+            Controller(
+                node,
+                directory / f"controller-{node}",
+                controller_properties(node, ports) | migration_properties(self.zookeeper_hosts),
+            )
+            for node in ports
+        ]
+        if options.transport == "grpc":
+            speak_grpc(self.controllers)
+        self.addresses = [("127.0.0.1", port) for port in ports.values()]
+        self.brokers = [
+            LightBroker(LightBrokerOptions(broker, CLUSTER_ID, self.zookeeper_hosts, self.addresses))
+            for broker in self.broker_ids
+        ]
+
+    def fill(self) -> int:
+        """Start ZooKeeper and fill it; gives the number of znodes. Blocking.
+
+        :raises OperatorError: ZooKeeper does not start, or is not empty.
+        """
+        self.zookeeper.start()
+        now_ms = int(time.time() * 1000)
+        options = FillOptions(CLUSTER_ID, self.broker_ids, self.options.partitions, now_ms, ENCODER_SECRET)
+        with zookeeper_client(self.zookeeper.hosts) as client:
+            client.ensure_path(CHROOT)
+        with zookeeper_client(self.zookeeper_hosts) as client:
+            return fill(client, options)
+
+    def channel(self, client_id: str) -> ControllerChannel:
+        """A way to the active controller; the caller closes it."""
+        return ControllerChannel(self.addresses, client_id)
+
+    async def begin(self, report: Report) -> None:
+        """See `Cluster`."""
+        report.wait_for("ZooKeeper is filled")
+        report.figure("znodes", await asyncio.to_thread(self.fill))
+        for broker in self.brokers[:-1]:
+            await broker.start()
+
+    async def migrate_first_brokers(self) -> None:
+        """They do from their start."""
+
+    async def migrate_last_broker(self) -> None:
+        """See `Cluster`."""
+        await self.brokers[-1].start()
+        await asyncio.wait_for(self.brokers[-1].running.wait(), WAIT_SECONDS)
+
+    def workload(self) -> LightWorkload:
+        """See `Cluster`."""
+        return LightWorkload(self.channel("workload"), self.brokers, seed=1)
+
+    async def differences(self, image: MetadataImage) -> list[str]:
+        """See `Cluster`."""
+        return [found for broker in self.brokers for found in judge.differences(broker, image)]
+
+    def violations(self) -> Mapping[str, Sequence[str]]:
+        """See `Cluster`."""
+        return {f"broker {broker.options.broker_id}": broker.violations for broker in self.brokers}
+
+    async def roll_to_kraft(self) -> None:
+        """See `Cluster`."""
+        for broker in self.brokers:
+            await broker.stop()
+            await broker.start(BrokerMode.KRAFT)
+            await asyncio.wait_for(broker.running.wait(), WAIT_SECONDS)
+
+    async def roll_to_zookeeper(self) -> None:
+        """See `Cluster`."""
+        for broker in self.brokers:
+            await broker.stop(controlled=False)
+            await broker.start(BrokerMode.ZOOKEEPER)
+
+    async def refuse_migrating_broker(self, report: Report) -> None:
+        """See `Cluster`."""
+        broker = self.brokers[0]
+        await broker.stop()
+        broker.errors.clear()
+        await broker.start(BrokerMode.MIGRATING)
+
+        async def refused() -> bool:
+            return broker.errors.get(ErrorCode.broker_id_not_registered, 0) > 0
+
+        what = "the registration of a broker in ZooKeeper mode is refused"
+        await until(self, report, what, refused, seconds=WAIT_SECONDS)
+
+    async def conclude(self, report: Report) -> None:
+        """Nothing: they hold no records."""
+
+    async def conclude_rollback(self, report: Report) -> None:
+        """Nothing, as above."""
+
+    async def close(self) -> None:
+        """See `Cluster`."""
+        for broker in self.brokers:
+            with contextlib.suppress(OSError):
+                await broker.stop(controlled=False)
+        await super().close()
