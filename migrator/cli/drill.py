@@ -17,16 +17,25 @@ from migrator.drill.cluster import ClusterOptions
 from migrator.drill.report import Report, Step
 from migrator.drill.run import DATA, run_drill
 from migrator.drill.scenario import DrillOptions
-from migrator.errors import ExitCode
+from migrator.errors import ExitCode, OperatorError
 from migrator.migration.states import PublicState
+from migrator.parts.kafka import KafkaRelease, StockKafka
 
+KAFKA_VERSION, LIGHT = "3.9.1", "none"
+KAFKA_PARTITIONS, LIGHT_PARTITIONS = 300, 2000
 STATES = click.Choice([state.label for state in PublicState], case_sensitive=False)
 
 
 @click.command("drill")
 @click.option(
-    "--partitions", type=click.IntRange(20), default=2000, show_default=True, help="In ZooKeeper at the start."
-)
+    "--kafka", metavar="VERSION", default=None,
+    help=f"Release of the brokers, whose jars are fetched once; 'none' for light brokers, which hold no records. "
+    f"Default: {KAFKA_VERSION}, and light brokers, saying so, where it cannot be fetched.",
+)  # fmt: skip
+@click.option(
+    "--partitions", type=click.IntRange(20),
+    help=f"At the start. Default: {KAFKA_PARTITIONS}, with light brokers {LIGHT_PARTITIONS}.",
+)  # fmt: skip
 @click.option("--brokers", type=click.IntRange(1, 50), default=3, show_default=True)
 @click.option("--controllers", type=click.IntRange(1, 7), default=3, show_default=True)
 @click.option(
@@ -41,7 +50,8 @@ STATES = click.Choice([state.label for state in PublicState], case_sensitive=Fal
 )  # fmt: skip
 @click.option("--keep", is_flag=True, help="Keep the cluster's data also when everything held.")
 def command(
-    partitions: int,
+    kafka: str | None,
+    partitions: int | None,
     brokers: int,
     controllers: int,
     transport: str,
@@ -52,24 +62,50 @@ def command(
 ) -> None:
     """Migrate a throw-away cluster on this machine and watch it.
 
-    A real ZooKeeper is filled as a Kafka cluster would fill it; controllers run as processes; light brokers speak the
-    Kafka protocol and refuse what real ones refuse. Exit codes: 0 everything held; 1 something did not, see the report.
+    Unmodified Kafka brokers on a real ZooKeeper, controllers as processes, clients that write and read from start to
+    end; every record is accounted for. Without Kafka's jars light brokers stand in, which speak its protocol and refuse
+    what real ones refuse. Exit codes: 0 everything held; 1 something did not, see the report.
     """
-    cluster = ClusterOptions(partitions, brokers, controllers, transport)
+    console = Console()
+    release = _release(kafka, console)
+    count = partitions or (LIGHT_PARTITIONS if release is None else KAFKA_PARTITIONS)
+    cluster = ClusterOptions(count, brokers, controllers, transport)
     options = DrillOptions(cluster, kill_leader_at, rollback_at)
     where = directory or Path(tempfile.mkdtemp(prefix="migrator-drill-"))
-    console = Console()
-    display = _Display(Report(dataclasses.asdict(options)))
+    shown = dataclasses.asdict(options) | {"kafka": LIGHT if release is None else release.version}
+    display = _Display(Report(shown))
     with Live(get_renderable=display.render, console=console, refresh_per_second=8):
-        run_drill(options, display.report, where, keep=keep)
+        run_drill(options, display.report, where, keep=keep, kafka=release)
     report = display.report
-    console.print(
-        Text("Everything held." if report.held else "It did not hold.", "bold green" if report.held else "bold red")
-    )
+    words = "Everything held" if report.held else "It did not hold"
+    console.print(Text(f"{words}{report.totals_text(': ')}.", "bold green" if report.held else "bold red"))
     console.print(f"Report: {where / 'report.json'}", highlight=False, soft_wrap=True)
     if not report.held or keep:
         console.print(f"The cluster's data and logs: {where / DATA}", highlight=False, soft_wrap=True)
     sys.exit(ExitCode.OK if report.held else ExitCode.DIFFERENT)
+
+
+def _release(wanted: str | None, console: Console) -> StockKafka | None:
+    """The brokers' release, None for light brokers.
+
+    :raises OperatorError: it was asked for by name, and cannot be fetched.
+    """
+    if wanted == LIGHT:
+        return None
+    release = KafkaRelease(wanted or KAFKA_VERSION)
+    if not release.is_fetched:
+        console.print(f"Fetching Apache Kafka {release.version}, once ...")
+    try:
+        return release.fetch()
+    except OperatorError:
+        if wanted is not None:
+            raise
+        console.print(
+            f"Apache Kafka {release.version} cannot be fetched here: going on with light brokers "
+            f"('--kafka {release.version}' says why).",
+            style="yellow",
+        )
+        return None
 
 
 class _Display:
@@ -84,6 +120,7 @@ class _Display:
         for step in self.report.steps:
             lines.append(self._step(step))
             lines += [Text(f"    {name}: {number}", "dim") for name, number in step.figures.items()]
+            lines += [Text(f"    {text}", "dim") for text in step.traffic_lines()]
             lines += [Text(f"    not so: {each.name}: {each.detail}", "red") for each in step.checks if not each.held]
         if self.report.now:
             lines.append(Text(f"    waiting: {self.report.now}", "yellow"))

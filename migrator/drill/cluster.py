@@ -169,11 +169,11 @@ class Cluster(ABC):
         """
 
     @abstractmethod
-    async def migrate_first_brokers(self) -> None:
+    async def migrate_first_brokers(self, report: Report) -> None:
         """All brokers but the last one run in migration mode when it returns."""
 
     @abstractmethod
-    async def migrate_last_broker(self) -> None:
+    async def migrate_last_broker(self, report: Report) -> None:
         """The last one runs in migration mode, too; what it waits for is the end of the copy."""
 
     @abstractmethod
@@ -189,11 +189,11 @@ class Cluster(ABC):
         """By whom: what it saw that nobody may see."""
 
     @abstractmethod
-    async def roll_to_kraft(self) -> None:
+    async def roll_to_kraft(self, report: Report) -> None:
         """One broker after the other restarts in KRaft mode."""
 
     @abstractmethod
-    async def roll_to_zookeeper(self) -> None:
+    async def roll_to_zookeeper(self, report: Report) -> None:
         """One broker after the other restarts in ZooKeeper mode."""
 
     @abstractmethod
@@ -201,12 +201,16 @@ class Cluster(ABC):
         """Start a broker in migration mode after the end, and wait until its registration is refused."""
 
     @abstractmethod
-    async def conclude(self, report: Report) -> None:
-        """After the end of the migration: what remains to be done and counted."""
+    async def hand_over(self, report: Report) -> None:
+        """After the end of the migration: let other controllers take over, if these brokers obey them."""
 
     @abstractmethod
-    async def conclude_rollback(self, report: Report) -> None:
-        """After the way back: what remains to be done and counted."""
+    async def use_zookeeper_controller(self, report: Report) -> None:
+        """After the way back: let the ZooKeeper controller work, if these brokers have one that does."""
+
+    @abstractmethod
+    async def audit_records(self, report: Report) -> None:
+        """At the very end: count what clients wrote and read, if these brokers hold records."""
 
     async def close(self) -> None:
         """End everything that runs; safe at any time, and more than once."""

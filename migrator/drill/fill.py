@@ -156,7 +156,7 @@ def _topic(options: FillOptions, generator: random.Random, name: str, count: int
         assignment[0], adding, removing = rings[0][:2], {0: rings[0][1:2]}, {}
     topic = TopicAssignment(random_uuid(generator), assignment, adding, removing)
     yield Create(paths.topic(name), encode_topic(topic))
-    yield Create(paths.topic_config(name), encode_config(_topic_config(number)))
+    yield Create(paths.topic_config(name), encode_config(topic_config(number)))
     for partition, replicas in assignment.items():
         settled = tuple(replica for replica in replicas if replica not in adding.get(partition, ()))
         yield from _partition(generator, name, partition, settled)
@@ -180,7 +180,8 @@ def _partition(generator: random.Random, topic: str, partition: int, replicas: t
             yield SetData(path, encode_partition_state(PartitionState(leader, epoch, CONTROLLER_EPOCH, isr)))
 
 
-def _topic_config(number: int) -> dict[str, str]:
+def topic_config(number: int) -> dict[str, str]:
+    """Every second topic has one."""
     if number % 2:
         return {}
     return {"retention.ms": str(3_600_000 * (1 + number % 24)), "cleanup.policy": "compact,delete"}

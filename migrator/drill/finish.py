@@ -24,7 +24,7 @@ async def finish(cluster: Cluster, report: Report) -> None:
     with report.step("Finishing too early is refused"):
         await _too_early(cluster, report)
     with report.step("Brokers restart in KRaft mode"):
-        await cluster.roll_to_kraft()
+        await cluster.roll_to_kraft(report)
         await until(cluster, report, "dual-write goes on", lambda: dual_writing(cluster), seconds=WAIT_SECONDS)
     with report.step("Controllers restart without the migration"):
         for controller in cluster.controllers:

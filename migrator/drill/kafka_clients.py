@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from collections.abc import Mapping
@@ -13,13 +12,22 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from migrator.drill.kafka_cluster import until
+from migrator.drill.pulse import Pulse
 
 ANSWER_SECONDS = 15.0
 FLUSH_SECONDS = 30.0
 READ_SECONDS = 30.0
-PRODUCE_EVERY_SECONDS = 0.01
-_QUIET = {"log_level": 0}
+LIVELY_SECONDS = 0.1
+QUIET = {"log_level": 0}
 """librdkafka prints what it meets, and a restarting broker is much to print."""
+PATIENT = {
+    "linger.ms": 5,
+    "reconnect.backoff.max.ms": 200,
+    "retry.backoff.max.ms": 100,
+    "topic.metadata.refresh.fast.interval.ms": 50,
+    **QUIET,
+}
+"""Of producers that go on as soon as they can."""
 
 
 class Admin:
@@ -28,7 +36,7 @@ class Admin:
     def __init__(self, bootstrap: str, brokers: int) -> None:
         self._bootstrap = bootstrap
         until("every broker is in the metadata", lambda: self._brokers() == brokers)
-        self.client = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
+        self.client = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
 
     def create(self, name: str, partitions: int, replicas: int, **config: str) -> None:
         """Create a topic; ``_`` in keys of its configuration stands for a dot."""
@@ -43,6 +51,11 @@ class Admin:
         """The leaders of every topic's partitions, by name; -1 without a leader."""
         found = self.client.list_topics(timeout=ANSWER_SECONDS).topics
         return {name: [part.leader for part in topic.partitions.values()] for name, topic in found.items()}
+
+    def replicas(self, name: str) -> dict[int, list[int]]:
+        """By partition of a topic."""
+        found = self.client.list_topics(name, timeout=ANSWER_SECONDS).topics[name].partitions
+        return {number: partition.replicas for number, partition in found.items()}
 
     def alter_config(self, kind: ResourceType, name: str, key: str, text: str) -> None:
         """Set one value of a topic's or a broker's configuration."""
@@ -68,67 +81,74 @@ class Admin:
     def _brokers(self) -> int:
         """As a client sees it that knows nothing yet."""
         try:
-            metadata = AdminClient({"bootstrap.servers": self._bootstrap, **_QUIET}).list_topics(timeout=1.0)
+            metadata = AdminClient({"bootstrap.servers": self._bootstrap, **QUIET}).list_topics(timeout=1.0)
         except KafkaException:
             return 0
         return len(metadata.brokers) if metadata.controller_id >= 0 else 0
 
 
 class Traffic:
-    """A producer that sends a message every ten milliseconds until its context ends, and loses none."""
+    """An idempotent producer with acks=all that sends numbers from 0 until its context ends, and loses none.
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    :param per_second: how many.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, *, per_second: int = 100) -> None:
         self._topic = topic
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "linger.ms": 0,
-                "enable.idempotence": True,
-                "reconnect.backoff.max.ms": 200,
-                "retry.backoff.max.ms": 100,
-                "topic.metadata.refresh.fast.interval.ms": 50,
-                **_QUIET,
-            }
-        )
+        self._every_seconds = 1 / per_second
+        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, **PATIENT})
         self.sent = 0
+        self.acknowledged: set[int] = set()
         self.errors: list[str] = []
-        self._acknowledged: list[float] = []
+        self.pulse = Pulse()
+        """Acknowledgements."""
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def goes_on(self) -> bool:
         """Whether messages are acknowledged, now."""
-        return bool(self._acknowledged) and time.monotonic() - self._acknowledged[-1] < 10 * PRODUCE_EVERY_SECONDS
+        return self.pulse.goes_on(LIVELY_SECONDS)
 
     def longest_pause(self, since: float = 0.0) -> float:
         """Seconds between two acknowledgements, since a time of `time.monotonic`."""
-        times = [moment for moment in self._acknowledged if moment >= since] + [time.monotonic()]
-        return max(later - earlier for earlier, later in itertools.pairwise(times))
+        return self.pulse.longest_pause(since)
 
-    def stop(self) -> None:
-        """Send no more, and wait for the last acknowledgement."""
-        self._stop.set()
-        self._thread.join()
-        self._producer.flush(FLUSH_SECONDS)
-
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Begin, and wait until messages are acknowledged."""
         self._thread.start()
         until("messages are acknowledged", self.goes_on)
+
+    def stop(self) -> None:
+        """Send no more, and wait for the last acknowledgement; safe at any time."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._producer.flush(FLUSH_SECONDS)
+
+    def abandon(self) -> None:
+        """Send no more, and wait for nothing that brokers have to do; safe at any time."""
+        self._stop.set()
+
+    def __enter__(self) -> Self:
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _run(self) -> None:
+        begin = time.monotonic()
         while not self._stop.is_set():
-            self._producer.produce(self._topic, value=str(self.sent), key=str(self.sent), on_delivery=self._delivered)
+            number = self.sent
+            self._producer.produce(self._topic, value=str(number), key=str(number), on_delivery=self._delivered)
             self.sent += 1
-            self._producer.poll(PRODUCE_EVERY_SECONDS)
-            self._stop.wait(PRODUCE_EVERY_SECONDS)
+            self._producer.poll(max(begin + self.sent * self._every_seconds - time.monotonic(), 0))
+            self._stop.wait(max(begin + self.sent * self._every_seconds - time.monotonic(), 0))
 
-    def _delivered(self, error: object, _message: Message) -> None:
+    def _delivered(self, error: object, message: Message) -> None:
         if error is None:
-            self._acknowledged.append(time.monotonic())
+            self.acknowledged.add(int(message.value() or b""))
+            self.pulse.beat()
         else:
             self.errors.append(str(error))
 
@@ -141,7 +161,7 @@ def consume(bootstrap: str, topic: str, group: str, count: int) -> list[str]:
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            **_QUIET,
+            **QUIET,
         }
     )
     consumer.subscribe([topic])
@@ -160,7 +180,7 @@ def consume(bootstrap: str, topic: str, group: str, count: int) -> list[str]:
 
 def committed(bootstrap: str, topic: str, group: str, partitions: int) -> int:
     """How many messages the group has behind it, by its committed offsets."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, **_QUIET})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, **QUIET})
     try:
         asked = [TopicPartition(topic, partition) for partition in range(partitions)]
         return sum(max(found.offset, 0) for found in consumer.committed(asked, timeout=READ_SECONDS))

@@ -12,7 +12,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
-from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET, TOKEN_SECRET, Controller, zookeeper_client
+from migrator.drill.cluster import (
+    CLUSTER_ID,
+    ENCODER_SECRET,
+    FIRST_CONTROLLER_ID,
+    TOKEN_SECRET,
+    Controller,
+    controller_properties,
+    migration_properties,
+    voters,
+    zookeeper_client,
+)
 from migrator.errors import OperatorError
 from migrator.observe.status import BrokerState, Role, Status
 from migrator.parts.java import Jvm
@@ -21,7 +31,6 @@ from migrator.parts.processes import free_port
 from migrator.zookeeper.znodes import paths
 
 FIRST_BROKER_ID = 1
-FIRST_CONTROLLER_ID = 3001
 WAIT_SECONDS = 30.0
 POLL_SECONDS = 0.05
 HEAP = "320m"
@@ -35,6 +44,11 @@ class Mode(Enum):
     ZOOKEEPER = "zookeeper"
     MIGRATING = "migrating"
     KRAFT = "kraft"
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return {"zookeeper": "ZooKeeper", "migrating": "migration", "kraft": "KRaft"}[self.value]
 
 
 class KafkaCluster:
@@ -68,11 +82,11 @@ class KafkaCluster:
         self._more_for_brokers = broker_properties
         self._more_for_controllers = controller_properties
         controller_ports = {FIRST_CONTROLLER_ID + number: free_port() for number in range(controllers)}
-        self._voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in controller_ports.items())
+        self._voters = voters(controller_ports)
         self._broker_ports = {FIRST_BROKER_ID + number: free_port() for number in range(brokers)}
         self.controllers = [
-            Controller(node, directory / f"controller-{node}", self._controller_properties(node, port))
-            for node, port in controller_ports.items()
+            Controller(node, directory / f"controller-{node}", self._controller_properties(node, controller_ports))
+            for node in controller_ports
         ]
         self.brokers = {
             broker: other_releases.get(broker, kafka).node(
@@ -85,7 +99,12 @@ class KafkaCluster:
     @property
     def bootstrap(self) -> str:
         """``bootstrap.servers`` of clients."""
-        return ",".join(f"127.0.0.1:{port}" for port in self._broker_ports.values())
+        return ",".join(f"{host}:{port}" for host, port in self.broker_addresses.values())
+
+    @property
+    def broker_addresses(self) -> dict[int, tuple[str, int]]:
+        """Host and port by broker id."""
+        return {broker: ("127.0.0.1", port) for broker, port in self._broker_ports.items()}
 
     def start_controllers(self) -> None:
         """Format and start our controllers, and wait for a leader."""
@@ -119,13 +138,18 @@ class KafkaCluster:
 
     def roll_brokers(self, mode: Mode, in_sync: Callable[[], bool]) -> None:
         """One broker after the other: a controlled shutdown, a start in another mode, and the wait for its replicas."""
-        for broker, node in self.brokers.items():
-            node.stop()
-            if mode is not Mode.KRAFT:
-                self._until_forgotten(broker)
-            node.properties = self.properties_of(broker, mode)
-            node.start()
+        for broker in self.brokers:
+            self.restart_broker(broker, mode)
             until(f"replicas of broker {broker} are in sync", in_sync)
+
+    def restart_broker(self, broker: int, mode: Mode) -> None:
+        """A controlled shutdown, and a start in another mode; returns when it serves."""
+        node = self.brokers[broker]
+        node.stop()
+        if mode is not Mode.KRAFT:
+            self._until_forgotten(broker)
+        node.properties = self.properties_of(broker, mode)
+        node.start()
 
     def kill_leader(self) -> None:
         """SIGKILL for the controller that leads; it comes back when another one leads."""
@@ -258,25 +282,9 @@ class KafkaCluster:
             "zookeeper.metadata.migration.enable": str(mode is Mode.MIGRATING).lower(),
         }
 
-    def _controller_properties(self, node: int, port: int) -> dict[str, str]:
-        properties = {
-            "process.roles": "controller",
-            "node.id": str(node),
-            "controller.quorum.voters": self._voters,
-            "controller.listener.names": "CONTROLLER",
-            "listeners": f"CONTROLLER://127.0.0.1:{port}",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            "inter.broker.listener.name": "PLAINTEXT",
-            "password.encoder.secret": ENCODER_SECRET,
-            "delegation.token.secret.key": TOKEN_SECRET,
-            "authorizer.class.name": STANDARD_AUTHORIZER,
-            "super.users": "User:ANONYMOUS",
-            **self._more_for_controllers,
-        }
-        if self._zookeeper is not None:
-            properties["zookeeper.connect"] = self._zookeeper
-            properties["zookeeper.metadata.migration.enable"] = "true"
-        return properties
+    def _controller_properties(self, node: int, ports: Mapping[int, int]) -> dict[str, str]:
+        migration = {} if self._zookeeper is None else migration_properties(self._zookeeper)
+        return controller_properties(node, ports) | migration | dict(self._more_for_controllers)
 
 
 def _must_end_well(controller: Controller) -> None:

@@ -82,10 +82,10 @@ class LightCluster(Cluster):
         for broker in self.brokers[:-1]:
             await broker.start()
 
-    async def migrate_first_brokers(self) -> None:
+    async def migrate_first_brokers(self, _report: Report) -> None:
         """They do from their start."""
 
-    async def migrate_last_broker(self) -> None:
+    async def migrate_last_broker(self, _report: Report) -> None:
         """See `Cluster`."""
         await self.brokers[-1].start()
         await asyncio.wait_for(self.brokers[-1].running.wait(), WAIT_SECONDS)
@@ -102,14 +102,14 @@ class LightCluster(Cluster):
         """See `Cluster`."""
         return {f"broker {broker.options.broker_id}": broker.violations for broker in self.brokers}
 
-    async def roll_to_kraft(self) -> None:
+    async def roll_to_kraft(self, _report: Report) -> None:
         """See `Cluster`."""
         for broker in self.brokers:
             await broker.stop()
             await broker.start(BrokerMode.KRAFT)
             await asyncio.wait_for(broker.running.wait(), WAIT_SECONDS)
 
-    async def roll_to_zookeeper(self) -> None:
+    async def roll_to_zookeeper(self, _report: Report) -> None:
         """See `Cluster`."""
         for broker in self.brokers:
             await broker.stop(controlled=False)
@@ -128,11 +128,14 @@ class LightCluster(Cluster):
         what = "the registration of a broker in ZooKeeper mode is refused"
         await until(self, report, what, refused, seconds=WAIT_SECONDS)
 
-    async def conclude(self, report: Report) -> None:
-        """Nothing: they hold no records."""
+    async def hand_over(self, _report: Report) -> None:
+        """See `Cluster`; stock controllers expect brokers that replay the metadata log."""
 
-    async def conclude_rollback(self, report: Report) -> None:
-        """Nothing, as above."""
+    async def use_zookeeper_controller(self, _report: Report) -> None:
+        """See `Cluster`; a light broker that is elected does nothing."""
+
+    async def audit_records(self, _report: Report) -> None:
+        """See `Cluster`; there are none."""
 
     async def close(self) -> None:
         """See `Cluster`."""

@@ -11,6 +11,11 @@ from typing import Any
 
 import orjson
 
+Meter = Callable[[float, float], Mapping[str, float | int]]
+"""From a stretch of time (of `time.monotonic`) to what clients saw in it."""
+PAUSES = ("produce", "consume", "commit")
+"""What `Step.traffic` calls the longest pauses."""
+
 
 class DrillFailedError(Exception):
     """The drill cannot go on: something that it waits for did not come."""
@@ -33,11 +38,19 @@ class Step:
     seconds: float = 0.0
     checks: list[Check] = field(default_factory=list)
     figures: dict[str, float | int | str] = field(default_factory=dict)
+    traffic: dict[str, float | int] = field(default_factory=dict)
+    """What clients of the cluster saw meanwhile, by name: their longest pauses in seconds, and counts."""
     done: bool = False
 
     @property
     def held(self) -> bool:
         return self.done and all(check.held for check in self.checks)
+
+    def traffic_lines(self) -> list[str]:
+        """`traffic` for people: pauses in one line, counts in the next."""
+        pauses = ", ".join(f"{name} {number:.2f} s" for name, number in self.traffic.items() if name in PAUSES)
+        counts = ", ".join(f"{number:,} {name}" for name, number in self.traffic.items() if name not in PAUSES)
+        return [f"longest pauses: {pauses}", f"records: {counts}"] if self.traffic else []
 
 
 class Report:
@@ -52,6 +65,10 @@ class Report:
         self.failure = ""
         self.now = ""
         """What the drill waits for at the moment."""
+        self.totals: dict[str, int] = {}
+        """What a sound drill has none of, e.g. ``lost records``."""
+        self.meter: Meter | None = None
+        """Asked at the end of each step for its `Step.traffic`."""
         self._changed = changed
         self._begin = time.monotonic()
 
@@ -75,7 +92,10 @@ class Report:
             yield step
             step.done = True
         finally:
-            step.seconds = round(time.monotonic() - begin, 2)
+            end = time.monotonic()
+            step.seconds = round(end - begin, 2)
+            if self.meter is not None:
+                step.traffic = {name: _rounded(number) for name, number in self.meter(begin, end).items()}
             self.now = ""
             self._changed()
 
@@ -86,8 +106,13 @@ class Report:
 
     def figure(self, name: str, number: float | str) -> None:
         """Note a figure of the current step."""
-        self.steps[-1].figures[name] = round(number, 3) if isinstance(number, float) else number
+        self.steps[-1].figures[name] = number if isinstance(number, str) else _rounded(number)
         self._changed()
+
+    def none_of(self, name: str, count: int, detail: object = "") -> None:
+        """Note how many there are of what there must be none of, e.g. ``lost records``."""
+        self.totals[name] = self.totals.get(name, 0) + count
+        self.check(f"no {name}", count == 0, f"{count} {detail}")
 
     def wait_for(self, what: str) -> None:
         """Say what the drill waits for now."""
@@ -101,24 +126,32 @@ class Report:
             "seconds": round(self.seconds, 2),
             "failure": self.failure,
             "options": self.options,
+            "totals": self.totals,
             "steps": [
                 {
                     "name": step.name,
                     "held": step.held,
                     "seconds": step.seconds,
                     "figures": step.figures,
+                    "traffic": step.traffic,
                     "checks": [{"name": each.name, "held": each.held, "detail": each.detail} for each in step.checks],
                 }
                 for step in self.steps
             ],
         }
 
+    def totals_text(self, before: str) -> str:
+        """E.g. ``0 lost records, 0 differences``, after ``before``; nothing when nothing was counted."""
+        text = ", ".join(f"{count:,} {name}" for name, count in self.totals.items())
+        return before + text if text else ""
+
     def summary(self) -> str:
         """For people."""
-        lines = [f"{'HELD' if self.held else 'DID NOT HOLD'} in {self.seconds:.0f} s"]
+        lines = [f"{'HELD' if self.held else 'DID NOT HOLD'} in {self.seconds:.0f} s{self.totals_text(': ')}"]
         for step in self.steps:
             lines.append(f"{'ok  ' if step.held else 'FAIL'} {step.name} ({step.seconds:.1f} s)")
             lines += [f"       {name}: {number}" for name, number in step.figures.items()]
+            lines += [f"       {text}" for text in step.traffic_lines()]
             lines += [f"     - NOT: {each.name}: {each.detail}" for each in step.checks if not each.held]
         if self.failure:
             lines.append(f"It ended early: {self.failure}")
@@ -129,3 +162,7 @@ class Report:
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "report.json").write_bytes(orjson.dumps(self.to_json(), option=orjson.OPT_INDENT_2) + b"\n")
         (directory / "summary.txt").write_text(self.summary())
+
+
+def _rounded(number: float) -> float:
+    return round(number, 3) if isinstance(number, float) else number

@@ -41,14 +41,13 @@ async def roll_back(cluster: Cluster, report: Report, before: Mapping[str, bytes
         )  # fmt: skip
         report.figure("seconds without a controller", seconds)
         await asyncio.to_thread(_check_zookeeper, cluster, report, before)
-        await cluster.roll_to_zookeeper()
+        await cluster.roll_to_zookeeper(report)
         await until(
             cluster, report, "a broker is the controller after the last roll", lambda: _broker_leads(cluster),
             seconds=ELECTION_SECONDS,
         )  # fmt: skip
     if state == PublicState.DUAL_WRITE.label:
         await _wake_forgotten_quorum(cluster, report)
-    await cluster.conclude_rollback(report)
 
 
 async def _wake_forgotten_quorum(cluster: Cluster, report: Report) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from migrator.drill.cluster import Cluster, ClusterOptions, Controller, zookeeper_client
 from migrator.drill.fill import PLAIN_TOPIC
@@ -60,23 +61,30 @@ async def run_scenario(cluster: Cluster, options: DrillOptions, report: Report) 
     await drill.zookeeper_cluster()
     await drill.quorum()
     if options.rollback_at == INELIGIBLE:
-        return await roll_back(cluster, report, drill.before, INELIGIBLE)
+        return await _back(cluster, report, drill.before, INELIGIBLE)
     await drill.copy()
     if options.rollback_at == COPYING:
-        return await roll_back(cluster, report, drill.before, COPYING)
+        return await _back(cluster, report, drill.before, COPYING)
     await drill.work()
     await drill.compare()
     if options.rollback_at == DUAL_WRITE:
-        return await roll_back(cluster, report, {}, DUAL_WRITE)
+        return await _back(cluster, report, {}, DUAL_WRITE)
     await drill.corrupt()
     await finish(cluster, report)
     if options.kill_leader_at == FINISHED:
         await drill.kill_leader(lambda: all_report(cluster, FINISHED))
-    drill.check_acknowledged("Nothing acknowledged was lost")
     if options.rollback_at == FINISHED:
         await refuse_rollback(cluster, report)
-    await cluster.conclude(report)
+    await cluster.hand_over(report)
+    drill.check_acknowledged()
+    await cluster.audit_records(report)
     return None
+
+
+async def _back(cluster: Cluster, report: Report, before: Mapping[str, bytes | None], state: str) -> None:
+    await roll_back(cluster, report, before, state)
+    await cluster.use_zookeeper_controller(report)
+    await cluster.audit_records(report)
 
 
 class _Drill:
@@ -108,7 +116,7 @@ class _Drill:
                 self._cluster, self._report, "every controller is MigrationIneligible",
                 lambda: all_report(self._cluster, INELIGIBLE), seconds=WAIT_SECONDS,
             )  # fmt: skip
-            await self._cluster.migrate_first_brokers()
+            await self._cluster.migrate_first_brokers(self._report)
             late = self._cluster.late_broker
             await until(
                 self._cluster, self._report, f"the leader names broker {late} as missing",
@@ -127,7 +135,7 @@ class _Drill:
             if trap is not None:
                 await asyncio.to_thread(trap.arm)
             begin = asyncio.get_running_loop().time()
-            joining = asyncio.create_task(self._cluster.migrate_last_broker())
+            joining = asyncio.create_task(self._cluster.migrate_last_broker(self._report))
             try:
                 if trap is not None:
                     await self._kill_mid_copy(trap)
@@ -184,8 +192,9 @@ class _Drill:
             )  # fmt: skip
             for who, violations in self._cluster.violations().items():
                 self._report.check(f"{who} saw nothing that a real one suffers from", not violations, violations[:5])
-            self._check_acknowledged(image_name="the leader's image")
-            await self._verify(ExitCode.OK, "Spark finds no difference")
+            self._check_acknowledged()
+            verdict = await self._verify(ExitCode.OK, "Spark says that both sides are equal")
+            self._report.none_of("differences", verdict.get("differences", -1))
 
     async def corrupt(self) -> None:
         with self._report.step("One znode is corrupted, found, and repaired"):
@@ -194,12 +203,13 @@ class _Drill:
             self._report.wait_for("verify --repair")
             code, verdict = await verify(self._cluster, repair=True)
             repaired = code == ExitCode.OK and verdict.get("equal") is True
-            self._report.check("after verify --repair there is none", repaired, f"exit code {code}: {verdict}")
+            self._report.check("verify --repair mends it", repaired, f"exit code {code}: {verdict}")
+            self._report.none_of("differences", verdict.get("differences", -1))
 
-    def check_acknowledged(self, step: str) -> None:
+    def check_acknowledged(self) -> None:
         """After the end: no change that was acknowledged is lost."""
-        with self._report.step(step):
-            self._check_acknowledged(image_name="the final image")
+        with self._report.step("No acknowledged change was lost"):
+            self._check_acknowledged()
 
     async def kill_leader(self, recovered: Callable[[], Awaitable[bool]]) -> None:
         """``kill -9`` the leader, wait for the next one to be where this one was, start the killed one again."""
@@ -248,7 +258,10 @@ class _Drill:
         image = leader.image()
         partitions = [each for topic in image.topics.by_id.values() for each in topic.partitions.values()]
         at_rest = all(set(each.isr) == set(each.replicas) and not each.adding_replicas for each in partitions)
-        return at_rest and not await self._cluster.differences(image)
+        found = await self._cluster.differences(image)
+        if found:
+            self._report.wait_for(f"brokers know what the log says: {found[0]}")
+        return at_rest and not found
 
     async def _names_missing(self, broker_id: int) -> bool:
         statuses = await self._cluster.statuses()
@@ -259,19 +272,21 @@ class _Drill:
             for problem in status.problems
         )
 
-    async def _verify(self, expected_code: int, name: str, *, expected: str = "") -> None:
+    async def _verify(self, expected_code: int, name: str, *, expected: str = "") -> dict[str, Any]:
         self._report.wait_for("verify compares in Spark")
         code, verdict = await verify(self._cluster)
         text = json.dumps(verdict, ensure_ascii=False)
         self._report.check(name, code == expected_code and expected in text, f"exit code {code}: {text[:2000]}")
+        return verdict
 
-    def _check_acknowledged(self, image_name: str) -> None:
+    def _check_acknowledged(self) -> None:
         workload = self._workload
         if workload is None:
             return
-        controller = next(controller for controller in self._cluster.controllers if controller.runs)
+        controllers = self._cluster.controllers
+        controller = next((each for each in controllers if each.runs), controllers[0])
         missing = list(workload.ledger.missing_from(controller.image()))
-        self._report.check(f"{image_name} has every acknowledged change", not missing, missing[:5])
+        self._report.none_of("lost changes", len(missing), missing[:5])
         blocks = workload.producer_ids
         self._report.check("no producer id was given twice", len(set(blocks)) == len(blocks), blocks)
 

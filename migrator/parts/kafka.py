@@ -12,7 +12,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from migrator.errors import require
 from migrator.parts.java import Jvm, java_command
-from migrator.parts.kafka_jars import fetch_jars
+from migrator.parts.kafka_jars import cache_directory, fetch_jars
 from migrator.parts.processes import ChildProcess, StillRunningError, run_to_end
 
 START_SECONDS = 90.0
@@ -36,6 +36,11 @@ class KafkaRelease:
 
     def __init__(self, version: str) -> None:
         self.version = version
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether its jars are in the cache."""
+        return (cache_directory() / self.version).is_dir()
 
     def fetch(self) -> StockKafka:
         """The release, its jars fetched into the cache if need be.

@@ -1,0 +1,82 @@
+"""Whether real brokers, at rest, know and hold exactly what the metadata image says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from migrator.image.model import MetadataImage, TopicImage
+from migrator.rpc.transport import TransportError
+from migrator.wire.client import KafkaClient
+from migrator.wire.schemas import build, request_type
+
+METADATA = (3, 12)
+ANSWER_SECONDS = 10.0
+MAX_EXAMPLES = 5
+_LOG = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
+_STRAY = "-stray"
+_SET_ASIDE = ("-delete", "-future", _STRAY)
+"""How the names of directories end that hold no log in use."""
+
+
+async def metadata_differences(broker: int, host: str, port: int, image: MetadataImage) -> list[str]:
+    """What a client hears of this broker and the image does not say, or the other way; at most `MAX_EXAMPLES`."""
+    client = KafkaClient(host, port, "drill")
+    try:
+        everything = build(request_type(*METADATA), topics=None, allow_auto_topic_creation=False)
+        answer = await client.request(everything, ANSWER_SECONDS)
+    except TransportError as error:
+        return [f"broker {broker}: {error}"]
+    finally:
+        await client.close()
+    return [f"broker {broker}: {text}" for text in islice(_told(answer, image), MAX_EXAMPLES)]
+
+
+def _told(answer: Any, image: MetadataImage) -> Iterator[str]:
+    told = {topic.name: topic for topic in answer.topics}
+    if told.keys() != image.topics.ids.keys():
+        yield f"topics that one side lacks: {sorted(told.keys() ^ set(image.topics.ids))[:MAX_EXAMPLES]}"
+    for topic in image.topics.by_id.values():
+        if (seen := told.get(topic.name)) is not None:
+            yield from _topic(topic, seen)
+
+
+def _topic(topic: TopicImage, seen: Any) -> Iterator[str]:
+    if seen.topic_id is None or seen.topic_id.bytes != topic.topic_id:
+        yield f"topic {topic.name!r} has the id {seen.topic_id}"
+    partitions = {each.partition_index: each for each in seen.partitions}
+    if partitions.keys() != topic.partitions.keys():
+        yield f"topic {topic.name!r} has the partitions {sorted(partitions)}"
+        return
+    for index, expected in topic.partitions.items():
+        each = partitions[index]
+        same = (
+            each.leader_id == expected.leader
+            and each.leader_epoch == expected.leader_epoch
+            and set(each.isr_nodes) == set(expected.isr)
+            and each.replica_nodes == tuple(expected.replicas)
+        )
+        if not same:
+            yield f"{topic.name}-{index} is {each}, in the image {expected}"
+
+
+def log_differences(broker: int, data: Path, image: MetadataImage) -> list[str]:
+    """Logs on a broker's disk that are not its own, and its own that are not there."""
+    held = {path.name for path in data.iterdir() if path.is_dir() and not path.name.endswith(_SET_ASIDE)}
+    own = {
+        f"{topic.name}-{index}"
+        for topic in image.topics.by_id.values()
+        for index, partition in topic.partitions.items()
+        if broker in partition.replicas
+    }
+    logs = {name for name in held if _LOG.fullmatch(name) and not name.startswith("__cluster_metadata-")}
+    return [f"broker {broker}: only on disk, or only in the image: {sorted(logs ^ own)[:MAX_EXAMPLES]}"] * (logs != own)
+
+
+def violations(output: str, data: Path) -> list[str]:
+    """What a broker says when it has to give up, and logs that it set aside although nobody deleted them."""
+    fatal = [line for line in output.splitlines() if "] FATAL " in line]
+    return fatal + [f"{path.name} was put aside" for path in data.iterdir() if path.name.endswith(_STRAY)]

@@ -1,0 +1,269 @@
+"""The throw-away cluster with unmodified Kafka brokers, and clients that write and read from start to end."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import NewTopic
+
+from migrator.drill import kafka_judge
+from migrator.drill.cluster import (
+    CHROOT,
+    CLUSTER_ID,
+    ENCODER_SECRET,
+    Cluster,
+    ClusterOptions,
+    speak_grpc,
+    zookeeper_client,
+)
+from migrator.drill.controller_channel import ControllerChannel
+from migrator.drill.fill import AWKWARD_TOPICS, PLAIN_TOPIC, FillOptions, fill, topic_config
+from migrator.drill.kafka_clients import Admin
+from migrator.drill.kafka_cluster import KafkaCluster, Mode
+from migrator.drill.kafka_reassignment import reassign
+from migrator.drill.kafka_traffic import ClientTraffic
+from migrator.drill.report import Report
+from migrator.drill.steps import until
+from migrator.drill.workload import Workload
+from migrator.errors import require
+from migrator.image.model import MetadataImage
+from migrator.parts.kafka import StockKafka
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.configs import encode_config
+
+PARTITIONS_PER_TOPIC = 10
+TOPICS_PER_REQUEST = 20
+WAIT_SECONDS = 60.0
+CLIENTS_QUOTA = {"producer_byte_rate": "1000000000", "consumer_byte_rate": "1000000000"}
+"""Of the drill's own clients, so that the strange quotas around them do not apply."""
+BROKER_PROPERTIES = {
+    "replica.lag.time.max.ms": "10000",  # a busy machine is no reason to leave an ISR
+    "auto.leader.rebalance.enable": "false",  # it would race with the preferred elections of the workload
+    "auto.create.topics.enable": "false",
+    "log.cleaner.dedupe.buffer.size": "16777216",  # a dynamic configuration asks for more than one thread
+}
+T = TypeVar("T")
+
+
+class RealCluster(Cluster):
+    """Metadata of every kind is written to ZooKeeper before the brokers start; topics are created through them."""
+
+    brokers_own: ClassVar[re.Pattern[str]] = re.compile(
+        r"/brokers/topics/[^/]+/partitions/\d+/state|/latest_producer_id_block"
+        r"|/isr_change_notification/.*|/log_dir_event_notification/.*|/admin/preferred_replica_election"
+    )
+
+    def __init__(self, directory: Path, options: ClusterOptions, kafka: StockKafka) -> None:
+        super().__init__(directory, options)
+        self._kafka = KafkaCluster(
+            kafka,
+            directory,
+            controllers=options.controllers,
+            brokers=options.brokers,
+            zookeeper=self.zookeeper_hosts,
+            broker_properties=BROKER_PROPERTIES,
+        )
+        self.controllers = self._kafka.controllers
+        if options.transport == "grpc":
+            speak_grpc(self.controllers)
+        self._traffic = ClientTraffic(self._kafka.bootstrap)
+        self._clients: Admin | None = None
+
+    @property
+    def _admin(self) -> Admin:
+        require(self._clients is not None, "the brokers were not started")
+        assert self._clients is not None  # noqa: S101 (for the type checker; required above)
+        return self._clients
+
+    async def begin(self, report: Report) -> None:
+        """See `Cluster`."""
+        report.wait_for("ZooKeeper is filled")
+        await asyncio.to_thread(self._fill)
+        report.wait_for(f"brokers of Kafka {self._kafka.kafka.version} start in ZooKeeper mode")
+        await _blocking(lambda: self._kafka.start_brokers(Mode.ZOOKEEPER))
+        self._clients = await _blocking(lambda: Admin(self._kafka.bootstrap, len(self.broker_ids)))
+        report.wait_for("topics are created")
+        report.figure("topics created", await _blocking(self._create_topics))
+        report.wait_for("a producer, a consumer group and a transactional producer begin")
+        await _blocking(lambda: self._traffic.start(self._admin, min(len(self.broker_ids), 3)))
+        await self._in_sync(report)
+        report.meter = self._traffic.meter
+
+    async def migrate_first_brokers(self, report: Report) -> None:
+        """See `Cluster`."""
+        await self._roll(self.broker_ids[:-1], Mode.MIGRATING, report)
+
+    async def migrate_last_broker(self, report: Report) -> None:
+        """See `Cluster`."""
+        await self._roll(self.broker_ids[-1:], Mode.MIGRATING, report)
+
+    def workload(self) -> Workload:
+        """See `Cluster`; the brokers forward it to the controller, or refuse it themselves."""
+        return Workload(self._channel("workload"), self.broker_ids, seed=1)
+
+    async def differences(self, image: MetadataImage) -> list[str]:
+        """See `Cluster`."""
+        found = []
+        for broker, (host, port) in self._kafka.broker_addresses.items():
+            found += await kafka_judge.metadata_differences(broker, host, port, image)
+            found += kafka_judge.log_differences(broker, self._kafka.brokers[broker].directory / "data", image)
+        return found
+
+    def violations(self) -> Mapping[str, Sequence[str]]:
+        """See `Cluster`."""
+        return {
+            node.name: kafka_judge.violations(node.process.output_text(), node.directory / "data")
+            for node in self._kafka.brokers.values()
+        }
+
+    async def roll_to_kraft(self, report: Report) -> None:
+        """See `Cluster`."""
+        await self._roll(self.broker_ids, Mode.KRAFT, report)
+
+    async def roll_to_zookeeper(self, report: Report) -> None:
+        """See `Cluster`."""
+        await self._roll(self.broker_ids, Mode.ZOOKEEPER, report)
+
+    async def refuse_migrating_broker(self, report: Report) -> None:
+        """See `Cluster`; the broker comes back in KRaft mode."""
+        broker = self.broker_ids[0]
+        await _blocking(lambda: self._kafka.restart_broker(broker, Mode.MIGRATING))
+        output = self._kafka.brokers[broker].process.output_text
+
+        async def refused() -> bool:
+            return "BROKER_ID_NOT_REGISTERED" in output()
+
+        what = "the registration of a broker in ZooKeeper mode is refused"
+        await until(self, report, what, refused, seconds=WAIT_SECONDS)
+        await self._roll([broker], Mode.KRAFT, report)
+
+    async def hand_over(self, report: Report) -> None:
+        """See `Cluster`: unmodified controllers start on the directories that ours leave."""
+        version = self._kafka.kafka.version
+        with report.step(f"Stock Kafka {version} controllers take over"):
+            for controller in self.controllers:
+                controller.set_migration(enabled=False)
+            begin = time.monotonic()
+            await _blocking(self._kafka.replace_controllers_by_stock)
+            await self._create("drill-after-hand-over", report)
+            report.figure("seconds from our last controller's stop to a topic with leaders", time.monotonic() - begin)
+
+            async def agree() -> bool:
+                return not await self.differences(self.controllers[0].image())
+
+            what = "brokers know what the stock controllers' log says"
+            await until(self, report, what, agree, seconds=WAIT_SECONDS)
+            await _blocking(self._traffic.go_on)
+
+    async def use_zookeeper_controller(self, report: Report) -> None:
+        """See `Cluster`."""
+        with report.step("The ZooKeeper controller elects, creates, reassigns and deletes"):
+            await self._in_sync(report)
+            name = "drill-after-rollback"
+            await self._create(name, report)
+            channel = self._channel("drill")
+            try:
+                replicas = await reassign(channel, name, self.broker_ids)
+            finally:
+                await channel.close()
+
+            async def moved() -> bool:
+                return await _blocking(lambda: self._admin.replicas(name)) == {0: replicas}
+
+            await until(self, report, "its only partition has moved", moved, seconds=WAIT_SECONDS)
+            await _blocking(lambda: self._admin.delete(name))
+
+            async def gone() -> bool:
+                return name not in await _blocking(self._admin.topics)
+
+            await until(self, report, "it is deleted", gone, seconds=WAIT_SECONDS)
+            await _blocking(self._traffic.go_on)
+
+    async def audit_records(self, report: Report) -> None:
+        """See `Cluster`."""
+        with report.step("Every acknowledged record is read back once"):
+            await self._in_sync(report)
+            report.meter = None
+            await _blocking(lambda: self._traffic.audit(report))
+
+    async def close(self) -> None:
+        """See `Cluster`."""
+        self._traffic.abandon()
+        await asyncio.to_thread(self._kafka.close)
+        await super().close()
+
+    def _channel(self, client_id: str) -> ControllerChannel:
+        return ControllerChannel(list(self._kafka.broker_addresses.values()), client_id)
+
+    def _fill(self) -> None:
+        """All but topics: brokers want logs of their own for those."""
+        self.zookeeper.start()
+        with zookeeper_client(self.zookeeper.hosts) as client:
+            client.ensure_path(CHROOT)
+        options = FillOptions(CLUSTER_ID, self.broker_ids, 0, int(time.time() * 1000), ENCODER_SECRET)
+        with zookeeper_client(self.zookeeper_hosts) as client:
+            fill(client, options)
+            client.create(f"{paths.USER_CONFIGS}/ANONYMOUS", encode_config(CLIENTS_QUOTA))
+
+    def _create_topics(self) -> int:
+        """In batches; gives their number."""
+        topics = list(_topics(self.options.partitions, min(len(self.broker_ids), 3)))
+        for start in range(0, len(topics), TOPICS_PER_REQUEST):
+            self._admin.wait(self._admin.client.create_topics(topics[start : start + TOPICS_PER_REQUEST]))
+        return len(topics)
+
+    async def _create(self, name: str, report: Report) -> None:
+        """One topic of one partition, which gets a leader."""
+        await _blocking(lambda: self._admin.create(name, 1, min(len(self.broker_ids), 2)))
+
+        async def led() -> bool:
+            leaders = (await _blocking(self._admin.topics)).get(name, [])
+            return len(leaders) == 1 and leaders[0] > 0
+
+        await until(self, report, f"topic {name} has a leader", led, seconds=WAIT_SECONDS)
+
+    async def _roll(self, brokers: Sequence[int], mode: Mode, report: Report) -> None:
+        for broker in brokers:
+            report.wait_for(f"broker {broker} restarts in {mode.label} mode")
+            await _blocking(partial(self._kafka.restart_broker, broker, mode))
+            await self._in_sync(report)
+
+    async def _in_sync(self, report: Report) -> None:
+        async def in_sync() -> bool:
+            try:
+                return await _blocking(self._admin.in_sync)
+            except KafkaException:
+                return False
+
+        await until(self, report, "all replicas are in sync", in_sync, seconds=WAIT_SECONDS)
+
+
+def _topics(partitions: int, replicas: int) -> Iterator[NewTopic]:
+    """So many partitions, in topics with awkward names and in plain ones."""
+    awkward = [name for name in AWKWARD_TOPICS if not name.startswith("__")]
+    left = partitions
+    for number in itertools.count():
+        if left <= 0:
+            return
+        name = awkward[number] if number < len(awkward) else f"{PLAIN_TOPIC}{number:06}"
+        count = 1 if number < len(awkward) else min(PARTITIONS_PER_TOPIC, left)
+        left -= count
+        yield NewTopic(name, count, replicas, config=topic_config(number))
+
+
+async def _blocking(work: Callable[[], T]) -> T:
+    """In a thread, which is waited for also when this is cancelled: nothing goes on behind the back of what follows."""
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait({running})
+        raise
