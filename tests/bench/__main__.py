@@ -1,6 +1,6 @@
 """Figures of our controllers beside stock Kafka's, on the same machine, in the same run. Nothing here asserts a time.
 
-python -m tests.bench [--partitions N] [--transport grpc|kafka] [--peers stock,ours] [--json FILE] [--pieces]
+python -m tests.bench [--partitions N] [--transport grpc|kafka] [--peers stock,ours] [--json FILE] [--pieces|--rolls]
 """
 
 from __future__ import annotations
@@ -34,15 +34,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         measured = run_pieces(given.partitions, console, only=given.only)
         _write(given.json, measured)
         return 0
-    results = asyncio.run(_migrations(given, console))
     cores = os.cpu_count()
-    setting = {"partitions": given.partitions, "controllers": given.controllers, "brokers": 3, "cores": cores}
-    caption = f"{given.partitions:,} partitions, {given.controllers} controllers, 3 brokers, {cores} cores"
-    Console(width=180 if not sys.stdout.isatty() else None).print(table(results, caption))
+    setting = {"controllers": given.controllers, "brokers": 3, "cores": cores}
+    shown = Console(width=180 if not sys.stdout.isatty() else None)
+    if given.rolls:
+        from tests.bench.rolls import GOAL, RECORDS_PER_SECOND, ROLL_FIGURES  # noqa: PLC0415 - as above
+
+        results = _rolls(given, console)
+        caption = f"{given.controllers} controllers, 3 real brokers, {RECORDS_PER_SECOND} records/s, {cores} cores"
+        shown.print(table(results, caption, ROLL_FIGURES, GOAL))
+        _write(given.json, to_json(results, setting, ROLL_FIGURES))
+    else:
+        results = asyncio.run(_migrations(given, console))
+        caption = f"{given.partitions:,} partitions, {given.controllers} controllers, 3 brokers, {cores} cores"
+        shown.print(table(results, caption))
+        _write(given.json, to_json(results, setting | {"partitions": given.partitions}))
     for result in results:
         if result.failure is not None:
             console.print(f"[red]{result.title}: {result.failure}[/red]")
-    _write(given.json, to_json(results, setting))
     return 1 if any(result.failure is not None for result in results) else 0
 
 
@@ -56,6 +65,14 @@ async def _migrations(given: argparse.Namespace, console: Console) -> list[Resul
     return results
 
 
+def _rolls(given: argparse.Namespace, console: Console) -> list[Result]:
+    from tests.bench.rolls import run_rolls  # noqa: PLC0415 - as above
+
+    with tempfile.TemporaryDirectory(prefix="migrator-bench-", dir=given.dir) as directory:
+        peers = given.peers.split(",")
+        return [run_rolls(peer, Path(directory) / peer, given.controllers, console) for peer in peers]
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--partitions", type=int, default=DEFAULT_PARTITIONS, help="in topics of 10 (200000)")
@@ -66,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, help="write all figures to this file, too")
     parser.add_argument("--dir", type=Path, help="where the clusters' directories are made and removed")
     parser.add_argument("--pieces", action="store_true", help="measure single pieces instead of a migration")
+    parser.add_argument("--rolls", action="store_true", help="real brokers roll through it, and a producer waits")
     parser.add_argument("--only", help="of the pieces, those whose name contains this")
     return parser
 

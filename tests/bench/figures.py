@@ -63,7 +63,9 @@ def ratio(figure: Figure, results: Sequence[Result]) -> float | None:
     return None if ours is None or not stock else ours / stock
 
 
-def table(results: Sequence[Result], caption: str) -> Table:
+def table(
+    results: Sequence[Result], caption: str, figures: Sequence[Figure] = FIGURES, goal: str = "goal at 200,000"
+) -> Table:
     """Rows are figures, columns are peers, then ours/stock."""
     shown = Table(title="Migration, side by side", caption=caption)
     shown.add_column("figure")
@@ -71,8 +73,8 @@ def table(results: Sequence[Result], caption: str) -> Table:
     for result in results:
         shown.add_column(result.title, justify="right")
     shown.add_column("ours/stock", justify="right")
-    shown.add_column("goal at 200,000", justify="right")
-    for figure in FIGURES:
+    shown.add_column(goal, justify="right")
+    for figure in figures:
         measured = [result.figures.get(figure.key) for result in results]
         if any(number is not None for number in measured):
             quotient = ratio(figure, results)
@@ -88,12 +90,14 @@ def number_text(number: float | None) -> str:
     return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
 
 
-def to_json(results: Sequence[Result], setting: Mapping[str, Any]) -> dict[str, Any]:
+def to_json(
+    results: Sequence[Result], setting: Mapping[str, Any], figures: Sequence[Figure] = FIGURES
+) -> dict[str, Any]:
     """Everything, for scripts."""
-    ratios = {figure.key: quotient for figure in FIGURES if (quotient := ratio(figure, results)) is not None}
+    ratios = {figure.key: quotient for figure in figures if (quotient := ratio(figure, results)) is not None}
     return {
         "setting": dict(setting),
         "peers": {result.peer: result.to_json() for result in results},
         "ours_to_stock": ratios,
-        "units": {figure.key: figure.unit for figure in FIGURES},
+        "units": {figure.key: figure.unit for figure in figures},
     }

@@ -1,0 +1,131 @@
+"""A whole migration with three unmodified brokers, by our controllers and by stock Kafka's: how long producers wait.
+
+A producer sends 500 records/s with acks=all from start to end; each phase has its longest pause between two
+acknowledgements. Both peers take the same steps, on the same machine, one after the other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from rich.console import Console
+
+from migrator.drill.cluster import CHROOT, CLUSTER_ID, zookeeper_client
+from migrator.drill.kafka_clients import Admin, Traffic
+from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
+from migrator.drill.steps import DUAL_WRITING
+from migrator.errors import MigratorError
+from migrator.parts.kafka import KafkaRelease, StockKafka
+from migrator.parts.zookeeper import EmbeddedZooKeeper
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
+from tests.bench.figures import Figure, Result
+from tests.bench.observers import ZooKeeperWatch
+from tests.bench.peers import STOCK_VERSION
+from tests.drill.stock_controllers import StockController
+
+TOPIC = "orders"
+BROKERS = 3
+RECORDS_PER_SECOND = 500
+WAIT_SECONDS = 60.0
+ROLL_FIGURES = (
+    Figure("roll_migrating_pause", "roll into migration: longest produce pause", "s", "<= 1.5x"),
+    Figure("copy_pause", "copy, claim to dual-write: longest produce pause", "s", "<= 1.5x"),
+    Figure("kill_pause", "leader killed with -9: longest produce pause", "s", "<= 3"),
+    Figure("roll_kraft_pause", "roll to KRaft: longest produce pause", "s", "<= 1.5x"),
+    Figure("finish_pause", "finish: longest produce pause", "s", "<= 1.5x"),
+    Figure("roll_migrating", "roll into migration, three brokers", "s", "<= 1x"),
+    Figure("kill_to_dual_write", "leader killed to dual-write", "s"),
+    Figure("roll_kraft", "roll to KRaft, three brokers", "s", "<= 1x"),
+    Figure("finish", "controllers restarted without the migration, to Finished", "s"),
+    Figure("acknowledged", "records acknowledged", ""),
+)
+"""Goals are multiples of stock's, but for the kill."""
+GOAL = "goal"
+TITLES = {"stock": f"stock {STOCK_VERSION}", "ours": "ours (quorum by kafka)"}
+
+
+def run_rolls(peer: str, directory: Path, controllers: int, console: Console) -> Result:
+    """One peer's migration; what fails ends it, with the figures so far."""
+    rolls = _Rolls(peer, console)
+    failure = None
+    try:
+        with _cluster(peer, directory, controllers) as (cluster, zookeeper):
+            rolls.run(cluster, zookeeper)
+    except (MigratorError, KafkaException, OSError) as error:
+        failure = f"{type(error).__name__}: {error}"
+    return Result(peer, TITLES[peer], rolls.figures, failure)
+
+
+@contextmanager
+def _cluster(peer: str, directory: Path, controllers: int) -> Iterator[tuple[KafkaCluster, str]]:
+    kafka: StockKafka = KafkaRelease(STOCK_VERSION).fetch()
+    with EmbeddedZooKeeper(directory / "zookeeper") as server:
+        hosts = server.hosts + CHROOT
+        with zookeeper_client(server.hosts) as client:
+            client.create(CHROOT + paths.CLUSTER_ID, encode_cluster_id(CLUSTER_ID), makepath=True)
+        with KafkaCluster(kafka, directory, controllers=controllers, brokers=BROKERS, zookeeper=hosts) as cluster:
+            if peer == "stock":
+                cluster.controllers = [*(StockController(kafka, each) for each in cluster.controllers)]
+            yield cluster, hosts
+
+
+class _Rolls:
+    def __init__(self, peer: str, console: Console) -> None:
+        self.figures: dict[str, float] = {}
+        self._peer = peer
+        self._console = console
+
+    def run(self, cluster: KafkaCluster, zookeeper: str) -> None:
+        self._say("three brokers start in ZooKeeper mode")
+        cluster.start_brokers(Mode.ZOOKEEPER)
+        admin = Admin(cluster.bootstrap, BROKERS)
+        admin.create(TOPIC, 6, BROKERS, min_insync_replicas="2")
+        with (
+            zookeeper_client(zookeeper) as client,
+            Traffic(cluster.bootstrap, TOPIC, per_second=RECORDS_PER_SECOND) as traffic,
+        ):
+            watch = ZooKeeperWatch(client)
+            cluster.start_controllers()
+            until("replicas are in sync", admin.in_sync, seconds=WAIT_SECONDS)
+            self._migrate(cluster, admin, traffic, watch)
+            with self._phase("kill", "kill_to_dual_write", traffic):
+                cluster.kill_leader()
+                _until_dual_write(cluster)
+            with self._phase("roll_kraft", "roll_kraft", traffic):
+                cluster.roll_brokers(Mode.KRAFT, admin.in_sync)
+            with self._phase("finish", "finish", traffic):
+                cluster.finish_migration()
+                until("Finished", lambda: cluster.public_states() == {"Finished"}, seconds=WAIT_SECONDS)
+            traffic.stop()
+        self.figures["acknowledged"] = len(traffic.acknowledged)
+        if traffic.errors:
+            raise MigratorError(f"records were not acknowledged: {traffic.errors[:3]}")
+
+    def _migrate(self, cluster: KafkaCluster, admin: Admin, traffic: Traffic, watch: ZooKeeperWatch) -> None:
+        """The copy begins while the last broker still comes up, so its stretch of time begins before the roll ends."""
+        with self._phase("roll_migrating", "roll_migrating", traffic):
+            cluster.roll_brokers(Mode.MIGRATING, admin.in_sync)
+        _until_dual_write(cluster)
+        self.figures["copy_pause"] = traffic.longest_pause(watch.claims[0].at)
+
+    @contextmanager
+    def _phase(self, name: str, seconds: str, traffic: Traffic) -> Iterator[None]:
+        self._say(name.replace("_", " "))
+        until("records are acknowledged", traffic.goes_on)
+        begin = time.monotonic()
+        yield
+        self.figures[seconds] = time.monotonic() - begin
+        until("records are acknowledged", traffic.goes_on)
+        self.figures[f"{name}_pause"] = traffic.longest_pause(begin)
+
+    def _say(self, text: str) -> None:
+        self._console.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim] {self._peer}: {text}")
+
+
+def _until_dual_write(cluster: KafkaCluster) -> None:
+    until("dual-write", lambda: cluster.migration_state() == DUAL_WRITING, seconds=WAIT_SECONDS)

@@ -1,0 +1,53 @@
+"""`migrator drill` on real brokers, as people run it: to the end, and back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.drill.cluster import MIGRATOR
+from migrator.parts.kafka import StockKafka
+
+DRILL_SECONDS = 400.0
+PARTITIONS = "30"
+TRAFFIC = {"produce", "consume", "commit", "acknowledged", "read", "transactions ended"}
+
+
+def drilled(directory: Path, *options: str) -> dict[str, Any]:
+    """The report of a drill that ran to its end."""
+    command = [MIGRATOR, "drill", "--kafka", "3.9.1", "--partitions", PARTITIONS, "--dir", str(directory), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DRILL_SECONDS, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 lost records" in done.stdout.replace("\n", " ")
+    report: dict[str, Any] = json.loads((directory / "report.json").read_text())
+    assert report["held"] is True
+    assert report["options"]["kafka"] == "3.9.1"
+    assert report["totals"]["lost records"] == report["totals"]["duplicated records"] == 0
+    for step in report["steps"][1:-1]:
+        assert step["traffic"].keys() == TRAFFIC, step["name"]
+    read_back = report["steps"][-1]["figures"]
+    assert read_back["records acknowledged"] == read_back["records read back"] == read_back["records sent"] > 1000
+    assert read_back["transactions committed"] > 10
+    assert read_back["transactions aborted"] > 2
+    return report
+
+
+@pytest.mark.timeout(450)
+def test_to_the_end_with_a_leader_killed_on_the_way(kafka_391: StockKafka, tmp_path: Path) -> None:
+    report = drilled(tmp_path, "--kill-leader-at", "DualWrite")
+    assert report["totals"]["differences"] == report["totals"]["lost changes"] == 0
+    names = [step["name"] for step in report["steps"]]
+    assert f"Stock Kafka {kafka_391.version} controllers take over" in names
+    assert names[-1] == "Every acknowledged record is read back once"
+
+
+@pytest.mark.timeout(450)
+def test_back_to_a_zookeeper_controller_that_works(kafka_391: StockKafka, tmp_path: Path) -> None:
+    report = drilled(tmp_path, "--rollback-at", "DualWrite", "--controllers", "1", "--transport", "kafka")
+    names = [step["name"] for step in report["steps"]]
+    assert "The ZooKeeper controller elects, creates, reassigns and deletes" in names
+    assert "A forgotten quorum wakes up and keeps away" in names
