@@ -37,8 +37,8 @@ async def metadata_differences(broker: int, host: str, port: int, image: Metadat
 
 def _told(answer: Any, image: MetadataImage) -> Iterator[str]:
     told = {topic.name: topic for topic in answer.topics}
-    if told.keys() != image.topics.ids.keys():
-        yield f"topics that one side lacks: {sorted(told.keys() ^ set(image.topics.ids))[:MAX_EXAMPLES]}"
+    if one_sided := told.keys() ^ set(image.topics.ids):
+        yield f"topics that only one side has: {sorted(one_sided)[:MAX_EXAMPLES]}"
     for topic in image.topics.by_id.values():
         if (seen := told.get(topic.name)) is not None:
             yield from _topic(topic, seen)

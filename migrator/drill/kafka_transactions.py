@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -46,11 +46,6 @@ class Transactions:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    @property
-    def sent(self) -> int:
-        """How many transactions were begun."""
-        return self._begun
-
     def start(self) -> None:
         """Begin, and wait for the first commit."""
         _patiently(lambda: self._producer.init_transactions(CALL_SECONDS))
@@ -69,19 +64,6 @@ class Transactions:
         """Begin no more, and wait for nothing that brokers have to do; safe at any time."""
         self._stop.set()
 
-    def faults(self, values: Sequence[str]) -> Iterator[str]:
-        """A sentence for each transaction of which a reader of committed records saw too little or too much."""
-        seen = Counter(values)
-        for number in range(self._begun):
-            counts = {seen.pop(value, 0) for value in _values(number)}
-            if number in self.committed and counts != {1}:
-                yield f"transaction {number} was committed, its records are there {sorted(counts)} times"
-            elif number in self.aborted and counts != {0}:
-                yield f"transaction {number} was aborted, its records are there {sorted(counts)} times"
-            elif number in self.in_doubt and counts not in ({0}, {1}):
-                yield f"of transaction {number} a part is there"
-        yield from (f"nobody sent {value}" for value in seen)
-
     def _run(self) -> None:
         while not self._stop.is_set():
             number = self._begun
@@ -94,7 +76,7 @@ class Transactions:
 
     def _transact(self, number: int) -> None:
         self._producer.begin_transaction()
-        for value in _values(number):
+        for value in values_of(number):
             self._producer.produce(self._topic, value=value, key=value)
         self._producer.poll(0)
         if number % ABORT_EVERY == ABORT_EVERY - 1:
@@ -122,7 +104,29 @@ class Transactions:
             self._stop.set()
 
 
-def _values(number: int) -> list[str]:
+def faults(
+    seen: Iterable[str], committed: Iterable[int], aborted: Iterable[int], in_doubt: Iterable[int]
+) -> Iterator[str]:
+    """A sentence for each transaction of which a reader of committed records saw too little or too much."""
+    counted = Counter(seen)
+
+    def counts(number: int) -> list[int]:
+        return sorted({counted.pop(value, 0) for value in values_of(number)})
+
+    for number in committed:
+        if (times := counts(number)) != [1]:
+            yield f"transaction {number} was committed, its records are there {times} times"
+    for number in aborted:
+        if (times := counts(number)) != [0]:
+            yield f"transaction {number} was aborted, its records are there {times} times"
+    for number in in_doubt:
+        if counts(number) not in ([0], [1]):
+            yield f"of transaction {number} a part is there"
+    yield from (f"nobody sent {value}" for value in counted)
+
+
+def values_of(number: int) -> list[str]:
+    """Of a transaction's records."""
     return [f"{number}.{index}" for index in range(RECORDS)]
 
 

@@ -22,6 +22,38 @@ def test_it_holds() -> None:
     assert "not shown" not in json.dumps(report.to_json())
 
 
+def test_what_there_must_be_none_of() -> None:
+    report = Report({})
+    with report.step("first"):
+        report.none_of("differences", 0)
+        report.none_of("lost records", 0)
+        assert report.totals_text(": ") == ": 0 differences, 0 lost records"
+    assert report.steps[0].held
+    with report.step("second"):
+        report.none_of("differences", 1200, "the first ones")
+    assert not report.held
+    assert report.to_json()["totals"] == {"differences": 1200, "lost records": 0}
+    assert "1,200 differences" in report.summary()
+    assert "the first ones" in report.summary()
+
+
+def test_what_clients_saw_in_a_step() -> None:
+    report = Report({})
+    stretches: list[float] = []
+
+    def meter(since: float, until: float) -> dict[str, float | int]:
+        stretches.append(until - since)
+        return {"produce": 0.12345, "acknowledged": 1500}
+
+    with report.step("first"):
+        report.meter = meter
+    assert len(stretches) == 1
+    assert stretches[0] >= 0
+    assert report.to_json()["steps"][0]["traffic"] == {"produce": 0.123, "acknowledged": 1500}
+    assert "longest pauses: produce 0.12 s" in report.summary()
+    assert "records: 1,500 acknowledged" in report.summary()
+
+
 def test_it_does_not_hold_without_steps() -> None:
     assert not Report({}).held
 

@@ -6,34 +6,78 @@ import json
 import re
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from migrator.drill.cluster import MIGRATOR
-from migrator.parts.processes import ChildProcess, port_is_open
+from migrator.parts.kafka import StockKafka
+from migrator.parts.processes import ChildProcess, free_port, port_is_open
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_drill_leaves_nothing_running(tmp_path: Path, number: signal.Signals) -> None:
+    report = interrupted(tmp_path, number, "--kafka", "none", "--partitions", "50")
+    assert report["options"]["kafka"] == "none"
+
+
+@pytest.mark.timeout(180)
+def test_so_does_one_with_real_brokers(kafka_391: StockKafka, tmp_path: Path) -> None:
+    report = interrupted(tmp_path, signal.SIGINT, "--kafka", kafka_391.version, "--partitions", "20")
+    assert report["options"]["kafka"] == kafka_391.version
+    assert report["options"]["cluster"]["partitions"] == 20
+
+
+def test_light_brokers_stand_in_for_a_kafka_that_cannot_be_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_unreachable(tmp_path / "cache", monkeypatch)
+    report = interrupted(tmp_path, signal.SIGINT)
+    assert report["options"]["kafka"] == "none"
+    assert report["options"]["cluster"]["partitions"] == 2000
+    said = (tmp_path / "output").read_text().replace("\n", " ")
+    assert "Apache Kafka 3.9.1 cannot be fetched here: going on with light brokers" in said
+
+
+def test_a_kafka_that_was_asked_for_and_cannot_be_fetched_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_unreachable(tmp_path / "cache", monkeypatch)
+    command = [MIGRATOR, "drill", "--kafka", "3.9.1", "--dir", str(tmp_path / "drill")]
+    with ChildProcess("drill", command, output=tmp_path / "output") as drill:
+        assert drill.wait(timeout_seconds=60) == 2
+        assert "Go online" in drill.output_text().replace("\n", " ")
+    assert not (tmp_path / "drill").exists()
+
+
+def make_unreachable(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty cache, and a network that refuses."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort={free_port()}")
+
+
+def interrupted(tmp_path: Path, number: signal.Signals, *options: str) -> dict[str, Any]:
+    """The report of a drill that is interrupted when a controller runs, and that leaves nothing running."""
     directory = tmp_path / "drill"
-    command = [MIGRATOR, "drill", "--partitions", "50", "--dir", str(directory)]
+    command = [MIGRATOR, "drill", "--dir", str(directory), *options]
     with ChildProcess("drill", command, output=tmp_path / "output") as drill:
         controller = directory / "cluster" / "controller-3001" / "controller.log"
-        drill.wait_until(controller.exists, "a controller process", timeout_seconds=60)
+        drill.wait_until(controller.exists, "a controller process", timeout_seconds=100)
         drill.send(number)
         assert drill.wait(timeout_seconds=60) == 130
     configuration = (directory / "cluster" / "zookeeper" / "zoo.cfg").read_text()
     port = re.search(r"clientPort=([0-9]+)", configuration)
     assert port is not None
     assert not port_is_open(int(port.group(1)))
-    report = json.loads((directory / "report.json").read_text())
+    report: dict[str, Any] = json.loads((directory / "report.json").read_text())
     assert report["held"] is False
     assert report["failure"] == "interrupted"
+    return report
 
 
 def test_a_directory_with_an_earlier_drill_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cluster").mkdir()
-    command = [MIGRATOR, "drill", "--dir", str(tmp_path)]
+    command = [MIGRATOR, "drill", "--kafka", "none", "--dir", str(tmp_path)]
     with ChildProcess("drill", command, output=tmp_path / "output") as drill:
         assert drill.wait(timeout_seconds=60) == 2
         assert "an earlier drill left its data there" in drill.output_text().replace("\n", " ")
