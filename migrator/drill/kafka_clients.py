@@ -17,6 +17,7 @@ from migrator.drill.pulse import Pulse
 ANSWER_SECONDS = 15.0
 FLUSH_SECONDS = 30.0
 READ_SECONDS = 30.0
+SEND_EVERY_SECONDS = 0.01
 LIVELY_SECONDS = 0.1
 QUIET = {"log_level": 0}
 """librdkafka prints what it meets, and a restarting broker is much to print."""
@@ -95,7 +96,7 @@ class Traffic:
 
     def __init__(self, bootstrap: str, topic: str, *, per_second: int = 100) -> None:
         self._topic = topic
-        self._every_seconds = 1 / per_second
+        self._per_second = per_second
         self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, **PATIENT})
         self.sent = 0
         self.acknowledged: set[int] = set()
@@ -139,11 +140,11 @@ class Traffic:
     def _run(self) -> None:
         begin = time.monotonic()
         while not self._stop.is_set():
-            number = self.sent
-            self._producer.produce(self._topic, value=str(number), key=str(number), on_delivery=self._delivered)
-            self.sent += 1
-            self._producer.poll(max(begin + self.sent * self._every_seconds - time.monotonic(), 0))
-            self._stop.wait(max(begin + self.sent * self._every_seconds - time.monotonic(), 0))
+            due = int((time.monotonic() - begin) * self._per_second) + 1
+            for number in range(self.sent, due):
+                self._producer.produce(self._topic, value=str(number), key=str(number), on_delivery=self._delivered)
+            self.sent = due
+            self._producer.poll(SEND_EVERY_SECONDS)
 
     def _delivered(self, error: object, message: Message) -> None:
         if error is None:

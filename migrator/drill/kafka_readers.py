@@ -18,24 +18,45 @@ READ_ALL_SECONDS = 60.0
 _PROMPT = {"fetch.error.backoff.ms": 50, "reconnect.backoff.max.ms": 200, **QUIET}
 
 
-class GroupReader:
-    """The only member of a group: it reads every number of a topic, and commits what it has behind it.
+class Progress:
+    """Where a group is in a topic. Without transactions there is a record at every offset, so a jump ahead lost
+    records, and a jump back behind an acknowledged commit lost that commit."""
 
-    A topic without transactions has a record at every offset, so a jump ahead lost records, and a jump back behind an
-    acknowledged commit lost that commit.
-    """
-
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
-        self.read: set[int] = set()
+    def __init__(self) -> None:
+        self.next: dict[int, int] = {}
+        """By partition: the offset to be read next."""
+        self.committed: dict[int, int] = {}
+        """By partition: what was acknowledged."""
         self.faults: list[str] = []
         """Commits that were forgotten, and records that were passed over."""
         self.read_again = 0
         """Records that were read once more because their commit had not been acknowledged."""
+
+    def take(self, partition: int, offset: int) -> None:
+        """A record was read."""
+        expected, safe = self.next.get(partition, 0), self.committed.get(partition, 0)
+        if offset > expected:
+            self.faults.append(f"partition {partition}: read offset {offset} after {expected - 1}")
+        elif offset < min(expected, safe):
+            self.faults.append(f"partition {partition}: read offset {offset} again, {safe} was committed")
+        elif offset < expected:
+            self.read_again += 1
+        self.next[partition] = offset + 1
+
+    def acknowledge(self, partition: int, offset: int) -> None:
+        """A commit was; answers may come in any order."""
+        self.committed[partition] = max(offset, self.committed.get(partition, 0))
+
+
+class GroupReader:
+    """The only member of a group: it reads every number of a topic, and commits what it has behind it."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        self.read: set[int] = set()
+        self.progress = Progress()
         self.pulse = Pulse()
         """Records."""
         self._topic = topic
-        self._next: dict[int, int] = {}
-        self._committed: dict[int, int] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._consumer = Consumer(
@@ -62,7 +83,7 @@ class GroupReader:
         """
         self._stop.set()
         until("the group is left", lambda: not self._thread.is_alive())
-        return dict(self._committed)
+        return dict(self.progress.committed)
 
     def abandon(self) -> None:
         """Read no more, and wait for nothing that brokers have to do; safe at any time."""
@@ -81,21 +102,12 @@ class GroupReader:
         self._consumer.close()
 
     def _take(self, message: Message) -> None:
-        partition, offset = message.partition() or 0, message.offset() or 0
-        expected = self._next.get(partition, 0)
-        place = f"{self._topic}-{partition}"
-        if offset > expected:
-            self.faults.append(f"{place}: read offset {offset} after {expected - 1}")
-        elif offset < self._committed.get(partition, 0):
-            self.faults.append(f"{place}: read offset {offset} again, {self._committed[partition]} was committed")
-        elif offset < expected:
-            self.read_again += 1
-        self._next[partition] = offset + 1
+        self.progress.take(message.partition() or 0, message.offset() or 0)
         self.read.add(int(message.value() or b""))
         self.pulse.beat()
 
     def _commit(self, *, asynchronous: bool) -> None:
-        behind = [TopicPartition(self._topic, partition, offset) for partition, offset in self._next.items()]
+        behind = [TopicPartition(self._topic, partition, offset) for partition, offset in self.progress.next.items()]
         if not behind:
             return
         try:
@@ -110,7 +122,7 @@ class GroupReader:
         if error is None:
             for each in partitions:
                 if each.error is None:
-                    self._committed[each.partition] = max(each.offset, self._committed.get(each.partition, 0))
+                    self.progress.acknowledge(each.partition, each.offset)
 
     def _on_revoke(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
         self._commit(asynchronous=False)

@@ -93,8 +93,8 @@ class ClientTraffic:
 
     def _audit_group(self, report: Report, offsets: dict[int, int]) -> None:
         group = self._group
-        report.check("the group read every record, in order", not group.faults, group.faults[:5])
-        report.figure("records that the group read again", group.read_again)
+        report.check("the group read every record, in order", not group.progress.faults, group.progress.faults[:5])
+        report.figure("records that the group read again", group.progress.read_again)
         held = committed(self._bootstrap, ORDERS, READERS, PARTITIONS)
         expected = sum(offsets.values())
         report.check("its committed offsets survived", held == expected, f"{held} instead of {expected}")

@@ -17,7 +17,7 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import decode_controller_epoch
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
-ELECTION_SECONDS = 5.0
+ELECTION_SECONDS = 30.0
 WAKE_SECONDS = 60.0
 WATCH_SECONDS = 3.0
 UNSETTLED = frozenset({State.INACTIVE.value, State.EXAMINING.value})
