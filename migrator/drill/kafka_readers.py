@@ -41,7 +41,7 @@ class Progress:
             self.faults.append(f"partition {partition}: read offset {offset} again, {safe} was committed")
         elif offset < expected:
             self.read_again += 1
-        self.next[partition] = offset + 1
+        self.next[partition] = max(expected, offset + 1)
 
     def acknowledge(self, partition: int, offset: int) -> None:
         """A commit was; answers may come in any order."""
