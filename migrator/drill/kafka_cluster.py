@@ -31,7 +31,7 @@ from migrator.parts.processes import free_port
 from migrator.zookeeper.znodes import paths
 
 FIRST_BROKER_ID = 1
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 POLL_SECONDS = 0.05
 HEAP = "320m"
 ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
