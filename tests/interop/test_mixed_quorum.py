@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from migrator.drill.cluster import Cluster, ClusterOptions, Controller, zookeeper_client
+from migrator.drill.cluster import ClusterOptions, Controller, zookeeper_client
+from migrator.drill.light_cluster import LightCluster
 from migrator.drill.steps import dual_writing, leader_of
 from migrator.log.metadata_log import MetadataLog
 from migrator.observe.status import Role
@@ -41,7 +42,7 @@ DAMAGED = "in-the-terms-of-stock-0"
 class Mixed:
     """Two of our voters, and a stock one."""
 
-    def __init__(self, cluster: Cluster, stock: StockController) -> None:
+    def __init__(self, cluster: LightCluster, stock: StockController) -> None:
         self.cluster = cluster
         self.stock = stock
         self.created: set[str] = set()
@@ -117,7 +118,7 @@ class Mixed:
 @asynccontextmanager
 async def mixed_quorum(kafka: StockKafka, directory: Path) -> AsyncIterator[Mixed]:
     options = ClusterOptions(partitions=60, brokers=2, controllers=3, transport="grpc")
-    cluster = Cluster(directory, options)
+    cluster = LightCluster(directory, options)
     *ours, last = cluster.controllers
     for controller in ours:
         controller.properties |= OURS
