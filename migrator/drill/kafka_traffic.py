@@ -32,7 +32,7 @@ class ClientTraffic:
     def start(self, admin: Admin, replicas: int) -> None:
         """Create their topics, and begin; returns when all of them are at work."""
         for topic in (ORDERS, PAYMENTS):
-            admin.create(topic, PARTITIONS, replicas, min_insync_replicas=str(min(replicas, 2)))
+            admin.create(topic, PARTITIONS, replicas, min_insync_replicas=str(max(replicas - 1, 1)))
         self._producer.start()
         self._group.start()
         self._transactions.start()

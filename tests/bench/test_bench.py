@@ -16,6 +16,7 @@ from tests.bench.figures import FIGURES, Result, ratio, table, to_json
 from tests.bench.observers import ProcessorMeter, resident_bytes, stall_in
 from tests.bench.pieces_memory import MEMORY_PIECES, Sample
 from tests.bench.quiet_broker import head_of
+from tests.bench.rolls import ROLL_FIGURES
 from tests.drill.control_requests import (
     CONTROLLER,
     INCREMENTAL,
@@ -82,4 +83,5 @@ def test_every_piece_runs(piece: object) -> None:
 
 def test_the_documented_figures_are_those_that_are_measured() -> None:
     page = (Path(__file__).parents[2] / "docs/bench.md").read_text(encoding="utf-8")
-    assert [figure.label for figure in FIGURES if figure.target and figure.label not in page] == []
+    figures = (*FIGURES, *ROLL_FIGURES)
+    assert [figure.label for figure in figures if figure.target and figure.label not in page] == []
