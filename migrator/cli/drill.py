@@ -120,7 +120,8 @@ class _Display:
         for step in self.report.steps:
             lines.append(self._step(step))
             lines += [Text(f"    {name}: {number}", "dim") for name, number in step.figures.items()]
-            lines += [Text(f"    {text}", "dim") for text in step.traffic_lines()]
+            if step.pauses:
+                lines.append(Text(f"    {step.pauses}", "dim"))
             lines += [Text(f"    not so: {each.name}: {each.detail}", "red") for each in step.checks if not each.held]
         if self.report.now:
             lines.append(Text(f"    waiting: {self.report.now}", "yellow"))

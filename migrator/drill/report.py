@@ -46,11 +46,17 @@ class Step:
     def held(self) -> bool:
         return self.done and all(check.held for check in self.checks)
 
-    def traffic_lines(self) -> list[str]:
-        """`traffic` for people: pauses in one line, counts in the next."""
-        pauses = ", ".join(f"{name} {number:.2f} s" for name, number in self.traffic.items() if name in PAUSES)
-        counts = ", ".join(f"{number:,} {name}" for name, number in self.traffic.items() if name not in PAUSES)
-        return [f"longest pauses: {pauses}", f"records: {counts}"] if self.traffic else []
+    @property
+    def pauses(self) -> str:
+        """The longest ones, for people; empty without traffic."""
+        texts = [f"{name} {number:.2f} s" for name, number in self.traffic.items() if name in PAUSES]
+        return f"longest pauses: {', '.join(texts)}" if texts else ""
+
+    @property
+    def counts(self) -> str:
+        """What is in `traffic` beside pauses, for people; empty without traffic."""
+        texts = [f"{number:,} {name}" for name, number in self.traffic.items() if name not in PAUSES]
+        return f"records: {', '.join(texts)}" if texts else ""
 
 
 class Report:
@@ -151,7 +157,7 @@ class Report:
         for step in self.steps:
             lines.append(f"{'ok  ' if step.held else 'FAIL'} {step.name} ({step.seconds:.1f} s)")
             lines += [f"       {name}: {number}" for name, number in step.figures.items()]
-            lines += [f"       {text}" for text in step.traffic_lines()]
+            lines += [f"       {text}" for text in (step.pauses, step.counts) if text]
             lines += [f"     - NOT: {each.name}: {each.detail}" for each in step.checks if not each.held]
         if self.failure:
             lines.append(f"It ended early: {self.failure}")
