@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from migrator.apis.call import Call
-from migrator.apis.fields import uuid_in, uuid_out
+from migrator.apis.fields import uuid_in
 from migrator.controller.alter_partition import (
     ANY_EPOCH,
     AlterPartitionRequest,
@@ -21,7 +20,7 @@ from migrator.controller.alter_partition import (
 from migrator.controller.brokers import RegistrationRequest, register_broker, unregister_broker
 from migrator.controller.context import Context
 from migrator.controller.controllers import register_controller
-from migrator.controller.decision import Decision
+from migrator.controller.decision import ApiError, Decision, RefusedError
 from migrator.controller.heartbeats import HeartbeatRequest, heartbeat
 from migrator.controller.producer_ids import ProducerIdsRequest, allocate_producer_ids
 from migrator.controller.replica_directories import AssignDirectoriesRequest, ReplicaDirectory, assign_directories
@@ -35,6 +34,9 @@ _BEFORE_TOPIC_IDS: Final = {
     ErrorCode.new_leader_elected: ErrorCode.fenced_leader_epoch,
 }
 """What AlterPartition versions 0 and 1 say instead."""
+_RECOVERY_STATES: Final = frozenset(
+    int(state) for state in (LeaderRecoveryState.RECOVERED, LeaderRecoveryState.RECOVERING)
+)
 
 
 def broker_registration(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
@@ -79,6 +81,11 @@ def broker_removal(call: Call, image: MetadataImage, context: Context) -> Decisi
     return unregister_broker(image, call.body.broker_id, context).answering(call.respond())
 
 
+def refuse_broker_removal(call: Call, error: ApiError) -> Any:
+    """UnregisterBroker refused: without a word, as Kafka does it."""
+    return call.respond(error_code=error.code)
+
+
 def controller_registration(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
     """ControllerRegistration 0."""
     body = call.body
@@ -101,6 +108,7 @@ def isr_change(call: Call, image: MetadataImage, context: Context) -> Decision[A
     body = call.body
     if not body.topics:
         return Decision(call.respond())
+    _check_recovery_states(body)
     topics = [(topic, _topic_id(topic, image)) for topic in body.topics]
     wanted = tuple(
         WantedPartition(
@@ -140,23 +148,30 @@ def directory_assignment(call: Call, image: MetadataImage, context: Context) -> 
         for partition in topic.partitions
     )
     decision = assign_directories(image, AssignDirectoriesRequest(body.broker_id, body.broker_epoch, replicas), context)
-    rows = list(zip(replicas, decision.response, strict=True))
+    results = iter(decision.response)
     directories = tuple(
         {
-            "id_": uuid_out(directory),
+            "id_": directory.id_,
             "topics": tuple(
                 {
-                    "topic_id": uuid_out(topic_id),
+                    "topic_id": topic.topic_id,
                     "partitions": tuple(
-                        {"partition_index": replica.partition, "error_code": code} for replica, code in partitions
+                        {"partition_index": partition.partition_index, "error_code": next(results)}
+                        for partition in topic.partitions
                     ),
                 }
-                for topic_id, partitions in groupby(of_directory, lambda row: row[0].topic_id)
+                for topic in directory.topics
             ),
         }
-        for directory, of_directory in groupby(rows, lambda row: row[0].directory)
+        for directory in body.directories
     )
     return decision.answering(call.respond(directories=directories))
+
+
+def _check_recovery_states(body: Any) -> None:
+    rows = (partition for topic in body.topics for partition in topic.partitions)
+    if any(getattr(row, "leader_recovery_state", 0) not in _RECOVERY_STATES for row in rows):
+        raise RefusedError(ErrorCode.invalid_request, "There is no such leader recovery state.")
 
 
 def _topic_id(topic: Any, image: MetadataImage) -> Uuid | None:

@@ -24,6 +24,7 @@ from migrator.image.model import ConfigResource, MetadataImage
 from migrator.records.acl_codes import AclOperation, ResourceType
 from migrator.records.metadata import ConfigResourceType
 
+FORBIDDEN = "The principal may not alter the configuration of this resource."
 _KNOWN_TYPES = frozenset(int(kind) for kind in ConfigResourceType)
 _OPERATIONS = frozenset(int(operation) for operation in ConfigOperation)
 
@@ -68,10 +69,10 @@ def alter_error(call: Call, resource: ConfigResource) -> ApiError | None:
     """Why the caller may not alter the resource's configuration, or None."""
     if resource.resource_type == ConfigResourceType.TOPIC:
         allowed = call.access.allows(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC, resource.name)
-        return None if allowed else ApiError(ErrorCode.topic_authorization_failed)
+        return None if allowed else ApiError(ErrorCode.topic_authorization_failed, FORBIDDEN)
     if resource.resource_type in (ConfigResourceType.BROKER, ConfigResourceType.CLIENT_METRICS):
         allowed = allows_cluster(call.access, AclOperation.ALTER_CONFIGS)
-        return None if allowed else ApiError(ErrorCode.cluster_authorization_failed)
+        return None if allowed else ApiError(ErrorCode.cluster_authorization_failed, FORBIDDEN)
     return ApiError(ErrorCode.invalid_request, "Resources of this type are not altered at a controller.")
 
 

@@ -24,6 +24,9 @@ from migrator.records.metadata import ConfigResourceType
 from migrator.values import value
 
 CLIENT_METRICS_SOURCE: Final = 7
+BROKER_LOGGER: Final = 8
+"""Type of resource: the log levels of a Java process, which this is not."""
+FORBIDDEN: Final = "The principal may not see the configuration of this resource."
 READ_ONLY: Final = "read-only"
 _TYPES: Final = {
     "boolean": 1,
@@ -103,11 +106,12 @@ def _answer(row: Any, error: ApiError, configs: Iterable[Mapping[str, Any]] = ()
 def _check_access(call: Call, resource: ConfigResource) -> None:
     if resource.resource_type == ConfigResourceType.TOPIC:
         if not call.access.allows(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, resource.name):
-            raise RefusedError(ErrorCode.topic_authorization_failed)
-    elif resource.resource_type in (ConfigResourceType.BROKER, ConfigResourceType.CLIENT_METRICS):
-        if not allows_cluster(call.access, AclOperation.DESCRIBE_CONFIGS):
-            raise RefusedError(ErrorCode.cluster_authorization_failed)
-    else:
+            raise RefusedError(ErrorCode.topic_authorization_failed, FORBIDDEN)
+        return
+    nodes = (ConfigResourceType.BROKER, ConfigResourceType.CLIENT_METRICS, BROKER_LOGGER)
+    if resource.resource_type in nodes and not allows_cluster(call.access, AclOperation.DESCRIBE_CONFIGS):
+        raise RefusedError(ErrorCode.cluster_authorization_failed, FORBIDDEN)
+    if resource.resource_type not in nodes or resource.resource_type == BROKER_LOGGER:
         raise RefusedError(ErrorCode.invalid_request, f"Resource type {resource.resource_type} is not described here.")
 
 
@@ -148,9 +152,8 @@ def _topic_entries(image: MetadataImage, context: Context, resource: ConfigResou
 
 
 def _node_entries(image: MetadataImage, context: Context, resource: ConfigResource) -> Iterator[_Entry]:
-    explicit = context.settings.explicit
     own = image.configs.get(resource, NO_CONFIG)
-    for name in sorted({*_BROKER, *explicit, *own}):
+    for name in sorted({*_BROKER, *_static(context), *own}):
         synonyms = tuple(_broker_synonyms(image, context, name))
         shown = synonyms[0].value if synonyms else None
         yield _Entry(name, _kind(name), _is_read_only(name), shown, synonyms)
@@ -172,7 +175,7 @@ def _broker_synonyms(image: MetadataImage, context: Context, name: str) -> Itera
     levels = (
         (ConfigSource.DYNAMIC_BROKER, _dynamic(image, str(context.settings.node_id))),
         (ConfigSource.DYNAMIC_DEFAULT_BROKER, _dynamic(image, "")),
-        (ConfigSource.STATIC_BROKER, context.settings.explicit),
+        (ConfigSource.STATIC_BROKER, _static(context)),
     )
     for source, values in levels:
         if name in values:
@@ -180,6 +183,13 @@ def _broker_synonyms(image: MetadataImage, context: Context, name: str) -> Itera
     default = _BROKER[name][2] if name in _BROKER else None
     if default is not None:
         yield _Synonym(name, default, ConfigSource.DEFAULT)
+
+
+def _static(context: Context) -> Mapping[str, str]:
+    """What the property file says; Kafka takes a node's id for the old name of it, too."""
+    explicit = context.settings.explicit
+    node_id = explicit.get("node.id")
+    return explicit if node_id is None else {"broker.id": node_id, **explicit}
 
 
 def _canonical(kind: str, text: str) -> str:
@@ -213,7 +223,6 @@ def _fields(entry: _Entry, *, include_synonyms: bool) -> dict[str, Any]:
         "value": None if hidden else entry.value,
         "read_only": entry.read_only,
         "config_source": int(source),
-        "is_default": source == ConfigSource.DEFAULT,
         "is_sensitive": hidden,
         "synonyms": tuple(
             {"name": synonym.name, "value": None if hidden else synonym.value, "source": int(synonym.source)}

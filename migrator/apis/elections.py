@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -12,7 +13,6 @@ from migrator.controller.context import Context
 from migrator.controller.decision import ApiError, Decision
 from migrator.controller.elections import PREFERRED, ElectionResult, ElectLeadersRequest, elect_leaders
 from migrator.controller.reassignments import (
-    ReassignmentResult,
     RunningReassignment,
     WantedAssignment,
     alter_reassignments,
@@ -51,18 +51,13 @@ def reassignment(call: Call, image: MetadataImage, context: Context) -> Decision
         for row in topic.partitions
     )
     decision = alter_reassignments(image, wanted, context)
-    rows = _reassignment_rows(decision.response)
-    return decision.answering(call.respond(error_message=None, responses=rows))
+    errors = (result.error for result in decision.response)
+    return decision.answering(call.respond(error_message=None, responses=_reassignment_rows(call.body, errors)))
 
 
 def refuse_reassignment(call: Call, error: ApiError) -> Any:
     """AlterPartitionReassignments refused as a whole."""
-    results = (
-        ReassignmentResult(topic.name, row.partition_index, error)
-        for topic in call.body.topics
-        for row in topic.partitions
-    )
-    return call.respond(**error_fields(error), responses=_reassignment_rows(results))
+    return call.respond(**error_fields(error), responses=_reassignment_rows(call.body, repeat(error)))
 
 
 def running_reassignments(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
@@ -103,9 +98,14 @@ def _election_response(
     return call.respond(error_code=code, replica_election_results=answered)
 
 
-def _reassignment_rows(results: Iterable[ReassignmentResult]) -> tuple[Mapping[str, Any], ...]:
-    by_topic: dict[str, list[Mapping[str, Any]]] = {}
-    for result in results:
-        row = {"partition_index": result.partition, **error_fields(result.error)}
-        by_topic.setdefault(result.topic, []).append(row)
-    return tuple({"name": topic, "partitions": tuple(rows)} for topic, rows in by_topic.items())
+def _reassignment_rows(body: Any, errors: Iterator[ApiError]) -> tuple[Mapping[str, Any], ...]:
+    """One row for each partition of the request, in its order."""
+    return tuple(
+        {
+            "name": topic.name,
+            "partitions": tuple(
+                {"partition_index": row.partition_index, **error_fields(next(errors))} for row in topic.partitions
+            ),
+        }
+        for topic in body.topics
+    )

@@ -50,7 +50,7 @@ _ROWS: Final = (
     # Brokers and controllers
     Api(62, _WRITE, _ACTION, brokers.broker_registration, refuse_at_top, Operation.REGISTER_BROKER),
     Api(63, _WRITE, _ACTION, brokers.broker_heartbeat, refuse_at_top, Operation.HEARTBEAT),
-    Api(64, _WRITE, _ALTER, brokers.broker_removal, refuse_at_top, Operation.UNREGISTER_BROKER),
+    Api(64, _WRITE, _ALTER, brokers.broker_removal, brokers.refuse_broker_removal, Operation.UNREGISTER_BROKER),
     Api(70, _WRITE, _ACTION, brokers.controller_registration, refuse_at_top, Operation.REGISTER_CONTROLLER),
     Api(56, _WRITE, _ACTION, brokers.isr_change, refuse_at_top, Operation.ALTER_PARTITION),
     Api(67, _WRITE, _ACTION, brokers.producer_ids, refuse_at_top, Operation.ALLOCATE_PRODUCER_IDS),
@@ -123,6 +123,8 @@ _ROWS: Final = (
     Api(50, _READ, None, _not_served, refuse_at_top),
 )  # fmt: skip
 
+FORBIDDEN: Final = "The principal may not do this to the cluster."
+
 APIS: Final = {row.key: row for row in _ROWS}
 
 
@@ -133,7 +135,7 @@ def check_access(call: Call) -> None:
     """
     needed = APIS[call.key].cluster_operation
     if needed is not None and not allows_cluster(call.access, needed):
-        raise RefusedError(ErrorCode.cluster_authorization_failed)
+        raise RefusedError(ErrorCode.cluster_authorization_failed, FORBIDDEN)
 
 
 def answer(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from migrator.apis.call import Call, error_fields
-from migrator.controller.acls import AclFilter, DeletedAcls, create_acls, delete_acls, filter_fault, matching
+from migrator.controller.acls import UNKNOWN, AclFilter, DeletedAcls, create_acls, delete_acls, matching
 from migrator.controller.context import Context
 from migrator.controller.decision import ApiError, Decision, RefusedError
 from migrator.controller.quotas import AlterQuotasRequest, QuotaAlteration, alter_quotas
@@ -93,9 +93,8 @@ def acl_description(call: Call, image: MetadataImage, context: Context) -> Decis
     """DescribeAcls 0-3."""
     _check_authorizer(context)
     wanted = _filter(call.body)
-    fault = filter_fault(wanted)
-    if fault is not None:
-        raise RefusedError(ErrorCode.invalid_request, fault)
+    if UNKNOWN in (wanted.resource_type, wanted.pattern_type, wanted.operation, wanted.permission_type):
+        raise RefusedError(ErrorCode.invalid_request, "The filter has an unknown element.")
     found = sorted((acl for _, acl in matching(image, wanted)), key=_pattern)
     resources = tuple(
         {
@@ -123,7 +122,9 @@ def _check_authorizer(context: Context) -> None:
 
 
 def _entity(entry: Any) -> tuple[QuotaEntity, ...]:
-    return tuple(QuotaEntity(part.entity_type, part.entity_name) for part in entry.entity)
+    """Of a type that is named twice the last one counts."""
+    names = {part.entity_type: part.entity_name for part in entry.entity}
+    return tuple(QuotaEntity(entity_type, name) for entity_type, name in names.items())
 
 
 def _quota_response(call: Call, results: Iterable[tuple[Iterable[QuotaEntity], ApiError]]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -24,6 +25,13 @@ from migrator.wire.principal import Principal
 
 USER: Final = "User"
 NO_TIME: Final = time_out(-1)
+"""In answers to those who may not ask."""
+NEVER: Final = time_out(0)
+"""In answers of refusals for another reason."""
+FORBIDDEN: Final = (
+    ErrorCode.delegation_token_request_not_allowed,
+    ErrorCode.delegation_token_authorization_failed,
+)
 
 
 def token_creation(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
@@ -55,12 +63,13 @@ def token_creation(call: Call, image: MetadataImage, context: Context) -> Decisi
 
 def refuse_token_creation(call: Call, error: ApiError) -> Any:
     """CreateDelegationToken refused."""
+    moment = _moment(error)
     return call.respond(
         error_code=error.code,
         **_principals(call),
-        issue_timestamp=NO_TIME,
-        expiry_timestamp=NO_TIME,
-        max_timestamp=NO_TIME,
+        issue_timestamp=moment,
+        expiry_timestamp=moment,
+        max_timestamp=moment,
     )
 
 
@@ -76,7 +85,11 @@ def token_expiry(call: Call, image: MetadataImage, context: Context) -> Decision
 
 def refuse_token_change(call: Call, error: ApiError) -> Any:
     """Renewal or expiry refused."""
-    return call.respond(error_code=error.code, expiry_timestamp=NO_TIME)
+    return call.respond(error_code=error.code, expiry_timestamp=_moment(error))
+
+
+def _moment(error: ApiError) -> dt.datetime:
+    return NO_TIME if error.code in FORBIDDEN else NEVER
 
 
 def _change(

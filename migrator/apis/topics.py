@@ -57,8 +57,7 @@ def topic_deletion(call: Call, image: MetadataImage, context: Context) -> Decisi
     """DeleteTopics 0-6: by name, from version 6 on by id too."""
     if not context.settings.delete_topic_enable:
         disabled = ErrorCode.topic_deletion_disabled
-        code = ErrorCode.invalid_request if call.version < DELETION_DISABLED_SINCE else disabled
-        raise RefusedError(code, "Topics can't be deleted (delete.topic.enable).")
+        raise RefusedError(ErrorCode.invalid_request if call.version < DELETION_DISABLED_SINCE else disabled)
     deletion = _Deletion(call, image)
     decision = delete_topics(image, tuple(deletion.granted), context)
     results = [
@@ -85,7 +84,7 @@ def partition_creation(call: Call, image: MetadataImage, context: Context) -> De
         if counts[topic.name] > 1:
             errors[topic.name] = DUPLICATE
         elif not _allowed(call, AclOperation.ALTER, topic.name):
-            errors[topic.name] = FORBIDDEN
+            errors[topic.name] = ApiError(FORBIDDEN.code)
         else:
             assignments = topic.assignments
             given = None if assignments is None else tuple(tuple(row.broker_ids) for row in assignments)

@@ -66,8 +66,9 @@ def _integer(low: int, high: int) -> Callable[[str], int]:
 
 
 def _double(text: str) -> float:
+    """Java lets a type's letter follow."""
     try:
-        return float(text)
+        return float(re.sub(r"(?<=[0-9.])[dDfF]$", "", text.strip()))
     except ValueError:
         raise ValueError("expected a number") from None
 

@@ -131,6 +131,7 @@ def _fault(acl: Acl) -> str | None:
         (acl.operation in _OPERATIONS, "The operation is not valid."),
         (acl.permission_type in _PERMISSIONS, "The permission type is not valid."),
         (bool(acl.resource_name), "The resource name is empty."),
+        (":" in acl.principal, "The principal is not of the form Type:name."),
         (
             acl.resource_type != ResourceType.CLUSTER or acl.resource_name == CLUSTER_NAME,
             f"The cluster's only name is {CLUSTER_NAME}.",

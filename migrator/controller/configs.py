@@ -165,6 +165,8 @@ def _check(
     wanted = {key: text for key, text in merged.items() if text is not None}
     name = resource.name
     if resource.resource_type == ConfigResourceType.TOPIC:
+        if not name:
+            raise RefusedError(ErrorCode.invalid_request, "Topics have no default configuration to be altered.")
         fault = name_fault(name)
         if fault is not None:
             raise RefusedError(ErrorCode.invalid_topic_exception, f"The topic name {fault}.")

@@ -53,7 +53,7 @@ def create_partitions(
 def _grow(image: MetadataImage, wanted: MorePartitions, context: Context, *, room_taken: int) -> list[PartitionRecord]:
     topic = image.topics.by_name(wanted.topic)
     if topic is None:
-        raise RefusedError(ErrorCode.unknown_topic_or_partition, f"There is no topic {wanted.topic!r}.")
+        raise RefusedError(ErrorCode.unknown_topic_or_partition)
     present = len(topic.partitions)
     additional = wanted.count - present
     if additional <= 0:

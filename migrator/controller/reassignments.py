@@ -119,7 +119,7 @@ def _target(partition: PartitionRegistration, replicas: tuple[int, ...]) -> Targ
 def _original(wanted: WantedAssignment, partition: PartitionRegistration, *, allow_unclean: bool) -> Target:
     """The assignment as it was before the reassignment. If only new replicas are in sync, going back loses data."""
     if not is_reassigning(partition):
-        raise RefusedError(ErrorCode.no_reassignment_in_progress, "The partition is not being reassigned.")
+        raise RefusedError(ErrorCode.no_reassignment_in_progress)
     adding = partition.adding_replicas
     replicas = tuple(broker_id for broker_id in partition.replicas if broker_id not in adding)
     isr = tuple(broker_id for broker_id in partition.isr if broker_id not in adding)

@@ -100,6 +100,8 @@ def _fault(image: MetadataImage, change: ScramDeletion | ScramUpsertion) -> ApiE
         return ApiError(
             ErrorCode.unacceptable_credential, f"Iterations must be from {MIN_ITERATIONS} to {MAX_ITERATIONS}."
         )
+    elif not change.salted_password:
+        return ApiError(ErrorCode.unacceptable_credential, "The salted password is empty.")
     return None
 
 

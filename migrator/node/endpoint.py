@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
-
-from kio.schema.errors import ErrorCode
 
 from migrator.apis.authorization import Access, Authorizer, Unlimited
 from migrator.apis.call import Call, Kind
@@ -21,7 +19,7 @@ from migrator.wire.envelope import EnvelopeError, envelope_error, envelope_respo
 from migrator.wire.principal import ANONYMOUS, Principal
 from migrator.wire.raft_codec import RAFT_APIS
 from migrator.wire.raft_transport import RaftService
-from migrator.wire.schemas import DESCRIBE_QUORUM, ENVELOPE
+from migrator.wire.schemas import ENVELOPE
 from migrator.wire.server import RequestContext
 
 log = logging.getLogger(__name__)
@@ -62,7 +60,7 @@ class ControllerEndpoint:
     """A `migrator.wire.server.Handler`.
 
     :param raft: takes the consensus messages.
-    :param describe_quorum: answers DescribeQuorum, which is about consensus but for everybody.
+    :param quorum_answers: by API key, who answers what is about the quorum but not between its members.
     :param read_context: what reads may depend on, on any node.
     """
 
@@ -73,14 +71,14 @@ class ControllerEndpoint:
         controller: ActiveController,
         raft: RaftService,
         *,
-        describe_quorum: Callable[[Call], Any],
+        quorum_answers: Mapping[int, Callable[[Call], Any]],
         read_context: Callable[[], Context],
     ) -> None:
         self._metadata = metadata
         self._controller = controller
         self._raft = raft
         self._authorization = Authorization(settings, metadata)
-        self._describe_quorum = describe_quorum
+        self._quorum_answers = quorum_answers
         self._read_context = read_context
 
     async def handle(self, context: RequestContext, body: Any) -> Any:
@@ -131,10 +129,8 @@ class ControllerEndpoint:
         """
         api = APIS[call.key]
         check_access(call)
-        if call.key == DESCRIBE_QUORUM:
-            return self._describe_quorum(call)
         if api.kind is Kind.RAFT:
-            raise RefusedError(ErrorCode.unsupported_version, "The voters of kraft.version 0 are fixed.")
+            return self._quorum_answers[call.key](call)
         if api.operation is None or api.kind is not Kind.WRITE:
             if call.key in ASK_LEADER:
                 self._controller.check_active()

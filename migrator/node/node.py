@@ -41,6 +41,7 @@ from migrator.node.transports import (
     raft_transport,
     voter_endpoints,
 )
+from migrator.node.voter_changes import VOTER_CHANGES, VoterChanges
 from migrator.node.voters import VoterSignals
 from migrator.node.write_gate import WriteGate
 from migrator.observe.journal import Journal
@@ -52,7 +53,7 @@ from migrator.rpc.server import GrpcServer, Service
 from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
 from migrator.wire.client import KafkaClient
 from migrator.wire.raft_transport import RaftService
-from migrator.wire.schemas import VersionRange
+from migrator.wire.schemas import DESCRIBE_QUORUM, VersionRange
 from migrator.wire.server import KafkaListener
 from migrator.zookeeper.session import ZooKeeperSession, options_from
 
@@ -145,7 +146,7 @@ async def _assemble(settings: Settings, failure: Failure, stack: AsyncExitStack)
         metrics = MetricsServer(*parse_host_port(settings.migrator_metrics_listener), reader(core, insight, health))
         stack.callback(metrics.close)
 
-    listeners = _listeners(settings, core, failure)
+    listeners = _listeners(settings, cluster_id, core, failure)
     ports = {}
     for listener in listeners:
         bound = next(at for at in settings.parsed_listeners if at.name == listener.name)
@@ -211,14 +212,17 @@ async def _bind(listener: KafkaListener, host: str, port: int) -> int:
         ) from error
 
 
-def _listeners(settings: Settings, core: NodeCore, failure: Failure) -> list[KafkaListener]:
+def _listeners(settings: Settings, cluster_id: str, core: NodeCore, failure: Failure) -> list[KafkaListener]:
     endpoints = voter_endpoints(settings)
     endpoint = ControllerEndpoint(
         settings,
         core.metadata,
         core.controller,
         RaftService(core.quorum.handle, endpoints.get),
-        describe_quorum=QuorumDescriber(core.quorum, endpoints),
+        quorum_answers={
+            DESCRIBE_QUORUM: QuorumDescriber(core.quorum, endpoints),
+            **dict.fromkeys(VOTER_CHANGES, VoterChanges(cluster_id, settings.node_id, core.quorum, endpoints)),
+        },
         read_context=_read_context(settings, core),
     )
     return [

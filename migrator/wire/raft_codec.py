@@ -46,11 +46,14 @@ from migrator.wire.schemas import (
 METADATA_TOPIC = "__cluster_metadata"
 TOPIC_ID = uuid.UUID(bytes=METADATA_TOPIC_ID)
 
+TOPIC_IDS_SINCE = 13
+"""First version of Fetch that names topics by id; stock quorums, whose topic has one, refuse all others."""
+
 RAFT_APIS: Mapping[type, tuple[int, VersionRange]] = {
     VoteRequest: (VOTE, VersionRange(0, 1)),
     BeginQuorumEpochRequest: (BEGIN_QUORUM_EPOCH, VersionRange(0, 1)),
     EndQuorumEpochRequest: (END_QUORUM_EPOCH, VersionRange(0, 1)),
-    FetchRequest: (FETCH, VersionRange(12, 17)),
+    FetchRequest: (FETCH, VersionRange(TOPIC_IDS_SINCE, 17)),
     FetchSnapshotRequest: (FETCH_SNAPSHOT, VersionRange(0, 1)),
 }
 """API key of each request, and the versions that we send."""
@@ -148,6 +151,8 @@ def _end_request(body: Any) -> EndQuorumEpochRequest:
 
 
 def _fetch_request(body: Any) -> FetchRequest:
+    if body.__version__ < TOPIC_IDS_SINCE:
+        raise InvalidRaftRequestError(ErrorCode.invalid_request)
     partition = _partition(body.topics, ErrorCode.invalid_request)
     state = getattr(body, "replica_state", None)
     return FetchRequest(

@@ -83,7 +83,12 @@ class SaslServer:
     @staticmethod
     def refuse(api_key: int, version: int) -> Any:
         """The response to either on a connection that is past authentication."""
-        return build(response_type(api_key, version), error_code=ErrorCode.illegal_sasl_state, mechanisms=())
+        return build(
+            response_type(api_key, version),
+            error_code=ErrorCode.illegal_sasl_state,
+            error_message="The connection needs no authentication any more.",
+            mechanisms=(),
+        )
 
     def _handshake(self, version: int, mechanism: str) -> Any:
         error = ErrorCode.none

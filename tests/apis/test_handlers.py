@@ -115,6 +115,16 @@ def test_alter_partition_with_a_zero_topic_id(world: World) -> None:
     assert response.topics[0].partitions[0].error_code is ErrorCode.unknown_topic_id
 
 
+def test_alter_partition_to_a_recovery_state_that_does_not_exist(world: World) -> None:
+    """A stock controller resigns upon it, so that the comparison with it can't ask."""
+    epoch = world.image.cluster.brokers[1].epoch
+    topic_id = uuid_out(world.image.topics.ids["t"])
+    topics = ({"topic_id": topic_id, "partitions": ({"partition_index": 0, "leader_recovery_state": 7},)},)
+    response = ask(world, call(56, 3, broker_id=1, broker_epoch=epoch, topics=topics))
+    assert response.error_code is ErrorCode.invalid_request
+    assert not response.topics
+
+
 def test_directories_are_answered_in_the_shape_of_the_request(world: World) -> None:
     world.create("u", (1,), (1,))
     ids = {name: uuid_out(topic_id) for name, topic_id in world.image.topics.ids.items()}

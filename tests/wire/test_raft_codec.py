@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from migrator.errors import PeerError
-from migrator.raft.messages import FetchRequest, FetchResponse, VoteRequest, VoteResponse
+from migrator.raft.messages import FetchResponse, VoteRequest, VoteResponse
 from migrator.wire.decode import decode_body
 from migrator.wire.encode import encode_entity
 from migrator.wire.raft_codec import (
@@ -111,15 +111,14 @@ def test_a_request_wide_error_is_all_there_is() -> None:
     assert decoded == VoteResponse(ErrorCode.inconsistent_cluster_id, ErrorCode.none, -1, -1, vote_granted=False)
 
 
-def test_old_fetches_of_the_stock_range_are_understood() -> None:
-    """Stock controllers advertise Fetch from 0; nothing in such a request tells an epoch."""
+@pytest.mark.parametrize("version", range(13))
+def test_a_fetch_by_the_topics_name_is_refused(version: int) -> None:
+    """Stock controllers advertise Fetch from 0, and answer from 13 on."""
     topics = ({"topic": "__cluster_metadata", "partitions": ({"partition": 0, "fetch_offset": 5},)},)
-    for version in range(12):
-        request = decode_raft_request(through_bytes(build(request_type(FETCH, version), replica_id=2, topics=topics)))
-        assert isinstance(request, FetchRequest)
-        assert (request.fetch_offset, request.last_fetched_epoch) == (5, -1)
-        response = FetchResponse(ErrorCode.none, ErrorCode.fenced_leader_epoch, 1, 4, -1, -1)
-        assert through_bytes(encode_raft_response(response, version)).__version__ == version
+    with pytest.raises(InvalidRaftRequestError) as caught:
+        decode_raft_request(through_bytes(build(request_type(FETCH, version), replica_id=2, topics=topics)))
+    assert caught.value.error == ErrorCode.invalid_request
+    assert through_bytes(error_response(FETCH, version, ErrorCode.invalid_request)).__version__ == version
 
 
 def test_a_vote_of_version_0_has_no_voter() -> None:
