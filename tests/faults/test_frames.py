@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import random
+import socket
 import struct
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from migrator.drill.cluster import Controller
 from migrator.migration.states import State
+from migrator.parts.processes import free_port, port_is_open
 from migrator.wire.client import KafkaClient
 from migrator.wire.schemas import DESCRIBE_QUORUM, build, request_type
 from tests.conftest import ZooKeeperSpace
 from tests.faults.cluster import cluster_in, start_all
+from tests.wire.messages import damaged_frame
 
-REGISTRATION, VOTE, FETCH = 62, 52, 1
+REGISTRATION, VOTE, FETCH, API_VERSIONS = 62, 52, 1, 18
+NODE = 3001
+EXAMPLES = int(os.environ.get("MIGRATOR_TEST_FRAMES", "1000")) // 50
+"""Of about so many frames each; 100,000 have passed."""
+PATIENCE_SECONDS = 60.0
 
 
 def frame(body: bytes) -> bytes:
@@ -73,3 +87,74 @@ async def test_garbage_costs_only_its_own_connection(zookeeper: ZooKeeperSpace, 
         assert "Traceback" not in controller.process.output_text()
         await cluster.until_converged()
         assert [broker.errors for broker in cluster.brokers] == [{}, {}, {}]
+
+
+@pytest.fixture(scope="module")
+def lonely(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Controller, int]]:
+    """A controller that is a quorum by itself, and its port."""
+    port = free_port()
+    properties = {
+        "process.roles": "controller",
+        "node.id": str(NODE),
+        "controller.quorum.voters": f"{NODE}@127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"CONTROLLER://127.0.0.1:{port}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    }
+    controller = Controller(NODE, tmp_path_factory.mktemp("lonely"), properties)
+    controller.format()
+    controller.start()
+    try:
+        assert controller.process is not None
+        controller.process.wait_until(lambda: port_is_open(port), "its port is open", timeout_seconds=PATIENCE_SECONDS)
+        yield controller, port
+        assert "Traceback" not in controller.process.output_text()
+    finally:
+        controller.kill()
+
+
+frames = st.one_of(
+    st.binary(max_size=300),
+    st.binary(max_size=300).map(frame),
+    st.integers(0, 2**63).map(lambda seed: damaged_frame(random.Random(seed))),
+    st.integers(0, 2**63).map(lambda seed: damaged_frame(random.Random(seed))),
+)
+
+
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    database=None,
+)
+@given(peers=st.lists(st.lists(frames, min_size=1, max_size=4).map(b"".join), min_size=1, max_size=40))
+def test_whatever_peers_send_the_process_lives(lonely: tuple[Controller, int], peers: list[bytes]) -> None:
+    controller, port = lonely
+    with ExitStack() as stack:
+        connections = [stack.enter_context(_connected(port)) for _ in peers]
+        for connection, sent in zip(connections, peers, strict=True):
+            with suppress(OSError):  # closed in the middle of it
+                connection.sendall(sent)
+                connection.shutdown(socket.SHUT_WR)
+        for connection, sent in zip(connections, peers, strict=True):
+            _drain(connection, sent)
+    with _connected(port) as honest:
+        honest.sendall(frame(struct.pack(">hhih", API_VERSIONS, 0, 7, -1)))
+        assert len(honest.recv(4)) == 4, "an honest peer is not answered"
+    assert controller.process is not None
+    assert controller.process.exit_code() is None
+
+
+def _connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS)
+
+
+def _drain(connection: socket.socket, sent: bytes) -> None:
+    """Read until the controller has answered everything and closes."""
+    try:
+        while connection.recv(65536):
+            pass
+    except TimeoutError:
+        pytest.fail(f"neither answered nor closed: {sent.hex()}")
+    except ConnectionError:
+        pass

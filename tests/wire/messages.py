@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import struct
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +13,14 @@ from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
 from kio.static.constants import EntityType
 
-from migrator.wire.schemas import request_type, response_type
+from migrator.wire.encode import encode_entity
+from migrator.wire.schemas import (
+    CONTROLLER_APIS,
+    RequestHeader,
+    encode_request_header,
+    request_type,
+    response_type,
+)
 from migrator.wire.shapes import Shape, shapes_of
 
 
@@ -29,6 +37,21 @@ def every_message_type() -> Iterator[Any]:
 def random_message(entity_type: Any, source: random.Random) -> Any:
     """A message with random content, nulls and defaults where they may stand."""
     return entity_type(**{shape.name: _field(shape, source) for shape in shapes_of(entity_type)})
+
+
+def damaged_frame(source: random.Random) -> bytes:
+    """A frame of a random request with up to three wrong bytes, cut short or prolonged now and then."""
+    key = source.choice(list(CONTROLLER_APIS))
+    version = source.randint(CONTROLLER_APIS[key].min, CONTROLLER_APIS[key].max)
+    header = RequestHeader(key, version, source.getrandbits(31), "fuzz")
+    body = encode_request_header(header) + encode_entity(random_message(request_type(key, version), source))
+    raw = bytearray(b"".join(body))
+    for _ in range(source.randint(0, 3)):
+        raw[source.randrange(len(raw))] = source.getrandbits(8)
+    if source.random() < 0.1:
+        raw = raw[: source.randrange(len(raw))]
+    size = len(raw) if source.random() < 0.95 else source.getrandbits(32) - 2**31
+    return struct.pack(">i", size) + raw
 
 
 def _field(shape: Shape, source: random.Random) -> Any:

@@ -5,21 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import struct
 from typing import Any
 
 from migrator.wire.client import KafkaClient
-from migrator.wire.encode import encode_entity
-from migrator.wire.schemas import (
-    CONTROLLER_APIS,
-    RequestHeader,
-    build,
-    encode_request_header,
-    request_type,
-    response_type,
-)
+from migrator.wire.schemas import CONTROLLER_APIS, build, request_type, response_type
 from migrator.wire.server import KafkaListener, RequestContext
-from tests.wire.messages import random_message
+from tests.wire.messages import damaged_frame
 
 CONNECTIONS = 400
 AT_ONCE = 20
@@ -31,21 +22,6 @@ class Polite:
 
     async def handle(self, context: RequestContext, body: Any) -> Any:
         return build(response_type(context.api_key, context.api_version))
-
-
-def damaged_frame(source: random.Random) -> bytes:
-    """A frame of a random request with up to three wrong bytes, cut short or prolonged now and then."""
-    key = source.choice(list(CONTROLLER_APIS))
-    version = source.randint(CONTROLLER_APIS[key].min, CONTROLLER_APIS[key].max)
-    header = RequestHeader(key, version, source.getrandbits(31), "fuzz")
-    body = encode_request_header(header) + encode_entity(random_message(request_type(key, version), source))
-    raw = bytearray(b"".join(body))
-    for _ in range(source.randint(0, 3)):
-        raw[source.randrange(len(raw))] = source.getrandbits(8)
-    if source.random() < 0.1:
-        raw = raw[: source.randrange(len(raw))]
-    size = len(raw) if source.random() < 0.95 else source.getrandbits(32) - 2**31
-    return struct.pack(">i", size) + raw
 
 
 async def bother(port: int, source: random.Random) -> None:

@@ -1,0 +1,43 @@
+"""Where we decide otherwise than a stock controller on purpose, and why. All of it is here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+DIFFERENCES: Final[Mapping[str, str]] = {
+    "the last directory fails": (
+        "A registration change that changes nothing, as the list of directories that remain is empty: "
+        "stock writes it in version 2, we in the lowest version that can say it."
+    ),
+    "an ACL with an unknown element": (
+        "Stock hangs up when an element is 0 (unknown), and answers UNKNOWN_SERVER_ERROR to everything in the request "
+        "when one is 1 (any, or a pattern that matches); we answer INVALID_REQUEST, as both do for other numbers."
+    ),
+    "a filter of ACLs with an unknown element": "Stock hangs up; we answer INVALID_REQUEST.",
+    "a quota that is no number": "Stock takes NaN as a limit, and no broker can apply it; we answer INVALID_REQUEST.",
+    "an empty salted password": (
+        "Stock fails in its HMAC, and answers UNKNOWN_SERVER_ERROR; we answer UNACCEPTABLE_CREDENTIAL."
+    ),
+    "an owner of a token without a type": (
+        "Stock fails on the null, and answers UNKNOWN_SERVER_ERROR; we take the owner for a user."
+    ),
+    "an interval of client metrics that is no number": (
+        "Stock answers UNKNOWN_SERVER_ERROR, as it does not expect the exception; we answer INVALID_REQUEST."
+    ),
+    "a snapshot that cannot be had": (
+        "Stock fails when it measures the records that are not there, and answers UNKNOWN_SERVER_ERROR without the "
+        "error that it had found; we answer that one (SNAPSHOT_NOT_FOUND, FENCED_LEADER_EPOCH, ...)."
+    ),
+    "a fetch of the leader's own": (
+        "Stock does not expect one, and answers UNKNOWN_SERVER_ERROR; we answer INVALID_REQUEST."
+    ),
+    "what a leader says to itself": (
+        "BeginQuorumEpoch and EndQuorumEpoch in the name of the node that they are sent to: stock finds nothing wrong, "
+        "we answer INVALID_REQUEST."
+    ),
+    "users of an API that is not served": (
+        "Both answer UNKNOWN_SERVER_ERROR; stock repeats it for each user, whose names it forgets."
+    ),
+}
+"""By the label of a step."""

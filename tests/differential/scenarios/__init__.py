@@ -1,0 +1,35 @@
+"""The scenarios, in the order in which they are played."""
+
+from __future__ import annotations
+
+from tests.differential.scenarios import (
+    brokers,
+    brokers_leave,
+    cluster,
+    configurations,
+    entities,
+    guarded,
+    old,
+    partitions,
+    raft,
+    strangers,
+    tokens,
+    topics,
+)
+from tests.differential.steps import Scenario
+
+MAIN = (
+    Scenario("brokers", brokers.STEPS),
+    Scenario("topics", topics.STEPS),
+    Scenario("partitions", partitions.STEPS),
+    Scenario("configurations", configurations.STEPS),
+    Scenario("entities", entities.STEPS),
+    Scenario("tokens", tokens.STEPS),
+    Scenario("strangers", strangers.STEPS),
+    Scenario("cluster", cluster.STEPS),
+    Scenario("raft", raft.STEPS),
+    Scenario("brokers leave", brokers_leave.STEPS),
+    Scenario("topics are deleted", (*topics.DELETION, *tokens.EXPIRED)),
+)
+GUARDED = (Scenario("guarded", guarded.STEPS),)
+OLD = (Scenario("old", old.STEPS),)
