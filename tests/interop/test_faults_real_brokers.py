@@ -374,7 +374,8 @@ def a_broker_with_another_metadata_version(cluster: KafkaCluster) -> None:
         node.properties = cluster.properties_of(broker, Mode.MIGRATING)
     wrong = cluster.brokers[3]
     wrong.properties["inter.broker.protocol.version"] = "3.8"
-    start_together(list(cluster.brokers.values()))
+    start_together([cluster.brokers[1], cluster.brokers[2]])
+    cluster.restart_killed_broker(3)
     cluster.resume_controllers()
     until("two are registered", lambda: set(registered(cluster)) == {1, 2}, seconds=LONG_SECONDS)
     wrong.process.wait_for_output("UNSUPPORTED_VERSION", timeout_seconds=LONG_SECONDS)
