@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from migrator.drill.cluster import MIGRATOR, Cluster, ClusterOptions, Controller
+from migrator.drill.cluster import MIGRATOR, ClusterOptions, Controller
 from migrator.drill.light_broker import BrokerMode
+from migrator.drill.light_cluster import LightCluster
 from migrator.drill.steps import all_report, dual_writing
 from migrator.errors import OperatorError
 from migrator.handover.execute import HandoverRun
@@ -44,7 +45,7 @@ async def until(what: str, condition: Callable[[], Awaitable[bool]]) -> None:
 class Services:
     """A service manager: stops our controllers and starts Kafka's when it finds a request in its folder."""
 
-    def __init__(self, cluster: Cluster, kafka: StockKafka) -> None:
+    def __init__(self, cluster: LightCluster, kafka: StockKafka) -> None:
         self.inbox = cluster.directory / "services"
         self.inbox.mkdir()
         self.stock: dict[int, ChildProcess] = {}
@@ -91,7 +92,7 @@ class Services:
 class Creator:
     """Creates topic after topic at whoever leads."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: LightCluster) -> None:
         self.created: list[str] = []
         self.longest_wait_seconds = 0.0
         self._channel = cluster.channel("creator")
@@ -123,7 +124,7 @@ class Creator:
 
 async def migrated(directory: Path) -> None:
     """Our three controllers migrate a cluster and finish; handing over before that is refused."""
-    cluster = Cluster(directory, OPTIONS)
+    cluster = LightCluster(directory, OPTIONS)
     try:
         await asyncio.to_thread(cluster.fill)
         for broker in cluster.brokers:
@@ -151,16 +152,16 @@ async def migrated(directory: Path) -> None:
         await cluster.close()
 
 
-async def _is_led(cluster: Cluster) -> bool:
+async def _is_led(cluster: LightCluster) -> bool:
     return await cluster.leader() is not None and len(await cluster.statuses()) == len(cluster.controllers)
 
 
-async def refused(cluster: Cluster, release: str, way: Way, why: str) -> None:
+async def refused(cluster: LightCluster, release: str, way: Way, why: str) -> None:
     with pytest.raises(OperatorError, match=why):
         await hand_over(cluster, release, way, None)
 
 
-async def hand_over(cluster: Cluster, release: str, way: Way, services: Services | None) -> None:
+async def hand_over(cluster: LightCluster, release: str, way: Way, services: Services | None) -> None:
     """All voters, by the function that the command calls."""
     files = [controller.property_file for controller in cluster.controllers]
     run = HandoverRun(files, Handover(parse_target(release), way), services or Nobody(), tell=print)
@@ -186,9 +187,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @asynccontextmanager
-async def quorum(finished: Path, directory: Path, kafka: StockKafka) -> AsyncIterator[tuple[Cluster, Services]]:
+async def quorum(finished: Path, directory: Path, kafka: StockKafka) -> AsyncIterator[tuple[LightCluster, Services]]:
     """Copies of those directories, in use by a quorum of ours, with a broker in KRaft mode; ZooKeeper is gone."""
-    cluster = Cluster(directory, OPTIONS)
+    cluster = LightCluster(directory, OPTIONS)
     services = Services(cluster, kafka)
     try:
         for controller in cluster.controllers:
@@ -204,7 +205,7 @@ async def quorum(finished: Path, directory: Path, kafka: StockKafka) -> AsyncIte
         await services.close()
 
 
-def assert_nothing_is_lost(finished: Path, cluster: Cluster, created: list[str]) -> None:
+def assert_nothing_is_lost(finished: Path, cluster: LightCluster, created: list[str]) -> None:
     before = Controller(0, finished / cluster.controllers[0].directory.name, {}).image()
     for controller in cluster.controllers:
         image = controller.image()
@@ -256,7 +257,7 @@ async def test_one_by_one_with_topics_created_all_the_time(
         assert_nothing_is_lost(finished, cluster, creator.created)
 
 
-async def gets_a_new_disk(cluster: Cluster, services: Services) -> None:
+async def gets_a_new_disk(cluster: LightCluster, services: Services) -> None:
     """A stock voter whose directory is empty is formatted and started, as the others have everything."""
     lost = cluster.controllers[-1]
     await asyncio.to_thread(services.stock[lost.node_id].stop)
@@ -264,7 +265,7 @@ async def gets_a_new_disk(cluster: Cluster, services: Services) -> None:
     await hand_over(cluster, "3.9.1", Way.ROLLING, services)
 
 
-async def goes_back(cluster: Cluster, services: Services) -> None:
+async def goes_back(cluster: LightCluster, services: Services) -> None:
     """Ours runs on the directory of a stock controller, beside stock ones."""
     first = cluster.controllers[0]
     await asyncio.to_thread(services.stock[first.node_id].stop)
