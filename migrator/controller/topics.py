@@ -15,7 +15,7 @@ from migrator.controller.effective import EffectiveConfig, TopicDefaults, effect
 from migrator.controller.index import metric_name
 from migrator.controller.placement import Assignment, place
 from migrator.controller.topic_names import name_fault
-from migrator.image.model import MetadataImage
+from migrator.image.model import ConfigResource, MetadataImage
 from migrator.records.metadata import (
     ConfigRecord,
     ConfigResourceType,
@@ -84,11 +84,20 @@ def create_topics(
 def delete_topics(
     image: MetadataImage, topic_ids: Sequence[Uuid], _: Context
 ) -> Decision[tuple[tuple[Uuid, ApiError], ...]]:
-    """Delete topics by id; the answer has one error, or none, for each."""
-    results, records = [], []
+    """Delete topics by id; the answer has one error, or none, for each.
+
+    The configs are deleted one by one before: Kafka's brokers forget the configs of a removed topic only if they knew
+    them before they began to replay (``ConfigurationsDelta``), so that one that restarts would give them to the next
+    topic of that name.
+    """
+    results: list[tuple[Uuid, ApiError]] = []
+    records: list[MetadataRecord] = []
     for topic_id in topic_ids:
         if topic_id in image.topics.by_id:
             results.append((topic_id, NO_ERROR))
+            resource = ConfigResource(ConfigResourceType.TOPIC, image.topics.by_id[topic_id].name)
+            keys = sorted(image.configs.get(resource, ()))
+            records += [ConfigRecord(resource.resource_type, resource.name, key, None) for key in keys]
             records.append(RemoveTopicRecord(topic_id))
         else:
             results.append((topic_id, ApiError(ErrorCode.unknown_topic_id, "There is no topic with this id.")))

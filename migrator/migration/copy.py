@@ -1,8 +1,8 @@
 """Reading ZooKeeper for the copy: the first reading that only decodes, and the copy proper with its second look.
 
 Both are generators over any `ZkSource`, so that a worker process can stream them: memory is bounded by one batch and,
-of each topic, its name, id, partition ids and mzxids. What changed between the readings is found by mzxid and read
-again into the same transaction, removals included.
+of each topic, its name, id, partition ids, config keys and mzxids. What changed between the readings is found by mzxid
+and read again into the same transaction, removals included.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from migrator.records.metadata import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    ConfigResourceType,
     DelegationTokenRecord,
     MetadataRecord,
     ProducerIdsRecord,
@@ -133,8 +134,9 @@ class Copy:
 
     def _first_reading(self) -> Iterator[list[MetadataRecord]]:
         for reading in self._reader.topics():
-            self._topics[reading.znodes.name] = self._seen(reading)
-            yield self._reader.topic_records(reading)
+            records = self._reader.topic_records(reading)
+            self._topics[reading.znodes.name] = self._seen(reading, records)
+            yield records
         for family in self._reader.other_records():
             self._others |= {_key(record): record for record in family}
             yield family
@@ -147,15 +149,17 @@ class Copy:
             if before is not None and before.zxids == reading.znodes.zxids:
                 continue
             self._read_again += 1
-            removal: list[MetadataRecord] = [] if before is None else [RemoveTopicRecord(before.topic_id)]
+            removal = [] if before is None else before.removal(reading.znodes.name)
             yield removal + self._reader.topic_records(reading)
         self._read_again += len(gone)
-        yield [RemoveTopicRecord(seen.topic_id) for seen in gone.values()]
+        for name, seen in gone.items():
+            yield seen.removal(name)
         yield list(self._changed_others())
 
-    def _seen(self, reading: TopicReading) -> _Seen:
+    def _seen(self, reading: TopicReading, records: list[MetadataRecord]) -> _Seen:
         topic_id = ZERO_UUID if reading.assignment is None else reading.assignment.topic_id or ZERO_UUID
-        return _Seen(topic_id, self._intern(tuple(reading.znodes.states)), reading.znodes.zxids)
+        keys = tuple([record.name for record in records if isinstance(record, ConfigRecord)])
+        return _Seen(topic_id, self._intern(tuple(reading.znodes.states)), self._intern(keys), reading.znodes.zxids)
 
     def _unchanged(self, topic: Znode) -> tuple[int, ...] | None:
         seen = self._topics.get(paths.name_of(topic.path))
@@ -201,7 +205,15 @@ class _Seen:
 
     topic_id: Uuid
     partitions: tuple[int, ...]
+    config_keys: tuple[str, ...]
     zxids: tuple[int, ...]
+
+    def removal(self, name: str) -> list[MetadataRecord]:
+        """Takes back what was recorded. Kafka's brokers replay the transaction in one go, and there a RemoveTopicRecord
+        leaves configs alone that came just before it."""
+        topic = ConfigResourceType.TOPIC
+        configs: list[MetadataRecord] = [ConfigRecord(topic, name, key, None) for key in self.config_keys]
+        return [*configs, RemoveTopicRecord(self.topic_id)]
 
 
 def _key(record: MetadataRecord) -> object:

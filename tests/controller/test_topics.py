@@ -189,7 +189,10 @@ def test_delete_topics(world: World) -> None:
     (created,) = create(world, NewTopic("t", configs=(("retention.ms", "5"),)))
     results = world.decide(delete_topics, (created.topic_id, ZERO_UUID))
     assert [error.code for _, error in results] == [ErrorCode.none, ErrorCode.unknown_topic_id]
-    assert world.history[-1] == RemoveTopicRecord(created.topic_id)
+    assert world.history[-2:] == [
+        ConfigRecord(ConfigResourceType.TOPIC, "t", "retention.ms", None),
+        RemoveTopicRecord(created.topic_id),
+    ]
     assert ConfigResource(ConfigResourceType.TOPIC, "t") not in world.image.configs
 
 
