@@ -28,7 +28,13 @@ from migrator.migration.translate.reconcile import reconcile, repair
 from migrator.migration.translate.target import Target
 from migrator.migration.translate.to_ops import delta_writes
 from migrator.migration.translate.to_records import copy_records
-from migrator.records.metadata import ConfigResourceType, PartitionRecord, QuotaEntity, TopicRecord
+from migrator.records.metadata import (
+    ConfigResourceType,
+    PartitionRecord,
+    ProducerIdsRecord,
+    QuotaEntity,
+    TopicRecord,
+)
 from migrator.zookeeper.ops import Applied, Create, Delete, SetData
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.configs import encode_config
@@ -112,6 +118,25 @@ class TestCopy:
         with pytest.raises(ZnodeError, match="<default>"):
             self.read(zookeeper)
 
+    def test_the_next_producer_id_follows_the_block_that_was_handed_out(self) -> None:
+        """The current block's ids are in use; stock once copied its first one (KAFKA-15552)."""
+        zookeeper = empty_cluster()
+        zookeeper.set(paths.PRODUCER_IDS, encode_producer_ids(ProducerIdBlock(3, 5000, 5999)))
+        assert self.read(zookeeper) == [ProducerIdsRecord(3, -1, 6000)]
+
+    def test_the_default_is_no_name_and_a_name_is_no_default(self) -> None:
+        """Users may be called <default> (KAFKA-16222, KAFKA-16411), and no broker's id is (KAFKA-15374)."""
+        zookeeper = empty_cluster()
+        for name in ("users/<default>", "users/%3Cdefault%3E", "users/a%40b/clients/<default>"):
+            zookeeper.create(paths.config(name), encode_config({"producer_byte_rate": "1"}), parents=True)
+        zookeeper.create(paths.config("brokers/<default>"), encode_config({"background.threads": "4"}))
+        image = image_from(zookeeper)
+        default, named = QuotaEntity("user", None), QuotaEntity("user", "<default>")
+        pair = frozenset([QuotaEntity("user", "a@b"), QuotaEntity("client-id", None)])
+        assert set(image.quotas) == {frozenset([default]), frozenset([named]), pair}
+        assert set(image.configs) == {ConfigResource(ConfigResourceType.BROKER, "")}
+        assert list(reconcile(zookeeper, target(image))) == []
+
 
 class TestPartitionEpochs:
     def test_a_change_of_several_steps_takes_as_many_sets(self) -> None:
@@ -186,6 +211,27 @@ class TestTopics:
         (write,) = delta(EMPTY_IMAGE, with_topic(PARTITION))
         assert write.effect is Effect.CREATE
         assert isinstance(empty_cluster().multi(write.ops), Applied)
+
+    def test_a_topic_without_a_config_has_the_node_of_one(self) -> None:
+        """Brokers in ZooKeeper mode read it when they create the log (KAFKA-16003)."""
+        zookeeper = empty_cluster()
+        apply(zookeeper, delta(EMPTY_IMAGE, with_topic(PARTITION)))
+        assert zookeeper.dump()[paths.topic_config("t")] == encode_config({})
+        zookeeper.delete(paths.topic_config("t"))
+        apply(zookeeper, reconcile(zookeeper, target(with_topic(PARTITION))))
+        assert zookeeper.dump()[paths.topic_config("t")] == encode_config({})
+
+    def test_a_deletion_deletes_everything_once(self) -> None:
+        """Its config, too, which stock once deleted twice and stumbled over (KAFKA-16206)."""
+        resource = ConfigResource(ConfigResourceType.TOPIC, "t")
+        before = replace(with_topic(PARTITION), configs=Map({resource: Map({"retention.ms": "1"})}))
+        zookeeper = cluster_of(before)
+        writes = delta(before, EMPTY_IMAGE)
+        assert [write.entity for write in writes] == ["topic t"]
+        assert len(set(writes[0].ops)) == len(writes[0].ops)
+        apply(zookeeper, writes)
+        assert paths.topic_config("t") not in zookeeper.dump()
+        assert list(reconcile(zookeeper, target(EMPTY_IMAGE))) == []
 
 
 class TestConfigs:
