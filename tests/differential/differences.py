@@ -36,6 +36,15 @@ DIFFERENCES: Final[Mapping[str, str]] = {
         "BeginQuorumEpoch and EndQuorumEpoch in the name of the node that they are sent to: stock finds nothing wrong, "
         "we answer INVALID_REQUEST."
     ),
+    "log levels of a Java process": (
+        "Stock describes and alters the levels of its loggers (resource type 8); we have none of them, and answer "
+        "INVALID_REQUEST."
+    ),
+    "documentation of keys": "Stock sends Kafka's sentences about each key when it is asked to; we send none.",
+    "more partitions than one request may create": (
+        "Above 10,000 stock answers UNKNOWN_SERVER_ERROR, and creates the first 10,000; we answer POLICY_VIOLATION, "
+        "and create none."
+    ),
     "users of an API that is not served": (
         "Both answer UNKNOWN_SERVER_ERROR; stock repeats it for each user, whose names it forgets."
     ),

@@ -30,6 +30,7 @@ MAIN = (
     Scenario("raft", raft.STEPS),
     Scenario("brokers leave", brokers_leave.STEPS),
     Scenario("topics are deleted", (*topics.DELETION, *tokens.EXPIRED)),
+    Scenario("limits", topics.LIMITS),
 )
 GUARDED = (Scenario("guarded", guarded.STEPS),)
 OLD = (Scenario("old", old.STEPS),)

@@ -207,4 +207,10 @@ DESCRIPTIONS = (
     *(ask(32, v, resources=()) for v in range(5)),
 )
 
-STEPS = (*TOPICS, *OTHERS, *REPLACEMENTS, *DESCRIPTIONS)
+JAVA = (
+    labelled("log levels of a Java process", configs(LOGGER, str(NODE), ("kafka.server", "INFO", SET))),
+    labelled("log levels of a Java process", _described(LOGGER, str(NODE))),
+    labelled("documentation of keys", _described(TOPIC, "u", include_documentation=True)),
+)
+
+STEPS = (*TOPICS, *OTHERS, *REPLACEMENTS, *DESCRIPTIONS, *JAVA)

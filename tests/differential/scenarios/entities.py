@@ -53,6 +53,7 @@ QUOTAS = (
     quota({"ip": "1.2.3.4"}, ("connection_creation_rate", 5.5, False)),
     quota({"ip": "1.2.3.4"}, RATE),
     quota({"ip": "::1"}, ("connection_creation_rate", 5.0, False)),
+    quota({"ip": "localhost"}, ("connection_creation_rate", 5.0, False)),
     quota({"ip": "999.1.1.1"}, ("connection_creation_rate", 5.0, False)),
     quota({"ip": "1.2.3.4", "user": "a"}, RATE),
     quota({"ip": "1.2.3.4", "client-id": "a"}, RATE),

@@ -99,4 +99,11 @@ UPGRADE = (
     _feature(21, version=0),
 )
 
-STEPS = (*LEVEL_14, *UPGRADE)
+NO_BROKERS = (
+    *(ask(64, 0, broker_id=broker_id) for broker_id in (1, 2, 3, 4, 5, 9)),
+    _feature(1, name="kraft.version", validate_only=True),
+    _feature(0, name="kraft.version"),
+    _feature(2, name="kraft.version"),
+)
+
+STEPS = (*LEVEL_14, *UPGRADE, *NO_BROKERS)

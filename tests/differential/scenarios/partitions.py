@@ -23,11 +23,14 @@ from tests.differential.steps import (
 VERSIONS = range(4)
 
 
+UNCLEAN = ({"name": "unclean.leader.election.enable", "value": "true"},)
+
+
 def _member(broker_id: int, epoch: int) -> dict[str, int]:
     return {"broker_id": broker_id, "broker_epoch": epoch}
 
 
-def _directories(broker_id: int, *rows: tuple[Any, str, int], **changes: Any) -> Step:
+def assign_directories(broker_id: int, *rows: tuple[Any, str, int], **changes: Any) -> Step:
     """AssignReplicasToDirs: directory, topic and partition of each row."""
 
     def fields(names: Names) -> dict[str, Any]:
@@ -99,17 +102,17 @@ ISR = (
 )
 
 DIRECTORIES = (
-    _directories(1, (directory(1), "t", 0)),
-    _directories(1, (directory(1), "t", 0)),
-    _directories(1, (directory(1), "t", 9), (directory(1), "t", 1), (directory(1), "u", 1)),
-    _directories(1, (directory(1), "nope", 0)),
-    _directories(1, (some_uuid(78), "nope", 0), (None, "t", 0)),
-    _directories(1, (directory(1), "t", 0), broker_epoch=99),
-    _directories(9, (directory(1), "t", 0)),
-    _directories(1),
-    _directories(1, (some_uuid(77), "v7", 0)),
-    _directories(2, (some_uuid(-998), "t", 0), (some_uuid(-999), "t", 1)),
-    _directories(2, (directory(2), "t", 0), (directory(2), "t", 1)),
+    assign_directories(1, (directory(1), "t", 0)),
+    assign_directories(1, (directory(1), "t", 0)),
+    assign_directories(1, (directory(1), "t", 9), (directory(1), "t", 1), (directory(1), "u", 1)),
+    assign_directories(1, (directory(1), "nope", 0)),
+    assign_directories(1, (some_uuid(78), "nope", 0), (None, "t", 0)),
+    assign_directories(1, (directory(1), "t", 0), broker_epoch=99),
+    assign_directories(9, (directory(1), "t", 0)),
+    assign_directories(1),
+    assign_directories(1, (some_uuid(77), "v7", 0)),
+    assign_directories(2, (some_uuid(-998), "t", 0), (some_uuid(-999), "t", 1)),
+    assign_directories(2, (directory(2), "t", 0), (directory(2), "t", 1)),
 )
 
 ELECTIONS = (
@@ -137,12 +140,10 @@ ELECTIONS = (
     ask(43, 0, topic_partitions=None),
     # An unclean one: the only member of the ISR dies, another replica lives
     create({"name": "dirty", "assignments": placed((5, 3))}),
-    create({"name": "wild", "assignments": placed((5, 3)), "configs": ({"name": "unclean.leader.election.enable",
-           "value": "true"},)}),
+    create({"name": "wild", "assignments": placed((5, 3)),  "configs": UNCLEAN}),
     beat(5),
     create({"name": "lost", "assignments": placed((5, 3))}),
-    create({"name": "risky", "assignments": placed((5, 3)), "configs": (
-        {"name": "unclean.leader.election.enable", "value": "true"},)}),
+    create({"name": "risky", "assignments": placed((5, 3)),  "configs": UNCLEAN}),
     isr(3, "lost", (5,), broker_id=5),
     isr(3, "risky", (5,), broker_id=5),
     beat(5, want_fence=True),
@@ -190,6 +191,18 @@ REASSIGNMENTS = (
     reassign("moved", (2, 3)),
     isr(3, "moved", (1, 2, 3), partition_epoch=3),
     reassign("moved", None),
+    # The end of a reassignment takes the leadership from who asks
+    *(create({"name": f"given{version}", "assignments": placed((1, 2))}) for version in VERSIONS),
+    *(reassign(f"given{version}", (3, 2)) for version in VERSIONS),
+    *(isr(version, f"given{version}", (1, 2, 3), partition_epoch=1) for version in VERSIONS),
+    # Only new replicas are in sync, and the old one is dead
+    create({"name": "cornered", "assignments": placed((1,))}),
+    create({"name": "careless", "assignments": placed((1,)), "configs": UNCLEAN}),
+    *(reassign(name, (2, 3)) for name in ("cornered", "careless")),
+    *(isr(3, name, (1, 2), partition_epoch=1) for name in ("cornered", "careless")),
+    beat(1, want_fence=True),
+    *(reassign(name, None) for name in ("cornered", "careless")),
+    beat(1),
     ask(45, 0, topics=({"name": "t", "partitions": ()}, {"name": "x", "partitions": ()})),
     ask(45, 0, topics=()),
     configs(TOPIC, "v1", ("min.insync.replicas", "2", SET)),

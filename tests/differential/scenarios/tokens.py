@@ -82,6 +82,7 @@ STEPS = (
     forwarded(_expire(1, FOR_EVER)),
     forwarded(_expire(1)),
     forwarded(_expire(2, dt.timedelta(milliseconds=-9))),
+    forwarded(_expire(3, dt.timedelta(milliseconds=1))),
     forwarded(ask(40, 2, hmac=b"x", expiry_time_period=HOUR)),
     forwarded(_expire(-1), "carol"),
 )
@@ -90,5 +91,8 @@ EXPIRED = (
     forwarded(_expire(1)),
     forwarded(_renew(1)),
     forwarded(_renew(2)),
+    forwarded(_renew(3)),
+    forwarded(_expire(3, HOUR)),
+    forwarded(_expire(3)),
 )
 """Later: stock learns of expired tokens a moment after it has answered."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.differential.steps import Step, ask, create, placed, some_uuid
+from tests.differential.steps import Step, ask, create, labelled, placed, some_uuid
 
 MANY = 10_001
 
@@ -102,6 +102,12 @@ PARTITIONS = (
 )
 
 STEPS = (*CREATION, *PARTITIONS)
+
+LIMITS = (
+    create({"name": "big", "assignments": placed((1,))}),
+    labelled("more partitions than one request may create", _grow("big", 1 + MANY)),
+)
+"""At the end: what stock is left with is another cluster."""
 
 DELETION = (
     *(_delete(f"w{v}", "x", version=v) for v in range(7)),
