@@ -45,6 +45,10 @@ DIFFERENCES: Final[Mapping[str, str]] = {
         "Above 10,000 stock answers UNKNOWN_SERVER_ERROR, and creates the first 10,000; we answer POLICY_VIOLATION, "
         "and create none."
     ),
+    "a topic with configurations is deleted": (
+        "We delete its configurations by records of their own, before the topic's: brokers of Kafka that restart would "
+        "else give them to the next topic of that name."
+    ),
     "users of an API that is not served": (
         "Both answer UNKNOWN_SERVER_ERROR; stock repeats it for each user, whose names it forgets."
     ),

@@ -26,7 +26,7 @@ from tests.wire.messages import damaged_frame
 
 REGISTRATION, VOTE, FETCH, API_VERSIONS = 62, 52, 1, 18
 NODE = 3001
-EXAMPLES = int(os.environ.get("MIGRATOR_TEST_FRAMES", "1000")) // 50
+EXAMPLES = int(os.environ.get("MIGRATOR_TEST_FRAMES", "600")) // 14
 """Of about so many frames each; 100,000 have passed."""
 PATIENCE_SECONDS = 60.0
 
