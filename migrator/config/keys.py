@@ -35,7 +35,7 @@ OWN_KEYS: tuple[Key, ...] = (
         "",
         "",
         "id@host:port of each voter's gRPC server. Empty: the quorum speaks the Kafka protocol on the "
-        "controller listener.",
+        "controller listener, as it does to a voter that does not answer over gRPC.",
     ),
     Key(
         "migrator.grpc.tls.certificate.file",

@@ -34,32 +34,28 @@ class Ballot:
 
     def __init__(self, settings: Settings, image: Callable[[], MetadataImage], ask: AskVoter) -> None:
         self._is_on = settings.zookeeper_metadata_migration_enable
-        self._node_id = settings.node_id
         self._patience_seconds = settings.controller_quorum_election_timeout_ms / 2000
         self._image = image
         self._ask = ask
-        self._allowed: dict[int, bool] = {}
-        """By candidate, what its last Vote was decided by."""
+        self._allowed = {voter.voter_id: True for voter in settings.voters}
+        """By voter, what its last Vote was decided by; who never stood for election may be a leader's successor."""
 
     async def consult(self, candidate_id: int) -> None:
         """Ask the candidate, before the core is given its Vote: the two follow each other without a pause."""
-        if not self._asks():
+        if not self._asks() or candidate_id not in self._allowed:
             return
         answer = await self._ask(candidate_id, self._patience_seconds)
         allowed = answer is not None and (answer.migrating or answer.is_ours)
-        if not allowed and self._allowed.get(candidate_id, True):
-            why = "does not answer" if answer is None else f"is a stock controller without {FLAG}=true"
-            log.warning(
-                "Controller %d wants to lead and gets no vote from this one: it %s, and would end the migration. "
-                "Its controller listener is asked, as controller.quorum.voters names it",
-                candidate_id,
-                why,
-            )
+        if not allowed and self._allowed[candidate_id]:
+            stock = f"it is a stock controller without {FLAG}=true, which would end the migration"
+            silent = "its controller listener, as controller.quorum.voters names it, does not say whether it migrates"
+            why = silent if answer is None else stock
+            log.warning("Controller %d wants to lead and gets no vote from this one: %s", candidate_id, why)
         self._allowed[candidate_id] = allowed
 
     def may_grant(self, candidate_id: int) -> bool:
-        """What `consult` found out; who never stood for election is not held back from being a successor."""
-        return not self._asks() or self._allowed.get(candidate_id, True)
+        """What `consult` found out; a stranger gets no vote."""
+        return not self._asks() or self._allowed.get(candidate_id, False)
 
     def _asks(self) -> bool:
         """Also on an empty log: its first leader decides whether there will be a migration."""

@@ -29,7 +29,7 @@ from migrator.rpc.transport import TransportError
 from migrator.wire.schemas import build, request_type
 
 WAIT_SECONDS = 90.0
-OPTIONS = ClusterOptions(partitions=30, brokers=2, controllers=3, transport="kafka")
+OPTIONS = ClusterOptions(partitions=30, brokers=2, controllers=3, transport="grpc")
 CREATE_TOPICS = request_type(19, 7)
 
 

@@ -103,6 +103,13 @@ async def test_a_stock_candidate_without_the_flag_gets_no_vote(tmp_path: Path) -
             assert await voter.grants(OURS_OFF)
 
 
+async def test_a_stranger_gets_no_vote(tmp_path: Path) -> None:
+    async with election(tmp_path, "true") as voter:
+        response = await voter.node.quorum.handle(VoteRequest(CLUSTER_ID, VOTER, 9000, 77, 8999, 1_000_000))
+        assert isinstance(response, VoteResponse)
+        assert not response.vote_granted
+
+
 async def test_the_answer_is_a_fresh_one(tmp_path: Path) -> None:
     async with election(tmp_path, "true") as voter:
         assert await voter.grants(STOCK_ON)
