@@ -22,7 +22,6 @@ LIVELY_SECONDS = 0.1
 QUIET = {"log_level": 0}
 """librdkafka prints what it meets, and a restarting broker is much to print."""
 PATIENT = {
-    "linger.ms": 5,
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.max.ms": 100,
     "topic.metadata.refresh.fast.interval.ms": 50,
@@ -92,12 +91,15 @@ class Traffic:
     """An idempotent producer with acks=all that sends numbers from 0 until its context ends, and loses none.
 
     :param per_second: how many.
+    :param linger_ms: how long a batch is filled; no pause can be told that is shorter.
     """
 
-    def __init__(self, bootstrap: str, topic: str, *, per_second: int = 100) -> None:
+    def __init__(self, bootstrap: str, topic: str, *, per_second: int = 100, linger_ms: int = 5) -> None:
         self._topic = topic
         self._per_second = per_second
-        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, **PATIENT})
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": linger_ms, **PATIENT}
+        )
         self.sent = 0
         self.acknowledged: set[int] = set()
         self.errors: list[str] = []

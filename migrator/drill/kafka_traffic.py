@@ -14,6 +14,8 @@ ORDERS, PAYMENTS = "drill.orders", "drill.payments"
 """Topics of the idempotent and of the transactional producer."""
 PARTITIONS = 3
 RECORDS_PER_SECOND = 500
+LINGER_MS = 20
+"""Four times librdkafka's own: brokers, clients, controllers and Spark share a small machine."""
 READERS, RESTING = "drill-readers", "drill-resting"
 """The group that reads all the time, and one that read a little before the migration and committed."""
 RESTING_READ = 100
@@ -25,7 +27,7 @@ class ClientTraffic:
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
-        self._producer = Traffic(bootstrap, ORDERS, per_second=RECORDS_PER_SECOND)
+        self._producer = Traffic(bootstrap, ORDERS, per_second=RECORDS_PER_SECOND, linger_ms=LINGER_MS)
         self._group = GroupReader(bootstrap, ORDERS, READERS)
         self._transactions = Transactions(bootstrap, PAYMENTS, "drill")
 

@@ -16,7 +16,7 @@ from migrator.drill.pulse import Pulse
 RECORDS = 10
 """Of one transaction."""
 ABORT_EVERY = 5
-PAUSE_SECONDS = 0.2
+PAUSE_SECONDS = 0.3
 RETRY_SECONDS = 0.05
 CALL_SECONDS = 10.0
 TRIES = 6
