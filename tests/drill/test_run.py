@@ -21,7 +21,7 @@ def test_an_interrupted_drill_leaves_nothing_running(tmp_path: Path, number: sig
     assert report["options"]["kafka"] == "none"
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_so_does_one_with_real_brokers(kafka_391: StockKafka, tmp_path: Path) -> None:
     report = interrupted(tmp_path, signal.SIGINT, "--kafka", kafka_391.version, "--partitions", "20")
     assert report["options"]["kafka"] == kafka_391.version
@@ -62,7 +62,7 @@ def interrupted(tmp_path: Path, number: signal.Signals, *options: str) -> dict[s
     command = [MIGRATOR, "drill", "--dir", str(directory), *options]
     with ChildProcess("drill", command, output=tmp_path / "output") as drill:
         controller = directory / "cluster" / "controller-3001" / "controller.log"
-        drill.wait_until(controller.exists, "a controller process", timeout_seconds=100)
+        drill.wait_until(controller.exists, "a controller process", timeout_seconds=200)
         drill.send(number)
         assert drill.wait(timeout_seconds=60) == 130
     configuration = (directory / "cluster" / "zookeeper" / "zoo.cfg").read_text()

@@ -12,7 +12,7 @@ import pytest
 from migrator.drill.cluster import MIGRATOR
 from migrator.parts.kafka import StockKafka
 
-DRILL_SECONDS = 400.0
+DRILL_SECONDS = 900.0
 PARTITIONS = "30"
 TRAFFIC = {"produce", "consume", "commit", "acknowledged", "read", "transactions ended"}
 
@@ -36,7 +36,7 @@ def drilled(directory: Path, *options: str) -> dict[str, Any]:
     return report
 
 
-@pytest.mark.timeout(450)
+@pytest.mark.timeout(960)
 def test_to_the_end_with_a_leader_killed_on_the_way(kafka_391: StockKafka, tmp_path: Path) -> None:
     report = drilled(tmp_path, "--kill-leader-at", "DualWrite")
     assert report["totals"]["differences"] == report["totals"]["lost changes"] == 0
@@ -45,7 +45,7 @@ def test_to_the_end_with_a_leader_killed_on_the_way(kafka_391: StockKafka, tmp_p
     assert names[-1] == "Every acknowledged record is read back once"
 
 
-@pytest.mark.timeout(450)
+@pytest.mark.timeout(960)
 def test_back_to_a_zookeeper_controller_that_works(kafka_391: StockKafka, tmp_path: Path) -> None:
     small = ("--brokers", "2", "--controllers", "1", "--transport", "kafka")
     report = drilled(tmp_path, "--rollback-at", "DualWrite", *small)
