@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 
@@ -10,15 +11,19 @@ from confluent_kafka.admin import NewPartitions, ResourceType
 
 from migrator.drill.kafka_clients import Admin, Traffic, consume
 from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
+from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.parts.kafka import StockKafka
+from tests.interop.broker_answers import ask, disagreements
 
 TOPIC = "orders"
 PAUSE_SECONDS = 8.0
+SOON_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "2000", "metadata.max.retention.bytes": "1"}
+"""A new one every few seconds; the one before it goes, with the log behind it, when a controller starts."""
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_brokers_run_on_our_quorum(kafka_391: StockKafka, tmp_path: Path) -> None:
-    with KafkaCluster(kafka_391, tmp_path, controllers=1, brokers=2) as cluster:
+    with KafkaCluster(kafka_391, tmp_path, controllers=1, brokers=2, controller_properties=SOON_SNAPSHOTS) as cluster:
         cluster.start_controllers()
         cluster.start_brokers(Mode.KRAFT)
         until("both brokers are unfenced", lambda: cluster.running_brokers() == {1: False, 2: False})
@@ -50,3 +55,31 @@ def test_brokers_run_on_our_quorum(kafka_391: StockKafka, tmp_path: Path) -> Non
         until("nobody knows the topic any more", lambda: TOPIC not in admin.topics())
         data = [node.directory / "data" for node in cluster.brokers.values()]
         until("its logs are gone", lambda: not any(list(path.glob(f"{TOPIC}-?")) for path in data))
+        lose_the_metadata_log(cluster, 2)
+        until("both brokers are unfenced", lambda: cluster.running_brokers() == {1: False, 2: False})
+        until("both know the same", lambda: len(answers := ask(cluster)) == 2 and disagreements(answers) == [])
+
+
+def lose_the_metadata_log(cluster: KafkaCluster, broker: int) -> None:
+    """Restart a broker in good order, but without its copy; ours has lost its beginning: it needs our snapshot."""
+    (controller,) = cluster.controllers
+    ours = controller.metadata_directory / DIRECTORY_NAME
+    node = cluster.brokers[broker]
+    theirs = node.directory / "data" / DIRECTORY_NAME
+    until("there are two snapshots", lambda: len(snapshots(ours)) > 1)
+    assert controller.stop() == 0
+    controller.start()
+    until("the log's beginning is gone", lambda: len(snapshots(ours)) == 1 and cluster.leader() is not None)
+    node.stop()
+    assert "asked us to exit controlled shutdown" in node.process.output_text()
+    shutil.rmtree(theirs)
+    node.start()
+    begin = min(theirs.glob("*.log"))
+    assert int(begin.stem) > 0, "the log is not replayed from its beginning"
+    (fetched,) = (path for path in snapshots(theirs) if path.name.startswith(begin.stem))
+    same = ours / fetched.name
+    assert not same.exists() or same.read_bytes() == fetched.read_bytes()
+
+
+def snapshots(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.glob("0*.checkpoint"))
