@@ -198,8 +198,9 @@ def _broker_gap(
     if listeners is not None and broker_id in signals.silent_brokers:
         return Gap(
             who,
-            "it runs, and has registered once, but sends no heartbeats: it was restarted without the migration",
-            f"Nothing for some seconds after an election. If it lasts: {_ENABLE}",
+            "it runs and is registered, but sends no heartbeats",
+            "Nothing for some seconds after its start or an election. If it lasts, it was restarted without the "
+            f"migration: {_ENABLE}",
         )
     return incompatible_brokers(cluster, requirements.metadata_version).get(broker_id)
 

@@ -345,7 +345,7 @@ def test_brokers_that_must_not_come_in(
             third.start()
             until("dual-write", lambda: cluster.migration_state() == State.DUAL_WRITING.value, seconds=LONG_SECONDS)
             until("brokers are unfenced", lambda: cluster.running_brokers() == dict.fromkeys((1, 2, 3), True))
-            start_and_fail(strangers.add(1, CLUSTER_ID), "DUPLICATE_BROKER_ID")
+            start_and_fail(strangers.add(1, CLUSTER_ID), "DUPLICATE_BROKER_REGISTRATION")
             assert cluster.running_brokers() == dict.fromkeys((1, 2, 3), True)
         with stage("in dual-write: the KRaft broker that was too early"):
             kraft.start()
