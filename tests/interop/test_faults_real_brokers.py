@@ -184,9 +184,7 @@ def held_copy(cluster: KafkaCluster, server: str, chroot: str) -> Iterator[Calla
 
 
 @pytest.mark.timeout(600)
-def test_nothing_acknowledged_is_lost_in_any_phase(
-    kafka_391: StockKafka, own_zookeeper: EmbeddedZooKeeper, tmp_path: Path
-) -> None:
+def test_nothing_acknowledged_is_lost(kafka_391: StockKafka, own_zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
     """kill -9 and SIGSTOP of leader, follower and broker, and a ZooKeeper that dies: in the copy, in dual-write, with
     brokers in KRaft mode, and after the end."""
     with zookeeper_client(own_zookeeper.hosts) as client:
