@@ -333,8 +333,10 @@ def test_brokers_that_must_not_come_in(
         with stage("before the copy: a KRaft broker, and one of another cluster"):
             kraft = strangers.add(4, CLUSTER_ID)
             foreign = strangers.add(5, OTHER_CLUSTER_ID)
-            start_and_fail(kraft, "BROKER_ID_NOT_REGISTERED")
-            start_and_fail(foreign, "INCONSISTENT_CLUSTER_ID")
+            kraft.launch()
+            foreign.launch()
+            until_refused(kraft, "BROKER_ID_NOT_REGISTERED")
+            until_refused(foreign, "INCONSISTENT_CLUSTER_ID")
             assert set(registered(cluster)) == {1, 2}
         with stage("in dual-write: a KRaft broker with a live broker's id"):
             third = cluster.brokers[3]
@@ -343,7 +345,9 @@ def test_brokers_that_must_not_come_in(
             third.start()
             until("dual-write", lambda: cluster.migration_state() == State.DUAL_WRITING.value, seconds=LONG_SECONDS)
             until("brokers are unfenced", lambda: cluster.running_brokers() == dict.fromkeys((1, 2, 3), True))
-            start_and_fail(strangers.add(1, CLUSTER_ID), "DUPLICATE_BROKER_REGISTRATION")
+            namesake = strangers.add(1, CLUSTER_ID)
+            namesake.launch()
+            until_refused(namesake, "DUPLICATE_BROKER_REGISTRATION")
             assert cluster.running_brokers() == dict.fromkeys((1, 2, 3), True)
         with stage("in dual-write: the KRaft broker that was too early"):
             kraft.start()
@@ -413,8 +417,7 @@ class Strangers:
             node.kill()
 
 
-def start_and_fail(node: StockNode, error: str) -> None:
-    """It is refused with that error, and gives up by itself."""
-    node.launch()
+def until_refused(node: StockNode, error: str) -> None:
+    """With that error; it then gives up by itself."""
     node.process.wait_for_output(error, timeout_seconds=LONG_SECONDS)
     assert node.process.wait(timeout_seconds=LONG_SECONDS) != 0
