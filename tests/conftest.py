@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import psutil
 import pytest
 from kazoo.client import KazooClient
@@ -27,6 +28,10 @@ _ENDS_WITH_US = ("PythonGatewayServer", "multiprocessing.resource_tracker", "mul
 """Helpers that watch a pipe from this process and end with it."""
 
 _chroot_numbers = itertools.count()
+
+# How fast an example is made or run says something about the machine, and nothing about the program.
+hypothesis.settings.register_profile("any-machine", suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("any-machine")
 
 
 @value

@@ -75,7 +75,7 @@ def world_of_brokers() -> World:
     return world
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data())
 def test_every_request_is_answered(data: st.DataObject) -> None:
     world = world_of_brokers()

@@ -27,7 +27,7 @@ def test_partition_set_behaves_like_a_set(added: set[int], removed: set[int]) ->
     assert bool(partitions) == bool(expected)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(record_sequences(), st.integers(1, 7))
 def test_index_follows_batches_forward_and_back(records: list[MetadataRecord], size: int) -> None:
     steps: list[tuple[MetadataImage, MetadataImage, Changes]] = []

@@ -169,4 +169,4 @@ class Controller(RuleBasedStateMachine):
 
 
 TestController = Controller.TestCase
-TestController.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestController.settings = settings(max_examples=150, stateful_step_count=50)

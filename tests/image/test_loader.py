@@ -169,7 +169,7 @@ class LoaderMachine(RuleBasedStateMachine):
 
 
 TestLoader = LoaderMachine.TestCase
-TestLoader.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+TestLoader.settings = settings(max_examples=60, stateful_step_count=20)
 
 
 def topic(number: int) -> rec.TopicRecord:

@@ -76,7 +76,7 @@ def test_forgotten_writes_of_ours_do_not_become_foreign(
     assert look(zookeeper, audit) == ()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(some.images())
 def test_everything_that_an_image_has_in_zookeeper_is_watched(image: MetadataImage) -> None:
     zookeeper = empty_cluster()

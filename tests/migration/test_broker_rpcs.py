@@ -236,7 +236,7 @@ class History:
                 cluster.deliver(complete(plan_released(cluster.image, terms, cluster.told, reached)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(0, 2**32))
 def test_whatever_happens_brokers_end_up_with_what_the_image_says(seed: int) -> None:
     history = History(seed)

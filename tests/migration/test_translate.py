@@ -17,7 +17,7 @@ from tests.migration import images as some
 from tests.migration.images import apply, apply_with_repairs, comparable, content, empty_cluster, image_from, target
 from tests.migration.model_zookeeper import ModelZooKeeper
 
-examples = settings(max_examples=50, deadline=None)
+examples = settings(max_examples=50)
 
 
 def cluster_of(image: MetadataImage) -> ModelZooKeeper:

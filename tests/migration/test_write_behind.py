@@ -369,7 +369,7 @@ def test_the_answer_to_a_multi_of_an_earlier_claim_is_not_taken_for_that_of_a_la
     assert rig.core._flight is not None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     contents=st.lists(st.dictionaries(st.sampled_from("abcd"), st.sampled_from("123")), min_size=1, max_size=6),
     faults=st.lists(st.sampled_from(["none", "before", "after", "meddle"]), max_size=12),

@@ -71,8 +71,8 @@ class Cluster:
             "controller.listener.names": "CONTROLLER",
             "listeners": "CONTROLLER://localhost:0",
             "log.dirs": str(self.directory / str(node_id)),
-            "controller.quorum.election.timeout.ms": "200",
-            "controller.quorum.fetch.timeout.ms": "400",
+            "controller.quorum.election.timeout.ms": "500",
+            "controller.quorum.fetch.timeout.ms": "1500",
             "controller.quorum.election.backoff.max.ms": "100",
         }
         return settings_from(keys | self.extra, "test")[0]

@@ -227,7 +227,7 @@ async def test_a_malformed_frame_costs_its_sender_the_connection_and_nobody_else
         assert other.connection is before
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.binary(max_size=60) | st.integers(0, 90), max_size=5), st.integers(0, 4))
 def test_whatever_is_sent_the_listener_lives(parts: list[bytes | int], version: int) -> None:
     async def scenario() -> None:

@@ -56,7 +56,7 @@ def test_no_secret() -> None:
         encoder(None).encode(PASSWORD)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_damage_raises_nothing_but_znode_errors(data: st.DataObject) -> None:
     text = encoder(cipher=data.draw(st.sampled_from(["AES/CBC/PKCS5Padding", "AES/GCM/NoPadding"]))).encode("p")
