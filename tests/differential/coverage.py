@@ -36,7 +36,7 @@ def succeeded(comparisons: Iterable[Comparison]) -> set[Version]:
     """APIs and versions that both sides answered with success, at least in part."""
     found: set[Version] = set()
     for comparison in comparisons:
-        if comparison.equal and _is_success(comparison.stock.response):
+        if _is_success(comparison.stock.response) and _is_success(comparison.ours.response):
             step = comparison.step
             found.add((step.key, step.version))
             if step.by is not None:

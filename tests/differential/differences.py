@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from migrator.wire.api_versions import OUR_FEATURE
+
 DIFFERENCES: Final[Mapping[str, str]] = {
     "the last directory fails": (
         "A registration change that changes nothing, as the list of directories that remain is empty: "
@@ -54,3 +56,11 @@ DIFFERENCES: Final[Mapping[str, str]] = {
     ),
 }
 """By the label of a step."""
+
+OUR_FEATURES: Final[Mapping[str, str]] = {
+    OUR_FEATURE: (
+        "ApiVersions names it, by which controllers of this project know each other; "
+        "brokers and clients pass over features that they do not know."
+    ),
+}
+"""What our ApiVersions has in addition, everywhere."""

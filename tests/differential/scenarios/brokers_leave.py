@@ -13,7 +13,6 @@ STEPS = (
     beat(2, want_shut_down=True),
     beat(3),
     beat(2, want_shut_down=True),
-    beat(2),
     registration(2, 4),
     beat(2),
     beat(1, want_fence=True, want_shut_down=True),
