@@ -39,7 +39,7 @@ ROLL_FIGURES = (
     Figure("roll_kraft_pause", "roll to KRaft: longest produce pause", "s", "<= 1.5x"),
     Figure("finish_pause", "finish: longest produce pause", "s", "<= 1.5x"),
     Figure("roll_migrating", "roll into migration, three brokers", "s", "<= 1x"),
-    Figure("kill_to_dual_write", "leader killed to dual-write", "s"),
+    Figure("kill_to_dual_write", "leader killed to dual-write, and it is back", "s"),
     Figure("roll_kraft", "roll to KRaft, three brokers", "s", "<= 1x"),
     Figure("finish", "controllers restarted without the migration, to Finished", "s"),
     Figure("acknowledged", "records acknowledged", ""),
