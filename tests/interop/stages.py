@@ -101,8 +101,15 @@ def placed(admin: Admin, topic: str, replicas: Sequence[int], leader: int) -> bo
 def create_move_elect_delete(cluster: KafkaCluster, admin: Admin, zookeeper: KazooClient, name: str) -> None:
     """What a controller is there for, whoever that is: a topic is made, moved, grown, led by another one, deleted."""
     admin.create(name, 1, 1)
-    until(f"{name} has a leader", lambda: admin.topics().get(name, [-1]) in ([1], [2]))
-    here = admin.topics()[name][0]
+    leaders: list[int] = []
+
+    def is_led() -> bool:
+        """Brokers hear of a topic one after the other: what one has said is not asked again."""
+        leaders[:] = admin.topics().get(name, [])
+        return leaders in ([1], [2])
+
+    until(f"{name} has a leader", is_led)
+    (here,) = leaders
     there = 3 - here
     reassign(cluster, name, [there])
     until(f"{name} has moved", lambda: placed(admin, name, [there], there))

@@ -217,7 +217,7 @@ def test_nothing_acknowledged_is_lost(kafka_391: StockKafka, own_zookeeper: Embe
         values = consume(cluster.bootstrap, TOPIC, "auditors", traffic.sent)
         assert sorted(map(int, values)) == list(range(traffic.sent))
         until("every acknowledged change is known", lambda: not changes.missing())
-        assert set(scene.topics) <= admin.topics().keys()
+        until("every topic is known", lambda: set(scene.topics) <= admin.topics().keys())
 
 
 def kill_the_leader_during_the_copy_while_a_broker_registers(

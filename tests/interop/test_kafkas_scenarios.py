@@ -295,7 +295,7 @@ def second_roll_keeps_topics_and_producer_ids_apart(scene: Scene) -> None:
     """testDeleteLogOnStartup; and the rest of testDualWrite: no producer id is given twice, also by a broker that has
     asked for a new block."""
     scene.cluster.roll_brokers(Mode.MIGRATING, scene.admin.in_sync)
-    assert {STAYS, *TOPICS} <= scene.admin.topics().keys()
+    until("the brokers know the topics", lambda: {STAYS, *TOPICS} <= scene.admin.topics().keys())
     until("a producer has a new id", lambda: scene.new_producer_id() > scene.producer_id)
 
 
@@ -306,4 +306,4 @@ def reconcile_restores_what_was_deleted_in_zookeeper(scene: Scene) -> None:
     scene.cluster.resume_controllers()
     until("it is there again", lambda: scene.client.exists(paths.partition_state(STAYS, 1)), seconds=60)
     until("dual-write", lambda: scene.cluster.migration_state() == State.DUAL_WRITING.value)
-    assert STAYS in scene.admin.topics()
+    until("the brokers know it", lambda: STAYS in scene.admin.topics())

@@ -236,7 +236,7 @@ def back_from_kraft_brokers(journey: Journey) -> None:
     journey.admin.alter_config(ResourceType.TOPIC, TOPIC, "retention.ms", "3600000")
     assert "partition states raised to their partition epoch: 0\n" in journey.give_back()
     journey.lives_without_us("after-kraft-mode")
-    assert "kraft-born" in journey.admin.topics()
+    until("the brokers know it", lambda: "kraft-born" in journey.admin.topics())
     assert journey.admin.topic_config(TOPIC, "retention.ms") == "3600000"
 
 
