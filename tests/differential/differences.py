@@ -34,6 +34,9 @@ DIFFERENCES: Final[Mapping[str, str]] = {
     "a fetch of the leader's own": (
         "Stock does not expect one, and answers UNKNOWN_SERVER_ERROR; we answer INVALID_REQUEST."
     ),
+    "a fetch of no bytes": (
+        "Stock passes over the bounds of a Fetch and sends what it likes; we keep to them, and send one batch at least."
+    ),
     "what a leader says to itself": (
         "BeginQuorumEpoch and EndQuorumEpoch in the name of the node that they are sent to: stock finds nothing wrong, "
         "we answer INVALID_REQUEST."

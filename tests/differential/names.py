@@ -7,9 +7,11 @@ import datetime as dt
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any, Final, cast
 
 from migrator.records import metadata as rec
+from migrator.records.batch import iter_batches
 from migrator.records.uuid import Uuid
 from migrator.wire.shapes import shapes_of
 from tests.differential.differences import OUR_FEATURES
@@ -17,6 +19,7 @@ from tests.differential.differences import OUR_FEATURES
 MADE_UP: Final = 1 << 64
 """Random ids are above it, those that the steps make up below."""
 MINUTE_MS: Final = 60_000
+FETCHED_SHOWN: Final = 60
 _IGNORED: Final = frozenset(("throttle_time",))
 _EPOCHS: Final = frozenset(("broker_epoch",))
 _OFFSETS: Final = frozenset(
@@ -147,8 +150,14 @@ def _offset(_: Names, value: Any) -> Any:
     return "an offset" if value > 0 else value
 
 
-def _log(names: Names, value: Any) -> Any:
-    return None if not value else "records"
+def _fetched(names: Names, value: bytes | None) -> Any:
+    """The first records of a fetched part of the log, in order."""
+    if not value:
+        return value
+    batches = (batch for batch in iter_batches(value, partial_tail=True) if not batch.header.is_control)
+    found = ((record, version) for batch in batches for record, version in batch.records())
+    shown = (f"v{v} {names.plain(record)}" for record, v in found if not isinstance(record, rec.NoOpRecord))
+    return list(islice(shown, FETCHED_SHOWN))
 
 
 _SPECIAL: Final[dict[str, Callable[[Names, Any], Any]]] = {
@@ -158,5 +167,5 @@ _SPECIAL: Final[dict[str, Callable[[Names, Any], Any]]] = {
     **dict.fromkeys(_EPOCHS, Names._epoch),
     **dict.fromkeys(_TIMES, Names._time),
     "port": Names._at,
-    "records": _log,
+    "records": _fetched,
 }

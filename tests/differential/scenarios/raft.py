@@ -132,7 +132,7 @@ FETCH = (
     _fetch(17, replica_id=-1, replica_state={"replica_id": -1, "replica_epoch": -1}),
     labelled("a fetch of the leader's own", _fetch(17, replica_state={"replica_id": NODE, "replica_epoch": -1})),
     _fetch(17, topics=2 * _topics({"partition": 0})),
-    _fetch(17, max_bytes=0, partition_max_bytes=0),
+    labelled("a fetch of no bytes", _fetch(17, max_bytes=0, partition_max_bytes=0)),
 )
 
 # Not asked for: a snapshot of no topic at all, upon which a stock controller ends itself.
