@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -19,7 +20,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.drill.cluster import Controller, zookeeper_client
 from migrator.drill.controller_channel import ControllerChannel
-from migrator.drill.light_broker import BROKER_REGISTRATION
+from migrator.drill.light_broker import BROKER_HEARTBEAT, BROKER_REGISTRATION
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.migration.states import State
 from migrator.parts.kafka import StockKafka
@@ -136,10 +137,10 @@ async def by_stock(kafka: StockKafka, directory: Path, hosts: str, release: str)
     format_directory(directory / "data", release)
     try:
         controller.launch()
-        await register_brokers(port, parse_version(release).level)
-        await asyncio.to_thread(
-            controller.process.wait_for_output, "to DUAL_WRITE state", timeout_seconds=PATIENCE_SECONDS
-        )
+        async with played_brokers(port, parse_version(release).level):
+            await asyncio.to_thread(
+                controller.process.wait_for_output, "to DUAL_WRITE state", timeout_seconds=PATIENCE_SECONDS
+            )
     finally:
         controller.kill()
     return Migrated(records_of(directory / "data"), await asyncio.to_thread(content, hosts))
@@ -153,8 +154,7 @@ async def by_us(kafka: StockKafka, directory: Path, hosts: str, release: str) ->
     format_directory(controller.metadata_directory, release)
     try:
         controller.start()
-        await register_brokers(port, parse_version(release).level)
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS), played_brokers(port, parse_version(release).level):
             while not await dual_writes(controller):
                 await asyncio.sleep(0.05)
     finally:
@@ -172,26 +172,51 @@ def format_directory(directory: Path, release: str) -> None:
     format_directories(plan, random=Random(1), now_ms=0)
 
 
-async def register_brokers(port: int, level: int) -> None:
-    """They are not heard of again, and stay fenced: nobody changes a partition."""
+@asynccontextmanager
+async def played_brokers(port: int, level: int) -> AsyncIterator[None]:
+    """Registered, and heard of again and again as brokers that want to stay fenced: nobody changes a partition."""
     channel = ControllerChannel([("127.0.0.1", port)], "brokers")
+    beating = asyncio.create_task(register_and_beat(channel, level))
     try:
-        for broker in BROKERS:
-            request = build(
-                request_type(BROKER_REGISTRATION, 4),
-                broker_id=broker,
-                cluster_id=CLUSTER_ID,
-                incarnation_id=UUID(int=(broker << 64) + 1),
-                listeners=[{"name": "PLAINTEXT", "host": "127.0.0.1", "port": 9090 + broker, "security_protocol": 0}],
-                features=[{"name": "metadata.version", "min_supported_version": level, "max_supported_version": level}],
-                is_migrating_zk_broker=True,
-                log_dirs=(UUID(int=(broker << 64) + 2),),
-                previous_broker_epoch=-1,
-            )
-            response = await channel.request(request, timeout_seconds=PATIENCE_SECONDS)
-            assert response.error_code is ErrorCode.none, response
+        yield
     finally:
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
         await channel.close()
+
+
+async def register_and_beat(channel: ControllerChannel, level: int) -> None:
+    epochs = {broker: await registered(channel, broker, level) for broker in BROKERS}
+    while True:
+        for broker, epoch in epochs.items():
+            beat = build(
+                request_type(BROKER_HEARTBEAT, 1),
+                broker_id=broker,
+                broker_epoch=epoch,
+                current_metadata_offset=epoch,
+                want_fence=True,
+                want_shut_down=False,
+            )
+            await channel.request(beat, timeout_seconds=PATIENCE_SECONDS)
+        await asyncio.sleep(0.3)
+
+
+async def registered(channel: ControllerChannel, broker: int, level: int) -> int:
+    """Gives the broker's epoch."""
+    request = build(
+        request_type(BROKER_REGISTRATION, 4),
+        broker_id=broker,
+        cluster_id=CLUSTER_ID,
+        incarnation_id=UUID(int=(broker << 64) + 1),
+        listeners=[{"name": "PLAINTEXT", "host": "127.0.0.1", "port": 9090 + broker, "security_protocol": 0}],
+        features=[{"name": "metadata.version", "min_supported_version": level, "max_supported_version": level}],
+        is_migrating_zk_broker=True,
+        log_dirs=(UUID(int=(broker << 64) + 2),),
+        previous_broker_epoch=-1,
+    )
+    response = await channel.request(request, timeout_seconds=PATIENCE_SECONDS)
+    assert response.error_code is ErrorCode.none, response
+    return int(response.broker_epoch)
 
 
 OWN = (paths.CONTROLLER, paths.MIGRATION, paths.CONFIG_CHANGES, paths.LITERAL_ACL_CHANGES, paths.PREFIXED_ACL_CHANGES)
