@@ -42,7 +42,7 @@ def read_brokers(zookeeper: ZooKeeperPort, image: MetadataImage) -> tuple[ZooKee
     faults: list[Gap] = []
     listeners: dict[int, frozenset[str]] = {}
     reader = zookeeper.reader
-    ids = [name for name in names_below(reader, paths.BROKER_IDS) if name.isdigit()]
+    ids = [name for name in names_below(reader, paths.BROKER_IDS) if name.isdecimal()]
     for name, node in zip(ids, reader.read(f"{paths.BROKER_IDS}/{name}" for name in ids), strict=True):
         if node is None:
             continue
@@ -50,7 +50,7 @@ def read_brokers(zookeeper: ZooKeeperPort, image: MetadataImage) -> tuple[ZooKee
             listeners[int(name)] = frozenset(end.name for end in decode_broker(node.path, node.data).endpoints)
         except ZnodeError as fault:
             faults.append(Gap(fault.where, fault.what, fault.remedy))
-    configured = frozenset(int(name) for name in names_below(reader, paths.BROKER_CONFIGS) if name.isdigit())
+    configured = frozenset(int(name) for name in names_below(reader, paths.BROKER_CONFIGS) if name.isdecimal())
     replicas: frozenset[int] = frozenset()
     if listeners and listeners.keys() <= set(image.cluster.brokers):
         replicas = _replicas(zookeeper)

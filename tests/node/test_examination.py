@@ -1,0 +1,25 @@
+"""What is read before a migration, from a real ZooKeeper."""
+
+from __future__ import annotations
+
+from kazoo.client import KazooClient
+
+from migrator.image.model import EMPTY_IMAGE
+from migrator.migration.examination import read_brokers
+from migrator.node.migration import NodeZooKeeper
+from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
+from migrator.zookeeper.znodes import paths
+from tests.conftest import ZooKeeperSpace
+
+
+def test_names_that_only_look_like_broker_ids_are_none(
+    zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient
+) -> None:
+    """A superscript is a digit, and no number."""
+    for name in ("7", "²", "<default>"):
+        zookeeper_client.create(f"{paths.BROKER_CONFIGS}/{name}", makepath=True)
+    zookeeper_client.create(f"{paths.BROKER_IDS}/²", makepath=True)
+    with ZooKeeperSession(SessionOptions(zookeeper.hosts)) as session:
+        found, holder = read_brokers(NodeZooKeeper(session), EMPTY_IMAGE)
+    assert found.configured == frozenset({7})
+    assert (found.listeners, found.faults, holder) == ({}, (), None)
