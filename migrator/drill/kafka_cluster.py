@@ -153,10 +153,7 @@ class KafkaCluster:
 
     def kill_leader(self) -> None:
         """SIGKILL for the controller that leads; it comes back when another one leads."""
-        leader = self.leader()
-        if leader is None:
-            raise OperatorError("no controller leads, so none can be killed")
-        controller = next(each for each in self.controllers if each.node_id == leader.node_id)
+        controller = self.leading()
         controller.kill()
         until("another controller leads", lambda: self.leader() is not None)
         controller.start()
@@ -216,6 +213,18 @@ class KafkaCluster:
         """What the leader says, when there is one."""
         leaders = [status for status in self.statuses().values() if status.quorum.role is Role.LEADER]
         return max(leaders, key=lambda status: status.quorum.leader_epoch, default=None)
+
+    def leading(self) -> Controller:
+        """The controller that leads, once one does and says so in time: it may be busy."""
+        found: list[Status] = []
+
+        def leads() -> bool:
+            leader = self.leader()
+            found.extend([] if leader is None else [leader])
+            return bool(found)
+
+        until("a controller leads", leads)
+        return next(each for each in self.controllers if each.node_id == found[0].node_id)
 
     def migration_state(self) -> str:
         """The leader's internal state of the migration; empty without a leader."""

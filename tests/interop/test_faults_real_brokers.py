@@ -148,13 +148,8 @@ class Scene:
             return bool(error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS)
         return True
 
-    def leading(self) -> Controller:
-        leader = self.cluster.leader()
-        assert leader is not None
-        return next(each for each in self.cluster.controllers if each.node_id == leader.node_id)
-
     def followers(self) -> list[Controller]:
-        leader = self.leading()
+        leader = self.cluster.leading()
         return [each for each in self.cluster.controllers if each is not leader]
 
 
@@ -235,11 +230,8 @@ def kill_the_leader_during_the_copy_while_a_broker_registers(
         late = cluster.brokers[3]
         late.start()
         late.process.wait_for_output(r"Incarnation \S+ of broker 3 in cluster", timeout_seconds=LONG_SECONDS)
-        leader = cluster.leader()
-        assert leader is not None
-        assert {each.broker_id for each in leader.brokers} == {1, 2}
-        killed = next(each for each in cluster.controllers if each.node_id == leader.node_id)
-        killed.kill()
+        until("the late one is not registered, and the others are", lambda: set(registered(cluster)) == {1, 2})
+        cluster.leading().kill()
     for controller in cluster.controllers:
         controller.stop()
         controller.properties["zookeeper.connect"] = zookeeper.hosts + "/kafka"
@@ -271,7 +263,7 @@ def kill_the_leader(scene: Scene) -> None:
 
 def stop_the_leader(scene: Scene) -> None:
     """It comes back and still takes itself for the leader, for a moment."""
-    asleep = scene.leading()
+    asleep = scene.cluster.leading()
     asleep.pause()
     until("another controller leads", lambda: scene.cluster.leader() is not None)
     scene.create_topic()
