@@ -185,8 +185,8 @@ class Cluster(ABC):
         """A sentence for each thing that brokers, at rest, do not know or hold as the image says."""
 
     @abstractmethod
-    def violations(self) -> Mapping[str, Sequence[str]]:
-        """By whom: what it saw that nobody may see."""
+    def violations(self, image: MetadataImage) -> Mapping[str, Sequence[str]]:
+        """By whom: what it saw that nobody may see, now that the metadata are these."""
 
     @abstractmethod
     async def roll_to_kraft(self, report: Report) -> None:

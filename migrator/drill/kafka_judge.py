@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from itertools import islice
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from migrator.image.model import MetadataImage, TopicImage
+from migrator.records.uuid import Uuid, uuid_from_text
 from migrator.rpc.transport import TransportError
 from migrator.wire.client import KafkaClient
 from migrator.wire.schemas import build, request_type
@@ -17,6 +19,7 @@ METADATA = (3, 12)
 ANSWER_SECONDS = 10.0
 MAX_EXAMPLES = 5
 _LOG = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
+_TOPIC_ID = re.compile(r"^topic_id: (?P<id>\S+)$", re.MULTILINE)
 _STRAY = "-stray"
 _SET_ASIDE = ("-delete", "-future", _STRAY)
 """How the names of directories end that hold no log in use."""
@@ -76,7 +79,19 @@ def log_differences(broker: int, data: Path, image: MetadataImage) -> list[str]:
     return [f"broker {broker}: only on disk, or only in the image: {sorted(logs ^ own)[:MAX_EXAMPLES]}"] * (logs != own)
 
 
-def violations(output: str, data: Path) -> list[str]:
-    """What a broker says when it has to give up, and logs that it set aside although nobody deleted them."""
+def violations(output: str, data: Path, image: MetadataImage) -> list[str]:
+    """What a broker says when it has to give up, and logs that it set aside although nobody deleted their topic.
+
+    The log of a deleted topic may be set aside: a leader that died before its StopReplica leaves it to that.
+    """
     fatal = [line for line in output.splitlines() if "] FATAL " in line]
-    return fatal + [f"{path.name} was put aside" for path in data.iterdir() if path.name.endswith(_STRAY)]
+    aside = [path for path in data.iterdir() if path.name.endswith(_STRAY) and topic_id_of(path) in image.topics.by_id]
+    return fatal + [f"{path.name} was put aside" for path in aside]
+
+
+def topic_id_of(log: Path) -> Uuid | None:
+    """What a broker noted in a log's directory; None: nothing."""
+    with contextlib.suppress(FileNotFoundError):
+        found = _TOPIC_ID.search((log / "partition.metadata").read_text())
+        return None if found is None else uuid_from_text(found["id"])
+    return None

@@ -98,7 +98,7 @@ class LightCluster(Cluster):
         """See `Cluster`."""
         return [found for broker in self.brokers for found in judge.differences(broker, image)]
 
-    def violations(self) -> Mapping[str, Sequence[str]]:
+    def violations(self, _image: MetadataImage) -> Mapping[str, Sequence[str]]:
         """See `Cluster`."""
         return {f"broker {broker.options.broker_id}": broker.violations for broker in self.brokers}
 

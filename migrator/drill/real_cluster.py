@@ -107,7 +107,7 @@ class RealCluster(Cluster):
 
     def workload(self) -> Workload:
         """See `Cluster`; the brokers forward it to the controller, or refuse it themselves."""
-        return Workload(self._channel("workload"), self.broker_ids, seed=1)
+        return Workload(self._channel("workload"), self.broker_ids, seed=1, forwarded=True)
 
     async def differences(self, image: MetadataImage) -> list[str]:
         """See `Cluster`."""
@@ -117,10 +117,10 @@ class RealCluster(Cluster):
             found += kafka_judge.log_differences(broker, self._kafka.brokers[broker].directory / "data", image)
         return found
 
-    def violations(self) -> Mapping[str, Sequence[str]]:
+    def violations(self, image: MetadataImage) -> Mapping[str, Sequence[str]]:
         """See `Cluster`."""
         return {
-            node.name: kafka_judge.violations(node.process.output_text(), node.directory / "data")
+            node.name: kafka_judge.violations(node.process.output_text(), node.directory / "data", image)
             for node in self._kafka.brokers.values()
         }
 

@@ -189,7 +189,8 @@ class _Drill:
                 self._cluster, self._report, "the brokers know what the log says",
                 self._brokers_agree, seconds=WAIT_SECONDS,
             )  # fmt: skip
-            for who, violations in self._cluster.violations().items():
+            image = (await leader_of(self._cluster)).image()
+            for who, violations in self._cluster.violations(image).items():
                 self._report.check(f"{who} saw nothing that a real one suffers from", not violations, violations[:5])
             self._check_acknowledged()
             if self._options.rollback_at == DUAL_WRITE:  # otherwise the next step compares

@@ -46,9 +46,14 @@ _NOTHING_TO_DO = frozenset({ErrorCode.election_not_needed, ErrorCode.preferred_l
 
 
 class Workload:
-    """One client's changes. `run` until cancelled or `stop`."""
+    """One client's changes. `run` until cancelled or `stop`.
 
-    def __init__(self, channel: ControllerChannel, broker_ids: Sequence[int], seed: int) -> None:
+    :param forwarded: by brokers, which repeat by themselves what the controller did not answer.
+    """
+
+    def __init__(
+        self, channel: ControllerChannel, broker_ids: Sequence[int], seed: int, *, forwarded: bool = False
+    ) -> None:
         self.acknowledged: Counter[str] = Counter()
         self.refusals: list[str] = []
         """Answers that a client of a sound cluster should not get."""
@@ -58,6 +63,7 @@ class Workload:
         self.longest_wait_seconds = 0.0
         self._channel = channel
         self._broker_ids = broker_ids
+        self._forwarded = forwarded
         self._random = random.Random(seed)
         self._numbers = itertools.count()
         self._stopping = asyncio.Event()
@@ -241,9 +247,9 @@ class Workload:
     ) -> Any:
         """Send a change of a fact; gives the answer if it was acknowledged.
 
-        :param repeated: the error that says that an earlier, unanswered try of the same was done after all.
+        :param repeated: the error that says that an earlier try of the same, without an answer, was done after all.
         """
-        tried_before = self.ledger.is_in_doubt(fact)
+        tried_before = self._forwarded or self.ledger.is_in_doubt(fact)
         nothing_there = expected is None and self.ledger.get(fact) is None
         self.ledger.doubt(fact)
         kind = request_type(*api)
