@@ -6,7 +6,8 @@ offline afterwards. Sources: Kafka's migration guide, KAFKA-20488, ``Partition.m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TypeGuard
 
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
@@ -17,9 +18,9 @@ from migrator.records.metadata import ZkMigrationState
 from migrator.values import value
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.leadership import ClaimView, read_view
-from migrator.zookeeper.ops import Applied, Delete, Op, SetData
+from migrator.zookeeper.ops import Applied, Check, Delete, Op, SetData
 from migrator.zookeeper.session import ZooKeeperSession
-from migrator.zookeeper.writer import ConditionalWriter, split_ops
+from migrator.zookeeper.writer import ConditionalWriter, op_bytes, split_ops
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import encode_controller_epoch
 from migrator.zookeeper.znodes.partition_state import decode_partition_state
@@ -54,12 +55,11 @@ def give_back(session: ZooKeeperSession, image: MetadataImage, passwords: Passwo
     claim = view.controller
     if claim is not None and claim.is_kraft:
         if image.features.zk_migration_state is ZkMigrationState.MIGRATION:
-            states = _raise_versions(session, Target(image, passwords=passwords, controller_epoch=view.epoch or 0))
+            target = Target(image, passwords=passwords, controller_epoch=view.epoch or 0)
+            states = _raise_versions(session, target, Check(paths.CONTROLLER_EPOCH, view.epoch_version))
         highest = max(_state_epochs(reader, image), default=0)
-        if (
-            view.epoch is not None and highest > view.epoch
-        ):  # not later: brokers give up when it is written after the delete
-            epoch = highest
+        if view.epoch is not None and highest > view.epoch:
+            epoch = highest  # not later: brokers give up when it is written after the delete
             ops.append(SetData(paths.CONTROLLER_EPOCH, encode_controller_epoch(highest), view.epoch_version))
         ops.append(Delete(paths.CONTROLLER, view.controller_version))
     if view.migration_version is not None:
@@ -100,12 +100,17 @@ def _check(view: ClaimView, image: MetadataImage) -> None:
         )
 
 
-def _raise_versions(session: ZooKeeperSession, target: Target) -> int:
+def _raise_versions(session: ZooKeeperSession, target: Target, guard: Check) -> int:
     """Brokers ignore a LeaderAndIsr whose partition epoch is older than the one that they know, so a partition whose
-    state lags would have no leader after the next election. Stock leaders leave such; ours do not."""
+    state lags would have no leader after the next election. Stock leaders leave such; ours do not.
+
+    :param guard: that nobody has become controller since, checked by every write.
+    """
     reader = BulkReader(session)
     writes = list(reconcile(reader, target))
-    missing = [write.entity for write in writes if not _only_versions(reader, write)]
+    wanted = {op.path for write in writes for op in write.ops if _is_state(op)}
+    held = {znode.path: znode.data for znode in reader.read(wanted) if znode is not None}
+    missing = [write.entity for write in writes if not _only_versions(write, held)]
     if missing:
         more = f" (and {len(missing) - EXAMPLES} more)" if len(missing) > EXAMPLES else ""
         raise OperatorError(
@@ -115,24 +120,23 @@ def _raise_versions(session: ZooKeeperSession, target: Target) -> int:
             "with SIGTERM",
         )
     ops = [op for write in writes for op in write.ops]
-    for part in split_ops(ops):
-        _apply(session, part)
+    for part in split_ops(ops, reserved_bytes=op_bytes(guard)):
+        _apply(session, [guard, *part])
     return len({op.path for op in ops})
 
 
-def _only_versions(reader: BulkReader, write: EntityWrite) -> bool:
-    """Whether a write repeats what partition states say already."""
-    states = [op for op in write.ops if isinstance(op, SetData) and op.path.endswith("/state")]
-    if len(states) < len(write.ops):
-        return False
-    wanted = {op.path: op.data for op in states}
-    for znode in reader.read(wanted):
-        if znode is None:
-            return False
-        held, new = (decode_partition_state(znode.path, data) for data in (znode.data, wanted[znode.path]))
-        if (held.leader, held.leader_epoch, held.isr) != (new.leader, new.leader_epoch, new.isr):
-            return False
-    return True
+def _is_state(op: Op) -> TypeGuard[SetData]:
+    return isinstance(op, SetData) and op.path.endswith("/state")
+
+
+def _only_versions(write: EntityWrite, held: Mapping[str, bytes | None]) -> bool:
+    """Whether a write repeats what the partition states that ZooKeeper holds say already."""
+    return all(_is_state(op) and op.path in held and _same_state(op, held[op.path]) for op in write.ops)
+
+
+def _same_state(op: SetData, data: bytes | None) -> bool:
+    held, new = (decode_partition_state(op.path, each) for each in (data, op.data))
+    return (held.leader, held.leader_epoch, held.isr) == (new.leader, new.leader_epoch, new.isr)
 
 
 def _state_epochs(reader: BulkReader, image: MetadataImage) -> Iterator[int]:

@@ -12,11 +12,11 @@ from kazoo.client import KazooClient
 
 from migrator.errors import OperatorError
 from migrator.image.model import EMPTY_IMAGE, MetadataImage, PartitionRegistration, Provenance, TopicImage, TopicsImage
-from migrator.migration.give_back import GivenBack, give_back
+from migrator.migration.give_back import GivenBack, _raise_versions, give_back
 from migrator.migration.translate.reconcile import reconcile
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.bulk import BulkReader
-from migrator.zookeeper.ops import Applied
+from migrator.zookeeper.ops import Applied, Check
 from migrator.zookeeper.recovery import create_standard_paths
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.writer import ConditionalWriter
@@ -59,6 +59,14 @@ def session(zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient) -> Iterato
         yield started
 
 
+def lagging(client: KazooClient) -> bytes:
+    """The same state with the version of one that has never changed; gives its data."""
+    data: bytes = client.get(STATE)[0]
+    client.delete(STATE)
+    client.create(STATE, data)
+    return data
+
+
 def test_the_claim_goes_and_a_second_time_nothing_happens(
     session: ZooKeeperSession, zookeeper_client: KazooClient
 ) -> None:
@@ -76,9 +84,7 @@ def test_a_state_that_lags_is_raised_to_the_partition_epoch(
     session: ZooKeeperSession, zookeeper_client: KazooClient
 ) -> None:
     """As stock leaders leave them, which merge several changes into one set."""
-    data = zookeeper_client.get(STATE)[0]
-    zookeeper_client.delete(STATE)
-    zookeeper_client.create(STATE, data)
+    data = lagging(zookeeper_client)
     assert give_back(session, image_at(), PASSWORDS) == GivenBack(raised_states=1, released=True)
     held, stat = zookeeper_client.get(STATE)
     assert (held, stat.version) == (data, 3)
@@ -124,3 +130,17 @@ def test_it_is_refused_and_nothing_is_written(
         give_back(session, image, PASSWORDS)
     assert refused.value.remedy
     assert every_znode(zookeeper_client) == before
+
+
+def test_partition_states_are_raised_by_nobody_once_there_is_another_controller(
+    session: ZooKeeperSession, zookeeper_client: KazooClient
+) -> None:
+    """One that was elected after the look: its states are not to be written over."""
+    lagging(zookeeper_client)
+    before = every_znode(zookeeper_client)
+    looked_at = zookeeper_client.get(paths.CONTROLLER_EPOCH)[1].version
+    stale = Check(paths.CONTROLLER_EPOCH, looked_at + 1)
+    with pytest.raises(OperatorError, match="changed meanwhile"):
+        _raise_versions(session, target(image_at()), stale)
+    assert every_znode(zookeeper_client) == before
+    assert _raise_versions(session, target(image_at()), Check(paths.CONTROLLER_EPOCH, looked_at)) == 1
