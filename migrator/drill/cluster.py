@@ -6,7 +6,7 @@ import asyncio
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
@@ -56,6 +56,11 @@ class Controller:
         self.properties = {"log.dirs": str(self.metadata_directory), **properties}
         self.process: ChildProcess | None = None
         self.paused = False
+
+    @property
+    def stock_properties(self) -> dict[str, str]:
+        """What a stock controller in its place takes."""
+        return {key: text for key, text in self.properties.items() if not key.startswith("migrator.")}
 
     @property
     def runs(self) -> bool:
@@ -118,6 +123,22 @@ class Controller:
         return read_image(self.metadata_directory)
 
 
+async def statuses_of(controllers: Sequence[Controller]) -> dict[int, Status]:
+    """By node id, of those that answer."""
+    answers = await asyncio.gather(*(controller.status() for controller in controllers))
+    return {
+        controller.node_id: status
+        for controller, status in zip(controllers, answers, strict=True)
+        if status is not None
+    }
+
+
+def leader_among(statuses: Iterable[Status]) -> Status | None:
+    """What the leader of the highest epoch says; None when none leads."""
+    leaders = [status for status in statuses if status.quorum.role is Role.LEADER]
+    return max(leaders, key=lambda status: status.quorum.leader_epoch, default=None)
+
+
 class Cluster(ABC):
     """ZooKeeper and the controllers of a drill, in one directory; the brokers are a subclass's. `close` ends all of it.
 
@@ -142,21 +163,12 @@ class Cluster(ABC):
 
     async def statuses(self) -> dict[int, Status]:
         """By node id, of the controllers that answer."""
-        answers = await asyncio.gather(*(controller.status() for controller in self.controllers))
-        return {
-            controller.node_id: status
-            for controller, status in zip(self.controllers, answers, strict=True)
-            if status is not None
-        }
+        return await statuses_of(self.controllers)
 
     async def leader(self) -> Controller | None:
         """The controller that leads in the highest epoch; None when none does."""
-        leading = [
-            (status.quorum.leader_epoch, node)
-            for node, status in (await self.statuses()).items()
-            if status.quorum.role is Role.LEADER
-        ]
-        return self.controller(max(leading)[1]) if leading else None
+        leader = leader_among((await self.statuses()).values())
+        return None if leader is None else self.controller(leader.node_id)
 
     def controller(self, node_id: int) -> Controller:
         return next(controller for controller in self.controllers if controller.node_id == node_id)

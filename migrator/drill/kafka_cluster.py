@@ -19,12 +19,14 @@ from migrator.drill.cluster import (
     TOKEN_SECRET,
     Controller,
     controller_properties,
+    leader_among,
     migration_properties,
+    statuses_of,
     voters,
     zookeeper_client,
 )
 from migrator.errors import OperatorError
-from migrator.observe.status import BrokerState, Role, Status
+from migrator.observe.status import BrokerState, Status
 from migrator.parts.java import Jvm
 from migrator.parts.kafka import StockKafka, StockNode, start_together
 from migrator.parts.processes import free_port
@@ -190,7 +192,7 @@ class KafkaCluster:
             self.kafka.node(
                 f"stock controller {controller.node_id}",
                 controller.directory,
-                {key: text for key, text in controller.properties.items() if not key.startswith("migrator.")},
+                controller.stock_properties,
                 jvm=Jvm(heap=HEAP),
             )
             for controller in self.controllers
@@ -203,16 +205,11 @@ class KafkaCluster:
 
     def statuses(self) -> dict[int, Status]:
         """By node id, of our controllers that answer."""
-
-        async def ask() -> list[Status | None]:
-            return await asyncio.gather(*(controller.status() for controller in self.controllers))
-
-        return {status.node_id: status for status in asyncio.run(ask()) if status is not None}
+        return asyncio.run(statuses_of(self.controllers))
 
     def leader(self) -> Status | None:
         """What the leader says, when there is one."""
-        leaders = [status for status in self.statuses().values() if status.quorum.role is Role.LEADER]
-        return max(leaders, key=lambda status: status.quorum.leader_epoch, default=None)
+        return leader_among(self.statuses().values())
 
     def leading(self) -> Controller:
         """The controller that leads, once one does and says so in time: it may be busy."""

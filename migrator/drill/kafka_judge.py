@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from migrator.image.model import MetadataImage, TopicImage
+from migrator.log.metadata_log import PARTITION_METADATA_FILE
 from migrator.records.uuid import Uuid, uuid_from_text
 from migrator.rpc.transport import TransportError
 from migrator.wire.client import KafkaClient
@@ -92,6 +93,6 @@ def violations(output: str, data: Path, image: MetadataImage) -> list[str]:
 def topic_id_of(log: Path) -> Uuid | None:
     """What a broker noted in a log's directory; None: nothing."""
     with contextlib.suppress(FileNotFoundError):
-        found = _TOPIC_ID.search((log / "partition.metadata").read_text())
+        found = _TOPIC_ID.search((log / PARTITION_METADATA_FILE).read_text())
         return None if found is None else uuid_from_text(found["id"])
     return None

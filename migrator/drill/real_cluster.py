@@ -33,7 +33,7 @@ from migrator.drill.kafka_traffic import ClientTraffic
 from migrator.drill.report import Report
 from migrator.drill.steps import until
 from migrator.drill.workload import Workload
-from migrator.errors import require
+from migrator.errors import InvariantViolation
 from migrator.image.model import MetadataImage
 from migrator.parts.kafka import StockKafka
 from migrator.zookeeper.znodes import paths
@@ -79,8 +79,8 @@ class RealCluster(Cluster):
 
     @property
     def _admin(self) -> Admin:
-        require(self._clients is not None, "the brokers were not started")
-        assert self._clients is not None  # noqa: S101 (for the type checker; required above)
+        if self._clients is None:
+            raise InvariantViolation("the brokers were not started")
         return self._clients
 
     async def begin(self, report: Report) -> None:

@@ -134,7 +134,7 @@ class HandoverRun:
             if step is not None and step.action is Action.REFUSE:
                 raise OperatorError(step.why, where=f"controller {step.node_id}", remedy=step.remedy)
             if step is not None and step.action not in (Action.WAIT, Action.DONE):
-                await self._take(journal, step)
+                await self._take(journal, step, picture.quorum)
                 last_progress = loop.time()
             elif loop.time() - last_progress > self._patience_seconds:
                 raise self._impatience(picture)
@@ -161,7 +161,7 @@ class HandoverRun:
                 self._tell(str(step))
             self._said[step.node_id] = step.why
 
-    async def _take(self, journal: Journal, step: Step) -> None:
+    async def _take(self, journal: Journal, step: Step, quorum: Quorum) -> None:
         self._attempts[step] += 1
         if self._attempts[step] > ATTEMPTS_MAX:
             raise OperatorError(
@@ -179,7 +179,6 @@ class HandoverRun:
         elif step.action is Action.WRITE_FILE:
             site.file.write()
         elif step.action is Action.FORMAT:
-            quorum = await self._survey.look()
             format_empty(site.settings, await self._survey.cluster_id(), quorum.level)
         self._taken[step.node_id] = step.action
 

@@ -29,8 +29,7 @@ class StockController(Controller):
     """One stock controller, whose state is read from what it logs."""
 
     def __init__(self, kafka: StockKafka, like: Controller) -> None:
-        properties = {key: text for key, text in like.properties.items() if not key.startswith("migrator.")}
-        super().__init__(like.node_id, like.directory, properties)
+        super().__init__(like.node_id, like.directory, like.stock_properties)
         self._kafka = kafka
 
     def _node(self) -> StockNode:

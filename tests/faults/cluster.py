@@ -66,7 +66,6 @@ class FaultCluster(LightCluster):
             LightBroker(LightBrokerOptions(number, CLUSTER_ID, hosts, self.addresses, heartbeat_interval_seconds=0.5))
             for number in range(1, options.brokers + 1)
         ]
-        self.paused: set[int] = set()
         self._clients: list[ControllerChannel] = []
 
     def fill(self) -> int:
@@ -91,35 +90,16 @@ class FaultCluster(LightCluster):
         plan = FormatPlan((directory,), directory, cluster_id, controller.node_id, parse_version("3.9"))
         format_directories(plan, random=Random(controller.node_id), now_ms=0)
 
-    async def statuses(self) -> dict[int, Status]:
-        """Of those that answer and are not paused."""
-        asked = [controller for controller in self.controllers if controller.node_id not in self.paused]
-        answers = await asyncio.gather(*(controller.status() for controller in asked))
-        pairs = zip(asked, answers, strict=True)
-        return {controller.node_id: status for controller, status in pairs if status is not None}
-
     @property
     def client(self) -> ControllerChannel:
         """A new way to the active controller, for one request: nothing is known of who was active."""
         answering = [
             address
             for controller, address in zip(self.controllers, self.addresses, strict=True)
-            if controller.runs and controller.node_id not in self.paused
+            if controller.runs and not controller.paused
         ]
         self._clients.append(ControllerChannel(answering, "client"))
         return self._clients[-1]
-
-    def pause(self, controller: Controller) -> None:
-        """SIGSTOP."""
-        self.paused.add(controller.node_id)
-        assert controller.process is not None
-        controller.process.pause()
-
-    def resume(self, controller: Controller) -> None:
-        """SIGCONT."""
-        assert controller.process is not None
-        controller.process.resume()
-        self.paused.discard(controller.node_id)
 
     async def active(self) -> tuple[Controller, Status] | None:
         """The controller that acts in the migration, in the highest epoch."""
@@ -230,8 +210,8 @@ class FaultCluster(LightCluster):
         for client in self._clients:
             await client.close()
         for controller in self.controllers:
-            if controller.node_id in self.paused:
-                self.resume(controller)
+            if controller.paused:
+                controller.resume()
         for broker in self.brokers:
             await broker.stop(controlled=False)
         await asyncio.gather(*(asyncio.to_thread(controller.kill) for controller in self.controllers))

@@ -124,7 +124,7 @@ async def test_the_writes_of_a_leader_that_was_asleep_are_refused(
         old = await cluster.until_dual_writing()
         gate = await held_mark(cluster, old, "before-sleep")
         assert zookeeper_client.exists(paths.topic("before-sleep")) is None
-        cluster.pause(old)
+        old.pause()
         await cluster.until_converged()
         assert zookeeper_client.exists(paths.topic("before-sleep")) is not None
         assert await create_topic(cluster.client, "during-sleep") is ErrorCode.none
@@ -133,7 +133,7 @@ async def test_the_writes_of_a_leader_that_was_asleep_are_refused(
         del before[paths.MIGRATION]  # the next leader may checkpoint an offset at any time
         assert gate.connections, "the session has expired: the write would not be heard"
         gate.go_on()
-        cluster.resume(old)
+        old.resume()
         await cluster.until("the old leader follows", lambda: follows(old))
         after = every_znode(zookeeper_client)
         del after[paths.MIGRATION]

@@ -28,11 +28,12 @@ from kazoo.client import KazooClient
 from migrator.drill.cluster import CLUSTER_ID
 from migrator.drill.kafka_clients import Admin
 from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
+from migrator.drill.kafka_judge import topic_id_of
 from migrator.image.model import MetadataImage, QuotaKey
 from migrator.migration.states import State
 from migrator.parts.kafka import StockKafka
 from migrator.records.metadata import QuotaEntity
-from migrator.records.uuid import uuid_to_text
+from migrator.records.uuid import Uuid
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from migrator.zookeeper.znodes.configs import decode_config
@@ -227,14 +228,13 @@ def deletions_end_and_names_are_used_again(scene: Scene) -> None:
     )
     until("all is in sync", admin.in_sync)
     for name in TOPICS:
-        topic_id = uuid_to_text(scene.image.topics.ids[name])
+        topic_id = scene.image.topics.ids[name]
         until(f"broker 3 has a log of the new {name}", partial(log_is_of, data / f"{name}-0", topic_id))
 
 
-def log_is_of(directory: Path, topic_id: str) -> bool:
+def log_is_of(directory: Path, topic_id: Uuid) -> bool:
     """Whether a broker's log belongs to that topic, and not to a namesake that was deleted."""
-    file = directory / "partition.metadata"
-    return file.is_file() and topic_id in file.read_text()
+    return topic_id_of(directory) == topic_id
 
 
 def dual_write(scene: Scene) -> None:
