@@ -19,6 +19,8 @@ from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.values import value
 
+pytest_plugins = ("tests.turns",)
+
 OUTSIDE_ZOOKEEPER = "MIGRATOR_TEST_ZOOKEEPER"
 """Environment: ``host:port`` of a server to use instead of one of our own. Tests only write below their own chroot."""
 

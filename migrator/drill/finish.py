@@ -82,4 +82,4 @@ async def _too_early(cluster: Cluster, report: Report) -> None:
 
 def _metadata(cluster: Cluster) -> dict[str, bytes | None]:
     with zookeeper_client(cluster.zookeeper_hosts) as client:
-        return settled_metadata(cluster, client)
+        return settled_metadata(client, cluster.brokers_own)

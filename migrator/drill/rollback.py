@@ -92,6 +92,6 @@ def _check_zookeeper(cluster: Cluster, report: Report, before: Mapping[str, byte
         highest = highest_state_epoch(client)
         report.check("no partition state is from the controller's future", highest <= epoch, f"{highest} > {epoch}")
         if before:
-            now = settled_metadata(cluster, client)
+            now = settled_metadata(client, cluster.brokers_own)
             changed = sorted(path for path in now.keys() | before.keys() if now.get(path) != before.get(path))
             report.check("ZooKeeper holds what it held before", not changed, changed[:10])

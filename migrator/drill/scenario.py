@@ -298,4 +298,4 @@ class _Drill:
 
     def _look(self) -> tuple[ControllerClaim | None, dict[str, bytes | None]]:
         with zookeeper_client(self._cluster.zookeeper_hosts) as client:
-            return controller_claim(client), settled_metadata(self._cluster, client)
+            return controller_claim(client), settled_metadata(client, self._cluster.brokers_own)

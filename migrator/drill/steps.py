@@ -152,9 +152,9 @@ def metadata_of(client: KazooClient) -> dict[str, bytes | None]:
     return found
 
 
-def settled_metadata(cluster: Cluster, client: KazooClient) -> dict[str, bytes | None]:
-    """As `metadata_of`, without what brokers write by themselves at any time."""
-    return {path: data for path, data in metadata_of(client).items() if not cluster.brokers_own.fullmatch(path)}
+def settled_metadata(client: KazooClient, brokers_own: re.Pattern[str]) -> dict[str, bytes | None]:
+    """As `metadata_of`, without what brokers write by themselves at any time (`Cluster.brokers_own`)."""
+    return {path: data for path, data in metadata_of(client).items() if not brokers_own.fullmatch(path)}
 
 
 def doomed_topics(metadata: Mapping[str, bytes | None]) -> set[str]:
