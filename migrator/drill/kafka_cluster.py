@@ -35,7 +35,7 @@ from migrator.zookeeper.znodes import paths
 FIRST_BROKER_ID = 1
 WAIT_SECONDS = 60.0
 POLL_SECONDS = 0.05
-HEAP = "320m"
+BROKER_JVM = Jvm(heap="320m")
 ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
@@ -62,6 +62,7 @@ class KafkaCluster:
     :param other_releases: by broker id, of brokers that run another release.
     :param broker_properties: for every broker, over those that the cluster makes.
     :param controller_properties: the same for controllers.
+    :param broker_jvm: of every broker.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class KafkaCluster:
         other_releases: Mapping[int, StockKafka] = MappingProxyType({}),
         broker_properties: Mapping[str, str] = MappingProxyType({}),
         controller_properties: Mapping[str, str] = MappingProxyType({}),
+        broker_jvm: Jvm = BROKER_JVM,
     ) -> None:
         self.directory = directory
         self.kafka = kafka
@@ -85,6 +87,7 @@ class KafkaCluster:
         self._more_for_controllers = controller_properties
         controller_ports = {FIRST_CONTROLLER_ID + number: free_port() for number in range(controllers)}
         self._voters = voters(controller_ports)
+        self.controller_addresses = [("127.0.0.1", port) for port in controller_ports.values()]
         self._broker_ports = {FIRST_BROKER_ID + number: free_port() for number in range(brokers)}
         self.controllers = [
             Controller(node, directory / f"controller-{node}", self._controller_properties(node, controller_ports))
@@ -92,7 +95,7 @@ class KafkaCluster:
         ]
         self.brokers = {
             broker: other_releases.get(broker, kafka).node(
-                f"broker {broker}", directory / f"broker-{broker}", {}, jvm=Jvm(heap=HEAP)
+                f"broker {broker}", directory / f"broker-{broker}", {}, jvm=broker_jvm
             )
             for broker in self._broker_ports
         }
@@ -193,7 +196,7 @@ class KafkaCluster:
                 f"stock controller {controller.node_id}",
                 controller.directory,
                 controller.stock_properties,
-                jvm=Jvm(heap=HEAP),
+                jvm=BROKER_JVM,
             )
             for controller in self.controllers
         ]
