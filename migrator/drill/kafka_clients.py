@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Self
 
@@ -25,6 +25,7 @@ PATIENT = {
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.max.ms": 100,
     "topic.metadata.refresh.fast.interval.ms": 50,
+    "topic.metadata.propagation.max.ms": 3_600_000,  # a broker that starts during the copy knows no topic until its end
     **QUIET,
 }
 """Of producers that go on as soon as they can."""
@@ -42,6 +43,11 @@ class Admin:
         """Create a topic; ``_`` in keys of its configuration stands for a dot."""
         keys = {key.replace("_", "."): text for key, text in config.items()}
         self.wait(self.client.create_topics([NewTopic(name, partitions, replicas, config=keys)]))
+
+    def create_on(self, name: str, assignment: Sequence[Sequence[int]]) -> None:
+        """Create a topic with these replicas of each partition."""
+        replicas = [list(brokers) for brokers in assignment]
+        self.wait(self.client.create_topics([NewTopic(name, len(replicas), replica_assignment=replicas)]))
 
     def delete(self, name: str) -> None:
         """Delete a topic."""

@@ -33,7 +33,7 @@ from migrator.parts.processes import free_port
 from migrator.zookeeper.znodes import paths
 
 FIRST_BROKER_ID = 1
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 120.0
 POLL_SECONDS = 0.05
 BROKER_JVM = Jvm(heap="320m")
 ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"

@@ -21,7 +21,6 @@ def test_an_interrupted_drill_leaves_nothing_running(tmp_path: Path, number: sig
     assert report["options"]["kafka"] == "none"
 
 
-@pytest.mark.timeout(300)
 def test_so_does_one_with_real_brokers(kafka_391: StockKafka, tmp_path: Path) -> None:
     report = interrupted(tmp_path, signal.SIGINT, "--kafka", kafka_391.version, "--partitions", "20")
     assert report["options"]["kafka"] == kafka_391.version

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from migrator.drill.cluster import ClusterOptions
 from migrator.drill.report import Report
 from migrator.drill.scenario import COPYING, DrillOptions, run_scenario
@@ -13,7 +11,6 @@ from migrator.parts.kafka import StockKafka
 from tests.drill.stock_controllers import StockQuorumCluster
 
 
-@pytest.mark.timeout(180)
 async def test_rollback_from_the_middle_of_the_copy(kafka_391: StockKafka, tmp_path: Path) -> None:
     options = DrillOptions(ClusterOptions(partitions=100, controllers=1, transport="kafka"), rollback_at=COPYING)
     report = Report({})

@@ -87,7 +87,6 @@ class Migrated:
         )
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("release", ["3.6", "3.7", "3.8", "3.9"])
 async def test_the_copies_are_equal(
     kafka_391: StockKafka, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path, release: str

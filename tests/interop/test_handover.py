@@ -215,7 +215,6 @@ def assert_nothing_is_lost(finished: Path, cluster: LightCluster, created: list[
             assert image.topics.ids[name] == topic_id
 
 
-@pytest.mark.timeout(280)
 async def test_one_by_one_with_topics_created_all_the_time(
     finished: Path, kafka_391: StockKafka, tmp_path: Path
 ) -> None:
@@ -285,7 +284,6 @@ async def _has_grown(creator: Creator, count: int) -> bool:
     return len(creator.created) > count
 
 
-@pytest.mark.timeout(200)
 @pytest.mark.parametrize("release", ["3.9.1", "4.1.0"])
 async def test_by_directory(finished: Path, tmp_path: Path, release: str) -> None:
     kafka = KafkaRelease(release).fetch()

@@ -114,7 +114,6 @@ def scene(
         yield Scene(cluster, zookeeper_client)
 
 
-@pytest.mark.timeout(420)
 def test_every_scenario(scene: Scene) -> None:
     with stage("configs are altered before the migration"):
         incremental_alter_configs_pre_migration(scene)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from kazoo.client import KazooClient
 
 from migrator.drill.controller_channel import ControllerChannel
@@ -49,7 +48,6 @@ def stock_controller(kafka: StockKafka, directory: Path, zookeeper: str, port: i
     return kafka.node("controller", directory, properties)
 
 
-@pytest.mark.timeout(120)
 async def test_a_stock_controller_migrates_the_drills_cluster(
     kafka_391: StockKafka, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
 ) -> None:

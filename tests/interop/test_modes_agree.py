@@ -72,7 +72,6 @@ def cluster(
         yield cluster
 
 
-@pytest.mark.timeout(240)
 def test_after_every_kind_of_change(cluster: KafkaCluster) -> None:
     admin = Admin(cluster.bootstrap, 2)
     with Traffic(cluster.bootstrap, TOPIC) as traffic:

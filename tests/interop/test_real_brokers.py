@@ -6,7 +6,6 @@ import shutil
 import time
 from pathlib import Path
 
-import pytest
 from confluent_kafka.admin import NewPartitions, ResourceType
 
 from migrator.drill.kafka_clients import Admin, Traffic, consume
@@ -21,7 +20,6 @@ SOON_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "2000", "me
 """A new one every few seconds; the one before it goes, with the log behind it, when a controller starts."""
 
 
-@pytest.mark.timeout(180)
 def test_brokers_run_on_our_quorum(kafka_391: StockKafka, tmp_path: Path) -> None:
     with KafkaCluster(kafka_391, tmp_path, controllers=1, brokers=2, controller_properties=SOON_SNAPSHOTS) as cluster:
         cluster.start_controllers()

@@ -56,7 +56,6 @@ def cluster(
         yield cluster
 
 
-@pytest.mark.timeout(280)
 def test_from_zookeeper_to_the_finished_quorum(cluster: KafkaCluster, zookeeper_client: KazooClient) -> None:
     brokers = len(cluster.brokers)
     admin = Admin(cluster.bootstrap, brokers)

@@ -16,7 +16,6 @@ SEEDS = 1000
 """Each is a cluster of 3 or 5 voters, some with an observer."""
 
 
-@pytest.mark.timeout(600)
 def test_no_seed_breaks_a_rule() -> None:
     coverage: Counter[str] = Counter()
     sizes: Counter[int] = Counter()
@@ -33,7 +32,6 @@ def test_no_seed_breaks_a_rule() -> None:
     print(runner.describe_coverage(coverage))  # noqa: T201 - shown with -rP
 
 
-@pytest.mark.timeout(600)
 def test_every_planted_bug_is_found() -> None:
     with multiprocessing.get_context("spawn").Pool() as pool:
         catches = pool.map(planted.hunt, planted.BUGS, chunksize=1)
