@@ -25,7 +25,6 @@ PATIENT = {
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.max.ms": 100,
     "topic.metadata.refresh.fast.interval.ms": 50,
-    "topic.metadata.propagation.max.ms": 3_600_000,  # a broker that starts during the copy knows no topic until its end
     **QUIET,
 }
 """Of producers that go on as soon as they can."""

@@ -18,6 +18,7 @@ from migrator.migration.soft import (
     ELECTION_WAIT_MS,
     ENTRY_SENTENCES,
     NOT_LEADING,
+    SETTLE_MS,
     STALL_MS,
     Situation,
     SoftState,
@@ -131,9 +132,15 @@ def _readiness(soft: SoftState, event: ev.ReadinessInputs) -> Judgement:
     requirements = readiness.Requirements(soft.identity.inter_broker_listener, event.metadata_version)
     found = readiness.assess(event.brokers, event.signals, event.cluster, requirements)
     soft.term.readiness = found
+    if not found.ready:
+        soft.term.ready_ms = None
+    elif soft.term.ready_ms is None:
+        soft.term.ready_ms = soft.now_ms
     if found.ready and soft.now_ms < soft.term.retry_copy_at_ms:
         return Trigger.READINESS, Finding.WAIT
     soft.situation = Situation(found.sentence())
+    if soft.term.ready_ms is not None and soft.now_ms - soft.term.ready_ms < SETTLE_MS:
+        return Trigger.READINESS, Finding.WAIT
     if found.controllers:
         return Trigger.READINESS, Finding.CONTROLLERS_MISSING
     return Trigger.READINESS, Finding.BROKERS_MISSING if found.brokers else Finding.READY

@@ -24,6 +24,9 @@ COPY_RETRY_MAX_MS = 60_000
 STALL_MS = 30_000
 """Work that shows no progress for that long is given up: a worker that hangs is a worker that crashed."""
 ELECTION_WAIT_MS = 5_000
+SETTLE_MS = POLL_MS
+"""Between the last broker's registration and all that ends with the claim: a broker in ZooKeeper mode that has just
+started knows no topic until the ZooKeeper controller tells it, and some clients fail what they send to such a one."""
 AUDIT_INTERVAL_MS = 30_000
 
 
@@ -122,6 +125,8 @@ class Term:
     reclaim_forced: bool = False
     deletes_forced: bool = False
     readiness: Readiness | None = None
+    ready_ms: int | None = None
+    """Since when everybody has been ready."""
     decision: FinishDecision | None = None
     failures: int = 0
     """Claims, releases and writes that went wrong since dual-writing was last in order."""

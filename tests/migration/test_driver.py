@@ -13,7 +13,7 @@ from migrator.migration.driver import MigrationDriver
 from migrator.migration.finish import FinishInputs
 from migrator.migration.guards import Standing
 from migrator.migration.readiness import ControllerSignals, Gap, ZooKeeperBrokers
-from migrator.migration.soft import ENTRY_SENTENCES, STALL_MS, Identity
+from migrator.migration.soft import ENTRY_SENTENCES, SETTLE_MS, STALL_MS, Identity
 from migrator.migration.states import PublicState, State
 from migrator.observe.status import Force
 from migrator.raft.messages import EpochOffset
@@ -74,7 +74,15 @@ class Run:
         return self(ev.Examined((asked or self.wait_for(ef.Examine)).ticket, shown, "connection refused"))
 
     def ready(self) -> Run:
-        image = cluster([broker(0)], [controller(3001)])
+        """Everybody is, for long enough unless a failed copy is waited for, too."""
+        if self.registered(0).state() is not State.DECODING:
+            self.wait_for(ef.ReadReadiness)
+            self.registered(0)
+        return self
+
+    def registered(self, *brokers: int) -> Run:
+        """Which brokers are registered with the quorum, of one that ZooKeeper has."""
+        image = cluster([broker(number) for number in brokers], [controller(3001)])
         found = ZooKeeperBrokers({0: frozenset({"PLAINTEXT"})}, frozenset({0}))
         ticket = self.asked(ef.ReadReadiness).ticket
         return self(ev.ReadinessInputs(ticket, found, ControllerSignals({3001: True}), image, 19))
@@ -124,6 +132,19 @@ def test_nothing_is_claimed_while_a_znode_does_not_decode() -> None:
     again = run.wait_for(ef.DecodeAll)
     run(ev.DecodeResult(again.ticket, records=10))
     assert run.state() is State.WAITING_FOR_CONTROLLERS, "who was ready then may have gone meanwhile"
+
+
+def test_the_last_broker_has_a_moment_to_hear_of_the_topics_from_the_zookeeper_controller() -> None:
+    run = Run().examined(standing()).registered(0)
+    assert run.state() is State.WAITING_FOR_CONTROLLERS
+    run.wait_for(ef.ReadReadiness)
+    assert run.registered().state() is State.WAITING_FOR_BROKERS, "it has left again"
+    back = run.now
+    run.registered(0)
+    while run.state() is not State.DECODING:
+        run.wait_for(ef.ReadReadiness)
+        run.registered(0)
+    assert run.now - back >= SETTLE_MS
 
 
 def test_results_of_an_earlier_leadership_are_dropped() -> None:
