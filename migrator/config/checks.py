@@ -25,9 +25,22 @@ def check_settings(settings: Settings) -> list[str]:
     :returns: warnings.
     :raises OperatorError: for the first problem, with file, key, value and remedy.
     """
+    for key, what, remedy in problems_of(settings):
+        raise OperatorError(what, where=f"{settings.source}: {key}", remedy=remedy)
+    return warnings_of(settings)
+
+
+def problems_of(settings: Settings) -> Iterator[Problem]:
+    """Everything that the checks find; a check that needs what an earlier one refused ends it."""
     for check in CHECKS:
-        for key, what, remedy in check(settings):
-            raise OperatorError(what, where=f"{settings.source}: {key}", remedy=remedy)
+        try:
+            yield from check(settings)
+        except ValueError:
+            return
+
+
+def warnings_of(settings: Settings) -> list[str]:
+    """What works, but hardly as meant; one sentence each."""
     return [f"{settings.source}: {text}" for text in _warnings(settings)]
 
 

@@ -35,15 +35,31 @@ def load_settings(path: Path) -> tuple[Settings, list[str]]:
     :returns: the settings, and warnings for people (one sentence each).
     :raises OperatorError: for a file that can't be read or a value that can't be used.
     """
+    return settings_from(read_properties(path), str(path))
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Keys and values of a property file, placeholders as they stand there.
+
+    :raises OperatorError: it can't be read.
+    """
     try:
-        raw = parse_properties(path.read_text(encoding="utf-8"))
+        return parse_properties(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise OperatorError(f"can't be read: {error}", where=str(path), remedy="Give a Java property file") from error
-    return settings_from(raw, str(path))
 
 
 def settings_from(raw: dict[str, str], source: str) -> tuple[Settings, list[str]]:
     """The same, from keys and values; ``source`` is named in messages."""
+    settings, warnings = typed_settings(raw, source)
+    return settings, warnings + check_settings(settings)
+
+
+def typed_settings(raw: dict[str, str], source: str) -> tuple[Settings, list[str]]:
+    """The same, without a look at whether the settings go together.
+
+    :raises OperatorError: for a value that can't be used.
+    """
     explicit = resolve_placeholders(raw, source)
     warnings = [
         f"{source}: {name}: unknown key is ignored, {hint}"
@@ -55,8 +71,7 @@ def settings_from(raw: dict[str, str], source: str) -> tuple[Settings, list[str]
         if field.name not in HIDDEN_ATTRIBUTES:
             key = key_of_attribute(field.name)
             values[field.name] = _value(key, explicit, source)
-    settings = Settings(source=source, explicit=explicit, **values)  # type: ignore[arg-type]
-    return settings, warnings + check_settings(settings)
+    return Settings(source=source, explicit=explicit, **values), warnings  # type: ignore[arg-type]
 
 
 def key_of_attribute(attribute: str) -> Key:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from migrator.image.model import MetadataImage
 from migrator.migration.guards import UNREADABLE, Standing
-from migrator.migration.ports import ControllerPort, ZooKeeperPort
+from migrator.migration.ports import LogPort, ReadPort
 from migrator.migration.readiness import Gap, ZooKeeperBrokers
 from migrator.migration.translate.source import names_below
 from migrator.zookeeper.znodes import paths
@@ -15,7 +15,7 @@ from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.topics import decode_topic
 
 
-def read_standing(zookeeper: ZooKeeperPort, controller: ControllerPort) -> Standing:
+def read_standing(zookeeper: ReadPort, controller: LogPort) -> Standing:
     """Who controls the cluster, and what our log knows of it.
 
     :raises MigratorError: when ZooKeeper cannot be read; what does not decode is `Standing.fault`.
@@ -31,7 +31,7 @@ def read_standing(zookeeper: ZooKeeperPort, controller: ControllerPort) -> Stand
     return Standing(cluster_id, view, in_log, controller.log_start())
 
 
-def read_brokers(zookeeper: ZooKeeperPort, image: MetadataImage) -> tuple[ZooKeeperBrokers, ControllerClaim | None]:
+def read_brokers(zookeeper: ReadPort, image: MetadataImage) -> tuple[ZooKeeperBrokers, ControllerClaim | None]:
     """The brokers that ZooKeeper knows, and who holds /controller.
 
     Assignments are read only once every broker in /brokers/ids has registered: this is polled, and reading all topics
@@ -57,7 +57,7 @@ def read_brokers(zookeeper: ZooKeeperPort, image: MetadataImage) -> tuple[ZooKee
     return ZooKeeperBrokers(listeners, replicas, configured, tuple(faults)), zookeeper.view().controller
 
 
-def _replicas(zookeeper: ZooKeeperPort) -> frozenset[int]:
+def _replicas(zookeeper: ReadPort) -> frozenset[int]:
     """Every broker of any assignment; what does not decode is the first reading's business."""
     found: set[int] = set()
     topics = names_below(zookeeper.reader, paths.TOPICS)

@@ -18,7 +18,17 @@ from migrator.zookeeper.leadership import ClaimView
 from migrator.zookeeper.ops import MultiOutcome, Op
 
 
-class ControllerPort(Protocol):
+class LogPort(Protocol):
+    """What is asked of a log to tell whose copy ZooKeeper holds."""
+
+    def epoch_at(self, offset: int) -> int | None:
+        """See `LogView`."""
+
+    def log_start(self) -> EpochOffset:
+        """Start offset, and the first epoch that the log knows."""
+
+
+class ControllerPort(LogPort, Protocol):
     """The log and the quorum, as the active controller has them."""
 
     @property
@@ -36,12 +46,6 @@ class ControllerPort(Protocol):
 
     async def abort_open(self, epoch: int, reason: str) -> int | None:
         """Append an Abort if the log, applied or not, ends within a transaction; its offset, None without one."""
-
-    def epoch_at(self, offset: int) -> int | None:
-        """See `LogView`."""
-
-    def log_start(self) -> EpochOffset:
-        """Start offset, and the first epoch that the log knows."""
 
     async def signals(self) -> ControllerSignals:
         """ZkMigrationReady of every voter, and the brokers that are not heard of."""
@@ -69,8 +73,8 @@ class BrokersPort(Protocol):
         """Send nothing more."""
 
 
-class ZooKeeperPort(Protocol):
-    """One session. All but `submit` block, and are called in a thread."""
+class ReadPort(Protocol):
+    """A session that is only read. Both block, and are called in a thread."""
 
     @property
     def reader(self) -> ZkSource:
@@ -78,6 +82,10 @@ class ZooKeeperPort(Protocol):
 
     def view(self) -> ClaimView:
         """Those three, not older than the call. Raises a `MigratorError`."""
+
+
+class ZooKeeperPort(ReadPort, Protocol):
+    """One session. `wake_brokers` blocks, too."""
 
     def submit(self, ops: Sequence[Op]) -> Future[MultiOutcome]:
         """See `ConditionalWriter.submit`."""

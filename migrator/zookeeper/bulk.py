@@ -56,14 +56,22 @@ class BulkReader:
 
     :param multi_read: False for single reads from the start; a server that lacks multiRead is noticed anyhow.
     :param retry_seconds: how long to go on through lost connections before giving up.
+    :param on_refused: hears of each path that our identity may not read, which then counts as missing; without it,
+        the first one is an error.
     """
 
     def __init__(
-        self, session: ZooKeeperSession, *, multi_read: bool = True, retry_seconds: float = RETRY_SECONDS
+        self,
+        session: ZooKeeperSession,
+        *,
+        multi_read: bool = True,
+        retry_seconds: float = RETRY_SECONDS,
+        on_refused: Callable[[str], None] | None = None,
     ) -> None:
         self._session = session
         self._multi_read = multi_read
         self._retry_seconds = retry_seconds
+        self._on_refused = on_refused
         self._reply_seconds = min(retry_seconds, REPLY_SECONDS)
 
     def read(self, paths: Iterable[str]) -> Iterator[Znode | None]:
@@ -156,6 +164,9 @@ class BulkReader:
             return None
         remedy = ""
         if result == ZkError.NO_AUTH.value:
+            if self._on_refused is not None:
+                self._on_refused(path)
+                return None
             remedy = "Give this controller the ZooKeeper identity of the brokers"
         raise OperatorError(f"ZooKeeper refused to read it (error {result})", where=path, remedy=remedy)
 

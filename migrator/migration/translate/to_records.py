@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 
 NO_BROKER_EPOCH = -1
+NO_TOPIC_ID = "the topic has no topic id"
 _ID_REMEDY = "Restart the controller broker with inter.broker.protocol.version 2.8 or later, which gives topics ids"
 
 OnFault = Callable[[ZnodeError], None]
@@ -132,7 +133,7 @@ class RecordReader:
             self._on_fault(fault)
             return None
         if assignment.topic_id in {None, ZERO_UUID}:
-            self._on_fault(ZnodeError(topic.path, "the topic has no topic id", _ID_REMEDY))
+            self._on_fault(ZnodeError(topic.path, NO_TOPIC_ID, _ID_REMEDY))
             return None
         return assignment
 

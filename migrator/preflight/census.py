@@ -1,0 +1,145 @@
+"""Counting over topics as they are read: what is in flight, what is odd, how big the requests to brokers will be.
+
+Pure, and one topic at a time, so that memory does not grow with the partitions. Sizes are those of
+`migrator.wire.legacy.encode` (LeaderAndIsr 7, UpdateMetadata 8), which a test compares.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from migrator.migration.translate.source import TopicReading
+from migrator.preflight.evidence import EXAMPLES_MAX, Sample, TopicFacts
+from migrator.records.metadata import MetadataRecord, PartitionRecord
+from migrator.zookeeper.znodes.errors import ZnodeError
+from migrator.zookeeper.znodes.partition_state import decode_partition_state
+
+STATE_BYTES = 16
+"""Partition, controller epoch, leader, leader epoch."""
+PARTITION_EPOCH_BYTES = 4
+TOPIC_BYTES = 24
+"""Id, length of the name, number of partitions, tags; at most."""
+REQUEST_BYTES = 64
+NO_LEADER = -1
+
+_Shape = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+"""Replicas, in-sync replicas, adding, removing: a cluster has few of them."""
+
+
+class Tally:
+    """Counts, and keeps the first few names."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.examples: list[str] = []
+
+    def add(self, name: str) -> None:
+        """One more."""
+        self.count += 1
+        if len(self.examples) < EXAMPLES_MAX:
+            self.examples.append(name)
+
+    def sample(self) -> Sample:
+        """What was counted."""
+        return Sample(self.count, tuple(self.examples))
+
+
+def sample_of(names: Iterable[str]) -> Sample:
+    """Of names that are all there already."""
+    tally = Tally()
+    for name in names:
+        tally.add(name)
+    return tally.sample()
+
+
+class TopicCensus:
+    """Takes topics; `facts` is the sum. ``controller_epoch`` is that of ZooKeeper."""
+
+    def __init__(self, controller_epoch: int | None) -> None:
+        self._controller_epoch = controller_epoch
+        self._topics = 0
+        self._shapes: Counter[_Shape] = Counter()
+        self._name_bytes: Counter[int] = Counter()
+        self._all_name_bytes = 0
+        self._moving, self._stateless, self._leaderless = Tally(), Tally(), Tally()
+        self._inconsistent, self._newer = Tally(), Tally()
+
+    def add(self, reading: TopicReading, records: list[MetadataRecord]) -> None:
+        """One topic: as read, and as it would be copied (empty where it does not decode)."""
+        if not records:
+            return
+        name = reading.znodes.name
+        self._topics += 1
+        assignments: set[tuple[int, ...]] = set()
+        for record in records:
+            if isinstance(record, PartitionRecord):
+                self._partition(name, record)
+                assignments.add(record.replicas)
+        size = len(name.encode()) + TOPIC_BYTES
+        self._all_name_bytes += size
+        for broker in set().union(*assignments):
+            self._name_bytes[broker] += size
+        self._states(reading)
+
+    def facts(self) -> TopicFacts:
+        """The sum of all topics so far."""
+        replicas: Counter[int] = Counter()
+        sizes: Counter[int] = Counter()
+        update_metadata = REQUEST_BYTES + self._all_name_bytes
+        for shape, count in self._shapes.items():
+            update_metadata += count * update_metadata_bytes(shape)
+            for broker in shape[0]:
+                replicas[broker] += count
+                sizes[broker] += count * leader_and_isr_bytes(shape)
+        return TopicFacts(
+            topics=self._topics,
+            partitions=self._shapes.total(),
+            moving=self._moving.sample(),
+            without_state=self._stateless.sample(),
+            without_leader=self._leaderless.sample(),
+            inconsistent=self._inconsistent.sample(),
+            newer_epochs=self._newer.sample(),
+            replicas=replicas,
+            leader_and_isr_bytes={
+                broker: REQUEST_BYTES + size + self._name_bytes[broker] for broker, size in sizes.items()
+            },
+            update_metadata_bytes=update_metadata,
+        )
+
+    def _partition(self, topic: str, record: PartitionRecord) -> None:
+        self._shapes[record.replicas, record.isr, record.adding_replicas, record.removing_replicas] += 1
+        if record.adding_replicas or record.removing_replicas:
+            self._moving.add(f"{topic}-{record.partition_id}")
+        if record.leader == NO_LEADER:
+            self._leaderless.add(f"{topic}-{record.partition_id}")
+        fits = set(record.isr).issubset(record.replicas) and bool(record.isr)
+        if not fits or record.leader not in (NO_LEADER, *record.isr):
+            self._inconsistent.add(f"{topic}-{record.partition_id}")
+
+    def _states(self, reading: TopicReading) -> None:
+        for partition, znode in reading.znodes.states.items():
+            if znode is None:
+                self._stateless.add(f"{reading.znodes.name}-{partition}")
+                continue
+            try:
+                state = decode_partition_state(znode.path, znode.data)
+            except ZnodeError:  # named already
+                continue
+            if self._controller_epoch is not None and state.controller_epoch > self._controller_epoch:
+                self._newer.add(f"{reading.znodes.name}-{partition}")
+
+
+def leader_and_isr_bytes(shape: _Shape) -> int:
+    """Of one partition; the last bytes are two flags and the tags."""
+    return STATE_BYTES + PARTITION_EPOCH_BYTES + sum(map(_array_bytes, shape)) + 3
+
+
+def update_metadata_bytes(shape: _Shape) -> int:
+    """Of one partition, none of whose replicas is offline."""
+    replicas, isr, _, _ = shape
+    return STATE_BYTES + PARTITION_EPOCH_BYTES + _array_bytes(replicas) + _array_bytes(isr) + 2
+
+
+def _array_bytes(ids: tuple[int, ...]) -> int:
+    return 1 + 4 * len(ids)

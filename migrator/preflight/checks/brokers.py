@@ -1,0 +1,399 @@
+"""M1xx: brokers, by their registrations in ZooKeeper and by their property files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from migrator.config.types import split_list
+from migrator.migration.readiness import Severity
+from migrator.preflight.check import Check, Found, of_zookeeper
+from migrator.preflight.evidence import BrokerFile, Evidence, ZooKeeperFacts
+from migrator.records.metadata import SecurityProtocol
+from migrator.records.versions import MinLevel, version_at
+from migrator.wire.schemas import LEADER_AND_ISR
+from migrator.zookeeper.znodes import paths
+
+FIRST_GENERATED_ID = 1001
+LEADER_AND_ISR_VERSION = 7
+"""The first that a KRaft controller sends: Kafka 3.4."""
+DEFAULTS_OF_THE_CONTROLLER = (
+    "num.partitions",
+    "default.replication.factor",
+    "min.insync.replicas",
+    "unclean.leader.election.enable",
+    "delete.topic.enable",
+    "auto.leader.rebalance.enable",
+)
+ZOOKEEPER_KEYS = ("zookeeper.set.acl", "zookeeper.ssl.client.enable")
+_MIGRATION = "zookeeper.metadata.migration.enable"
+_IBP = "inter.broker.protocol.version"
+
+
+@of_zookeeper
+def none_registered(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    if not zookeeper.brokers:
+        yield Found(paths.BROKER_IDS, "no broker is registered")
+
+
+@of_zookeeper
+def absent(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    for broker_id in sorted(zookeeper.topics.replicas.keys() - zookeeper.brokers.keys()):
+        held = zookeeper.topics.replicas[broker_id]
+        yield Found(f"broker {broker_id}", f"it holds {held:,} replicas, but is not in {paths.BROKER_IDS}")
+
+
+@of_zookeeper
+def only_configured(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    for broker_id in sorted(zookeeper.configured_brokers - zookeeper.brokers.keys() - zookeeper.topics.replicas.keys()):
+        yield Found(
+            f"{paths.BROKER_CONFIGS}/{broker_id}",
+            f"broker {broker_id} has a dynamic configuration, but neither runs nor holds replicas",
+        )
+
+
+def wrong_listener(evidence: Evidence) -> Iterator[Found]:
+    """The listener that controllers talk to brokers on, by each controller's file."""
+    if evidence.zookeeper is None:
+        return
+    for controller in evidence.controllers:
+        name = controller.settings.broker_rpc_listener
+        for broker_id, broker in sorted(evidence.zookeeper.brokers.items()):
+            ends = {end.name.upper(): SecurityProtocol(end.security_protocol).name for end in broker.endpoints}
+            where = controller.file.at("inter.broker.listener.name")
+            if name not in ends:
+                yield Found(
+                    where,
+                    f"{controller.who} would talk to brokers on {name}, but broker {broker_id} has "
+                    f"{', '.join(sorted(ends)) or 'no listener'}",
+                )
+            elif controller.protocols.get(name, ends[name]) != ends[name]:
+                yield Found(
+                    controller.file.at("listener.security.protocol.map"),
+                    f"it maps {name} to {controller.protocols[name]}, broker {broker_id} to {ends[name]}",
+                    "Copy the entry of the brokers",
+                )
+
+
+def control_plane(evidence: Evidence) -> Iterator[Found]:
+    key = "control.plane.listener.name"
+    for broker in evidence.brokers:
+        if not broker.file.sets(key):
+            continue
+        for controller in evidence.controllers:
+            if controller.file.get(key).upper() != broker.file.get(key).upper():
+                yield Found(
+                    controller.file.at(key),
+                    f"it is {controller.file.shown(key)}, but {broker.who} expects its controller on "
+                    f"{broker.file.get(key)} ({broker.path})",
+                )
+
+
+def control_plane_in_kraft(evidence: Evidence) -> Iterator[Found]:
+    key = "control.plane.listener.name"
+    for broker in evidence.brokers:
+        if broker.file.sets(key):
+            yield Found(broker.file.at(key), f"{broker.who} has a control-plane listener, which KRaft mode refuses")
+
+
+def old_protocol_version(evidence: Evidence) -> Iterator[Found]:
+    for broker in evidence.brokers:
+        if broker.level is not None and broker.level < MinLevel.TRANSACTIONS:
+            yield Found(broker.file.at(_IBP), f"{broker.who} has {broker.file.get(_IBP)}: a migration needs 3.6-IV1")
+        elif broker.level is None and broker.file.sets(_IBP):
+            yield Found(
+                broker.file.at(_IBP), f"{broker.who} has {broker.file.get(_IBP)}, before 3.0 or unknown: a migration "
+                "needs 3.6-IV1",
+            )  # fmt: skip
+
+
+def unpinned_protocol_version(evidence: Evidence) -> Iterator[Found]:
+    for broker in evidence.brokers:
+        if not broker.file.sets(_IBP):
+            yield Found(broker.file.at(_IBP), f"{broker.who} does not set it: it is then that of its own release")
+
+
+def differing_protocol_versions(evidence: Evidence) -> Iterator[Found]:
+    """Among brokers, and against what each controller was formatted with."""
+    known = [broker for broker in evidence.brokers if broker.level is not None]
+    for broker in known[1:]:
+        if broker.level != known[0].level:
+            yield Found(
+                broker.file.at(_IBP),
+                f"{broker.who} has {broker.file.get(_IBP)}, {known[0].who} {known[0].file.get(_IBP)}",
+            )
+    for controller in evidence.controllers:
+        level = controller.directory.level
+        for broker in known:
+            if level is not None and level != broker.level:
+                yield Found(
+                    broker.file.at(_IBP),
+                    f"{broker.who} has {broker.file.get(_IBP)}, but {controller.who} was formatted with "
+                    f"metadata.version {version_at(level).name} ({controller.directory.path})",
+                )
+
+
+def several_directories(evidence: Evidence) -> Iterator[Found]:
+    for broker in evidence.brokers:
+        directories = split_list(broker.file.get("log.dirs") or broker.file.get("log.dir"))
+        if len(directories) > 1 and (broker.level or 0) < MinLevel.DIRECTORY_ASSIGNMENT and broker.file.sets(_IBP):
+            yield Found(
+                broker.file.at("log.dirs"),
+                f"{broker.who} has {len(directories)} log directories with {_IBP} {broker.file.get(_IBP)}",
+            )
+
+
+def generated_ids(evidence: Evidence) -> Iterator[Found]:
+    for broker in evidence.brokers:
+        if broker.broker_id is None:
+            ids = sorted({identity.node_id for _, identity in broker.identities})
+            known = f"; its directories say {', '.join(map(str, ids))}" if ids else ""
+            yield Found(broker.file.at("broker.id"), f"it is {broker.file.shown('broker.id')}: generated{known}")
+
+
+def maybe_generated_ids(evidence: Evidence) -> Iterator[Found]:
+    """Of brokers whose files were not given."""
+    if evidence.zookeeper is None or not evidence.zookeeper.ids_generated:
+        return
+    with_files = {broker.broker_id for broker in evidence.brokers}
+    for broker_id in sorted(evidence.zookeeper.brokers.keys() - with_files):
+        if broker_id >= FIRST_GENERATED_ID:
+            yield Found(
+                f"broker {broker_id}", "ZooKeeper gave out broker ids (/brokers/seqid), and this looks like one of them"
+            )
+
+
+def not_prepared(evidence: Evidence) -> Iterator[Found]:
+    """Files as the roll into migration mode needs them."""
+    for broker in evidence.brokers:
+        needed = {
+            _MIGRATION: broker.file.is_on(_MIGRATION),
+            "controller.quorum.voters": broker.file.sets("controller.quorum.voters"),
+            "controller.listener.names": broker.file.sets("controller.listener.names"),
+        }
+        missing = [key for key, is_set in needed.items() if not is_set]
+        if missing:
+            yield Found(broker.file.at(missing[0]), f"{broker.who} is not prepared: it lacks {', '.join(missing)}")
+
+
+def wrong_quorum(evidence: Evidence) -> Iterator[Found]:
+    """What brokers are told of the quorum, against the controllers themselves."""
+    if not evidence.controllers:
+        return
+    controller = evidence.controllers[0]
+    for broker in evidence.brokers:
+        if broker.file.sets("controller.quorum.voters") and broker.voters != controller.voters:
+            yield Found(
+                broker.file.at("controller.quorum.voters"),
+                f"{broker.who} names {broker.file.get('controller.quorum.voters')}, {controller.who} "
+                f"{controller.file.get('controller.quorum.voters')}",
+            )
+        names = [name.upper() for name in split_list(broker.file.get("controller.listener.names"))]
+        if not names:
+            continue
+        ours = [name.upper() for name in split_list(controller.file.get("controller.listener.names"))]
+        protocol = controller.protocols.get(names[0])
+        if names[0] not in ours:
+            yield Found(
+                broker.file.at("controller.listener.names"),
+                f"{broker.who} looks for the listener {names[0]}, {controller.who} has {', '.join(ours) or 'none'}",
+            )
+        elif _protocol(broker, names[0]) != protocol:
+            yield Found(
+                broker.file.at("listener.security.protocol.map"),
+                f"{broker.who} would speak {_protocol(broker, names[0]) or 'nothing'} to the listener {names[0]}, "
+                f"{controller.who} speaks {protocol}",
+            )
+
+
+def _protocol(broker: BrokerFile, listener: str) -> str | None:
+    """Controller listeners are PLAINTEXT while the map is not set (KIP-590)."""
+    default = None if broker.file.sets("listener.security.protocol.map") else "PLAINTEXT"
+    return broker.protocols.get(listener, default)
+
+
+def differing_defaults(evidence: Evidence) -> Iterator[Found]:
+    for controller in evidence.controllers:
+        for broker in evidence.brokers:
+            for key in DEFAULTS_OF_THE_CONTROLLER:
+                if key in broker.file.hidden or key in controller.file.hidden:
+                    continue
+                if controller.file.get(key) != broker.file.get(key):
+                    yield Found(
+                        controller.file.at(key),
+                        f"{controller.who} has {controller.file.get(key)}, {broker.who} {broker.file.get(key)} "
+                        f"({broker.path})",
+                    )
+
+
+def other_zookeeper(evidence: Evidence) -> Iterator[Found]:
+    """Another chroot is another cluster."""
+    for path, chroot, text in _connections(evidence):
+        if evidence.zookeeper is not None and chroot != _chroot(evidence.zookeeper.hosts):
+            yield Found(f"{path}: zookeeper.connect", f"it is {text}, but preflight read {evidence.zookeeper.hosts}")
+
+
+def other_servers(evidence: Evidence) -> Iterator[Found]:
+    for path, chroot, text in _connections(evidence):
+        if evidence.zookeeper is None or chroot != _chroot(evidence.zookeeper.hosts):
+            continue
+        if not _servers(text) & _servers(evidence.zookeeper.hosts):
+            yield Found(f"{path}: zookeeper.connect", f"it is {text}, but preflight read {evidence.zookeeper.hosts}")
+
+
+def differing_zookeeper_settings(evidence: Evidence) -> Iterator[Found]:
+    for controller in evidence.controllers:
+        for broker in evidence.brokers:
+            for key in ZOOKEEPER_KEYS:
+                if controller.file.is_on(key) != broker.file.is_on(key):
+                    yield Found(
+                        controller.file.at(key),
+                        f"{controller.who} has {controller.file.get(key)}, {broker.who} {broker.file.get(key)} "
+                        f"({broker.path})",
+                    )
+
+
+def old_logs(evidence: Evidence) -> Iterator[Found]:
+    for broker in evidence.brokers:
+        for path in broker.old_logs:
+            yield Found(path, f"{broker.who} keeps a metadata log of an earlier attempt (KAFKA-16463)")
+
+
+def wrong_files(evidence: Evidence) -> Iterator[Found]:
+    seen: dict[int, BrokerFile] = {}
+    for broker in evidence.brokers:
+        if broker.broker_id is None:
+            continue
+        if broker.broker_id in seen:
+            yield Found(broker.file.at("broker.id"), f"{seen[broker.broker_id].path} has {broker.broker_id}, too")
+        seen[broker.broker_id] = broker
+        for directory, identity in broker.identities:
+            if identity.node_id != broker.broker_id:
+                yield Found(directory, f"it belongs to broker {identity.node_id}, the file says {broker.broker_id}")
+
+
+def too_old(evidence: Evidence) -> Iterator[Found]:
+    for broker_id, answer in sorted(evidence.machine.answers.items()):
+        if answer.apis is not None and answer.apis.get(LEADER_AND_ISR, 0) < LEADER_AND_ISR_VERSION:
+            yield Found(
+                f"broker {broker_id} ({answer.address})",
+                f"it takes LeaderAndIsr up to version {answer.apis.get(LEADER_AND_ISR, 'none')}: older than Kafka 3.4, "
+                "or not in ZooKeeper mode",
+            )
+
+
+def unreachable(evidence: Evidence) -> Iterator[Found]:
+    for broker_id, answer in sorted(evidence.machine.answers.items()):
+        if answer.apis is None:
+            yield Found(f"broker {broker_id} ({answer.address})", f"it does not answer here: {answer.fault}")
+
+
+def _connections(evidence: Evidence) -> Iterator[tuple[str, str, str]]:
+    """File, chroot and text of every zookeeper.connect."""
+    for file in (*(it.file for it in evidence.controllers), *(it.file for it in evidence.brokers)):
+        if text := file.get("zookeeper.connect"):
+            yield file.path, _chroot(text), text
+
+
+def _chroot(hosts: str) -> str:
+    return hosts.partition("/")[2].strip("/")
+
+
+def _servers(hosts: str) -> set[str]:
+    return {server.strip() for server in hosts.partition("/")[0].split(",")}
+
+
+CHECKS = (
+    Check(
+        "M101", Severity.BLOCKER, "No broker is registered", none_registered,
+        "Start the brokers: a migration begins only while some run",
+    ),
+    Check(
+        "M102", Severity.BLOCKER, "Brokers that hold replicas do not run", absent,
+        "Start the broker, or move its replicas away if it will never come back: the copy waits for it",
+    ),
+    Check(
+        "M103", Severity.WARNING, "Configurations of brokers that are gone", only_configured,
+        "Delete them with kafka-configs if the broker is gone for good",
+    ),
+    Check(
+        "M104", Severity.BLOCKER, "Controllers would talk to a listener that brokers do not have", wrong_listener,
+        "Give the controllers the inter.broker.listener.name (or control.plane.listener.name) and the "
+        "listener.security.protocol.map of the brokers",
+    ),
+    Check(
+        "M105", Severity.BLOCKER, "Control-plane listeners differ", control_plane,
+        "Set control.plane.listener.name on the controllers as on the brokers (KAFKA-17788)",
+    ),
+    Check(
+        "M106", Severity.WARNING, "A control-plane listener", control_plane_in_kraft,
+        "Remove the key from the file with which the broker starts in KRaft mode",
+    ),
+    Check(
+        "M107", Severity.BLOCKER, "inter.broker.protocol.version is too old", old_protocol_version,
+        "Upgrade the brokers, and raise inter.broker.protocol.version to 3.6 or later in a roll of its own",
+    ),
+    Check(
+        "M108", Severity.WARNING, "inter.broker.protocol.version is not pinned", unpinned_protocol_version,
+        "Set it to the metadata.version that the controllers are formatted with: brokers of several releases would "
+        "not agree with the quorum",
+    ),
+    Check(
+        "M109", Severity.BLOCKER, "inter.broker.protocol.version is not metadata.version", differing_protocol_versions,
+        "Set the same on all brokers, and format the controllers with --release-version of that value",
+    ),
+    Check(
+        "M110", Severity.BLOCKER, "Several log directories before 3.7-IV2", several_directories,
+        "Raise inter.broker.protocol.version to 3.7 or later (KAFKA-16431), or leave the broker one directory",
+    ),
+    Check(
+        "M111", Severity.BLOCKER, "Generated broker ids", generated_ids,
+        "Write the broker's id from meta.properties into broker.id (KAFKA-17042)",
+    ),
+    Check(
+        "M112", Severity.WARNING, "Broker ids that look generated", maybe_generated_ids,
+        "Look whether its file sets broker.id; give the file with --brokers",
+    ),
+    Check(
+        "M113", Severity.WARNING, "Brokers are not prepared", not_prepared,
+        "Before the roll into migration mode, set zookeeper.metadata.migration.enable=true, controller.quorum.voters "
+        "and controller.listener.names",
+    ),
+    Check(
+        "M114", Severity.BLOCKER, "Brokers are told of another quorum", wrong_quorum,
+        "Copy controller.quorum.voters, controller.listener.names and the entry of listener.security.protocol.map "
+        "from the controllers",
+    ),
+    Check(
+        "M115", Severity.WARNING, "Defaults of controllers and brokers differ", differing_defaults,
+        "After the migration the controllers' defaults count: copy the brokers' value",
+    ),
+    Check(
+        "M116", Severity.BLOCKER, "Another chroot", other_zookeeper,
+        "Set zookeeper.connect to what the brokers use, chroot included",
+    ),
+    Check(
+        "M117", Severity.WARNING, "Other ZooKeeper servers", other_servers,
+        "Make sure that all of them are the same ensemble",
+    ),
+    Check(
+        "M118", Severity.WARNING, "ZooKeeper settings differ", differing_zookeeper_settings,
+        "Copy the brokers' zookeeper.* settings to the controllers",
+    ),
+    Check(
+        "M119", Severity.WARNING, "A metadata log of an earlier attempt", old_logs,
+        "Delete that directory while the broker is stopped; brokers before 3.7 would read it",
+    ),
+    Check(
+        "M120", Severity.BLOCKER, "Property files do not belong to their brokers", wrong_files,
+        "Give each broker its own file and id",
+    ),
+    Check(
+        "M121", Severity.BLOCKER, "Brokers too old", too_old,
+        "Upgrade the broker to 3.6 or later",
+    ),
+    Check(
+        "M122", Severity.WARNING, "Brokers that do not answer", unreachable,
+        "Controllers have to reach every broker's listener: look at network, TLS and credentials, or run preflight "
+        "on the controllers' machine",
+    ),
+)  # fmt: skip

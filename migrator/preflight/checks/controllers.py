@@ -1,0 +1,223 @@
+"""M2xx: the controllers, by their property files and directories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from migrator.migration.readiness import Severity
+from migrator.preflight.check import Check, Concerns, Found
+from migrator.preflight.evidence import ControllerFile, Evidence
+from migrator.records.metadata import ZkMigrationState
+from migrator.records.versions import LATEST_SUPPORTED, MinLevel, version_at
+
+JAVA_CLASS_KEYS = (
+    "create.topic.policy.class.name",
+    "alter.config.policy.class.name",
+    "authorizer.class.name",
+    "principal.builder.class",
+)
+"""Refused by our controllers only: `security` names those."""
+_OURS = "migrator."
+_MIGRATION = "zookeeper.metadata.migration.enable"
+_BEFORE_COPY = {ZkMigrationState.PRE_MIGRATION.name}
+
+
+def no_controller(evidence: Evidence) -> Iterator[Found]:
+    if not evidence.controllers:
+        yield Found("-c", "no property file of a controller could be used: most checks had nothing to look at")
+
+
+def refused_file(evidence: Evidence) -> Iterator[Found]:
+    for trouble in evidence.refused_files:
+        yield Found(trouble.where, trouble.what, trouble.remedy)
+
+
+def refused_settings(evidence: Evidence) -> Iterator[Found]:
+    for controller in evidence.controllers:
+        for key, what, remedy in controller.problems:
+            if key not in JAVA_CLASS_KEYS and not key.startswith(_OURS):
+                yield Found(controller.file.at(key), what, remedy)
+
+
+def refused_own_settings(evidence: Evidence) -> Iterator[Found]:
+    for controller in evidence.controllers:
+        for key, what, remedy in controller.problems:
+            if key.startswith(_OURS):
+                yield Found(controller.file.at(key), what, remedy)
+
+
+def doubtful_settings(evidence: Evidence) -> Iterator[Found]:
+    for controller in evidence.controllers:
+        for sentence in controller.warnings:
+            key, _, what = sentence.removeprefix(f"{controller.path}: ").partition(": ")
+            yield Found(controller.file.at(key), what)
+
+
+def clashing_ids(evidence: Evidence) -> Iterator[Found]:
+    """A node id is good for one node of the cluster, broker or controller."""
+    known: dict[int, str] = {}
+    if evidence.zookeeper is not None:
+        known |= dict.fromkeys(evidence.zookeeper.topics.replicas, "the assignments in ZooKeeper")
+        known |= dict.fromkeys(evidence.zookeeper.brokers, "a registration in /brokers/ids")
+    known |= {broker.broker_id: broker.path for broker in evidence.brokers if broker.broker_id is not None}
+    for controller in evidence.controllers:
+        for voter in controller.voters:
+            if voter.voter_id in known:
+                yield Found(
+                    controller.file.at("controller.quorum.voters"),
+                    f"voter {voter.voter_id} has the id of a broker, by {known[voter.voter_id]}",
+                )
+
+
+def quarrelling_files(evidence: Evidence) -> Iterator[Found]:
+    """Files of different controllers that do not make one quorum."""
+    seen: dict[int, ControllerFile] = {}
+    for controller in evidence.controllers:
+        if controller.node_id in seen:
+            yield Found(controller.file.at("node.id"), f"{seen[controller.node_id].path} has {controller.node_id}, too")
+        seen[controller.node_id] = controller
+    for controller in evidence.controllers[1:]:
+        first = evidence.controllers[0]
+        for key in ("controller.quorum.voters", "migrator.grpc.voters"):
+            if controller.file.get(key) != first.file.get(key):
+                yield Found(
+                    controller.file.at(key),
+                    f"it is {controller.file.shown(key)}, but {first.file.shown(key)} in {first.path}",
+                )
+
+
+def accidental_end(evidence: Evidence) -> Iterator[Found]:
+    for controller in evidence.controllers:
+        if not controller.settings.zookeeper_metadata_migration_enable:
+            yield Found(controller.file.at(_MIGRATION), f"{controller.who} does not have the migration on")
+
+
+def voters_not_seen(evidence: Evidence) -> Iterator[Found]:
+    if not evidence.controllers:
+        return
+    first = evidence.controllers[0]
+    seen = {controller.node_id for controller in evidence.controllers}
+    missing = [str(voter.voter_id) for voter in first.voters if voter.voter_id not in seen]
+    if missing:
+        yield Found(
+            first.file.at("controller.quorum.voters"),
+            f"no file was given of voter {', '.join(missing)}: whether the migration is on there was not seen",
+        )
+
+
+def not_formatted(evidence: Evidence) -> Iterator[Found]:
+    cluster_id = None if evidence.zookeeper is None else evidence.zookeeper.standing.cluster_id
+    for controller in evidence.controllers:
+        if controller.directory.identity is None and controller.directory.path:
+            remedy = f"Format it with --cluster-id {cluster_id} on its machine, or run preflight there"
+            what = f"{controller.who} has no formatted directory on this machine"
+            yield Found(controller.directory.path, what, remedy if cluster_id else "")
+
+
+def wrong_directory(evidence: Evidence) -> Iterator[Found]:
+    for controller in evidence.controllers:
+        identity = controller.directory.identity
+        if identity is not None and identity.node_id != controller.node_id:
+            yield Found(
+                controller.directory.path, f"it belongs to node {identity.node_id}, the file says {controller.node_id}"
+            )
+
+
+def used_log(evidence: Evidence) -> Iterator[Found]:
+    """A log that did more than wait for this migration, while ZooKeeper is under a ZooKeeper controller."""
+    zookeeper = evidence.zookeeper
+    if zookeeper is not None and zookeeper.standing.mark.copied:
+        return
+    for controller in evidence.controllers:
+        state = controller.directory.log_state
+        if state is not None and state not in _BEFORE_COPY:
+            yield Found(
+                controller.directory.path,
+                f"the log of {controller.who} is of another life (migration state {state}), and ZooKeeper knows of "
+                "no copy",
+            )
+
+
+def unfit_level(evidence: Evidence) -> Iterator[Found]:
+    for controller in evidence.controllers:
+        level = controller.directory.level
+        if level is not None and not MinLevel.TRANSACTIONS <= level <= LATEST_SUPPORTED:
+            yield Found(
+                controller.directory.path,
+                f"{controller.who} has metadata.version {version_at(level).name}; a migration needs "
+                f"{version_at(MinLevel.TRANSACTIONS).name} to {version_at(LATEST_SUPPORTED).name}",
+            )
+
+
+def differing_levels(evidence: Evidence) -> Iterator[Found]:
+    known = [controller for controller in evidence.controllers if controller.directory.level is not None]
+    for controller in known[1:]:
+        if controller.directory.level != known[0].directory.level:
+            yield Found(
+                controller.directory.path,
+                f"{controller.who} has metadata.version {_name(controller)}, {known[0].who} {_name(known[0])}",
+            )
+
+
+def _name(controller: ControllerFile) -> str:
+    return version_at(controller.directory.level or 0).name
+
+
+CHECKS = (
+    Check(
+        "M201", Severity.BLOCKER, "No controller to look at", no_controller,
+        "Correct the file, and give the property file of a controller",
+    ),
+    Check(
+        "M202", Severity.BLOCKER, "A value in a controller's file cannot be used", refused_file,
+        "Correct the value",
+    ),
+    Check(
+        "M203", Severity.BLOCKER, "Settings of a controller that do not go together", refused_settings,
+        "Correct the settings; process.roles=broker,controller, for one, is refused during a migration",
+    ),
+    Check(
+        "M204", Severity.BLOCKER, "Settings of this program that do not go together", refused_own_settings,
+        "Correct the settings", Concerns.OURS,
+    ),
+    Check(
+        "M205", Severity.WARNING, "Doubtful settings of a controller", doubtful_settings,
+        "Look whether that is meant",
+    ),
+    Check(
+        "M206", Severity.BLOCKER, "Node ids clash", clashing_ids,
+        "Give the controllers ids that no broker has or had, 3001 and so on",
+    ),
+    Check(
+        "M207", Severity.BLOCKER, "Controllers' files do not make one quorum", quarrelling_files,
+        "Give each controller its own node.id, and all the same voters",
+    ),
+    Check(
+        "M208", Severity.BLOCKER, "A voter could finish the migration by accident", accidental_end,
+        "Set zookeeper.metadata.migration.enable=true on every controller until the migration is to be finished",
+    ),
+    Check(
+        "M209", Severity.WARNING, "Voters that were not looked at", voters_not_seen,
+        "Give the file of each voter with -c, or run preflight on its machine",
+    ),
+    Check(
+        "M210", Severity.WARNING, "Not formatted", not_formatted,
+        "Format it with the id in /cluster/id, or run preflight on that machine",
+    ),
+    Check(
+        "M211", Severity.BLOCKER, "Another node's directory", wrong_directory,
+        "Correct node.id, or the directory",
+    ),
+    Check(
+        "M212", Severity.BLOCKER, "A log that is not fresh", used_log,
+        "Empty the controllers' directories and format them anew: a migration starts from an empty log",
+    ),
+    Check(
+        "M213", Severity.BLOCKER, "metadata.version does not suit a migration", unfit_level,
+        "Empty the directory, and format it with --release-version 3.6 to 3.9 as the brokers have it (KAFKA-17457)",
+    ),
+    Check(
+        "M214", Severity.BLOCKER, "Controllers formatted differently", differing_levels,
+        "Format all with the same --release-version: whose counts depends on who is elected first",
+    ),
+)  # fmt: skip

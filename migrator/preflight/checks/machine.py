@@ -1,0 +1,105 @@
+"""M5xx: this machine and the servers it talks to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from migrator.migration.readiness import Severity
+from migrator.preflight.check import Check, Concerns, Found, of_zookeeper
+from migrator.preflight.evidence import Evidence, ZooKeeperFacts
+
+RECORD_BYTES = 150
+"""Of a record in a batch, on the large side: a partition of three replicas has 123."""
+COPIES = 4
+"""The log, a snapshot, the next one while it is written, and what is written meanwhile."""
+SPARE_BYTES = 512 * 1024 * 1024
+CLOCK_MS = 5_000
+FIRST_WITH_MULTI_READ = (3, 6, 0)
+OLDEST = (3, 5, 0)
+
+
+def little_disk(evidence: Evidence) -> Iterator[Found]:
+    records = 0 if evidence.zookeeper is None else evidence.zookeeper.records
+    needed = SPARE_BYTES + COPIES * RECORD_BYTES * records
+    for controller in evidence.controllers:
+        free = controller.directory.free_bytes
+        if free is not None and free < needed:
+            yield Found(
+                controller.directory.path,
+                f"{free:,} bytes are free, and {controller.who} needs about {needed:,} for {records:,} records",
+            )
+
+
+def not_writable(evidence: Evidence) -> Iterator[Found]:
+    for controller in evidence.controllers:
+        if not controller.directory.writable:
+            yield Found(controller.directory.path, f"whoever runs preflight may not write there ({controller.who})")
+
+
+def wrong_clock(evidence: Evidence) -> Iterator[Found]:
+    if evidence.zookeeper is None:
+        return
+    path, stamp = evidence.zookeeper.newest_stamp
+    ahead = stamp - evidence.machine.now_ms
+    if ahead > CLOCK_MS:
+        yield Found(path, f"a broker wrote it {ahead / 1000:,.0f} s in the future of this machine's clock")
+
+
+def taken_port(evidence: Evidence) -> Iterator[Found]:
+    for port in evidence.machine.ports:
+        if port.fault:
+            yield Found(port.where, f"{port.address} cannot be bound on this machine: {port.fault}")
+
+
+@of_zookeeper
+def old_server(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    if zookeeper.version is not None and zookeeper.version < OLDEST:
+        yield Found(zookeeper.hosts, f"the server is ZooKeeper {_text(zookeeper.version)}")
+
+
+@of_zookeeper
+def slow_server(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    if zookeeper.version is not None and OLDEST <= zookeeper.version < FIRST_WITH_MULTI_READ:
+        yield Found(zookeeper.hosts, f"the server is ZooKeeper {_text(zookeeper.version)}, which reads one by one")
+
+
+@of_zookeeper
+def silent_server(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    if zookeeper.version is None:
+        yield Found(zookeeper.hosts, "the server does not say its version (four letter word srvr)")
+
+
+def _text(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+CHECKS = (
+    Check(
+        "M501", Severity.BLOCKER, "Little room on the disk", little_disk,
+        "Make room, or set metadata.log.dir to a bigger disk",
+    ),
+    Check(
+        "M502", Severity.WARNING, "A directory that may not be written", not_writable,
+        "Run preflight as the user of the controller, or correct the permissions",
+    ),
+    Check(
+        "M503", Severity.WARNING, "Clocks differ", wrong_clock,
+        "Synchronize the clocks: delegation tokens expire by them. Only a clock that is behind can be seen here",
+    ),
+    Check(
+        "M504", Severity.BLOCKER, "A port that is taken", taken_port,
+        "Stop whoever uses it, or choose another port, in every file that names it",
+    ),
+    Check(
+        "M505", Severity.WARNING, "ZooKeeper is very old", old_server,
+        "Kafka 3.9's ZooKeeper client is made for servers from 3.5 on: upgrade ZooKeeper first",
+    ),
+    Check(
+        "M506", Severity.WARNING, "ZooKeeper without multiRead", slow_server,
+        "Nothing, if time does not matter: reading takes some 20 times as long as from 3.6 on", Concerns.OURS,
+    ),
+    Check(
+        "M507", Severity.WARNING, "ZooKeeper's version is unknown", silent_server,
+        "Look it up, or allow srvr in 4lw.commands.whitelist: servers should be 3.6 or later",
+    ),
+)  # fmt: skip

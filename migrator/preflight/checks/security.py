@@ -1,0 +1,298 @@
+"""M3xx: authorization, secrets, Java classes, and who may do what in ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from migrator.config.checks import DEFAULT_PRINCIPAL_BUILDER, STANDARD_AUTHORIZER
+from migrator.config.types import split_list
+from migrator.migration.readiness import Severity
+from migrator.preflight.check import Check, Concerns, Found, of_zookeeper
+from migrator.preflight.checks.controllers import JAVA_CLASS_KEYS
+from migrator.preflight.evidence import Evidence, PropertyFile, ZooKeeperFacts
+from migrator.zookeeper.znodes import paths
+
+AUTHORIZER = "authorizer.class.name"
+ACL_AUTHORIZERS = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
+POLICIES = ("create.topic.policy.class.name", "alter.config.policy.class.name")
+BUILDER = "principal.builder.class"
+SECRET = "password.encoder.secret"  # noqa: S105 - a key
+TOKEN_SECRET = "delegation.token.secret.key"  # noqa: S105 - a key
+ANONYMOUS = "User:ANONYMOUS"
+_WORLD = "world:anyone ALL"
+
+
+def java_classes(evidence: Evidence) -> Iterator[Found]:
+    for controller in evidence.controllers:
+        for key, what, remedy in controller.problems:
+            if key in JAVA_CLASS_KEYS:
+                yield Found(controller.file.at(key), what, remedy)
+
+
+def policies_of_brokers(evidence: Evidence) -> Iterator[Found]:
+    for broker in evidence.brokers:
+        for key in POLICIES:
+            without = [it.who for it in evidence.controllers if it.file.get(key) != broker.file.get(key)]
+            if broker.file.sets(key) and without:
+                yield Found(
+                    broker.file.at(key),
+                    f"{broker.who} has the policy {broker.file.get(key)}, {', '.join(without)} not: "
+                    "controllers apply policies, brokers no longer do",
+                )
+
+
+def principal_builders(evidence: Evidence) -> Iterator[Found]:
+    for broker in evidence.brokers:
+        builder = broker.file.get(BUILDER)
+        if builder not in ("", DEFAULT_PRINCIPAL_BUILDER):
+            yield Found(
+                broker.file.at(BUILDER),
+                f"{broker.who} builds principals with {builder}, and forwards them to the controller in that form",
+            )
+
+
+def missing_authorizer(evidence: Evidence) -> Iterator[Found]:
+    """Requests that change the cluster are authorized by the controllers as soon as they control it (KAFKA-15098)."""
+    reasons = [
+        f"{broker.who} authorizes with {broker.file.get(AUTHORIZER)} ({broker.path})"
+        for broker in evidence.brokers
+        if broker.file.sets(AUTHORIZER)
+    ]
+    if evidence.zookeeper is not None and evidence.zookeeper.acl_resources:
+        reasons.append(f"ZooKeeper holds ACLs of {evidence.zookeeper.acl_resources:,} resources")
+    for controller in evidence.controllers:
+        if reasons and not controller.file.sets(AUTHORIZER):
+            yield Found(controller.file.at(AUTHORIZER), f"{controller.who} authorizes nobody, but {reasons[0]}")
+
+
+def foreign_authorizer(evidence: Evidence) -> Iterator[Found]:
+    for broker in evidence.brokers:
+        name = broker.file.get(AUTHORIZER)
+        if name and name not in (*ACL_AUTHORIZERS, STANDARD_AUTHORIZER):
+            yield Found(
+                broker.file.at(AUTHORIZER), f"{broker.who} authorizes with {name}: what it allows is not in ZooKeeper"
+            )
+
+
+def zookeeper_authorizer(evidence: Evidence) -> Iterator[Found]:
+    for broker in evidence.brokers:
+        if broker.file.get(AUTHORIZER) in ACL_AUTHORIZERS:
+            yield Found(broker.file.at(AUTHORIZER), f"{broker.who} has an authorizer that needs ZooKeeper")
+
+
+def differing_super_users(evidence: Evidence) -> Iterator[Found]:
+    for controller in evidence.controllers:
+        if not controller.file.sets(AUTHORIZER):
+            continue
+        for broker in evidence.brokers:
+            missing = _super_users(broker.file) - _super_users(controller.file)
+            if missing:
+                yield Found(
+                    controller.file.at("super.users"),
+                    f"it lacks {', '.join(sorted(missing))}, a super user of {broker.who} ({broker.path})",
+                )
+            key = "allow.everyone.if.no.acl.found"
+            if controller.file.is_on(key) != broker.file.is_on(key):
+                yield Found(
+                    controller.file.at(key),
+                    f"{controller.who} has {controller.file.is_on(key)}, {broker.who} {broker.file.is_on(key)} "
+                    f"({broker.path})",
+                )
+
+
+def anonymous_brokers(evidence: Evidence) -> Iterator[Found]:
+    """Brokers need CLUSTER_ACTION on the controller listener."""
+    for controller in evidence.controllers:
+        listeners = [name.upper() for name in split_list(controller.file.get("controller.listener.names"))]
+        plain = listeners and controller.protocols.get(listeners[0]) == "PLAINTEXT"
+        allowed = controller.file.is_on("allow.everyone.if.no.acl.found") or ANONYMOUS in _super_users(controller.file)
+        if controller.file.sets(AUTHORIZER) and plain and not allowed:
+            yield Found(
+                controller.file.at("super.users"),
+                f"brokers come as {ANONYMOUS} on the PLAINTEXT listener {listeners[0]}, which is no super user",
+            )
+
+
+def missing_encoder_secret(evidence: Evidence) -> Iterator[Found]:
+    if evidence.zookeeper is None or not evidence.zookeeper.encrypted.count:
+        return
+    sample = evidence.zookeeper.encrypted
+    for controller in evidence.controllers:
+        if not controller.file.sets(SECRET):
+            yield Found(
+                controller.file.at(SECRET),
+                f"it is not set, but ZooKeeper holds {sample.count:,} encrypted passwords: {sample}",
+            )
+
+
+@of_zookeeper
+def undecodable_passwords(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    for fault in zookeeper.undecodable_passwords:
+        yield Found(fault.where, fault.what, fault.remedy)
+
+
+def differing_secrets(evidence: Evidence) -> Iterator[Found]:
+    """Compared, never shown."""
+    for key in (SECRET, TOKEN_SECRET):
+        for controller in evidence.controllers:
+            others = [*(it.file for it in evidence.controllers), *(it.file for it in evidence.brokers)]
+            differing = [file.path for file in others if _differ(controller.file, file, key)]
+            if differing:
+                yield Found(controller.file.at(key), f"it is not the same as in {', '.join(differing)}")
+
+
+def missing_token_secret(evidence: Evidence) -> Iterator[Found]:
+    reasons = [f"{broker.who} has one ({broker.path})" for broker in evidence.brokers if broker.file.sets(TOKEN_SECRET)]
+    if evidence.zookeeper is not None and evidence.zookeeper.tokens.count:
+        count = evidence.zookeeper.tokens.count
+        reasons.insert(0, f"ZooKeeper holds {count:,} delegation tokens below {paths.TOKENS}")
+    for controller in evidence.controllers:
+        if reasons and not controller.file.sets(TOKEN_SECRET):
+            yield Found(controller.file.at(TOKEN_SECRET), f"it is not set, but {reasons[0]}")
+
+
+def unreadable_security(evidence: Evidence) -> Iterator[Found]:
+    for controller in evidence.controllers:
+        for trouble in controller.unreadable:
+            yield Found(trouble.where, trouble.what, trouble.remedy)
+
+
+def hidden_values(evidence: Evidence) -> Iterator[Found]:
+    for controller in evidence.controllers:
+        yield from _hidden(controller.file)
+
+
+def hidden_values_of_brokers(evidence: Evidence) -> Iterator[Found]:
+    for broker in evidence.brokers:
+        yield from _hidden(broker.file)
+
+
+@of_zookeeper
+def may_not_read(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    sample = zookeeper.unreadable
+    if sample.count:
+        yield Found(sample.examples[0], f"{sample.count:,} znodes may not be read by {_identity(zookeeper)}: {sample}")
+
+
+@of_zookeeper
+def may_not_write(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    for trouble in zookeeper.permissions.refused:
+        owners = zookeeper.permissions.owners.get(trouble.where)
+        known = f"; its access control list is {owners}" if owners else ""
+        yield Found(trouble.where, f"{trouble.what} ({_identity(zookeeper)}){known}", trouble.remedy)
+
+
+def open_to_the_world(evidence: Evidence) -> Iterator[Found]:
+    """What we create would be open beside znodes that are not."""
+    if evidence.zookeeper is None:
+        return
+    owners = evidence.zookeeper.permissions.owners
+    closed = [path for path, text in owners.items() if path.startswith(paths.SENSITIVE_PREFIXES) and _WORLD not in text]
+    for controller in evidence.controllers:
+        if closed and not controller.settings.zookeeper_set_acl:
+            yield Found(
+                controller.file.at("zookeeper.set.acl"),
+                f"it is false, but {closed[0]} is protected ({owners[closed[0]]}), and what we create would not be",
+            )
+
+
+def _hidden(file: PropertyFile) -> Iterator[Found]:
+    for trouble in file.hidden.values():
+        yield Found(trouble.where, trouble.what, trouble.remedy)
+
+
+def _differ(one: PropertyFile, other: PropertyFile, key: str) -> bool:
+    if key in one.hidden or key in other.hidden:
+        return False
+    return one.sets(key) and other.sets(key) and one.get(key) != other.get(key)
+
+
+def _super_users(file: PropertyFile) -> set[str]:
+    return {name.strip() for name in file.get("super.users").split(";") if name.strip()}
+
+
+def _identity(zookeeper: ZooKeeperFacts) -> str:
+    return f"we are {', '.join(zookeeper.permissions.identity) or 'anonymous, or ZooKeeper does not say who'}"
+
+
+CHECKS = (
+    Check(
+        "M301", Severity.BLOCKER, "Java classes on a controller", java_classes,
+        "Remove the key for the migration", Concerns.OURS,
+    ),
+    Check(
+        "M302", Severity.WARNING, "Policies that controllers do not have", policies_of_brokers,
+        "This program runs no Java: what the policy keeps people from is possible until stock controllers take over. "
+        "Stock controllers: set the key, and put the class on their class path",
+    ),
+    Check(
+        "M303", Severity.BLOCKER, "A custom principal builder", principal_builders,
+        "Only principals of Kafka's own builder are understood: remove the key, or migrate with stock controllers",
+        Concerns.OURS,
+    ),
+    Check(
+        "M304", Severity.BLOCKER, "Controllers without an authorizer", missing_authorizer,
+        f"Set authorizer.class.name={STANDARD_AUTHORIZER} and the super.users of the brokers (KAFKA-15098)",
+    ),
+    Check(
+        "M305", Severity.WARNING, "An authorizer that is not Kafka's", foreign_authorizer,
+        "Find out whether that authorizer works without ZooKeeper, and what controllers have to allow meanwhile",
+    ),
+    Check(
+        "M306", Severity.WARNING, "An authorizer that needs ZooKeeper", zookeeper_authorizer,
+        f"Set authorizer.class.name={STANDARD_AUTHORIZER} in the file with which the broker starts in KRaft mode",
+    ),
+    Check(
+        "M307", Severity.WARNING, "Super users differ", differing_super_users,
+        "Copy super.users and allow.everyone.if.no.acl.found from the brokers",
+    ),
+    Check(
+        "M308", Severity.BLOCKER, "Brokers that controllers would not obey", anonymous_brokers,
+        "Add User:ANONYMOUS to super.users, or protect the controller listener and name the brokers' principal there",
+    ),
+    Check(
+        "M309", Severity.BLOCKER, "No password.encoder.secret", missing_encoder_secret,
+        "Set password.encoder.secret (and its algorithms) as on the brokers; a stock controller would copy the "
+        "encrypted text as the password (KAFKA-14801)",
+    ),
+    Check(
+        "M310", Severity.BLOCKER, "Passwords that do not decrypt", undecodable_passwords,
+        "Check password.encoder.secret, or set the configuration again with kafka-configs",
+    ),
+    Check(
+        "M311", Severity.BLOCKER, "Secrets differ", differing_secrets,
+        "Give all brokers and controllers the same secret",
+    ),
+    Check(
+        "M312", Severity.BLOCKER, "No delegation.token.secret.key", missing_token_secret,
+        "Set delegation.token.secret.key as on the brokers: tokens are only as good as that key",
+    ),
+    Check(
+        "M313", Severity.BLOCKER, "Key stores and login modules that only Java reads", unreadable_security,
+        "Export stores to PEM, and write login modules into the property file", Concerns.OURS,
+    ),
+    Check(
+        "M314", Severity.BLOCKER, "Values of a controller that stand elsewhere", hidden_values,
+        "Write the value out, or use a provider of Kafka's own", Concerns.OURS,
+    ),
+    Check(
+        "M315", Severity.WARNING, "Values that preflight could not look up", hidden_values,
+        "Run preflight where the value can be read", Concerns.STOCK,
+    ),
+    Check(
+        "M316", Severity.WARNING, "Values of a broker that preflight could not look up", hidden_values_of_brokers,
+        "Run preflight where the value can be read: checks of this key had nothing to compare",
+    ),
+    Check(
+        "M317", Severity.BLOCKER, "Znodes that we may not read", may_not_read,
+        "Give the controllers the ZooKeeper identity of the brokers",
+    ),
+    Check(
+        "M318", Severity.BLOCKER, "Znodes that we may not write", may_not_write,
+        "Give the controllers the ZooKeeper identity of the brokers, or correct the access control lists",
+    ),
+    Check(
+        "M319", Severity.WARNING, "Protected znodes, but zookeeper.set.acl is false", open_to_the_world,
+        "Set zookeeper.set.acl=true on the controllers as on the brokers",
+    ),
+)  # fmt: skip

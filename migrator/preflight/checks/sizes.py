@@ -1,0 +1,126 @@
+"""M4xx: requests and znodes against what the other side takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from migrator.config.keys import KEYS
+from migrator.migration.readiness import Severity
+from migrator.preflight.check import Check, Concerns, Found
+from migrator.preflight.evidence import Evidence
+from migrator.zookeeper.writer import BYTES_MAX
+
+REQUEST_LIMIT = "socket.request.max.bytes"
+NEAR = 0.5
+"""From this share of a limit on there is a warning: clusters grow while they migrate."""
+
+
+def big_leader_and_isr(evidence: Evidence) -> Iterator[Found]:
+    yield from _leader_and_isr(evidence, 1.0, float("inf"))
+
+
+def growing_leader_and_isr(evidence: Evidence) -> Iterator[Found]:
+    yield from _leader_and_isr(evidence, NEAR, 1.0)
+
+
+def big_update_metadata(evidence: Evidence) -> Iterator[Found]:
+    """Stock controllers send all partitions at once to each broker; ours in parts of some 10 MB."""
+    if evidence.zookeeper is None:
+        return
+    size = evidence.zookeeper.topics.update_metadata_bytes
+    limits = {broker_id: _limit(evidence, broker_id) for broker_id in evidence.zookeeper.brokers}
+    for broker_id, (limit, where) in sorted(limits.items()):
+        if size > limit:
+            yield Found(
+                f"broker {broker_id}", f"one UpdateMetadata has about {size:,} bytes, more than its {limit:,} ({where})"
+            )
+
+
+def big_znode(evidence: Evidence) -> Iterator[Found]:
+    """What is written back has to fit into a multi together with its conditions."""
+    if evidence.zookeeper is None:
+        return
+    path, size = evidence.zookeeper.largest
+    if size > evidence.jute_maxbuffer:
+        yield Found(path, f"it has {size:,} bytes, more than the jute.maxbuffer of {evidence.jute_maxbuffer:,}")
+
+
+def big_znode_for_us(evidence: Evidence) -> Iterator[Found]:
+    if evidence.zookeeper is None:
+        return
+    path, size = evidence.zookeeper.largest
+    if BYTES_MAX < size <= evidence.jute_maxbuffer:
+        yield Found(path, f"it has {size:,} bytes; this program writes at most {BYTES_MAX:,} in one request")
+
+
+def growing_znode(evidence: Evidence) -> Iterator[Found]:
+    if evidence.zookeeper is None:
+        return
+    path, size = evidence.zookeeper.largest
+    limit = min(evidence.jute_maxbuffer, BYTES_MAX)
+    if NEAR * limit < size <= limit:
+        yield Found(path, f"it has {size:,} bytes, of {limit:,} that fit into a request")
+
+
+def long_list(evidence: Evidence) -> Iterator[Found]:
+    """Java clients refuse a reply above their own jute.maxbuffer, and lose the session for ever."""
+    if evidence.zookeeper is None:
+        return
+    path, size = evidence.zookeeper.longest_list
+    if size > evidence.jute_maxbuffer:
+        yield Found(path, f"the list of its children has {size:,} bytes, above {evidence.jute_maxbuffer:,}")
+
+
+def _leader_and_isr(evidence: Evidence, above: float, up_to: float) -> Iterator[Found]:
+    if evidence.zookeeper is None:
+        return
+    for broker_id, size in sorted(evidence.zookeeper.topics.leader_and_isr_bytes.items()):
+        limit, where = _limit(evidence, broker_id)
+        if above * limit < size <= up_to * limit:
+            replicas = evidence.zookeeper.topics.replicas[broker_id]
+            yield Found(
+                f"broker {broker_id}",
+                f"its LeaderAndIsr has about {size:,} bytes ({replicas:,} replicas), and it takes {limit:,} ({where})",
+            )
+
+
+def _limit(evidence: Evidence, broker_id: int) -> tuple[int, str]:
+    """Bytes that a broker takes in one request, and who says so."""
+    for broker in evidence.brokers:
+        text = broker.file.get(REQUEST_LIMIT)
+        if broker.broker_id == broker_id and text.isdecimal():
+            return int(text), broker.file.at(REQUEST_LIMIT)
+    return int(KEYS[REQUEST_LIMIT].default or 0), "Kafka's default, its file was not given"
+
+
+CHECKS = (
+    Check(
+        "M401", Severity.BLOCKER, "LeaderAndIsr too big for a broker", big_leader_and_isr,
+        "Raise socket.request.max.bytes on the broker, or move replicas away: this request cannot be split",
+    ),
+    Check(
+        "M402", Severity.WARNING, "LeaderAndIsr grows towards the limit", growing_leader_and_isr,
+        "Raise socket.request.max.bytes on the broker before the migration",
+    ),
+    Check(
+        "M403", Severity.BLOCKER, "UpdateMetadata too big for a broker", big_update_metadata,
+        "Raise socket.request.max.bytes on the brokers", Concerns.STOCK,
+    ),
+    Check(
+        "M404", Severity.BLOCKER, "A znode bigger than jute.maxbuffer", big_znode,
+        "Find out what the ZooKeeper servers have and give it with --jute-maxbuffer; controllers in Java need the "
+        "same -Djute.maxbuffer",
+    ),
+    Check(
+        "M405", Severity.BLOCKER, "A znode bigger than this program writes", big_znode_for_us,
+        "Make the entity smaller (fewer partitions in that topic)", Concerns.OURS,
+    ),
+    Check(
+        "M406", Severity.WARNING, "A znode grows towards the limit", growing_znode,
+        "Do not add partitions to it during the migration",
+    ),
+    Check(
+        "M407", Severity.BLOCKER, "A list of children bigger than jute.maxbuffer", long_list,
+        "Give stock controllers a higher -Djute.maxbuffer, as the brokers must have it already", Concerns.STOCK,
+    ),
+)  # fmt: skip

@@ -1,0 +1,251 @@
+"""M0xx: what ZooKeeper holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from migrator.migration.readiness import Severity
+from migrator.preflight.check import Check, Concerns, Found, of_zookeeper
+from migrator.preflight.evidence import Evidence, Sample, ZooKeeperFacts
+from migrator.zookeeper.znodes import paths
+
+
+@of_zookeeper
+def undecodable(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    for fault in zookeeper.faults:
+        yield Found(fault.where, fault.what, fault.remedy)
+    if more := zookeeper.faults_in_all - len(zookeeper.faults):
+        yield Found("/", f"{more:,} more znodes do not decode", "Mend those that are named, and run preflight again")
+
+
+@of_zookeeper
+def topics_without_id(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    yield from _one(zookeeper.without_id, "topics have no topic id")
+
+
+@of_zookeeper
+def stale_migration(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    mark = zookeeper.standing.mark
+    if mark.copied:
+        yield Found(
+            paths.MIGRATION,
+            f"it says that controller {mark.kraft_controller_id} copied this cluster up to offset "
+            f"{mark.kraft_metadata_offset} of epoch {mark.kraft_metadata_epoch}",
+        )
+
+
+@of_zookeeper
+def null_migration(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    if zookeeper.null_migration:
+        yield Found(paths.MIGRATION, "it has no data, as zookeeper-security-migration leaves it (KAFKA-19480)")
+
+
+@of_zookeeper
+def kraft_claim(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    controller = zookeeper.standing.view.controller
+    if controller is not None and controller.is_kraft:
+        yield Found(
+            paths.CONTROLLER,
+            f"KRaft controller {controller.broker_id} claimed the cluster with epoch {controller.kraft_epoch}",
+        )
+
+
+@of_zookeeper
+def no_controller(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    view = zookeeper.standing.view
+    if zookeeper.standing.fault is not None:
+        return
+    if view.epoch is None:
+        yield Found(paths.CONTROLLER_EPOCH, "it is missing: no ZooKeeper controller was ever elected here")
+    if view.controller is None:
+        yield Found(paths.CONTROLLER, "it is missing: no broker is the controller now")
+
+
+@of_zookeeper
+def no_cluster(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    if zookeeper.standing.cluster_id is None and zookeeper.standing.fault is None:
+        yield Found(paths.CLUSTER_ID, f"it is missing below {zookeeper.hosts}: no Kafka cluster lives there")
+
+
+def wrong_cluster(evidence: Evidence) -> Iterator[Found]:
+    if evidence.zookeeper is None or (cluster_id := evidence.zookeeper.standing.cluster_id) is None:
+        return
+    for controller in evidence.controllers:
+        identity = controller.directory.identity
+        if identity is not None and identity.cluster_id != cluster_id:
+            yield Found(
+                controller.directory.path,
+                f"{controller.who} was formatted for cluster {identity.cluster_id}, but {paths.CLUSTER_ID} is "
+                f"{cluster_id}",
+                f"Empty the directory and format it again with --cluster-id {cluster_id}",
+            )
+    for broker in evidence.brokers:
+        for directory, identity in broker.identities:
+            if identity.cluster_id != cluster_id:
+                yield Found(
+                    directory,
+                    f"{broker.who} belongs to cluster {identity.cluster_id}, but {paths.CLUSTER_ID} is {cluster_id}",
+                    "Give preflight the ZooKeeper, chroot included, and the files of one and the same cluster",
+                )
+
+
+@of_zookeeper
+def unexpected(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    yield from _one(zookeeper.unexpected, "znodes that Kafka 3.9 does not know")
+
+
+@of_zookeeper
+def orphan_configs(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    yield from _one(zookeeper.orphan_configs, "configurations of topics that do not exist")
+
+
+@of_zookeeper
+def nested_acls(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    yield from _one(zookeeper.nested_acls, "resources with a slash in their name: what lies below is not read as ACLs")
+
+
+@of_zookeeper
+def moving(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    sample = zookeeper.topics.moving
+    if sample.count:
+        yield Found(paths.TOPICS, f"{sample.count:,} partitions are being reassigned: {sample}")
+
+
+@of_zookeeper
+def orders(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    for path in zookeeper.orders:
+        yield Found(path, "an order of an old tool waits here; a KRaft controller does not read it")
+
+
+@of_zookeeper
+def deletions(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    sample = zookeeper.deletions
+    if sample.count:
+        yield Found(paths.DELETE_TOPICS, f"the deletion of {sample.count:,} topics is pending: {sample}")
+
+
+@of_zookeeper
+def without_state(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    sample = zookeeper.topics.without_state
+    if sample.count:
+        yield Found(paths.TOPICS, f"{sample.count:,} partitions have no state znode: {sample}")
+
+
+@of_zookeeper
+def without_leader(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    sample = zookeeper.topics.without_leader
+    if sample.count:
+        yield Found(paths.TOPICS, f"{sample.count:,} partitions have no leader: {sample}")
+
+
+@of_zookeeper
+def inconsistent(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    sample = zookeeper.topics.inconsistent
+    if sample.count:
+        yield Found(
+            paths.TOPICS, f"{sample.count:,} partitions have a leader or in-sync replicas that are none: {sample}"
+        )
+
+
+@of_zookeeper
+def newer_epochs(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    sample = zookeeper.topics.newer_epochs
+    if sample.count:
+        yield Found(
+            paths.CONTROLLER_EPOCH,
+            f"it is {zookeeper.standing.view.epoch}, but {sample.count:,} partition states carry a newer one: {sample}",
+        )
+
+
+@of_zookeeper
+def empty_producer_ids(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    if zookeeper.empty_producer_ids:
+        yield Found(paths.PRODUCER_IDS, "it holds empty data instead of none: a stock controller dies of it midway")
+
+
+def _one(sample: Sample, what: str) -> Iterator[Found]:
+    """One case for all of them, at the first."""
+    if sample.count:
+        yield Found(sample.examples[0], f"{sample.count:,} {what}: {sample}")
+
+
+CHECKS = (
+    Check("M001", Severity.BLOCKER, "A znode does not decode", undecodable, "Correct the znode, or delete it"),
+    Check(
+        "M002", Severity.BLOCKER, "Topics have no id", topics_without_id,
+        "Restart the controller broker with inter.broker.protocol.version 2.8 or later, which gives topics ids",
+    ),
+    Check(
+        "M003", Severity.BLOCKER, "/migration is left from another quorum", stale_migration,
+        "If no quorum controls the cluster any more, delete /migration; a stock controller with an empty log would "
+        "erase every topic, ACL and configuration",
+    ),
+    Check(
+        "M004", Severity.BLOCKER, "/migration has no data", null_migration,
+        "Delete the znode: stock controllers hang on it", Concerns.STOCK,
+    ),
+    Check(
+        "M005", Severity.BLOCKER, "A KRaft controller holds the claim", kraft_claim,
+        "Find that quorum. If it migrates this cluster, let it; if it was left behind, stop it and run "
+        "'migrator rollback' on its last leader",
+    ),
+    Check(
+        "M006", Severity.BLOCKER, "No ZooKeeper controller", no_controller,
+        "Start the brokers in ZooKeeper mode, and wait until one of them is elected",
+    ),
+    Check(
+        "M007", Severity.BLOCKER, "No Kafka cluster in this ZooKeeper", no_cluster,
+        "Give the connection string of the brokers, chroot included",
+    ),
+    Check(
+        "M008", Severity.BLOCKER, "Formatted for another cluster", wrong_cluster,
+        "Format the controllers with the id in /cluster/id",
+    ),
+    Check(
+        "M009", Severity.WARNING, "Unexpected znodes", unexpected,
+        "They are neither migrated nor touched; find out who made them, and delete them if nobody needs them",
+    ),
+    Check(
+        "M010", Severity.WARNING, "Configurations without a topic", orphan_configs,
+        "They are not migrated, and taken for foreign writes later: delete those znodes",
+    ),
+    Check(
+        "M011", Severity.WARNING, "ACLs of names with a slash", nested_acls,
+        "Brokers in ZooKeeper mode do not see them either: write them as a prefixed pattern, or delete them",
+    ),
+    Check(
+        "M012", Severity.WARNING, "Reassignments in flight", moving,
+        "Let them finish, or cancel them with kafka-reassign-partitions: a migration carries them over, and replicas "
+        "that they were to remove may stay on disk (KAFKA-16120)",
+    ),
+    Check(
+        "M013", Severity.WARNING, "Orders of old tools", orders,
+        "Wait until the controller took it; delete the znode if it stays",
+    ),
+    Check(
+        "M014", Severity.WARNING, "Deletions in flight", deletions,
+        "Start the brokers that hold their replicas and wait; topics whose deletion is pending are not migrated, and "
+        "removed from ZooKeeper after the copy",
+    ),
+    Check(
+        "M015", Severity.WARNING, "Partitions without a state", without_state,
+        "Wait if the topic was just created; else a copy takes the first replica as leader and all as in sync",
+    ),
+    Check(
+        "M016", Severity.WARNING, "Partitions without a leader", without_leader,
+        "Start the brokers of their replicas: they are as offline after the migration as before",
+    ),
+    Check(
+        "M017", Severity.WARNING, "Partition states that contradict the assignment", inconsistent,
+        "Restart the controller broker, which corrects it, or reassign these partitions",
+    ),
+    Check(
+        "M018", Severity.WARNING, "Partition states from a newer controller epoch", newer_epochs,
+        "A migration was taken back by hand: ZooKeeper controllers refuse these partitions (KAFKA-20488). Set "
+        "/controller_epoch above the highest of them, then delete /controller so that a broker is elected",
+    ),
+    Check(
+        "M019", Severity.BLOCKER, "Empty producer id block", empty_producer_ids,
+        "Set the znode to null, or to the last block that was handed out", Concerns.STOCK,
+    ),
+)  # fmt: skip

@@ -1,0 +1,267 @@
+"""Everything that the checks judge, gathered before the first of them runs. Nothing here holds a secret that prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from migrator.config.checks import Problem
+from migrator.config.endpoints import Listener, Voter
+from migrator.config.keys import KEYS
+from migrator.config.load import SYNONYMS
+from migrator.config.settings import Settings
+from migrator.log.meta_properties import MetaProperties
+from migrator.migration.guards import Standing
+from migrator.values import value
+from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode
+
+EXAMPLES_MAX = 5
+DEFAULT_JUTE_MAXBUFFER = 1024 * 1024 - 1
+"""Bytes; of ZooKeeper's servers and clients."""
+HIDDEN = "[hidden]"
+
+
+@value
+class Unknown:
+    """Something that could not be looked at, so that nothing can be said about it."""
+
+    where: str
+    what: str
+    remedy: str
+
+
+@value
+class Trouble:
+    """What was wrong with something that could be looked at: a znode that does not decode, a refused setting."""
+
+    where: str
+    what: str
+    remedy: str
+
+
+@value
+class Sample:
+    """How many there are, and the first few by name."""
+
+    count: int = 0
+    examples: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        more = f" and {self.count - len(self.examples):,} more" if self.count > len(self.examples) else ""
+        return ", ".join(self.examples) + more
+
+
+@dataclass(frozen=True)
+class PropertyFile:
+    """A Kafka property file. ``values``: what it sets, placeholders resolved; secrets included. ``hidden``, by key:
+    placeholders whose value cannot be had here."""
+
+    path: str
+    values: Mapping[str, str] = field(repr=False)
+    hidden: Mapping[str, Trouble] = field(default_factory=dict)
+
+    def get(self, key: str) -> str:
+        """The value in force: what is set, what a synonym sets, Kafka's default; else empty."""
+        found = self.values.get(key, self.values.get(SYNONYMS.get(key, "")))
+        if found is None:
+            found = KEYS[key].default if key in KEYS else None
+        return (found or "").strip()
+
+    def sets(self, key: str) -> bool:
+        """Whether the file says something about it."""
+        names = (key, SYNONYMS.get(key, ""))
+        return any(name in self.hidden or self.values.get(name, "").strip() for name in names)
+
+    def is_on(self, key: str) -> bool:
+        """Of a boolean."""
+        return self.get(key).lower() == "true"
+
+    def shown(self, key: str) -> str:
+        """The value for a person: no secret."""
+        text = self.get(key)
+        secret = key not in KEYS or KEYS[key].kind == "password"
+        return HIDDEN if text and secret else text or "(not set)"
+
+    def at(self, key: str) -> str:
+        """File and key, as messages name them."""
+        return f"{self.path}: {key}"
+
+
+@value
+class DirectoryFacts:
+    """A metadata directory, or where it will be. ``level``: the finalized metadata.version, None when unknown;
+    ``log_state``: the state of a migration that its log holds, None without a log."""
+
+    path: str
+    identity: MetaProperties | None = None
+    in_use: bool = False
+    level: int | None = None
+    log_state: str | None = None
+    free_bytes: int | None = None
+    writable: bool = True
+    exists: bool = False
+
+
+@dataclass(frozen=True)
+class ControllerFile:
+    """One controller by its property file. What the settings do not parse to is empty."""
+
+    file: PropertyFile
+    settings: Settings
+    problems: tuple[Problem, ...]
+    warnings: tuple[str, ...]
+    unreadable: tuple[Trouble, ...]
+    """Stores, login modules and the like that only Java reads."""
+    voters: tuple[Voter, ...]
+    protocols: Mapping[str, str]
+    listeners: tuple[Listener, ...]
+    directory: DirectoryFacts
+
+    @property
+    def path(self) -> str:
+        return self.file.path
+
+    @property
+    def node_id(self) -> int:
+        return self.settings.node_id
+
+    @property
+    def who(self) -> str:
+        return f"controller {self.node_id}"
+
+
+@dataclass(frozen=True)
+class BrokerFile:
+    """One broker by its property file. ``broker_id`` is None when the file leaves it to be generated; ``level`` is that
+    of its inter.broker.protocol.version, None when unset or unknown."""
+
+    file: PropertyFile
+    broker_id: int | None
+    level: int | None
+    voters: tuple[Voter, ...] | None
+    protocols: Mapping[str, str]
+    identities: tuple[tuple[str, MetaProperties], ...]
+    """Of its log directories on this machine."""
+    old_logs: tuple[str, ...]
+    """Metadata logs of an earlier attempt in them."""
+
+    @property
+    def path(self) -> str:
+        return self.file.path
+
+    @property
+    def who(self) -> str:
+        return f"broker {'?' if self.broker_id is None else self.broker_id}"
+
+
+@value
+class TopicFacts:
+    """All topics but those whose deletion is pending. Bytes are those of one full request to a broker."""
+
+    topics: int = 0
+    partitions: int = 0
+    moving: Sample = Sample()
+    without_state: Sample = Sample()
+    without_leader: Sample = Sample()
+    inconsistent: Sample = Sample()
+    """Leader or in-sync replicas that are no replicas."""
+    newer_epochs: Sample = Sample()
+    """States with a controller epoch above ``/controller_epoch``."""
+    replicas: Mapping[int, int] = field(default_factory=dict)
+    """How many each broker holds."""
+    leader_and_isr_bytes: Mapping[int, int] = field(default_factory=dict)
+    update_metadata_bytes: int = 0
+
+
+@value
+class PermissionFacts:
+    """What our identity may do. ``owners``: the access control lists of some znodes, as text."""
+
+    probed: int = 0
+    refused: tuple[Trouble, ...] = ()
+    """Writes that ZooKeeper would refuse us."""
+    identity: tuple[str, ...] = ()
+    """Whom ZooKeeper takes us for, where it says so (3.7 and later)."""
+    owners: Mapping[str, str] = field(default_factory=dict)
+
+
+@value
+class ZooKeeperFacts:
+    """One reading of ZooKeeper. Paths are without chroot."""
+
+    hosts: str
+    version: tuple[int, ...] | None
+    standing: Standing
+    null_migration: bool
+    """``/migration`` is there without data."""
+    empty_producer_ids: bool
+    """``/latest_producer_id_block`` holds data of length 0, which is not null."""
+    brokers: Mapping[int, BrokerRegistrationZnode]
+    configured_brokers: frozenset[int]
+    ids_generated: bool
+    """``/brokers/seqid`` was counted up: some broker was given its id."""
+    records: int
+    faults: tuple[Trouble, ...]
+    faults_in_all: int
+    without_id: Sample
+    undecodable_passwords: tuple[Trouble, ...]
+    encrypted: Sample
+    """Path and key of encrypted passwords."""
+    topics: TopicFacts
+    deletions: Sample
+    orders: tuple[str, ...]
+    """Reassignments and elections that were ordered through ZooKeeper by old tools."""
+    unexpected: Sample
+    orphan_configs: Sample
+    nested_acls: Sample
+    acl_resources: int
+    tokens: Sample
+    unreadable: Sample
+    """Paths that our identity may not read."""
+    largest: tuple[str, int]
+    longest_list: tuple[str, int]
+    permissions: PermissionFacts
+    newest_stamp: tuple[str, int]
+    """The latest time that a broker wrote down, and where; milliseconds."""
+
+
+@value
+class BrokerAnswer:
+    """What came of asking a broker on the listener that controllers talk to. ``apis``: its highest version of each
+    API; None when it was not reached, for ``fault``."""
+
+    address: str
+    apis: Mapping[int, int] | None = None
+    fault: str = ""
+
+
+@value
+class PortFacts:
+    """A port that a controller will bind on this machine; ``fault`` says why it could not."""
+
+    where: str
+    address: str
+    fault: str = ""
+
+
+@value
+class MachineFacts:
+    """The machine that preflight runs on."""
+
+    now_ms: int
+    ports: tuple[PortFacts, ...] = ()
+    answers: Mapping[int, BrokerAnswer] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All of it."""
+
+    controllers: tuple[ControllerFile, ...]
+    brokers: tuple[BrokerFile, ...]
+    refused_files: tuple[Trouble, ...]
+    """Files of controllers with a value that cannot be used."""
+    zookeeper: ZooKeeperFacts | None
+    machine: MachineFacts
+    unknown: tuple[Unknown, ...]
+    jute_maxbuffer: int = DEFAULT_JUTE_MAXBUFFER

@@ -1,0 +1,188 @@
+"""Property files of controllers and brokers -> evidence, with what their directories on this machine hold."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from migrator.config.checks import problems_of, warnings_of
+from migrator.config.endpoints import parse_protocol_map, parse_voters
+from migrator.config.load import read_properties, typed_settings
+from migrator.config.providers import PLACEHOLDER, resolve_placeholders
+from migrator.config.settings import Settings
+from migrator.config.types import split_list
+from migrator.errors import MigratorError, OperatorError
+from migrator.log.bootstrap import read_bootstrap
+from migrator.log.lock import is_in_use
+from migrator.log.meta_properties import read_meta_properties
+from migrator.log.metadata_log import DIRECTORY_NAME
+from migrator.node.transports import broker_security, controller_security
+from migrator.preflight.evidence import BrokerFile, ControllerFile, DirectoryFacts, PropertyFile, Trouble, Unknown
+from migrator.records.metadata import FeatureLevelRecord
+from migrator.records.versions import FEATURE_NAME, parse_version
+from migrator.verify.kraft_files import read_image
+from migrator.zookeeper.session import options_from
+
+T = TypeVar("T")
+_PROVIDERS = "config.providers"
+
+
+class FileGatherer:
+    """Reads files one after the other; what cannot be read or used is kept."""
+
+    def __init__(self) -> None:
+        self.unknown: list[Unknown] = []
+        self.refused: list[Trouble] = []
+
+    def controller(self, path: Path) -> ControllerFile | None:
+        """None when nothing can be said about this controller; why not is kept."""
+        raw = self._read(path)
+        if raw is None:
+            return None
+        file = self._resolved(path, raw)
+        try:
+            settings, warnings = typed_settings(dict(file.values), str(path))
+        except OperatorError as error:
+            self.refused.append(_trouble(error, str(path)))
+            return None
+        return ControllerFile(
+            file=file,
+            settings=settings,
+            problems=tuple(problems_of(settings)),
+            warnings=(*warnings, *_or(lambda: warnings_of(settings), list[str]())),
+            unreadable=tuple(_unreadable(settings)),
+            voters=_or(lambda: settings.voters, ()),
+            protocols=_or(lambda: settings.protocol_map, {}),
+            listeners=_or(lambda: settings.parsed_listeners, ()),
+            directory=self._directory(settings),
+        )
+
+    def broker(self, path: Path) -> BrokerFile | None:
+        """As `controller`."""
+        raw = self._read(path)
+        if raw is None:
+            return None
+        file = self._resolved(path, raw)
+        directories = [Path(name) for name in split_list(file.get("log.dirs") or file.get("log.dir"))]
+        identities = []
+        for directory in directories:
+            try:
+                identity = read_meta_properties(directory)
+            except OperatorError as error:
+                self._cannot_tell(error, str(directory))
+                continue
+            if identity is not None:
+                identities.append((str(directory), identity))
+        number = file.get("broker.id")
+        return BrokerFile(
+            file=file,
+            broker_id=int(number) if number.isdecimal() else None,
+            level=_or(lambda: parse_version(file.values["inter.broker.protocol.version"]).level, None),
+            voters=_or(lambda: parse_voters(split_list(file.get("controller.quorum.voters"))), None),
+            protocols=_or(lambda: parse_protocol_map(file.get("listener.security.protocol.map")), {}),
+            identities=tuple(identities),
+            old_logs=tuple(str(it / DIRECTORY_NAME) for it in directories if (it / DIRECTORY_NAME).is_dir()),
+        )
+
+    def _read(self, path: Path) -> dict[str, str] | None:
+        try:
+            return read_properties(path)
+        except OperatorError as error:
+            self._cannot_tell(error, str(path))
+            return None
+
+    def _resolved(self, path: Path, raw: Mapping[str, str]) -> PropertyFile:
+        """With placeholders resolved one by one: what cannot be had is left out, and kept as a fault."""
+        providers = {key: text for key, text in raw.items() if key.startswith(_PROVIDERS)}
+        values: dict[str, str] = {}
+        hidden: dict[str, Trouble] = {}
+        for key in (key for key in raw if key not in providers):
+            where = f"{path}: {key}"
+            try:
+                values[key] = resolve_placeholders({**providers, key: raw[key]}, where)[key]
+            except OperatorError as error:
+                if PLACEHOLDER.search(raw[key]) is None:
+                    values[key] = raw[key]
+                    continue
+                remedy = error.remedy or "Make it readable here, or run preflight where it is"
+                hidden[key] = Trouble(where, error.what, remedy)
+        return PropertyFile(str(path), values, hidden)
+
+    def _directory(self, settings: Settings) -> DirectoryFacts:
+        directory = _or(lambda: settings.metadata_directory, None)
+        if directory is None:
+            return DirectoryFacts("")
+        standing = next(it for it in (directory, *directory.absolute().parents) if it.exists())
+        facts = DirectoryFacts(
+            str(directory),
+            exists=directory.is_dir(),
+            free_bytes=shutil.disk_usage(standing).free,
+            writable=os.access(standing, os.W_OK | os.X_OK),
+        )
+        try:
+            identity = read_meta_properties(directory)
+            in_use = directory.is_dir() and is_in_use(directory)
+            level, log_state = (None, None) if identity is None else _log(directory)
+        except MigratorError as error:
+            self._cannot_tell(error, str(directory))
+            return facts
+        return replace(facts, identity=identity, in_use=in_use, level=level, log_state=log_state)
+
+    def _cannot_tell(self, error: MigratorError, where: str) -> None:
+        trouble = _trouble(error, where)
+        self.unknown.append(Unknown(trouble.where, trouble.what, trouble.remedy))
+
+
+def _log(directory: Path) -> tuple[int | None, str | None]:
+    """The metadata.version that a directory was formatted with or has reached, and how far its migration went."""
+    if any((directory / DIRECTORY_NAME).glob("*.log")) and _has_records(directory):
+        image = read_image(directory)
+        return image.features.levels.get(FEATURE_NAME), image.features.zk_migration_state.name
+    for record in read_bootstrap(directory) or ():
+        if isinstance(record, FeatureLevelRecord) and record.name == FEATURE_NAME:
+            return record.feature_level, None
+    return None, None
+
+
+def _has_records(directory: Path) -> bool:
+    log = directory / DIRECTORY_NAME
+    return any(path.stat().st_size for path in log.glob("*.log")) or any(log.glob("*.checkpoint"))
+
+
+def _unreadable(settings: Settings) -> Iterator[Trouble]:
+    """What of its security this program cannot use, by trying to."""
+    attempts: list[Callable[[], object]] = [lambda: controller_security(settings)]
+    if settings.zookeeper_metadata_migration_enable:
+        attempts.append(lambda: broker_security(settings))
+    if settings.zookeeper_connect:
+        attempts.append(lambda: options_from(settings))
+    seen = set()
+    for attempt in attempts:
+        try:
+            attempt()
+        except OperatorError as error:
+            where = error.where if settings.source in error.where else f"{settings.source}: {error.where}"
+            trouble = Trouble(where, error.what, error.remedy)
+            if trouble not in seen:
+                seen.add(trouble)
+                yield trouble
+        except (ValueError, LookupError):  # the listeners are refused already
+            continue
+
+
+def _trouble(error: MigratorError, where: str) -> Trouble:
+    if isinstance(error, OperatorError):
+        return Trouble(error.where or where, error.what, error.remedy or "Correct the file")
+    return Trouble(where, str(error), "Restore it from a copy, or format the directory anew")
+
+
+def _or(attempt: Callable[[], T], otherwise: T) -> T:
+    """A property that needs several settings, or what stands for it where they do not go together."""
+    try:
+        return attempt()
+    except (ValueError, LookupError):
+        return otherwise

@@ -1,0 +1,79 @@
+"""Everything looked at, once, into one `Evidence`. The only caller of the gatherers; nothing is judged here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from migrator.errors import MigratorError, OperatorError
+from migrator.node.migration import password_encoder
+from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, ControllerFile, Evidence, Unknown, ZooKeeperFacts
+from migrator.preflight.files import FileGatherer
+from migrator.preflight.host import look_at_machine
+from migrator.preflight.reading import ZooKeeperReading
+from migrator.values import value
+from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, options_from
+from migrator.zookeeper.znodes.passwords import PasswordEncoder
+
+Tell = Callable[[str], None]
+
+
+@value
+class Request:
+    """What to look at. ``zookeeper``: connection string; None for that of the first controller's file."""
+
+    controllers: tuple[Path, ...]
+    brokers: tuple[Path, ...] = ()
+    zookeeper: str | None = None
+    jute_maxbuffer: int = DEFAULT_JUTE_MAXBUFFER
+
+
+def gather(request: Request, tell: Tell) -> Evidence:
+    """Look at everything. What cannot be looked at is named in `Evidence.unknown`.
+
+    :param tell: hears of progress, one sentence each.
+    """
+    files = FileGatherer()
+    tell("reading property files")
+    controllers = tuple(it for it in map(files.controller, request.controllers) if it is not None)
+    brokers = tuple(it for it in map(files.broker, request.brokers) if it is not None)
+    unknown = files.unknown
+    zookeeper = None
+    try:
+        zookeeper = _zookeeper(_options(request, controllers), controllers, tell)
+    except OperatorError as error:
+        unknown.append(Unknown(error.where or "ZooKeeper", error.what, error.remedy))
+    except MigratorError as error:
+        unknown.append(Unknown("ZooKeeper", str(error), "Look at the ZooKeeper servers"))
+    tell("looking at this machine, and asking brokers for their versions")
+    return Evidence(
+        controllers=controllers,
+        brokers=brokers,
+        refused_files=tuple(files.refused),
+        zookeeper=zookeeper,
+        machine=look_at_machine(controllers, {} if zookeeper is None else zookeeper.brokers),
+        unknown=tuple(unknown),
+        jute_maxbuffer=request.jute_maxbuffer,
+    )
+
+
+def _options(request: Request, controllers: Sequence[ControllerFile]) -> SessionOptions:
+    """As the first controller connects.
+
+    :raises OperatorError: it cannot, or no ZooKeeper is named.
+    """
+    if not controllers or not controllers[0].settings.zookeeper_connect:
+        if request.zookeeper is None:
+            raise OperatorError("no ZooKeeper is named", where="--zookeeper", remedy="Give --zookeeper HOSTS")
+        return SessionOptions(request.zookeeper)
+    options = options_from(controllers[0].settings)
+    return options if request.zookeeper is None else replace(options, hosts=request.zookeeper)
+
+
+def _zookeeper(options: SessionOptions, controllers: Sequence[ControllerFile], tell: Tell) -> ZooKeeperFacts:
+    tell(f"reading ZooKeeper {options.hosts}")
+    encoder = password_encoder(controllers[0].settings) if controllers else PasswordEncoder(None, os.urandom)
+    with ZooKeeperSession(options) as session:
+        return ZooKeeperReading(session, encoder, tell).facts()

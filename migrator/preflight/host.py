@@ -1,0 +1,100 @@
+"""This machine, and what it reaches: ports to bind, brokers to talk to."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from migrator.config.endpoints import parse_host_port
+from migrator.errors import MigratorError
+from migrator.node.transports import broker_security
+from migrator.preflight.evidence import BrokerAnswer, ControllerFile, MachineFacts, PortFacts
+from migrator.records.metadata import Endpoint, SecurityProtocol
+from migrator.wire.client import ClientLimits, KafkaConnection
+from migrator.wire.security import ListenerSecurity
+from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode
+
+REACH_SECONDS = 5.0
+AT_ONCE = 16
+CLIENT_ID = "migrator-preflight"
+
+
+def look_at_machine(
+    controllers: Sequence[ControllerFile], brokers: Mapping[int, BrokerRegistrationZnode]
+) -> MachineFacts:
+    """Try ports and brokers. Brokers are asked for their API versions only, as any client does first."""
+    ports = tuple(fact for controller in controllers if not controller.directory.in_use for fact in _ports(controller))
+    answers = asyncio.run(_ask(controllers[0], brokers)) if controllers else {}
+    return MachineFacts(int(time.time() * 1000), ports, answers)
+
+
+def _ports(controller: ControllerFile) -> Iterator[PortFacts]:
+    for listener in controller.listeners:
+        yield from _port(controller.file.at("listeners"), listener.host, listener.port)
+    for key in ("migrator.grpc.listener", "migrator.metrics.listener"):
+        try:
+            host, port = parse_host_port(controller.file.get(key))
+        except ValueError:
+            continue
+        yield from _port(controller.file.at(key), host, port)
+
+
+def _port(where: str, host: str, port: int) -> Iterable[PortFacts]:
+    """Bind it for a moment. An address of another machine tells nothing."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        return [PortFacts(where, f"{host}:{port}", f"the host does not resolve ({error.strerror})")]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                return []
+            return [PortFacts(where, f"{host}:{port}", error.strerror or str(error))]
+    return [PortFacts(where, f"{host}:{port}")]
+
+
+async def _ask(controller: ControllerFile, brokers: Mapping[int, BrokerRegistrationZnode]) -> dict[int, BrokerAnswer]:
+    """Each broker that has the listener that the controllers would use."""
+    name = controller.settings.broker_rpc_listener
+    turns = asyncio.Semaphore(AT_ONCE)
+
+    async def ask(end: Endpoint) -> BrokerAnswer:
+        async with turns:
+            return await _answer(controller, end)
+
+    asked = {
+        broker_id: end for broker_id, broker in brokers.items() for end in broker.endpoints if end.name.upper() == name
+    }
+    answers = await asyncio.gather(*map(ask, asked.values()))
+    return dict(zip(asked, answers, strict=True))
+
+
+async def _answer(controller: ControllerFile, end: Endpoint) -> BrokerAnswer:
+    address = f"{end.host}:{end.port}"
+    try:
+        security = _security(controller, end)
+        async with asyncio.timeout(REACH_SECONDS):
+            connection = await KafkaConnection.open(
+                end.host, end.port, CLIENT_ID, security, ClientLimits().max_response_bytes
+            )
+            await connection.close()
+    except TimeoutError:
+        return BrokerAnswer(address, fault=f"no answer within {REACH_SECONDS:g} s")
+    except (MigratorError, ValueError, LookupError) as error:
+        return BrokerAnswer(address, fault=str(error))
+    return BrokerAnswer(address, {key: versions.max for key, versions in connection.apis.items()})
+
+
+def _security(controller: ControllerFile, end: Endpoint) -> ListenerSecurity:
+    """As the controller would log in; a plain listener needs nothing."""
+    if end.security_protocol == SecurityProtocol.PLAINTEXT:
+        return ListenerSecurity()
+    return broker_security(controller.settings)

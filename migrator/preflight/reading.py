@@ -1,0 +1,286 @@
+"""One reading of ZooKeeper for the checks: what a copy would read, and what lies beside it. Writes nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from random import Random
+
+from migrator.migration.examination import read_standing
+from migrator.migration.guards import Standing
+from migrator.migration.translate import source
+from migrator.migration.translate.to_records import NO_TOPIC_ID, RecordReader
+from migrator.preflight.census import Tally, TopicCensus, sample_of
+from migrator.preflight.evidence import Sample, TopicFacts, Trouble, ZooKeeperFacts
+from migrator.preflight.permissions import Wanted, look_at_permissions
+from migrator.raft.messages import EpochOffset
+from migrator.zookeeper.bulk import BulkReader
+from migrator.zookeeper.leadership import ClaimView, read_view
+from migrator.zookeeper.ops import Znode
+from migrator.zookeeper.session import ZooKeeperSession
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.acls import ROOTS
+from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, decode_broker
+from migrator.zookeeper.znodes.errors import ZnodeError
+from migrator.zookeeper.znodes.passwords import PasswordEncoder
+
+FAULTS_MAX = 100
+"""How many znodes that do not decode are named; the rest is counted."""
+PROBES_MAX = 200
+"""How many znodes of a family are asked for the right to write."""
+PROGRESS_SECONDS = 2.0
+REASSIGN, PREFERRED = "/admin/reassign_partitions", "/admin/preferred_replica_election"
+SEQUENCE = "/brokers/seqid"
+CHILD_BYTES = 4
+"""Of a name in a list of children, beside the name."""
+
+KNOWN_CHILDREN = {
+    "/": {
+        *("admin", "brokers", "cluster", "config", "consumers", "controller", "controller_epoch", "delegation_token"),
+        *("feature", "isr_change_notification", "kafka-acl", "kafka-acl-changes", "kafka-acl-extended"),
+        *("kafka-acl-extended-changes", "latest_producer_id_block", "log_dir_event_notification", "migration"),
+        "zookeeper",
+    },
+    "/admin": {"delete_topics", "preferred_replica_election", "reassign_partitions"},
+    "/brokers": {"ids", "seqid", "topics"},
+    "/config": {"brokers", "changes", "clients", "ips", "topics", "users"},
+    "/delegation_token": {"token_changes", "tokens"},
+    **{root: set(paths.ACL_RESOURCE_TYPES) for root in ROOTS.values()},
+    "/kafka-acl-extended": {"prefixed"},
+}
+"""What Kafka up to 3.9 has below these."""
+
+Tell = Callable[[str], None]
+
+
+class Surveyor:
+    """A source that takes note of sizes and of access control lists with children, and passes everything on."""
+
+    def __init__(self, session: ZooKeeperSession) -> None:
+        self.refused = Tally()
+        self.largest = ("", 0)
+        self.longest_list = ("", 0)
+        self._reader = BulkReader(session, on_refused=self.refused.add)
+
+    def read(self, wanted: Iterable[str]) -> Iterator[Znode | None]:
+        """See `BulkReader`."""
+        for znode in self._reader.read(wanted):
+            if znode is not None and znode.stat.data_length > self.largest[1]:
+                self.largest = (znode.path, znode.stat.data_length)
+            yield znode
+
+    def children(self, wanted: Iterable[str]) -> Iterator[tuple[str, ...] | None]:
+        """See `BulkReader`."""
+        listed = list(wanted)
+        for path, names in zip(listed, self._reader.children(listed), strict=True):
+            size = sum(len(name.encode()) + CHILD_BYTES for name in names or ())
+            if size > self.longest_list[1]:
+                self.longest_list = (path, size)
+            yield names
+
+    def names(self, path: str) -> list[str]:
+        """Names below a path; none where it is missing or refused."""
+        return source.names_below(self, path)
+
+
+class Passwords(PasswordEncoder):
+    """Notes encrypted values, and which of them do not decrypt; gives nothing away. Without a secret it only counts."""
+
+    def __init__(self, encoder: PasswordEncoder) -> None:
+        super().__init__(None, os.urandom)
+        self._encoder = encoder
+        self.encrypted = Tally()
+        self.faults: list[Trouble] = []
+
+    def decode(self, path: str, key: str, text: str) -> str:
+        """See `PasswordEncoder`; raises nothing."""
+        self.encrypted.add(f"{path} {key}")
+        if self._encoder.has_secret:
+            try:
+                self._encoder.decode(path, key, text)
+            except ZnodeError as fault:
+                self.faults.append(_trouble(fault))
+        return ""
+
+
+class _Port:
+    """What `read_standing` asks of a session and of a log; there is no log yet."""
+
+    def __init__(self, reader: Surveyor) -> None:
+        self._reader = reader
+
+    @property
+    def reader(self) -> Surveyor:
+        return self._reader
+
+    def view(self) -> ClaimView:
+        return read_view(self._reader.read)
+
+    def epoch_at(self, offset: int) -> int | None:  # noqa: ARG002 - of the protocol
+        return None
+
+    def log_start(self) -> EpochOffset:
+        return EpochOffset(0, 0)
+
+
+class ZooKeeperReading:
+    """One reading on one session."""
+
+    def __init__(self, session: ZooKeeperSession, encoder: PasswordEncoder, tell: Tell) -> None:
+        self._session = session
+        self._source = Surveyor(session)
+        self._passwords = Passwords(encoder)
+        self._tell = tell
+        self._faults: list[Trouble] = []
+        self._faulty = Tally()
+        self._without_id = Tally()
+
+    def facts(self) -> ZooKeeperFacts:
+        """Everything.
+
+        :raises MigratorError: ZooKeeper went away, or refuses us altogether.
+        """
+        version = self._session.server_version()
+        port = _Port(self._source)
+        standing = read_standing(port, port)
+        if standing.fault is not None:
+            self._on_fault(standing.fault)
+        brokers = self._brokers()
+        records, topics = self._topics(standing)
+        self._tell("reading configurations, ACLs and tokens")
+        reader = self._records()
+        records += sum(map(len, reader.other_records()))
+        listed = self._listed()
+        self._tell("asking what we may write")
+        permissions = look_at_permissions(self._session, self._wanted(listed), version)
+        stamps = {paths.broker(broker_id): broker.timestamp_ms for broker_id, broker in brokers.items()}
+        controller = standing.view.controller
+        if controller is not None:
+            stamps[paths.CONTROLLER] = controller.timestamp_ms
+        newest = max(stamps, key=lambda path: stamps[path], default="")
+        return ZooKeeperFacts(
+            hosts=self._session.options.hosts,
+            version=version,
+            standing=standing,
+            null_migration=self._is_there(paths.MIGRATION, lambda data: not data),
+            empty_producer_ids=self._is_there(paths.PRODUCER_IDS, lambda data: data == b""),
+            brokers=brokers,
+            configured_brokers=frozenset(
+                int(name) for name in self._source.names(paths.BROKER_CONFIGS) if name.isdecimal()
+            ),
+            ids_generated=any(znode is not None and znode.stat.version > 0 for znode in self._source.read([SEQUENCE])),
+            records=records,
+            faults=tuple(self._faults),
+            faults_in_all=self._faulty.count,
+            without_id=self._without_id.sample(),
+            undecodable_passwords=tuple(self._passwords.faults),
+            encrypted=self._passwords.encrypted.sample(),
+            topics=topics,
+            deletions=sample_of(self._source.names(paths.DELETE_TOPICS)),
+            orders=tuple(path for path in (REASSIGN, PREFERRED) if self._is_there(path, bool)),
+            unexpected=sample_of(self._unexpected()),
+            orphan_configs=sample_of(self._orphans(listed)),
+            nested_acls=self._nested_acls(listed["acls"]),
+            acl_resources=len(listed["acls"]),
+            tokens=sample_of(map(paths.name_of, listed["tokens"])),
+            unreadable=self._source.refused.sample(),
+            largest=self._source.largest,
+            longest_list=self._source.longest_list,
+            permissions=permissions,
+            newest_stamp=(newest, stamps.get(newest, 0)),
+        )
+
+    def _records(self) -> RecordReader:
+        return RecordReader(self._source, passwords=self._passwords, random=Random(0), on_fault=self._on_fault)
+
+    def _topics(self, standing: Standing) -> tuple[int, TopicFacts]:
+        """How many records the topics make, and the census."""
+        census = TopicCensus(standing.view.epoch)
+        reader = self._records()
+        records, next_word = 0, time.monotonic() + PROGRESS_SECONDS
+        for reading in reader.topics():
+            translated = reader.topic_records(reading)
+            census.add(reading, translated)
+            records += len(translated)
+            if time.monotonic() > next_word:
+                next_word = time.monotonic() + PROGRESS_SECONDS
+                self._tell(f"reading topics: {records:,} records so far")
+        return records, census.facts()
+
+    def _brokers(self) -> dict[int, BrokerRegistrationZnode]:
+        names = [name for name in self._source.names(paths.BROKER_IDS) if name.isdecimal()]
+        found = {}
+        for name, znode in zip(names, self._source.read(f"{paths.BROKER_IDS}/{name}" for name in names), strict=True):
+            try:
+                if znode is not None:
+                    found[int(name)] = decode_broker(znode.path, znode.data)
+            except ZnodeError as fault:
+                self._on_fault(fault)
+        return found
+
+    def _on_fault(self, fault: ZnodeError) -> None:
+        if fault.what == NO_TOPIC_ID:
+            self._without_id.add(fault.where)
+            return
+        self._faulty.add(fault.where)
+        if len(self._faults) < FAULTS_MAX:
+            self._faults.append(_trouble(fault))
+
+    def _listed(self) -> dict[str, list[str]]:
+        """Paths of each family."""
+        return {
+            "topics": [paths.topic(name) for name in self._source.names(paths.TOPICS)],
+            "topic configs": [paths.topic_config(name) for name in self._source.names(paths.TOPIC_CONFIGS)],
+            "broker configs": source.broker_configs(self._source),
+            "client configs": source.client_configs(self._source),
+            "acls": source.acl_resources(self._source),
+            "tokens": source.tokens(self._source),
+        }
+
+    def _wanted(self, listed: dict[str, list[str]]) -> Wanted:
+        """What a migration creates, sets and deletes; of big families, some that are spread over all."""
+        parents = [
+            *("/", paths.TOPICS, paths.TOPIC_CONFIGS, paths.BROKER_CONFIGS, paths.USER_CONFIGS, paths.CLIENT_CONFIGS),
+            *(paths.IP_CONFIGS, paths.CONFIG_CHANGES, paths.DELETE_TOPICS, paths.TOKENS),
+            *(path for path in paths.SECURITY_PATHS if path not in (paths.TOKENS, paths.TOKEN_CHANGES)),
+        ]
+        nodes = [paths.CONTROLLER_EPOCH, paths.MIGRATION, paths.PRODUCER_IDS]
+        spread = {family: _spread(found) for family, found in listed.items()}
+        for found in spread.values():
+            nodes += found
+        nodes += [f"{topic}/partitions/0/state" for topic in spread["topics"]]
+        removable = [paths.CONTROLLER, *(found[0] for found in spread.values() if found)]
+        return Wanted(self._there(parents), self._there(nodes), self._there(removable))
+
+    def _there(self, candidates: list[str]) -> tuple[str, ...]:
+        """Those that exist, and may be read: others are named for that already."""
+        found = self._source.read(candidates)
+        return tuple(path for path, znode in zip(candidates, found, strict=True) if znode is not None)
+
+    def _is_there(self, path: str, is_so: Callable[[bytes | None], bool]) -> bool:
+        return any(znode is not None and is_so(znode.data) for znode in self._source.read([path]))
+
+    def _unexpected(self) -> Iterator[str]:
+        for parent, listed in zip(KNOWN_CHILDREN, self._source.children(KNOWN_CHILDREN), strict=True):
+            for name in sorted(set(listed or ()) - KNOWN_CHILDREN[parent]):
+                yield f"{'' if parent == '/' else parent}/{name}"
+
+    def _orphans(self, listed: dict[str, list[str]]) -> Iterator[str]:
+        topics = {paths.name_of(path) for path in listed["topics"]}
+        return (path for path in listed["topic configs"] if paths.name_of(path) not in topics)
+
+    def _nested_acls(self, resources: list[str]) -> Sample:
+        return sample_of(
+            znode.path for znode in self._source.read(resources) if znode is not None and znode.stat.children_count
+        )
+
+
+def _spread(found: list[str]) -> list[str]:
+    step = max(1, len(found) // PROBES_MAX)
+    return list(islice(found, 0, None, step))[:PROBES_MAX]
+
+
+def _trouble(fault: ZnodeError) -> Trouble:
+    return Trouble(fault.where, fault.what, fault.remedy)

@@ -1,0 +1,53 @@
+"""The reference of checks, docs/checks.md, made from the table that preflight works through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from migrator.preflight.check import Check, Concerns
+from migrator.preflight.table import SUBJECTS
+
+INTRODUCTION = """\
+# Checks of `migrator preflight`
+
+`migrator preflight` looks at a cluster before its migration, and names what would make it fail. It changes nothing: not
+in ZooKeeper, not on a disk. It works for clusters that will migrate with this program, and with `--controllers stock`
+for those that will with Kafka's own controllers; what concerns only the one is left out for the other.
+
+    migrator preflight -c controller.properties --brokers server.properties --zookeeper zk1:2181/kafka
+
+Each finding says where, what, and what to do. Exit codes: 0 nothing is in the way, though there may be warnings; 1
+something is in the way (a blocker); 2 no blocker was seen, but something could not be looked at. With `--json`,
+findings carry the codes below.
+
+Whether our identity may write is asked without writing: by multis of the wanted operation and of a check that cannot
+hold. ZooKeeper judges operations in order, each first by the access control list, and applies all or none; so it
+answers NOAUTH, or that the check failed. No znode changes; the server's transaction log gets one failed transaction for
+each.
+
+Giving all property files, of controllers (`-c`, several times) and brokers (`--brokers`, several), on a machine that
+has them all, sees most. Directories, ports and the disk are those of the machine that preflight runs on.
+
+This page is generated: `python -m migrator.preflight.reference > docs/checks.md`.
+"""
+
+CONCERNS = {Concerns.BOTH: "", Concerns.OURS: "this program only", Concerns.STOCK: "stock controllers only"}
+
+
+def reference() -> str:
+    """The whole page, Markdown."""
+    return "\n".join(
+        [INTRODUCTION, *(line for subject, checks in SUBJECTS.items() for line in _table(subject, checks))]
+    )
+
+
+def _table(subject: str, checks: tuple[Check, ...]) -> Iterator[str]:
+    yield f"## {subject}\n\n| code | severity | finds | what to do | concerns |\n|---|---|---|---|---|"
+    for check in checks:
+        remedy = check.remedy.replace("|", "\\|")
+        yield f"| {check.code} | {check.severity.value} | {check.title} | {remedy} | {CONCERNS[check.concerns]} |"
+    yield ""
+
+
+if __name__ == "__main__":
+    print(reference(), end="")  # noqa: T201

@@ -1,0 +1,18 @@
+"""The table of all checks, in the order of their codes. docs/checks.md is made from it."""
+
+from __future__ import annotations
+
+from migrator.preflight.check import Check
+from migrator.preflight.checks import brokers, controllers, machine, security, sizes, znodes
+
+SUBJECTS = {
+    "ZooKeeper": znodes.CHECKS,
+    "Brokers": brokers.CHECKS,
+    "Controllers": controllers.CHECKS,
+    "Security": security.CHECKS,
+    "Sizes": sizes.CHECKS,
+    "This machine and the servers": machine.CHECKS,
+}
+"""Subject -> its checks."""
+
+CHECKS: tuple[Check, ...] = tuple(check for checks in SUBJECTS.values() for check in checks)
