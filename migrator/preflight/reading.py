@@ -59,10 +59,11 @@ class Surveyor:
     """A source that takes note of sizes and of access control lists with children, and passes everything on."""
 
     def __init__(self, session: ZooKeeperSession) -> None:
-        self.refused = Tally()
+        self.refused: dict[str, None] = {}
+        """Paths that our identity may not read, in order."""
         self.largest = ("", 0)
         self.longest_list = ("", 0)
-        self._reader = BulkReader(session, on_refused=self.refused.add)
+        self._reader = BulkReader(session, on_refused=self._refuse)
 
     def read(self, wanted: Iterable[str]) -> Iterator[Znode | None]:
         """See `BulkReader`."""
@@ -79,6 +80,9 @@ class Surveyor:
             if size > self.longest_list[1]:
                 self.longest_list = (path, size)
             yield names
+
+    def _refuse(self, path: str) -> None:
+        self.refused[path] = None
 
     def names(self, path: str) -> list[str]:
         """Names below a path; none where it is missing or refused."""
@@ -185,7 +189,7 @@ class ZooKeeperReading:
             nested_acls=self._nested_acls(listed["acls"]),
             acl_resources=len(listed["acls"]),
             tokens=sample_of(map(paths.name_of, listed["tokens"])),
-            unreadable=self._source.refused.sample(),
+            unreadable=sample_of(self._source.refused),
             largest=self._source.largest,
             longest_list=self._source.longest_list,
             permissions=permissions,

@@ -171,7 +171,9 @@ def hidden_values_of_brokers(evidence: Evidence) -> Iterator[Found]:
 def may_not_read(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
     sample = zookeeper.unreadable
     if sample.count:
-        yield Found(sample.examples[0], f"{sample.count:,} znodes may not be read by {_identity(zookeeper)}: {sample}")
+        yield Found(
+            sample.examples[0], f"{sample.count:,} znodes may not be read by us ({_identity(zookeeper)}): {sample}"
+        )
 
 
 @of_zookeeper
@@ -212,7 +214,8 @@ def _super_users(file: PropertyFile) -> set[str]:
 
 
 def _identity(zookeeper: ZooKeeperFacts) -> str:
-    return f"we are {', '.join(zookeeper.permissions.identity) or 'anonymous, or ZooKeeper does not say who'}"
+    """Whom ZooKeeper takes us for; servers before 3.7 do not say it."""
+    return f"as {', '.join(zookeeper.permissions.identity) or 'nobody that ZooKeeper names'}"
 
 
 CHECKS = (

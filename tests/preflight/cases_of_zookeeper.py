@@ -1,0 +1,305 @@
+"""How ZooKeeper is broken for each check of it, and what has to be found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from kazoo.security import make_acl, make_digest_acl
+
+from migrator.drill.fill import write
+from migrator.preflight.evidence import Evidence
+from migrator.records.metadata import SecurityProtocol
+from migrator.values import value
+from migrator.zookeeper.ops import Create
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.migration import MigrationState, encode_migration
+from tests.preflight.world import World
+
+TOPIC = "UPPER.lower"
+
+
+@value
+class Case:
+    """``where`` and ``what`` are parts of the first finding of that code."""
+
+    code: str
+    damage: Callable[[World], Any]
+    where: str
+    what: str
+
+
+def acl_without_type(world: World) -> None:
+    acl = {"principal": "alice", "permissionType": "Allow", "operation": "Read", "host": "*"}
+    world.put("/kafka-acl/Topic/broken", {"version": 1, "acls": [acl]})
+
+
+def hundreds_that_do_not_decode(world: World) -> None:
+    for number in range(120):
+        world.put(f"{paths.CLIENT_CONFIGS}/broken-{number:03}", b"{")
+
+
+def token_times_as_text(world: World) -> None:
+    (name, *_) = world.client.get_children(paths.TOKENS)
+    world.change(paths.token(name), issueTimestamp="5")
+
+
+def scram_for_the_default_user(world: World) -> None:
+    credential = "salt=YQ==,stored_key=YQ==,server_key=YQ==,iterations=4096"
+    world.put(f"{paths.USER_CONFIGS}/<default>", {"version": 1, "config": {"SCRAM-SHA-256": credential}})
+
+
+def malformed_user_name(world: World) -> None:
+    world.put(f"{paths.USER_CONFIGS}/100%", {"version": 1, "config": {"producer_byte_rate": "1"}})
+
+
+def registration_of_another_form(world: World) -> None:
+    world.put(paths.broker(3), {"version": 5, "endpoints": ["nowhere"]})
+
+
+def controller_epoch_is_no_number(world: World) -> None:
+    world.put(paths.CONTROLLER_EPOCH, b"seven")
+
+
+def topic_without_id(world: World) -> None:
+    world.change(paths.topic(TOPIC), topic_id=None)
+
+
+def copied_by_another_quorum(world: World) -> None:
+    world.put(paths.MIGRATION, encode_migration(MigrationState(3000, 4, 1200, 4)))
+
+
+def migration_without_data(world: World) -> None:
+    write(world.client, [Create(paths.MIGRATION, None)])
+
+
+def claimed_by_kraft(world: World) -> None:
+    world.change(paths.CONTROLLER, brokerid=3000, kraftControllerEpoch=9, version=2)
+
+
+def nobody_elected(world: World) -> None:
+    world.client.delete(paths.CONTROLLER)
+
+
+def no_controller_epoch(world: World) -> None:
+    world.client.delete(paths.CONTROLLER_EPOCH)
+
+
+def wrong_chroot(world: World) -> None:
+    world.client.delete(paths.CLUSTER_ID)
+
+
+def another_cluster(world: World) -> None:
+    world.put(paths.CLUSTER_ID, {"version": "1", "id": "AAAAAAAAAAAAAAAAAAAAAA"})
+
+
+def foreign_znodes(world: World) -> None:
+    world.put("/config/planets", b"")
+    world.put("/kafka-acl/Planet/earth", b"")
+
+
+def config_of_no_topic(world: World) -> None:
+    world.put(paths.topic_config("gone"), {"version": 1, "config": {}})
+
+
+def acl_with_a_slash(world: World) -> None:
+    world.put("/kafka-acl/Topic/a/b", b"")
+
+
+def reassignment(world: World) -> None:
+    world.change(paths.topic(TOPIC), partitions={"0": [1, 2, 3]}, adding_replicas={"0": [3]})
+
+
+def order_of_an_old_tool(world: World) -> None:
+    world.put("/admin/preferred_replica_election", {"version": 1, "partitions": []})
+
+
+def deletion(world: World) -> None:
+    world.put(paths.delete_topic("-"), b"")
+
+
+def no_state(world: World) -> None:
+    world.client.delete(paths.partition_state(TOPIC, 0))
+
+
+def no_leader(world: World) -> None:
+    world.change(paths.partition_state(TOPIC, 0), leader=-1)
+
+
+def in_sync_without_being_a_replica(world: World) -> None:
+    world.change(paths.partition_state(TOPIC, 0), isr=[1, 2, 3, 9])
+
+
+def no_in_sync_replica(world: World) -> None:
+    world.change(paths.partition_state(TOPIC, 0), isr=[])
+
+
+def newer_epoch(world: World) -> None:
+    world.change(paths.partition_state(TOPIC, 0), controller_epoch=8)
+
+
+def empty_block(world: World) -> None:
+    world.client.set(paths.PRODUCER_IDS, b"")
+
+
+def no_broker(world: World) -> None:
+    for broker_id in (1, 2, 3):
+        world.client.delete(paths.broker(broker_id))
+
+
+def broker_down(world: World) -> None:
+    world.client.delete(paths.broker(2))
+
+
+def configuration_of_a_dead_broker(world: World) -> None:
+    world.put(f"{paths.BROKER_CONFIGS}/77", {"version": 1, "config": {}})
+
+
+def other_listener(world: World) -> None:
+    world.register(2, listener="EXTERNAL")
+
+
+def other_protocol(world: World) -> None:
+    world.register(2, protocol=SecurityProtocol.SSL)
+
+
+def id_from_the_sequence(world: World) -> None:
+    world.put("/brokers/seqid", b"")
+    world.register(1001)
+
+
+def old_release(world: World) -> None:
+    world.register(2, port=world.old_broker_port)
+
+
+def port_of_nobody(world: World) -> None:
+    world.register(2, port=1)
+
+
+def protected(world: World, path: str, *, readable: bool) -> None:
+    """Only somebody else may do more than read."""
+    lists = [make_digest_acl("kafka", "secret", all=True)]
+    lists += [make_acl("world", "anyone", read=True)] if readable else []
+    before, _ = world.client.get_acls(path)
+    world.client.add_auth("digest", "kafka:secret")
+    world.client.set_acls(path, lists)
+    world.undo.append(lambda: world.client.set_acls(path, before))
+
+
+def unreadable_user(world: World) -> None:
+    protected(world, f"{paths.USER_CONFIGS}/slow", readable=False)
+
+
+def read_only_epoch(world: World) -> None:
+    protected(world, paths.CONTROLLER_EPOCH, readable=True)
+
+
+def read_only_parent(world: World) -> None:
+    protected(world, paths.CONFIG_CHANGES, readable=True)
+
+
+def read_only_state(world: World) -> None:
+    protected(world, paths.partition_state(TOPIC, 0), readable=True)
+
+
+def protected_users(world: World) -> None:
+    protected(world, paths.USER_CONFIGS, readable=True)
+
+
+def set_acl_without_an_identity(world: World) -> None:
+    world.controllers[0]["zookeeper.set.acl"] = "true"
+
+
+def later_secret(world: World) -> None:
+    world.controllers[0]["password.encoder.secret"] = "another"
+    for broker in world.brokers:
+        broker["password.encoder.secret"] = "another"
+
+
+def tiny_jute_maxbuffer(world: World) -> None:
+    world.jute_maxbuffer = 200
+
+
+def huge_config(world: World, size: int) -> None:
+    world.put(paths.topic_config(TOPIC), {"version": 1, "config": {"a.key": "x" * size}})
+
+
+def znode_of_600_kb(world: World) -> None:
+    huge_config(world, 600_000)
+
+
+def znode_of_300_kb(world: World) -> None:
+    huge_config(world, 300_000)
+
+
+def clock_behind(world: World) -> None:
+    world.register(3, timestamp_ms=int(time.time() * 1000) + 60_000)
+
+
+def server_of(version: tuple[int, ...] | None) -> Callable[[World], None]:
+    def older_zookeeper(world: World) -> None:
+        def see(evidence: Evidence) -> Evidence:
+            assert evidence.zookeeper is not None
+            assert (evidence.zookeeper.version or ()) >= (3, 6)
+            return replace(evidence, zookeeper=replace(evidence.zookeeper, version=version))
+
+        world.see = see
+
+    return older_zookeeper
+
+
+STATES = f"{TOPIC}-0"
+CASES = (
+    Case("M001", acl_without_type, "/kafka-acl/Topic/broken", "not of the form type:name"),
+    Case("M001", hundreds_that_do_not_decode, f"{paths.CLIENT_CONFIGS}/broken-000", "not JSON"),
+    Case("M001", token_times_as_text, paths.TOKENS, "issueTimestamp"),
+    Case("M001", scram_for_the_default_user, "/config/users/<default>", "SCRAM"),
+    Case("M001", malformed_user_name, "/config/users/100%", "not URL-encoded"),
+    Case("M001", registration_of_another_form, paths.broker(3), "NAME://host:port"),
+    Case("M001", controller_epoch_is_no_number, paths.CONTROLLER_EPOCH, "not an integer"),
+    Case("M002", topic_without_id, paths.topic(TOPIC), "1 topics have no topic id"),
+    Case("M003", copied_by_another_quorum, paths.MIGRATION, "offset 1200 of epoch 4"),
+    Case("M004", migration_without_data, paths.MIGRATION, "no data"),
+    Case("M005", claimed_by_kraft, paths.CONTROLLER, "controller 3000 claimed"),
+    Case("M006", nobody_elected, paths.CONTROLLER, "no broker is the controller"),
+    Case("M006", no_controller_epoch, paths.CONTROLLER_EPOCH, "ever elected"),
+    Case("M007", wrong_chroot, paths.CLUSTER_ID, "no Kafka cluster"),
+    Case("M008", another_cluster, "controller", "AAAAAAAAAAAAAAAAAAAAAA"),
+    Case("M009", foreign_znodes, "/config/planets", "/kafka-acl/Planet"),
+    Case("M010", config_of_no_topic, paths.topic_config("gone"), "1 configurations"),
+    Case("M011", acl_with_a_slash, "/kafka-acl/Topic/a", "slash"),
+    Case("M012", reassignment, paths.TOPICS, STATES),
+    Case("M013", order_of_an_old_tool, "/admin/preferred_replica_election", "old tool"),
+    Case("M014", deletion, paths.DELETE_TOPICS, "1 topics is pending: -"),
+    Case("M015", no_state, paths.TOPICS, STATES),
+    Case("M016", no_leader, paths.TOPICS, STATES),
+    Case("M017", in_sync_without_being_a_replica, paths.TOPICS, STATES),
+    Case("M017", no_in_sync_replica, paths.TOPICS, STATES),
+    Case("M018", newer_epoch, paths.CONTROLLER_EPOCH, STATES),
+    Case("M019", empty_block, paths.PRODUCER_IDS, "empty data"),
+    Case("M101", no_broker, paths.BROKER_IDS, "no broker is registered"),
+    Case("M102", broker_down, "broker 2", "5 replicas"),
+    Case("M103", configuration_of_a_dead_broker, f"{paths.BROKER_CONFIGS}/77", "neither runs nor holds"),
+    Case("M104", other_listener, "inter.broker.listener.name", "broker 2 has EXTERNAL"),
+    Case("M104", other_protocol, "listener.security.protocol.map", "broker 2 to SSL"),
+    Case("M112", id_from_the_sequence, "broker 1001", "seqid"),
+    Case("M121", old_release, "broker 2", "LeaderAndIsr up to version 5"),
+    Case("M122", port_of_nobody, "broker 2 (127.0.0.1:1)", "does not answer"),
+    Case("M310", later_secret, f"{paths.BROKER_CONFIGS}/1", "does not decrypt"),
+    Case("M317", unreadable_user, "/config/users/slow", "1 znodes"),
+    Case("M318", read_only_epoch, paths.CONTROLLER_EPOCH, "may not set it"),
+    Case("M318", read_only_parent, paths.CONFIG_CHANGES, "digest:kafka ALL, world:anyone READ"),
+    Case("M318", read_only_state, paths.partition_state(TOPIC, 0), "may not set it"),
+    Case("M318", set_acl_without_an_identity, "/", "error -114"),
+    Case("M319", protected_users, "zookeeper.set.acl", "is protected"),
+    Case("M404", tiny_jute_maxbuffer, "/", "jute.maxbuffer of 200"),
+    Case("M405", znode_of_600_kb, paths.topic_config(TOPIC), "600,0"),
+    Case("M406", znode_of_300_kb, paths.topic_config(TOPIC), "300,0"),
+    Case("M407", tiny_jute_maxbuffer, "/", "list of its children"),
+    Case("M503", clock_behind, paths.broker(3), "in the future"),
+    Case("M505", server_of((3, 4, 14)), "127.0.0.1", "ZooKeeper 3.4.14"),
+    Case("M506", server_of((3, 5, 9)), "127.0.0.1", "one by one"),
+    Case("M507", server_of(None), "127.0.0.1", "does not say its version"),
+)

@@ -1,0 +1,34 @@
+"""A cluster for each test; its brokers answer from this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import ZooKeeperSpace
+from tests.preflight.world import World, answering_broker
+
+
+@pytest.fixture(scope="session")
+def broker_port() -> Iterator[int]:
+    with answering_broker(leader_and_isr=7) as port:
+        yield port
+
+
+@pytest.fixture(scope="session")
+def old_broker_port() -> Iterator[int]:
+    with answering_broker(leader_and_isr=5) as port:
+        yield port
+
+
+@pytest.fixture
+def world(
+    zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path, broker_port: int, old_broker_port: int
+) -> Iterator[World]:
+    made = World(zookeeper_client, zookeeper.hosts, tmp_path, broker_port, old_broker_port)
+    yield made
+    for undo in reversed(made.undo):
+        undo()

@@ -1,0 +1,46 @@
+"""Every check: silent on a cluster that is ready, and heard on one that is broken in its way."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.preflight.check import Concerns
+from migrator.preflight.table import CHECKS
+from tests.preflight import cases_of_files, cases_of_zookeeper
+from tests.preflight.world import World
+
+CASES = (*cases_of_zookeeper.CASES, *cases_of_files.CASES)
+BY_CODE = {check.code: check for check in CHECKS}
+
+
+@pytest.mark.parametrize("concerns", [Concerns.OURS, Concerns.STOCK])
+def test_a_cluster_that_is_ready_passes_every_check(world: World, concerns: Concerns) -> None:
+    report = world.report(concerns)
+    assert [(finding.check.code, finding.where, finding.what) for finding in report.findings] == []
+    assert report.unknown == ()
+    assert report.exit_code == 0
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.code} {case.damage.__name__}")
+def test_a_check_finds_what_it_is_for(world: World, case: cases_of_zookeeper.Case) -> None:
+    case.damage(world)
+    check = BY_CODE[case.code]
+    report = world.report(Concerns.STOCK if check.concerns is Concerns.STOCK else Concerns.OURS)
+    found = [finding for finding in report.findings if finding.check is check]
+    assert found, f"found only {[(it.check.code, it.what) for it in report.findings]}, {report.unknown}"
+    assert case.where in found[0].where
+    assert case.what in found[0].what
+    assert all(finding.remedy for finding in found)
+    if report.blockers:
+        assert report.exit_code == 1
+    elif not report.unknown:
+        assert report.exit_code == 0
+
+
+def test_every_check_has_a_case() -> None:
+    assert {case.code for case in CASES} == set(BY_CODE)
+
+
+def test_codes_are_unique_and_in_order() -> None:
+    codes = [check.code for check in CHECKS]
+    assert codes == sorted(set(codes))

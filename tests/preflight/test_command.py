@@ -1,0 +1,141 @@
+"""`migrator preflight` as an operator runs it: exit codes, JSON, what it must not do, and its page in the docs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+from kazoo.client import KazooClient
+from kazoo.protocol.states import ZnodeStat
+
+from migrator.cli.main import migrator
+from migrator.drill.cluster import ENCODER_SECRET, TOKEN_SECRET
+from migrator.parts.processes import free_port
+from migrator.preflight.reference import reference
+from tests.preflight import cases_of_files, cases_of_zookeeper
+from tests.preflight.world import World
+
+PAGE = Path(__file__).parents[2] / "docs" / "checks.md"
+
+
+def run(world: World, *options: str) -> Result:
+    """The command with the files of the cluster."""
+    request = world.request()
+    words = [word for path in request.controllers for word in ("-c", str(path))]
+    brokers = [str(path) for path in request.brokers]
+    return CliRunner().invoke(
+        migrator, ["preflight", *words, "--brokers", *brokers, "--zookeeper", world.hosts, *options]
+    )
+
+
+def test_a_cluster_that_is_ready_passes(world: World) -> None:
+    result = run(world)
+    assert result.exit_code == 0, result.output
+    assert "0 blockers, 0 warnings, 0 could not be looked at" in result.stdout
+    assert "5 partitions" in result.stdout
+
+
+def test_warnings_alone_pass(world: World) -> None:
+    cases_of_zookeeper.deletion(world)
+    result = run(world)
+    assert result.exit_code == 0, result.output
+    assert "WARNING M014" in result.stdout
+
+
+def test_a_blocker_is_shown_with_its_place_and_its_remedy(world: World) -> None:
+    cases_of_zookeeper.topic_without_id(world)
+    result = run(world)
+    assert result.exit_code == 1, result.output
+    assert "BLOCKER M002" in result.stdout
+    assert "/brokers/topics/UPPER.lower: 1 topics have no topic id" in result.stdout
+    assert "inter.broker.protocol.version 2.8 or later" in result.stdout
+
+
+def test_json(world: World) -> None:
+    cases_of_zookeeper.topic_without_id(world)
+    cases_of_zookeeper.deletion(world)
+    result = run(world, "--json")
+    assert result.exit_code == 1, result.output
+    report: dict[str, Any] = json.loads(result.stdout)
+    assert set(report) == {
+        *("exit_code", "checks", "blockers", "warnings", "findings", "unknown", "looked_at", "seconds"),
+    }
+    assert (report["exit_code"], report["blockers"], report["warnings"], report["unknown"]) == (1, 1, 1, [])
+    assert [finding["code"] for finding in report["findings"]] == ["M002", "M014"]
+    for finding in report["findings"]:
+        assert set(finding) == {"code", "severity", "title", "concerns", "where", "what", "remedy"}
+        assert all(isinstance(text, str) and text for text in finding.values())
+    assert report["looked_at"]["partitions"] == 3
+
+
+def test_what_concerns_only_the_others_is_left_out(world: World) -> None:
+    cases_of_zookeeper.migration_without_data(world)
+    cases_of_files.java_key_store(world)
+    ours, stocks = run(world), run(world, "--controllers", "stock")
+    assert (ours.exit_code, stocks.exit_code) == (1, 1)
+    assert "M313" in ours.stdout
+    assert "M004" not in ours.stdout
+    assert "M004" in stocks.stdout
+    assert "(stock controllers only)" in stocks.stdout
+    assert "M313" not in stocks.stdout
+
+
+def test_no_znode_changes(world: World) -> None:
+    before = stats_of(world.client)
+    assert run(world).exit_code == 0
+    assert stats_of(world.client) == before
+
+
+def test_no_secret_is_shown(world: World) -> None:
+    """Not even of a cluster on which everything about secrets is wrong."""
+    secrets = ("secret-of-one", "secret-of-two", ENCODER_SECRET, TOKEN_SECRET)
+    world.controllers[0] |= {"password.encoder.secret": secrets[0], "delegation.token.secret.key": secrets[1]}
+    result = run(world, "--json")
+    assert {finding["code"] for finding in json.loads(result.stdout)["findings"]} >= {"M310", "M311"}
+    assert not [secret for secret in secrets if secret in result.output]
+
+
+def test_zookeeper_is_away(world: World) -> None:
+    world.hosts = f"127.0.0.1:{free_port()}"
+    for properties in (*world.controllers, *world.brokers):
+        properties |= {"zookeeper.connect": world.hosts, "zookeeper.connection.timeout.ms": "500"}
+    result = run(world)
+    assert result.exit_code == 2, result.output
+    assert f"COULD NOT TELL  {world.hosts}: no ZooKeeper server answered" in result.stdout
+
+
+def test_a_file_that_is_no_property_file(world: World) -> None:
+    words = ["-c", str(world.request().controllers[0]), "--zookeeper", world.hosts, "--brokers"]
+    broken = world.directory / "broken.properties"
+    broken.write_bytes(b"broker.id=\xff\xfe\n")
+    result = CliRunner().invoke(migrator, ["preflight", *words, str(broken)])
+    assert result.exit_code == 2, result.output
+    assert f"COULD NOT TELL  {broken}: can't be read" in result.stdout
+
+
+def test_a_damaged_directory_is_not_a_pass(world: World) -> None:
+    (Path(world.controllers[0]["log.dirs"]) / "meta.properties").write_text("version=7\n")
+    report = world.report()
+    assert report.exit_code == 2
+    assert "meta.properties" in report.unknown[0].where
+
+
+def test_the_page_is_the_table() -> None:
+    assert PAGE.read_text(encoding="utf-8") == reference(), (
+        "run: python -m migrator.preflight.reference > docs/checks.md"
+    )
+
+
+def stats_of(client: KazooClient, path: str = "/") -> dict[str, ZnodeStat]:
+    """The Stat of every znode below the root: any write to one would show."""
+    return dict(_walk(client, path))
+
+
+def _walk(client: KazooClient, path: str) -> Iterator[tuple[str, ZnodeStat]]:
+    names, stat = client.get_children(path, include_data=True)
+    yield path, stat
+    for name in names:
+        yield from _walk(client, f"{path.rstrip('/')}/{name}")

@@ -1,0 +1,174 @@
+"""A small cluster that is ready to migrate: a real ZooKeeper, property files, directories, brokers that answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from kazoo.client import KazooClient
+
+from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET, TOKEN_SECRET, controller_properties, migration_properties
+from migrator.drill.fill import FillOptions, fill
+from migrator.log.formatting import FormatPlan, format_directories
+from migrator.parts.processes import free_port
+from migrator.preflight.check import Concerns, Report, run_checks
+from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, Evidence
+from migrator.preflight.gather import Request, gather
+from migrator.preflight.table import CHECKS
+from migrator.records.metadata import Endpoint, SecurityProtocol
+from migrator.records.versions import LATEST_SUPPORTED, version_at
+from migrator.wire.schemas import API_VERSIONS, LEADER_AND_ISR, VersionRange
+from migrator.wire.server import KafkaListener
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, encode_broker
+from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller
+
+BROKERS = (1, 2, 3)
+CONTROLLER = 3001
+QUIET_TOPICS = 5
+"""So many are filled without one that moves or is about to be deleted."""
+START_SECONDS = 30.0
+
+
+class _NobodyAsks:
+    async def handle(self, context: object, body: object) -> Any:
+        raise AssertionError(f"preflight asks for API versions only, not {context}")
+
+
+@contextmanager
+def answering_broker(leader_and_isr: int) -> Iterator[int]:
+    """The port of something that answers ApiVersions as a broker of that LeaderAndIsr version."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    def run(work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, loop).result(START_SECONDS)
+
+    async def make() -> tuple[KafkaListener, int]:
+        apis = {API_VERSIONS: VersionRange(0, 4), LEADER_AND_ISR: VersionRange(0, leader_and_isr)}
+        listener = KafkaListener("PLAINTEXT", _NobodyAsks(), apis=apis)
+        return listener, await listener.start("127.0.0.1", 0)
+
+    listener, port = run(make())
+    try:
+        yield port
+    finally:
+        run(listener.close(grace=0.0))
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(START_SECONDS)
+        loop.close()
+
+
+class World:
+    """Clean until a test breaks it. ``controllers`` and ``brokers`` are the keys of the property files."""
+
+    def __init__(
+        self, client: KazooClient, hosts: str, directory: Path, broker_port: int, old_broker_port: int
+    ) -> None:
+        self.client = client
+        self.hosts = hosts
+        self.directory = directory
+        self.broker_port = broker_port
+        self.old_broker_port = old_broker_port
+        self.jute_maxbuffer = DEFAULT_JUTE_MAXBUFFER
+        self.undo: list[Callable[[], object]] = []
+        self.see: Callable[[Evidence], Evidence] = lambda evidence: evidence
+        """Puts into the evidence what a machine cannot be brought to."""
+        fill(client, FillOptions(CLUSTER_ID, BROKERS, QUIET_TOPICS, int(time.time() * 1000), ENCODER_SECRET))
+        client.create(paths.CONTROLLER, encode_controller(ControllerClaim(1, int(time.time() * 1000))))
+        for broker_id in BROKERS:
+            self.register(broker_id)
+        ports = {CONTROLLER: free_port()}
+        self.controllers = [
+            controller_properties(CONTROLLER, ports)
+            | migration_properties(hosts)
+            | {"log.dirs": str(directory / "controller")}
+        ]
+        self.brokers = [self._broker(broker_id) for broker_id in BROKERS]
+        self.format(self.controllers[0])
+
+    def register(self, broker_id: int, **changes: Any) -> None:
+        """Write the registration of a broker; persistent, so that it needs no session."""
+        port = changes.pop("port", self.broker_port)
+        name = changes.pop("listener", "PLAINTEXT")
+        protocol = changes.pop("protocol", SecurityProtocol.PLAINTEXT)
+        stamp = changes.pop("timestamp_ms", int(time.time() * 1000))
+        registration = BrokerRegistrationZnode(
+            5, (Endpoint(name, "127.0.0.1", port, protocol),), "127.0.0.1", port, -1, stamp
+        )
+        self.put(paths.broker(broker_id), encode_broker(registration))
+
+    def put(self, path: str, data: bytes | dict[str, Any]) -> None:
+        """Create or overwrite a znode."""
+        content = data if isinstance(data, bytes) else json.dumps(data).encode()
+        if not self.client.exists(path):
+            self.client.create(path, makepath=True)
+        self.client.set(path, content)
+
+    def change(self, path: str, **fields: Any) -> None:
+        """Set fields of a JSON znode; None removes one."""
+        content = json.loads(self.client.get(path)[0]) | fields
+        self.put(path, {key: field for key, field in content.items() if field is not None})
+
+    def format(self, properties: dict[str, str], cluster_id: str = CLUSTER_ID, level: int = LATEST_SUPPORTED) -> None:
+        """Give a controller's directory its identity."""
+        directory = Path(properties["log.dirs"])
+        plan = FormatPlan((directory,), directory, cluster_id, int(properties["node.id"]), version_at(level))
+        format_directories(plan, random=Random(0), now_ms=0)
+
+    def second_controller(self, **changes: str) -> dict[str, str]:
+        """Another voter, with a file and a directory of its own."""
+        ports = {CONTROLLER: free_port(), CONTROLLER + 1: free_port()}
+        self.controllers[0] |= controller_properties(CONTROLLER, ports)
+        second = (
+            controller_properties(CONTROLLER + 1, ports)
+            | migration_properties(self.hosts)
+            | {"log.dirs": str(self.directory / "second")}
+        )
+        self.format(second)
+        self.controllers.append(second | {key.replace("_", "."): text for key, text in changes.items()})
+        for broker in self.brokers:
+            broker["controller.quorum.voters"] = second["controller.quorum.voters"]
+        return self.controllers[1]
+
+    def request(self) -> Request:
+        """Write the files; what to look at."""
+        files = {
+            kind: tuple(self._write(f"{kind}-{number}", keys) for number, keys in enumerate(all_keys))
+            for kind, all_keys in (("controller", self.controllers), ("broker", self.brokers))
+        }
+        return Request(files["controller"], files["broker"], self.hosts, self.jute_maxbuffer)
+
+    def report(self, concerns: Concerns = Concerns.OURS) -> Report:
+        """What preflight finds."""
+        return run_checks(CHECKS, self.see(gather(self.request(), lambda _: None)), concerns)
+
+    def _write(self, name: str, keys: dict[str, str]) -> Path:
+        path = self.directory / f"{name}.properties"
+        path.write_text("".join(f"{key}={text}\n" for key, text in keys.items()))
+        return path
+
+    def _broker(self, broker_id: int) -> dict[str, str]:
+        controller = self.controllers[0]
+        copied = ("controller.quorum.voters", "controller.listener.names", "listener.security.protocol.map")
+        return {key: controller[key] for key in copied} | {
+            "broker.id": str(broker_id),
+            "zookeeper.connect": self.hosts,
+            "zookeeper.metadata.migration.enable": "true",
+            "inter.broker.protocol.version": "3.9",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.broker_port}",
+            "log.dirs": str(self.directory / f"broker-{broker_id}"),
+            "password.encoder.secret": ENCODER_SECRET,
+            "delegation.token.secret.key": TOKEN_SECRET,
+            "authorizer.class.name": controller["authorizer.class.name"],
+            "super.users": "User:ANONYMOUS",
+        }
