@@ -70,6 +70,8 @@ def command(
     Findings have codes, which docs/checks.md explains. Exit codes: 0 nothing is in the way (warnings alone count as
     nothing); 1 something is; 2 no blocker was seen, but something could not be looked at.
     """
+    if more_brokers and not brokers:
+        raise click.UsageError("give each controller's file with -c, and brokers' files after --brokers")
     began = time.monotonic()
     request = Request(controllers, (*brokers, *more_brokers), zookeeper, jute_maxbuffer)
     evidence = gather(request, lambda sentence: click.echo(f"{sentence} ...", err=True))

@@ -67,6 +67,13 @@ class FileGatherer:
         if raw is None:
             return None
         file = self._resolved(path, raw)
+        if "controller" in file.get("process.roles"):
+            what, remedy = (
+                "it is a controller's file, given as a broker's",
+                "Give each controller's file a -c of its own",
+            )
+            self.unknown.append(Unknown(str(path), what, remedy))
+            return None
         directories = [Path(name) for name in split_list(file.get("log.dirs") or file.get("log.dir"))]
         identities = []
         for directory in directories:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from random import Random
 
@@ -153,6 +154,8 @@ class ZooKeeperReading:
             self._on_fault(standing.fault)
         brokers = self._brokers()
         records, topics = self._topics(standing)
+        if read_standing(port, port).view.epoch != standing.view.epoch:  # a controller was elected meanwhile
+            topics = replace(topics, newer_epochs=Sample())
         self._tell("reading configurations, ACLs and tokens")
         reader = self._records()
         records += sum(map(len, reader.other_records()))
@@ -272,8 +275,13 @@ class ZooKeeperReading:
                 yield f"{'' if parent == '/' else parent}/{name}"
 
     def _orphans(self, listed: dict[str, list[str]]) -> Iterator[str]:
+        """Looked at twice: topics come and go while their names are read."""
         topics = {paths.name_of(path) for path in listed["topics"]}
-        return (path for path in listed["topic configs"] if paths.name_of(path) not in topics)
+        names = [name for path in listed["topic configs"] if (name := paths.name_of(path)) not in topics]
+        read = self._source.read
+        for topic, config in zip(read(map(paths.topic, names)), read(map(paths.topic_config, names)), strict=True):
+            if topic is None and config is not None:
+                yield config.path
 
     def _nested_acls(self, resources: list[str]) -> Sample:
         return sample_of(

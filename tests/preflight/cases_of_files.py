@@ -184,6 +184,14 @@ def java_key_store_for_zookeeper(world: World) -> None:
     }
 
 
+def jaas_file(world: World) -> None:
+    world.controllers[0] |= {
+        "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+    }
+
+
 def provider(properties: dict[str, str], class_name: str, key: str, text: str) -> None:
     properties |= {"config.providers": "vault", "config.providers.vault.class": class_name, key: text}
 
@@ -311,6 +319,7 @@ CASES = (
     Case("M312", no_token_secret, f"{FILE}: delegation.token.secret.key", "delegation tokens"),
     Case("M313", java_key_store, f"{FILE}: ssl.keystore.type", "JKS"),
     Case("M313", java_key_store_for_zookeeper, FILE, "zookeeper.ssl.keystore.location is a Java key store"),
+    Case("M313", jaas_file, f"{FILE}: plain.sasl.jaas.config", "JAAS file"),
     Case("M314", java_provider, f"{FILE}: password.encoder.secret", "com.example.Vault"),
     Case("M314", file_that_is_elsewhere, f"{FILE}: delegation.token.secret.key", "/no/such/file"),
     Case("M315", java_provider, f"{FILE}: password.encoder.secret", "com.example.Vault"),

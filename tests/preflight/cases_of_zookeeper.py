@@ -285,7 +285,7 @@ CASES = (
     Case("M104", other_listener, "inter.broker.listener.name", "broker 2 has EXTERNAL"),
     Case("M104", other_protocol, "listener.security.protocol.map", "broker 2 to SSL"),
     Case("M112", id_from_the_sequence, "broker 1001", "seqid"),
-    Case("M121", old_release, "broker 2", "LeaderAndIsr up to version 5"),
+    Case("M121", old_release, "broker 2", "older than Kafka 3.6"),
     Case("M122", port_of_nobody, "broker 2 (127.0.0.1:1)", "does not answer"),
     Case("M310", later_secret, f"{paths.BROKER_CONFIGS}/1", "does not decrypt"),
     Case("M317", unreadable_user, "/config/users/slow", "1 znodes"),

@@ -14,13 +14,13 @@ from tests.preflight.world import World, answering_broker
 
 @pytest.fixture(scope="session")
 def broker_port() -> Iterator[int]:
-    with answering_broker(leader_and_isr=7) as port:
+    with answering_broker(add_partitions_to_txn=4) as port:
         yield port
 
 
 @pytest.fixture(scope="session")
 def old_broker_port() -> Iterator[int]:
-    with answering_broker(leader_and_isr=5) as port:
+    with answering_broker(add_partitions_to_txn=3) as port:
         yield port
 
 

@@ -116,6 +116,17 @@ def test_a_file_that_is_no_property_file(world: World) -> None:
     assert f"COULD NOT TELL  {broken}: can't be read" in result.stdout
 
 
+def test_files_in_the_wrong_place_are_not_judged(world: World) -> None:
+    """As a shell makes of ``-c controller*.properties``."""
+    controller = str(world.request().controllers[0])
+    result = CliRunner().invoke(migrator, ["preflight", "-c", controller, controller, "--zookeeper", world.hosts])
+    assert result.exit_code == 2
+    assert "with -c" in result.output
+    result = run(world, controller)
+    assert result.exit_code == 2, result.output
+    assert f"COULD NOT TELL  {controller}: it is a controller's file" in result.stdout
+
+
 def test_a_damaged_directory_is_not_a_pass(world: World) -> None:
     (Path(world.controllers[0]["log.dirs"]) / "meta.properties").write_text("version=7\n")
     report = world.report()

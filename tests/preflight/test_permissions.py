@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from kazoo.client import KazooClient
@@ -38,27 +38,21 @@ def tree(zookeeper_client: KazooClient) -> Iterator[KazooClient]:
     client.delete("/closed", recursive=True)
 
 
-@pytest.mark.parametrize("op", [SetData("{}", b"", NO_VERSION), SetData("{}/child", b""), Create("{}/new", None)])
-@pytest.mark.parametrize("op_is_allowed", [True, False])
-def test_the_list_is_judged_before_all_else(
-    session: ZooKeeperSession, tree: KazooClient, op: Op, op_is_allowed: bool
-) -> None:
-    subject = type(op)(op.path.format("/open" if op_is_allowed else "/closed"), *_rest(op))
+OPERATIONS: dict[str, Callable[[str], Op]] = {
+    "set at a version that no znode has": lambda parent: SetData(f"{parent}/child", b"", NO_VERSION),
+    "set at any version": lambda parent: SetData(f"{parent}/child", b""),
+    "create": lambda parent: Create(f"{parent}/new", None),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_the_list_is_judged_before_all_else(session: ZooKeeperSession, tree: KazooClient, name: str) -> None:
     before = [tree.get(path)[1] for path in ("/open", "/closed", "/open/child", "/closed/child")]
-    outcome = ConditionalWriter(session).write([subject, IMPOSSIBLE])
-    assert isinstance(outcome, Failed)
-    assert (outcome.error is ZkError.NO_AUTH) is not op_is_allowed
-    if not op_is_allowed:
-        assert outcome.index == 0
-    elif getattr(op, "version", -1) == NO_VERSION:
-        assert outcome == Failed(0, ZkError.BAD_VERSION)
-    else:
-        assert outcome == Failed(1, ZkError.BAD_VERSION)
+    writer = ConditionalWriter(session)
+    assert writer.write([OPERATIONS[name]("/closed"), IMPOSSIBLE]) == Failed(0, ZkError.NO_AUTH)
+    culprit = 0 if "no znode has" in name else 1
+    assert writer.write([OPERATIONS[name]("/open"), IMPOSSIBLE]) == Failed(culprit, ZkError.BAD_VERSION)
     assert [tree.get(path)[1] for path in ("/open", "/closed", "/open/child", "/closed/child")] == before
-
-
-def _rest(op: Op) -> tuple[object, ...]:
-    return (op.data, op.version) if isinstance(op, SetData) else (None,)
 
 
 def test_a_deletion_is_judged_by_the_parent(session: ZooKeeperSession, tree: KazooClient) -> None:

@@ -19,6 +19,7 @@ from migrator.drill.fill import FillOptions, fill
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.parts.processes import free_port
 from migrator.preflight.check import Concerns, Report, run_checks
+from migrator.preflight.checks.brokers import ADD_PARTITIONS_TO_TXN
 from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, Evidence
 from migrator.preflight.gather import Request, gather
 from migrator.preflight.table import CHECKS
@@ -43,8 +44,11 @@ class _NobodyAsks:
 
 
 @contextmanager
-def answering_broker(leader_and_isr: int) -> Iterator[int]:
-    """The port of something that answers ApiVersions as a broker of that LeaderAndIsr version."""
+def answering_broker(add_partitions_to_txn: int) -> Iterator[int]:
+    """The port of something that answers ApiVersions as a broker in ZooKeeper mode does.
+
+    :param add_partitions_to_txn: highest version of that API, by which a broker's release shows.
+    """
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -53,7 +57,11 @@ def answering_broker(leader_and_isr: int) -> Iterator[int]:
         return asyncio.run_coroutine_threadsafe(work, loop).result(START_SECONDS)
 
     async def make() -> tuple[KafkaListener, int]:
-        apis = {API_VERSIONS: VersionRange(0, 4), LEADER_AND_ISR: VersionRange(0, leader_and_isr)}
+        apis = {
+            API_VERSIONS: VersionRange(0, 4),
+            LEADER_AND_ISR: VersionRange(0, 7),
+            ADD_PARTITIONS_TO_TXN: VersionRange(0, add_partitions_to_txn),
+        }
         listener = KafkaListener("PLAINTEXT", _NobodyAsks(), apis=apis)
         return listener, await listener.start("127.0.0.1", 0)
 

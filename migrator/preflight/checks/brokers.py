@@ -14,8 +14,8 @@ from migrator.wire.schemas import LEADER_AND_ISR
 from migrator.zookeeper.znodes import paths
 
 FIRST_GENERATED_ID = 1001
-LEADER_AND_ISR_VERSION = 7
-"""The first that a KRaft controller sends: Kafka 3.4."""
+ADD_PARTITIONS_TO_TXN, VERSION_OF_3_6 = 24, 4
+"""The one API by whose versions a broker of 3.6 can be told from an older one."""
 DEFAULTS_OF_THE_CONTROLLER = (
     "num.partitions",
     "default.replication.factor",
@@ -273,11 +273,15 @@ def wrong_files(evidence: Evidence) -> Iterator[Found]:
 
 def too_old(evidence: Evidence) -> Iterator[Found]:
     for broker_id, answer in sorted(evidence.machine.answers.items()):
-        if answer.apis is not None and answer.apis.get(LEADER_AND_ISR, 0) < LEADER_AND_ISR_VERSION:
+        if answer.apis is None:
+            continue
+        highest = answer.apis.get(ADD_PARTITIONS_TO_TXN, -1)
+        if LEADER_AND_ISR not in answer.apis:
+            yield Found(f"broker {broker_id} ({answer.address})", "it does not take LeaderAndIsr: no ZooKeeper mode")
+        elif highest < VERSION_OF_3_6:
             yield Found(
                 f"broker {broker_id} ({answer.address})",
-                f"it takes LeaderAndIsr up to version {answer.apis.get(LEADER_AND_ISR, 'none')}: older than Kafka 3.4, "
-                "or not in ZooKeeper mode",
+                f"it is older than Kafka 3.6 (AddPartitionsToTxn up to version {highest})",
             )
 
 
