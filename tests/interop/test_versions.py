@@ -14,6 +14,9 @@ from migrator.drill.kafka_clients import Admin, Traffic, consume
 from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
 from migrator.image.model import MetadataImage
 from migrator.parts.kafka import KafkaRelease
+from migrator.preflight.check import Concerns, run_checks
+from migrator.preflight.gather import Request, gather
+from migrator.preflight.table import CHECKS
 from migrator.records import metadata as m
 from migrator.records.control import LeaderChange
 from migrator.records.versions import FEATURE_NAME, parse_version, record_version
@@ -63,7 +66,9 @@ def test_from_zookeeper_to_the_finished_quorum(cluster: KafkaCluster, zookeeper_
     admin.create(DOOMED, 2, 1)
     with Traffic(cluster.bootstrap, TOPIC) as traffic:
         assert len(consume(cluster.bootstrap, TOPIC, "readers", READ)) == READ
-        cluster.start_controllers()
+        cluster.format_controllers()
+        assert found_beforehand(cluster) == {"M306"}, "only that AclAuthorizer will have to go"
+        cluster.resume_controllers()
         cluster.roll_brokers(Mode.MIGRATING, admin.in_sync)
         until("dual-write", lambda: cluster.migration_state() == "dual-writing")
         until("all brokers are unfenced", lambda: cluster.running_brokers() == dict.fromkeys(cluster.brokers, True))
@@ -82,6 +87,19 @@ def test_from_zookeeper_to_the_finished_quorum(cluster: KafkaCluster, zookeeper_
     release = cluster.properties_of(1, Mode.MIGRATING)["inter.broker.protocol.version"]
     for controller in cluster.controllers:
         assert_versions(controller.metadata_directory, controller.image(), release)
+
+
+def found_beforehand(cluster: KafkaCluster) -> set[str]:
+    """Codes of what preflight finds, by the files with which the brokers are about to be rolled."""
+    files = []
+    for broker in cluster.brokers:
+        files.append(cluster.directory / f"prepared-{broker}.properties")
+        properties = cluster.properties_of(broker, Mode.MIGRATING)
+        files[-1].write_text("".join(f"{key}={text}\n" for key, text in properties.items()))
+    controllers = tuple(controller.property_file for controller in cluster.controllers)
+    report = run_checks(CHECKS, gather(Request(controllers, tuple(files)), lambda _: None), Concerns.OURS)
+    assert report.unknown == ()
+    return {finding.check.code for finding in report.findings}
 
 
 def change(cluster: KafkaCluster, admin: Admin, zookeeper: KazooClient) -> None:

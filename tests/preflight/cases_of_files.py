@@ -15,7 +15,7 @@ from migrator.preflight.evidence import Evidence
 from migrator.records.versions import MinLevel
 from migrator.zookeeper.znodes import paths
 from tests.golden.stock import STOCK_391
-from tests.preflight.cases_of_zookeeper import Case
+from tests.preflight.cases_of_zookeeper import Case, copied_by_another_quorum
 from tests.preflight.world import CONTROLLER, World
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -152,6 +152,11 @@ def log_of_an_earlier_migration(world: World) -> None:
     shutil.copy(STOCK_391.log, log / f"{0:020}.log")
 
 
+def migration_under_way(world: World) -> None:
+    log_of_an_earlier_migration(world)
+    copied_by_another_quorum(world)
+
+
 def java_builder_on_a_broker(world: World) -> None:
     world.brokers[1]["principal.builder.class"] = "com.example.Builder"
 
@@ -259,6 +264,7 @@ def taken_port(world: World) -> None:
 
 FILE, BROKER = "controller-0.properties", "broker-1.properties"
 CASES = (
+    Case("M003", migration_under_way, paths.MIGRATION, "the log of controller 3001 holds a copy"),
     Case("M008", broker_of_another_cluster, "broker-2", "broker 2 belongs to cluster AAAA"),
     Case("M105", broker_with(control_plane_listener_name="CONTROL"), FILE, "expects its controller on CONTROL"),
     Case("M106", same_control_plane_everywhere, "control.plane.listener.name", "KRaft mode refuses"),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from migrator.migration.readiness import Severity
 from migrator.preflight.check import Check, Concerns, Found, of_zookeeper
 from migrator.preflight.evidence import Evidence, Sample, ZooKeeperFacts
+from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.znodes import paths
 
 
@@ -23,15 +24,19 @@ def topics_without_id(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
     yield from _one(zookeeper.without_id, "topics have no topic id")
 
 
-@of_zookeeper
-def stale_migration(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
-    mark = zookeeper.standing.mark
-    if mark.copied:
-        yield Found(
-            paths.MIGRATION,
-            f"it says that controller {mark.kraft_controller_id} copied this cluster up to offset "
-            f"{mark.kraft_metadata_offset} of epoch {mark.kraft_metadata_epoch}",
-        )
+def stale_migration(evidence: Evidence) -> Iterator[Found]:
+    if evidence.zookeeper is None or not (mark := evidence.zookeeper.standing.mark).copied:
+        return
+    what = (
+        f"it says that controller {mark.kraft_controller_id} copied this cluster up to offset "
+        f"{mark.kraft_metadata_offset} of epoch {mark.kraft_metadata_epoch}"
+    )
+    migrated = [it.who for it in evidence.controllers if it.directory.log_state == ZkMigrationState.MIGRATION.name]
+    if migrated:
+        remedy = "Do not delete it while that quorum leads: preflight is for clusters before their migration"
+        yield Found(paths.MIGRATION, f"{what}; the log of {migrated[0]} holds a copy, too", remedy)
+    else:
+        yield Found(paths.MIGRATION, what)
 
 
 @of_zookeeper
@@ -176,7 +181,7 @@ CHECKS = (
         "Restart the controller broker with inter.broker.protocol.version 2.8 or later, which gives topics ids",
     ),
     Check(
-        "M003", Severity.BLOCKER, "/migration is left from another quorum", stale_migration,
+        "M003", Severity.BLOCKER, "/migration says that the cluster was copied", stale_migration,
         "If no quorum controls the cluster any more, delete /migration; a stock controller with an empty log would "
         "erase every topic, ACL and configuration",
     ),
