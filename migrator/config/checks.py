@@ -32,11 +32,16 @@ def check_settings(settings: Settings) -> list[str]:
 
 def problems_of(settings: Settings) -> Iterator[Problem]:
     """Everything that the checks find; a check that needs what an earlier one refused ends it."""
+    refused = False
     for check in CHECKS:
         try:
-            yield from check(settings)
+            for problem in check(settings):
+                refused = True
+                yield problem
         except ValueError:
-            return
+            if refused:
+                return
+            raise
 
 
 def warnings_of(settings: Settings) -> list[str]:

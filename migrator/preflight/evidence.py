@@ -208,6 +208,8 @@ class ZooKeeperFacts:
     encrypted: Sample
     """Path and key of encrypted passwords."""
     topics: TopicFacts
+    stray_partitions: Sample
+    """Znodes of partitions that are in no assignment."""
     deletions: Sample
     orders: tuple[str, ...]
     """Reassignments and elections that were ordered through ZooKeeper by old tools."""

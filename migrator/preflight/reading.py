@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from random import Random
 
+from migrator.image.tracked import Interner
 from migrator.migration.examination import read_standing
 from migrator.migration.guards import Standing
 from migrator.migration.translate import source
@@ -26,6 +27,7 @@ from migrator.zookeeper.znodes.acls import ROOTS
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, decode_broker
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
+from migrator.zookeeper.znodes.topics import decode_topic
 
 FAULTS_MAX = 100
 """How many znodes that do not decode are named; the rest is counted."""
@@ -140,7 +142,8 @@ class ZooKeeperReading:
         self._tell = tell
         self._faults: list[Trouble] = []
         self._faulty = Tally()
-        self._without_id = Tally()
+        self._without_id, self._stray = Tally(), Tally()
+        self._intern = Interner()
 
     def facts(self) -> ZooKeeperFacts:
         """Everything.
@@ -185,6 +188,7 @@ class ZooKeeperReading:
             undecodable_passwords=tuple(self._passwords.faults),
             encrypted=self._passwords.encrypted.sample(),
             topics=topics,
+            stray_partitions=self._stray.sample(),
             deletions=sample_of(self._source.names(paths.DELETE_TOPICS)),
             orders=tuple(path for path in (REASSIGN, PREFERRED) if self._is_there(path, bool)),
             unexpected=sample_of(self._unexpected()),
@@ -207,14 +211,31 @@ class ZooKeeperReading:
         census = TopicCensus(standing.view.epoch)
         reader = self._records()
         records, next_word = 0, time.monotonic() + PROGRESS_SECONDS
+        assigned: dict[str, tuple[int, ...]] = {}
         for reading in reader.topics():
             translated = reader.topic_records(reading)
             census.add(reading, translated)
             records += len(translated)
+            assigned[reading.znodes.name] = self._intern(tuple(reading.znodes.states))
             if time.monotonic() > next_word:
                 next_word = time.monotonic() + PROGRESS_SECONDS
                 self._tell(f"reading topics: {records:,} records so far")
+        for path in self._strays(assigned):
+            self._stray.add(path)
         return records, census.facts()
+
+    def _strays(self, assigned: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
+        """Partitions that have a znode, but are in no assignment; looked at twice, since partitions are added."""
+        found = [
+            (topic, name)
+            for topic, names in zip(assigned, self._source.children(map(paths.partitions, assigned)), strict=True)
+            for name in names or ()
+            if not name.isdecimal() or int(name) not in assigned[topic]
+        ]
+        again = self._source.read(paths.topic(topic) for topic, _ in found)
+        for (topic, name), znode in zip(found, again, strict=True):
+            if znode is not None and name not in _partition_names(znode):
+                yield f"{paths.partitions(topic)}/{name}"
 
     def _brokers(self) -> dict[int, BrokerRegistrationZnode]:
         names = [name for name in self._source.names(paths.BROKER_IDS) if name.isdecimal()]
@@ -287,6 +308,14 @@ class ZooKeeperReading:
         return sample_of(
             znode.path for znode in self._source.read(resources) if znode is not None and znode.stat.children_count
         )
+
+
+def _partition_names(znode: Znode) -> set[str]:
+    """Partition ids of a topic's assignment, as names of znodes; none where it does not decode."""
+    try:
+        return set(map(str, decode_topic(znode.path, znode.data).partitions))
+    except ZnodeError:
+        return set()
 
 
 def _spread(found: list[str]) -> list[str]:

@@ -144,6 +144,10 @@ def empty_block(world: World) -> None:
     world.client.set(paths.PRODUCER_IDS, b"")
 
 
+def stray_partition(world: World) -> None:
+    world.put(paths.partition_state(TOPIC, 7), world.client.get(paths.partition_state(TOPIC, 0))[0])
+
+
 def no_broker(world: World) -> None:
     for broker_id in (1, 2, 3):
         world.client.delete(paths.broker(broker_id))
@@ -279,6 +283,7 @@ CASES = (
     Case("M017", no_in_sync_replica, paths.TOPICS, STATES),
     Case("M018", newer_epoch, paths.CONTROLLER_EPOCH, STATES),
     Case("M019", empty_block, paths.PRODUCER_IDS, "empty data"),
+    Case("M020", stray_partition, f"{paths.partitions(TOPIC)}/7", "1 partitions have a znode"),
     Case("M101", no_broker, paths.BROKER_IDS, "no broker is registered"),
     Case("M102", broker_down, "broker 2", "5 replicas"),
     Case("M103", configuration_of_a_dead_broker, f"{paths.BROKER_CONFIGS}/77", "neither runs nor holds"),

@@ -168,6 +168,11 @@ def empty_producer_ids(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
         yield Found(paths.PRODUCER_IDS, "it holds empty data instead of none: a stock controller dies of it midway")
 
 
+@of_zookeeper
+def stray_partitions(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    yield from _one(zookeeper.stray_partitions, "partitions have a znode, but are in no assignment")
+
+
 def _one(sample: Sample, what: str) -> Iterator[Found]:
     """One case for all of them, at the first."""
     if sample.count:
@@ -252,5 +257,9 @@ CHECKS = (
     Check(
         "M019", Severity.BLOCKER, "Empty producer id block", empty_producer_ids,
         "Set the znode to null, or to the last block that was handed out", Concerns.STOCK,
+    ),
+    Check(
+        "M020", Severity.WARNING, "Partitions that are in no assignment", stray_partitions,
+        "They are not migrated: delete these znodes, with their states, lest a partition of that number inherits them",
     ),
 )  # fmt: skip
