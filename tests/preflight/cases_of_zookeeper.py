@@ -204,6 +204,11 @@ def read_only_parent(world: World) -> None:
     protected(world, paths.CONFIG_CHANGES, readable=True)
 
 
+def read_only_epoch_and_producer_ids(world: World) -> None:
+    read_only_epoch(world)
+    protected(world, paths.PRODUCER_IDS, readable=True)
+
+
 def read_only_state(world: World) -> None:
     protected(world, paths.partition_state(TOPIC, 0), readable=True)
 
@@ -295,6 +300,12 @@ CASES = (
     Case("M310", later_secret, f"{paths.BROKER_CONFIGS}/1", "does not decrypt"),
     Case("M317", unreadable_user, "/config/users/slow", "1 znodes"),
     Case("M318", read_only_epoch, paths.CONTROLLER_EPOCH, "may not set it"),
+    Case(
+        "M318",
+        read_only_epoch_and_producer_ids,
+        paths.CONTROLLER_EPOCH,
+        f"1 more that were tried: {paths.PRODUCER_IDS}",
+    ),
     Case("M318", read_only_parent, paths.CONFIG_CHANGES, "digest:kafka ALL, world:anyone READ"),
     Case("M318", read_only_state, paths.partition_state(TOPIC, 0), "may not set it"),
     Case("M318", set_acl_without_an_identity, "/", "error -114"),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from migrator.config.checks import DEFAULT_PRINCIPAL_BUILDER, STANDARD_AUTHORIZER
 from migrator.config.types import split_list
 from migrator.migration.readiness import Severity
+from migrator.preflight.census import sample_of
 from migrator.preflight.check import Check, Concerns, Found, of_zookeeper
 from migrator.preflight.checks.controllers import JAVA_CLASS_KEYS
 from migrator.preflight.evidence import Evidence, PropertyFile, ZooKeeperFacts
@@ -178,10 +179,15 @@ def may_not_read(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
 
 @of_zookeeper
 def may_not_write(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
+    """One case for each thing that we may not do: without the brokers' identity, that is everything everywhere."""
+    by_deed: dict[tuple[str, str], list[str]] = {}
     for trouble in zookeeper.permissions.refused:
-        owners = zookeeper.permissions.owners.get(trouble.where)
+        by_deed.setdefault((trouble.what, trouble.remedy), []).append(trouble.where)
+    for (what, remedy), found in by_deed.items():
+        owners = zookeeper.permissions.owners.get(found[0])
         known = f"; its access control list is {owners}" if owners else ""
-        yield Found(trouble.where, f"{trouble.what} ({_identity(zookeeper)}){known}", trouble.remedy)
+        others = f"; the same with {len(found) - 1:,} more that were tried: {sample_of(found[1:])}" if found[1:] else ""
+        yield Found(found[0], f"{what} ({_identity(zookeeper)}){known}{others}", remedy)
 
 
 def open_to_the_world(evidence: Evidence) -> Iterator[Found]:
