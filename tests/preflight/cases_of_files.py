@@ -132,6 +132,10 @@ def formatted_for_3_5(world: World) -> None:
     formatted_anew(world, level=11)
 
 
+def formatted_for_3_6_iv1(world: World) -> None:
+    formatted_anew(world, level=MinLevel.TRANSACTIONS)
+
+
 def formatted_for_3_8(world: World) -> None:
     formatted_anew(world, level=20)
 
@@ -307,6 +311,7 @@ CASES = (
     Case("M212", log_of_an_earlier_migration, "controller", "of another life"),
     Case("M213", formatted_for_3_5, "controller", "metadata.version 3.5-IV2"),
     Case("M214", formatted_differently, "second", "3.7-IV2"),
+    Case("M215", formatted_for_3_6_iv1, "controller", "3.6-IV1, which has no delegation tokens"),
     Case("M301", controller_with(alter_config_policy_class_name="com.example.P"), FILE, "example.P is a Java class"),
     Case("M301", controller_with(authorizer_class_name="com.example.A"), FILE, "com.example.A is a Java class"),
     Case("M302", broker_with(create_topic_policy_class_name="com.example.P"), BROKER, "has the policy com.example.P"),

@@ -159,6 +159,20 @@ def differing_levels(evidence: Evidence) -> Iterator[Found]:
             )
 
 
+def level_without_tokens(evidence: Evidence) -> Iterator[Found]:
+    """The records of delegation tokens came with 3.6-IV2."""
+    if evidence.zookeeper is None or not evidence.zookeeper.tokens.count:
+        return
+    for controller in evidence.controllers:
+        level = controller.directory.level
+        if level is not None and MinLevel.TRANSACTIONS <= level < MinLevel.DELEGATION_TOKENS:
+            yield Found(
+                controller.directory.path,
+                f"{controller.who} has metadata.version {version_at(level).name}, which has no delegation tokens; "
+                f"ZooKeeper holds {evidence.zookeeper.tokens.count:,}",
+            )
+
+
 def _name(controller: ControllerFile) -> str:
     return version_at(controller.directory.level or 0).name
 
@@ -219,5 +233,9 @@ CHECKS = (
     Check(
         "M214", Severity.BLOCKER, "Controllers formatted differently", differing_levels,
         "Format all with the same --release-version: whose counts depends on who is elected first",
+    ),
+    Check(
+        "M215", Severity.BLOCKER, "metadata.version without delegation tokens", level_without_tokens,
+        "Empty the directory, and format it with --release-version 3.6-IV2 or later; the brokers need the same",
     ),
 )  # fmt: skip
