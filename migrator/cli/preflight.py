@@ -93,7 +93,7 @@ def _lines(report: Report, evidence: Evidence) -> Iterable[str]:
         yield f"    {unknown.remedy}"
     warnings = len(report.findings) - report.blockers
     counts = ", ".join(f"{number:,} {what}" for what, number in _looked_at(evidence).items() if number)
-    yield f"{report.checks} checks over {counts or 'nothing'}"
+    yield f"{report.checks} checks over {counts.replace('_', ' ') or 'nothing'}"
     yield f"{report.blockers} blockers, {warnings} warnings, {len(report.unknown)} could not be looked at"
 
 
@@ -113,7 +113,7 @@ def _looked_at(evidence: Evidence) -> dict[str, int]:
         "partitions": 0 if topics is None else topics.partitions,
         "records": 0 if zookeeper is None else zookeeper.records,
         "brokers": 0 if zookeeper is None else len(zookeeper.brokers),
-        "write permissions": 0 if zookeeper is None else zookeeper.permissions.probed,
-        "controllers' files": len(evidence.controllers),
-        "brokers' files": len(evidence.brokers),
+        "write_permissions": 0 if zookeeper is None else zookeeper.permissions.probed,
+        "controller_files": len(evidence.controllers),
+        "broker_files": len(evidence.brokers),
     }

@@ -68,7 +68,8 @@ def test_json(world: World) -> None:
     for finding in report["findings"]:
         assert set(finding) == {"code", "severity", "title", "concerns", "where", "what", "remedy"}
         assert all(isinstance(text, str) and text for text in finding.values())
-    assert report["looked_at"]["partitions"] == 3
+    looked_at = report["looked_at"]
+    assert (looked_at["partitions"], looked_at["controller_files"], looked_at["broker_files"]) == (3, 1, 3)
 
 
 def test_what_concerns_only_the_others_is_left_out(world: World) -> None:
