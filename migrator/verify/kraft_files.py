@@ -1,100 +1,224 @@
 """Reads the metadata of a directory that a controller may be writing to: the newest snapshot and the log behind it.
 
-Nothing is locked, cut or repaired. An incomplete batch at the very end is what a running node is about to write; any
-other damage is an error, so that a verdict never rests on half of a log.
+Nothing is locked, cut or repaired. An incomplete batch at the very end is what a running node is about to write, if
+the file goes on growing; any other damage is an error, so that a verdict never rests on half of a log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
+
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixed
 
 from migrator.errors import InvariantViolation, OperatorError
 from migrator.image.loader import ImageLoader
 from migrator.image.model import MetadataImage, Provenance
 from migrator.image.snapshot import load_snapshot
+from migrator.log.errors import storage_errors
+from migrator.log.files import iter_file_batches
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.snapshots import iter_snapshot, snapshot_id_of
-from migrator.records.batch import Batch, checked_batches
+from migrator.raft.messages import EpochOffset
+from migrator.records.batch import HEADER_SIZE, LENGTH_END, Batch, BatchHeader, read_header
 from migrator.records.control import SnapshotHeader, control_records
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.metadata import MetadataRecord
 
+T = TypeVar("T")
+Decode = Callable[[Batch], Sequence[MetadataRecord]]
+"""The records of a data batch; one for each record of the batch, so that offsets stay what they are."""
+
+TAIL_SECONDS = 3.0
+"""How long a batch may be half written: a running controller appends something each half second."""
+TAIL_POLL_SECONDS = 0.05
+ATTEMPTS = 3
+"""A running controller may remove a file after it was listed."""
+
 _REMEDY = "Name the metadata directory of a controller (metadata.log.dir, else the first of log.dirs)"
+_COMPARE = "Compare with another controller's directory"
+_UNKNOWN = "If that controller is a newer release, use a newer release of this tool; else the log is damaged"
 
 
-def read_image(directory: Path) -> MetadataImage:
+def every_record(batch: Batch) -> Sequence[MetadataRecord]:
+    """`Decode` of everything."""
+    return [record for record, _ in batch.records()]
+
+
+def read_image(directory: Path, decode: Decode = every_record, end_offset: int | None = None) -> MetadataImage:
     """The image at the end of a directory's log, without what belongs to an open transaction.
 
     :param directory: a metadata directory, or its ``__cluster_metadata-0``.
+    :param decode: what to take of each batch.
+    :param end_offset: where to end (exclusive), as given by `end_of_log`; None for the end that is found.
     :raises OperatorError: it can't be read, or holds damage; names file and offset.
     """
+    return _patiently(lambda: _read_image(_log_directory(directory), decode, end_offset))
+
+
+def end_of_log(directory: Path) -> int:
+    """The offset behind the last whole batch that is there now; errors as `read_image`."""
+    return _patiently(lambda: _end_of_log(_log_directory(directory)))
+
+
+def log_bytes(directory: Path) -> int:
+    """The size of what `read_image` would read; errors as `read_image`."""
+    log_directory = _log_directory(directory)
+    with storage_errors("cannot read", log_directory):
+        return sum(path.stat().st_size for path in log_directory.iterdir() if path.suffix in {".log", ".checkpoint"})
+
+
+def _patiently(attempt: Callable[[], T]) -> T:
+    retrying = Retrying(
+        retry=retry_if_exception(lambda error: isinstance(error.__cause__, FileNotFoundError)),
+        stop=stop_after_attempt(ATTEMPTS),
+        wait=wait_fixed(0.2),
+        reraise=True,
+    )
+    return retrying(attempt)
+
+
+def _log_directory(directory: Path) -> Path:
     log_directory = directory if directory.name == DIRECTORY_NAME else directory / DIRECTORY_NAME
-    if not log_directory.is_dir():
-        raise OperatorError("there is no metadata log", where=str(log_directory), remedy=_REMEDY)
-    loader = _newest_snapshot(log_directory)
+    with storage_errors("cannot read", log_directory):
+        if not log_directory.is_dir():
+            raise OperatorError("there is no metadata log", where=str(log_directory), remedy=_REMEDY)
+    return log_directory
+
+
+def _read_image(log_directory: Path, decode: Decode, end_offset: int | None) -> MetadataImage:
+    snapshots, segments = _listed(log_directory)
     try:
-        for path, batch in _batches(log_directory, loader.end_offset):
-            _append(loader, path, batch)
+        loader = _newest_snapshot(snapshots, decode, end_offset)
+        start = loader.end_offset
+        if segments and int(segments[0].stem) > start:
+            what = f"the log begins at offset {int(segments[0].stem)}, and no snapshot reaches it"
+            raise OperatorError(what, where=str(log_directory), remedy=_COMPARE)
+        for path, batch in _batches(segments, start):
+            if end_offset is not None and batch.header.base_offset >= end_offset:
+                break
+            _append(loader, path, batch, decode)
         loader.apply()
         loader.commit(max(loader.end_offset, loader.published.provenance.offset + 1))
     except InvariantViolation as error:
-        raise OperatorError(str(error), where=str(log_directory), remedy="Compare with another controller's") from error
+        raise OperatorError(str(error), where=str(log_directory), remedy=_COMPARE) from error
     image = loader.published
     if image.provenance.offset < 0:
         raise OperatorError("the metadata log is empty", where=str(log_directory), remedy=_REMEDY)
     return image
 
 
-def _newest_snapshot(log_directory: Path) -> ImageLoader:
-    found = {
-        (snapshot_id.offset, snapshot_id.epoch): path
-        for path in log_directory.glob("*.checkpoint")
-        if (snapshot_id := snapshot_id_of(path)) is not None and snapshot_id.offset > 0
+def _end_of_log(log_directory: Path) -> int:
+    snapshots, segments = _listed(log_directory)
+    end = max((snapshot_id.offset for snapshot_id in snapshots), default=0)
+    for path in reversed(segments):
+        expected = int(path.stem)
+        for header in _headers(path):
+            expected = header.next_offset
+        return max(end, expected)
+    return end
+
+
+def _headers(path: Path) -> Iterator[BatchHeader]:
+    """Headers of the whole batches of a segment; whatever else it holds is found when it is read."""
+    with storage_errors("cannot read", path), path.open("rb") as file:
+        left = path.stat().st_size
+        try:
+            while left >= HEADER_SIZE and (header := read_header(file.read(HEADER_SIZE))).size <= left:
+                yield header
+                file.seek(header.size - HEADER_SIZE, os.SEEK_CUR)
+                left -= header.size
+        except CorruptRecordsError:
+            return
+
+
+def _listed(log_directory: Path) -> tuple[dict[EpochOffset, Path], list[Path]]:
+    """Snapshots by id, and segments in order."""
+    with storage_errors("cannot read", log_directory):
+        files = sorted(log_directory.iterdir())
+    snapshots = {
+        snapshot_id: path
+        for path in files
+        if path.suffix == ".checkpoint" and (snapshot_id := snapshot_id_of(path)) is not None and snapshot_id.offset > 0
     }
-    if not found:
+    return snapshots, [path for path in files if path.suffix == ".log" and path.stem.isdigit()]
+
+
+def _newest_snapshot(snapshots: dict[EpochOffset, Path], decode: Decode, end_offset: int | None) -> ImageLoader:
+    usable = [one for one in snapshots if end_offset is None or one.offset <= end_offset]
+    if not usable:
         return ImageLoader()
-    offset, epoch = newest = max(found)
-    timestamp_ms = -1
-    records: list[MetadataRecord] = []
-    for batch in iter_snapshot(found[newest]):
-        if batch.header.is_control:
-            headers = [record for record, _ in control_records(batch) if isinstance(record, SnapshotHeader)]
-            timestamp_ms = headers[0].last_contained_log_timestamp if headers else timestamp_ms
-        else:
-            records.extend(record for record, _ in batch.records())
+    newest = max(usable, key=lambda one: (one.offset, one.epoch))
+    path, timestamp_ms = snapshots[newest], -1
+    batches = iter_snapshot(path)
+    for record, _ in control_records(next(batches)):
+        timestamp_ms = record.last_contained_log_timestamp if isinstance(record, SnapshotHeader) else timestamp_ms
+    records = (record for batch in batches if not batch.header.is_control for record in _decoded(path, batch, decode))
     image = None
-    for image in load_snapshot(records, Provenance(offset - 1, epoch, timestamp_ms)):  # noqa: B007 (the last one counts)
+    for image in load_snapshot(records, Provenance(newest.offset - 1, newest.epoch, timestamp_ms)):  # noqa: B007 (the last one counts)
         pass
     return ImageLoader() if image is None else ImageLoader(image)
 
 
-def _batches(log_directory: Path, start: int) -> Iterator[tuple[Path, Batch]]:
-    """Batches from ``start`` on, with the segment that they are in."""
-    segments = sorted(log_directory.glob("*.log"))
-    expected = int(segments[0].stem) if segments else 0
+def _batches(segments: Sequence[Path], start: int) -> Iterator[tuple[Path, Batch]]:
+    """Batches from ``start`` on, with the segment that they are in. All are checked: sums, offsets, epochs."""
+    expected, epoch = int(segments[0].stem) if segments else 0, 0
     for path in segments:
-        try:
-            batches = checked_batches(path.read_bytes(), next_offset=expected, partial_tail=path is segments[-1])
-        except OSError as error:
-            raise OperatorError(f"can't be read: {error.strerror}", where=str(path)) from error
-        except CorruptRecordsError as error:
+        for batch in _segment(path, is_last=path is segments[-1]):
+            header = batch.header
+            if header.base_offset != expected or header.leader_epoch < epoch:
+                place = f"a batch of offset {header.base_offset} and epoch {header.leader_epoch}"
+                what = f"{place} follows offset {expected - 1} of epoch {epoch}"
+                raise OperatorError(what, where=str(path), remedy=_COMPARE)
+            expected, epoch = header.next_offset, header.leader_epoch
+            if header.base_offset >= start:
+                yield path, batch
+
+
+def _segment(path: Path, *, is_last: bool) -> Iterator[Batch]:
+    """Every batch of a segment. The last one of the log may end with half a batch, if somebody is writing it."""
+    try:
+        for _, batch in iter_file_batches(path):
+            yield batch
+    except CorruptRecordsError as error:
+        if not (is_last and error.position is not None and _is_being_written(path, error.position)):
             raise _damaged(path, error) from error
-        expected = batches[-1].header.next_offset if batches else expected
-        yield from ((path, batch) for batch in batches if batch.header.base_offset >= start)
 
 
-def _append(loader: ImageLoader, path: Path, batch: Batch) -> None:
+def _is_being_written(path: Path, position: int) -> bool:
+    """Whether half a batch at the end of a file becomes a whole one, or goes away, while we watch."""
+    with storage_errors("cannot read", path), path.open("rb") as file:
+        size = path.stat().st_size
+        file.seek(position)
+        head = file.read(LENGTH_END)
+        if len(head) == LENGTH_END and position + LENGTH_END + int.from_bytes(head[8:], "big", signed=True) <= size:
+            return False
+        deadline = time.monotonic() + TAIL_SECONDS
+        while time.monotonic() < deadline:
+            if path.stat().st_size != size:
+                return True
+            time.sleep(TAIL_POLL_SECONDS)
+    return False
+
+
+def _append(loader: ImageLoader, path: Path, batch: Batch, decode: Decode) -> None:
     header = batch.header
     if header.is_control:
         return
-    try:
-        records = [record for record, _ in batch.records()]
-    except CorruptRecordsError as error:
-        raise _damaged(path, error) from error
-    loader.append(header.base_offset, header.leader_epoch, header.base_timestamp, records)
+    loader.append(header.base_offset, header.leader_epoch, header.base_timestamp, _decoded(path, batch, decode))
     loader.apply()
 
 
+def _decoded(path: Path, batch: Batch, decode: Decode) -> Sequence[MetadataRecord]:
+    try:
+        return decode(batch)
+    except CorruptRecordsError as error:
+        what = f"the batch at offset {batch.header.base_offset} does not decode: {error.what}"
+        raise OperatorError(what, where=str(path), remedy=_UNKNOWN) from error
+
+
 def _damaged(path: Path, error: CorruptRecordsError) -> OperatorError:
-    return OperatorError(str(error), where=str(path), remedy="Compare with another controller's directory")
+    return OperatorError(str(error), where=str(path), remedy=_COMPARE)

@@ -22,8 +22,10 @@ from migrator.config.load import load_settings
 from migrator.errors import OperatorError
 from migrator.verify import image_rows
 from migrator.verify.canonical import COLUMNS, Row
+from migrator.verify.failures import packing
 from migrator.verify.kraft_files import read_image
 from migrator.verify.zookeeper_reading import other_families, topic_names, topics
+from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, options_from
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
@@ -101,7 +103,8 @@ class KRaftReader(RowReader):
         """See `DataSourceReader`."""
         if not isinstance(partition, Shard):
             raise TypeError(f"not a share of a log: {partition}")
-        return arrow_batches(self._rows(partition))
+        with packing():
+            yield from arrow_batches(self._rows(partition))
 
     def _rows(self, shard: Shard) -> Iterator[Row]:
         image = read_image(Path(self.options["directory"]))
@@ -134,19 +137,20 @@ class ZooKeeperReader(RowReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """See `DataSourceReader`."""
-        with ZooKeeperSession(self._session_options()) as session:
-            names = topic_names(session)
+        with packing(), ZooKeeperSession(self._session_options()) as session:
+            names = topic_names(BulkReader(session))
         size = max(1, -(-len(names) // self.shards))
         ranges = [TopicRange(names[start : start + size]) for start in range(0, len(names), size)]
         return [OtherFamilies(), *ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """See `DataSourceReader`."""
-        with ZooKeeperSession(self._session_options()) as session:
+        with packing(), ZooKeeperSession(self._session_options()) as session:
+            tree = BulkReader(session)
             rows = (
-                topics(session, partition.names, self._encoder(), self.salt)
+                topics(tree, partition.names, self._encoder(), self.salt)
                 if isinstance(partition, TopicRange)
-                else other_families(session, self._encoder(), self.salt)
+                else other_families(tree, self._encoder(), self.salt)
             )
             yield from arrow_batches(rows)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -13,10 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from migrator.errors import ExitCode, OperatorError
 from migrator.values import value
 from migrator.verify.compare import Comparison, Difference, KindCounts, compare
+from migrator.verify.failures import operator_error
 from migrator.verify.session import spark_session
 from migrator.verify.sources import KRaftDataSource, ZooKeeperDataSource
-
-_RAISED = re.compile(r"^\s*(?:[A-Za-z_]+\.)*[A-Za-z_]+(?:Error|Violation|Exception): (.+)$", re.MULTILINE)
 
 
 @value
@@ -80,7 +78,7 @@ def compare_sides(spark: SparkSession, request: VerifyRequest) -> Comparison:
         kraft = _load(spark, "kraft", options | {"directory": request.directory})
         comparison = compare(zookeeper, kraft)
     except PySparkException as error:
-        raise OperatorError(f"could not tell: {_cause(error)}", remedy="Mend that and run it again") from error
+        raise operator_error(error) from error
     if comparison.rows == 0:
         raise OperatorError("could not tell: neither side holds any metadata", remedy="Check both addresses")
     return comparison
@@ -88,12 +86,6 @@ def compare_sides(spark: SparkSession, request: VerifyRequest) -> Comparison:
 
 def _load(spark: SparkSession, name: str, options: Mapping[str, str]) -> DataFrame:
     return spark.read.format(name).options(**options).load()
-
-
-def _cause(error: PySparkException) -> str:
-    """The sentence of the error that a reader raised in a worker, without the stacks around it."""
-    raised = _RAISED.findall(str(error))
-    return raised[-1] if raised else str(error).partition("\n")[0] or type(error).__name__
 
 
 def _counts(counts: KindCounts) -> dict[str, int]:

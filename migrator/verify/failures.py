@@ -1,0 +1,64 @@
+"""How an error gets from a Spark worker to the operator.
+
+Spark hands on nothing of a worker's exception but its text, among the stacks of two languages. So a reader packs an
+`OperatorError` into one word of that text, and the driver unpacks it: what the operator sees is the error that was
+raised, with its place and its remedy.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from migrator.errors import InvariantViolation, MigratorError, OperatorError
+
+_PACKED = re.compile(r"packed-operator-error:([A-Za-z0-9_=-]+)")
+_MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_RAISED = re.compile(r"^\s*(?:[A-Za-z_]+\.)*[A-Za-z_]+(?:Error|Violation|Exception): (.+)$", re.MULTILINE)
+_AGAIN = "Mend that and run it again"
+
+
+class PackedError(MigratorError):
+    """An `OperatorError` on its way out of a Spark worker."""
+
+
+@contextmanager
+def packing() -> Iterator[None]:
+    """Pack what a reader raises; for the outermost level of whatever Spark calls in a worker."""
+    try:
+        yield
+    except OperatorError as error:
+        raise PackedError(_pack(error)) from error
+    except InvariantViolation as error:
+        raise PackedError(_pack(OperatorError(str(error), remedy="Compare with another controller's log"))) from error
+    except OSError as error:
+        what = f"can't be read: {error.strerror or error}"
+        raise PackedError(_pack(OperatorError(what, where=str(error.filename or ""), remedy=_AGAIN))) from error
+
+
+def operator_error(error: Exception) -> OperatorError:
+    """What to tell the operator of an exception that Spark raised in the driver."""
+    text = str(error)
+    packed = _PACKED.search(text)
+    if packed is not None:
+        what, where, remedy = json.loads(base64.urlsafe_b64decode(packed[1]))
+        return OperatorError(f"could not tell: {what}", where=where, remedy=remedy)
+    missing = _MISSING_MODULE.search(text)
+    if missing is not None:
+        return OperatorError(
+            f"could not tell: the Python of Spark's workers has no {missing[1].partition('.')[0]!r}",
+            where="spark.pyspark.python",
+            remedy="Only pure Python is sent to workers: install there what docs/verify.md lists, or name a Python "
+            "that has it with --conf spark.pyspark.python=PATH",
+        )
+    raised = _RAISED.findall(text)
+    cause = raised[-1] if raised else text.partition("\n")[0] or type(error).__name__
+    return OperatorError(f"could not tell: {cause}", remedy=_AGAIN)
+
+
+def _pack(error: OperatorError) -> str:
+    content = json.dumps([error.what, error.where, error.remedy]).encode()
+    return f"packed-operator-error:{base64.urlsafe_b64encode(content).decode()} ({error})"
