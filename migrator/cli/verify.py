@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from migrator.cli.options import config_option
-from migrator.errors import OperatorError
+from migrator.errors import ExitCode, OperatorError
 from migrator.rpc.reach import active_controller
+from migrator.verify.compare import EXAMPLES_MAX, Difference
 from migrator.verify.repair import repair
 from migrator.verify.verify import Verdict, VerifyRequest, verify
 
@@ -111,11 +112,29 @@ def _print(verdict: Verdict) -> None:
         table.add_row(kind, *(f"{figure:,}" for figure in figures), style=style)
     console.print(table)
     for difference in verdict.comparison.examples:
-        place = f"{difference.kind} {difference.entity} {difference.field}"
-        console.print(
-            f"  {difference.status}: {place}: ZooKeeper {difference.zookeeper!r}, KRaft {difference.kraft!r}",
-            markup=False,
-            highlight=False,
-        )
-    words = f"{verdict.comparison.differences:,} differences" if verdict.comparison.differences else "equal"
-    console.print(f"{words}: {verdict.comparison.rows:,} rows compared in {verdict.seconds:.1f} s", highlight=False)
+        _print_difference(console, difference.status, difference)
+    for difference in verdict.undecided[:EXAMPLES_MAX]:
+        _print_difference(console, "kept changing", difference)
+    found = {
+        ExitCode.OK: "equal",
+        ExitCode.DIFFERENT: f"{verdict.comparison.differences:,} differences",
+    }.get(verdict.exit_code, f"could not tell: {verdict.why or 'it kept changing'}")
+    console.print(
+        f"{found}: {verdict.comparison.rows:,} rows compared in {verdict.seconds:.1f} s, {_where(verdict)}",
+        highlight=False,
+    )
+
+
+def _where(verdict: Verdict) -> str:
+    again = f", {verdict.read_again:,} of them more than once" if verdict.read_again else ""
+    offset = f"offset {verdict.at.offset} of the log" if verdict.at.offset >= 0 else "no KRaft quorum writes there"
+    return f"at zxid {verdict.at.zxid:#x} and {offset}{again}"
+
+
+def _print_difference(console: Console, status: str, difference: Difference) -> None:
+    place = f"{difference.kind} {difference.entity} {difference.field}"
+    console.print(
+        f"  {status}: {place}: ZooKeeper {difference.zookeeper!r}, KRaft {difference.kraft!r}",
+        markup=False,
+        highlight=False,
+    )

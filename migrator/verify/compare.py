@@ -1,10 +1,12 @@
 """The comparison: a full outer join of both sides' canonical rows, in Spark.
 
-Only counts and a bounded number of examples reach the driver.
+Only counts and a bounded number of differences reach the driver.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -14,6 +16,9 @@ from migrator.values import value
 from migrator.verify.canonical import KINDS, RULES, Equality
 
 EXAMPLES_MAX = 50
+"""Differences that are shown."""
+SUSPECTS_MAX = 2_000
+"""Differences of one kind and status that reach the driver, where they are read again."""
 
 
 @value
@@ -25,6 +30,11 @@ class Difference:
     field: str
     zookeeper: str | None
     kraft: str | None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Which leaf it is."""
+        return self.kind, self.entity, self.field
 
     @property
     def status(self) -> str:
@@ -45,10 +55,15 @@ class KindCounts:
 
 @value
 class Comparison:
-    """Counts by kind, and examples of the differences, at most `EXAMPLES_MAX`."""
+    """Counts by kind, and differences: at most `SUSPECTS_MAX` of one kind and status."""
 
     kinds: dict[str, KindCounts]
-    examples: tuple[Difference, ...]
+    found: tuple[Difference, ...]
+
+    @property
+    def examples(self) -> tuple[Difference, ...]:
+        """What is shown of the differences."""
+        return self.found[:EXAMPLES_MAX]
 
     @property
     def rows(self) -> int:
@@ -72,19 +87,38 @@ def compare(zookeeper: DataFrame, kraft: DataFrame) -> Comparison:
         F.min_by(
             F.struct("kind", "entity", "field", "zookeeper", "kraft"),
             F.when(F.col("status") != "equal", place),
-            EXAMPLES_MAX,
-        ).alias("examples"),
+            SUSPECTS_MAX,
+        ).alias("found"),
     )
-    found = {(row["kind"], row["status"]): row for row in summary.collect()}
-    examples = sorted(
-        (Difference(*example) for row in found.values() for example in row["examples"] or ()),
-        key=lambda difference: (difference.kind, difference.entity, difference.field),
-    )
-    counts = {key: row["rows"] for key, row in found.items()}
-    return Comparison({kind: _counts(counts, kind) for kind in KINDS}, tuple(examples[:EXAMPLES_MAX]))
+    rows = {(row["kind"], row["status"]): row for row in summary.collect()}
+    found = sorted((Difference(*one) for row in rows.values() for one in row["found"] or ()), key=_place)
+    counts = {key: row["rows"] for key, row in rows.items()}
+    return Comparison({kind: _counts(counts, kind) for kind in KINDS}, tuple(found))
 
 
-def _counts(rows: dict[tuple[str, str], int], kind: str) -> KindCounts:
+def settled(first: Comparison, different: Iterable[Difference], agreed: Collection[tuple[str, str, str]]) -> Comparison:
+    """The comparison as it is after differences were read again; those beyond `SUSPECTS_MAX` count as first seen.
+
+    :param different: what differs now; its values may be others than at first.
+    :param agreed: the leaves that turned out to be equal.
+    """
+    now = sorted(different, key=_place)
+    counts: Counter[tuple[str, str]] = Counter()
+    for kind, seen in first.kinds.items():
+        differing = {"missing": seen.missing, "extra": seen.extra, "different": seen.different}
+        counts.update({(kind, status): number for status, number in differing.items()})
+        counts[kind, "equal"] = seen.zookeeper - seen.missing - seen.different
+    counts.subtract((one.kind, one.status) for one in first.found)
+    counts.update((one.kind, one.status) for one in now)
+    counts.update((kind, "equal") for kind, _, _ in agreed)
+    return Comparison({kind: _counts(counts, kind) for kind in first.kinds}, tuple(now))
+
+
+def _place(difference: Difference) -> tuple[str, str, str]:
+    return difference.key
+
+
+def _counts(rows: Mapping[tuple[str, str], int], kind: str) -> KindCounts:
     equal, missing, extra, different = (
         rows.get((kind, status), 0) for status in ("equal", "missing", "extra", "different")
     )

@@ -5,16 +5,23 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from migrator.errors import ExitCode, OperatorError
 from migrator.values import value
-from migrator.verify.compare import Comparison, Difference, KindCounts, compare
+from migrator.verify.compare import EXAMPLES_MAX, Comparison, Difference, KindCounts, compare, settled
 from migrator.verify.failures import operator_error
+from migrator.verify.log_tail import LogTail
+from migrator.verify.recheck import Pair, Patience, Recheck
 from migrator.verify.session import spark_session
 from migrator.verify.sources import KRaftDataSource, ZooKeeperDataSource
+from migrator.verify.zookeeper_side import ZooKeeperSide
+
+PASSES_MAX = 3
+"""Comparisons of everything, while there are more differences than can be read again one by one."""
 
 
 @value
@@ -28,27 +35,48 @@ class VerifyRequest:
     master: str = "local[*]"
     conf: Mapping[str, str] | None = None
     shards: int = 2
+    patience: Patience = Patience()
 
 
 @value
 class Verdict:
+    """``at``: where the sides were seen to be equal, or to differ; offset -1 where no KRaft quorum writes to this
+    ZooKeeper. ``undecided`` kept changing, for the reason ``why``. ``read_again``: leaves that differed at first."""
+
     comparison: Comparison
     seconds: float
+    at: Pair
+    undecided: tuple[Difference, ...] = ()
+    why: str = ""
+    read_again: int = 0
 
     @property
     def exit_code(self) -> ExitCode:
-        """0 equal, 1 different; what could not be compared raises instead."""
-        return ExitCode.DIFFERENT if self.comparison.differences else ExitCode.OK
+        """0 equal, 1 different, 2 could not tell; what could not be read at all raises instead."""
+        if self.comparison.differences:
+            return ExitCode.DIFFERENT
+        return ExitCode.REFUSED if self.undecided else ExitCode.OK
+
+    @property
+    def word(self) -> str:
+        """The verdict in a word or three."""
+        return {ExitCode.OK: "equal", ExitCode.DIFFERENT: "different"}.get(self.exit_code, "could not tell")
 
     def to_json(self) -> dict[str, object]:
         """For scripts."""
         return {
-            "equal": not self.comparison.differences,
+            "verdict": self.word,
+            "equal": self.exit_code is ExitCode.OK,
+            "zxid": self.at.zxid,
+            "offset": self.at.offset if self.at.offset >= 0 else None,
             "rows": self.comparison.rows,
             "differences": self.comparison.differences,
             "seconds": round(self.seconds, 2),
             "kinds": {kind: _counts(counts) for kind, counts in self.comparison.kinds.items()},
             "examples": [_example(difference) for difference in self.comparison.examples],
+            "read_again": self.read_again,
+            "undecided": [_example(difference) for difference in self.undecided[:EXAMPLES_MAX]],
+            "why": self.why,
         }
 
 
@@ -57,13 +85,43 @@ def verify(request: VerifyRequest, repair: Callable[[Verdict], bool] | None = No
 
     :raises OperatorError: when a side can't be read whole: then there is no verdict. Whatever ``repair`` raises.
     """
-    started = time.monotonic()
     with spark_session(request.master, request.conf) as spark:
-        verdict = Verdict(compare_sides(spark, request), time.monotonic() - started)
+        verdict = verify_in(spark, request)
         if verdict.comparison.differences and repair is not None and repair(verdict):
-            started = time.monotonic()
-            verdict = Verdict(compare_sides(spark, request), time.monotonic() - started)
+            verdict = verify_in(spark, request)
     return verdict
+
+
+def verify_in(spark: SparkSession, request: VerifyRequest, until: int | None = None) -> Verdict:
+    """One verdict, in a session that is there already; errors as `verify`. What differs is read again (`Recheck`).
+
+    :param until: ends the log at that offset: nobody has written to ZooKeeper since.
+    """
+    started = time.monotonic()
+    salt = secrets.token_bytes(32)
+    log: LogTail | None = None
+    with ZooKeeperSide(request.zookeeper, request.config, salt) as zookeeper:
+        for _ in range(PASSES_MAX):
+            first = compare_sides(spark, request)
+            mark = zookeeper.mark()
+            if not first.found:
+                return Verdict(first, time.monotonic() - started, Pair(mark.zxid, mark.offset))
+            log = log or LogTail(Path(request.directory), until)
+            settlement = Recheck(zookeeper, log, salt, request.patience).settle(first.found)
+            if settlement.different or first.differences == len(first.found):
+                return Verdict(
+                    settled(first, settlement.different, settlement.agreed),
+                    time.monotonic() - started,
+                    settlement.at,
+                    settlement.undecided,
+                    settlement.why,
+                    len(first.found),
+                )
+    raise OperatorError(
+        f"could not tell: {first.differences:,} rows differed when they were read, and those that were read again "
+        "agreed or kept changing",
+        remedy="Run it again when the cluster changes less",
+    )
 
 
 def compare_sides(spark: SparkSession, request: VerifyRequest) -> Comparison:

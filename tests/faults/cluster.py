@@ -28,7 +28,7 @@ from migrator.migration.states import State
 from migrator.observe.status import Status
 from migrator.records.versions import parse_version
 from migrator.verify import image_rows, zookeeper_reading
-from migrator.verify.canonical import RULES, Equality
+from migrator.verify.recheck import agrees
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 from tests.faults.gate import Gate
@@ -276,20 +276,8 @@ def different_rows(hosts: str, image: MetadataImage) -> list[str]:
     return [
         f"{key}: ZooKeeper {left.get(key)!r}, log {right.get(key)!r}"
         for key in left.keys() | right.keys()
-        if not _equal(key, left.get(key), right.get(key))
+        if not agrees(key, left.get(key), right.get(key))
     ]
-
-
-_SPECIAL = {(rule.kind, rule.field): rule.equality for rule in RULES if rule.equality is not Equality.SAME}
-
-
-def _equal(key: tuple[str, str, str], zookeeper: str | None, log: str | None) -> bool:
-    equality = _SPECIAL.get((key[0], key[2]), Equality.SAME)
-    if zookeeper is None or log is None or equality is Equality.SAME:
-        return zookeeper == log
-    if equality is Equality.AT_LEAST:
-        return int(zookeeper) >= int(log)
-    return log in zookeeper.split("|")
 
 
 def every_znode(client: KazooClient) -> dict[str, tuple[int, int]]:

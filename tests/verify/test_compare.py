@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from migrator.verify.canonical import COLUMNS, KINDS, Row
-from migrator.verify.compare import EXAMPLES_MAX, Comparison, Difference, compare
+from migrator.verify.compare import EXAMPLES_MAX, SUSPECTS_MAX, Comparison, Difference, KindCounts, compare, settled
 
 SCHEMA = ", ".join(f"{column} string" for column in COLUMNS)
 
@@ -73,7 +73,18 @@ def test_the_next_producer_id_starts_or_follows_the_block(spark: SparkSession, k
 
 
 def test_only_a_bounded_number_of_examples_reaches_the_driver(spark: SparkSession) -> None:
-    many: list[Row] = [("config", "topic:t", f"key-{number}", "1") for number in range(EXAMPLES_MAX * 3)]
+    many: list[Row] = [("config", "topic:t", f"key-{number}", "1") for number in range(SUSPECTS_MAX + 1)]
     result = compared(spark, many, [])
-    assert result.kinds["config"].missing == EXAMPLES_MAX * 3
+    assert result.kinds["config"].missing == SUSPECTS_MAX + 1
+    assert len(result.found) == SUSPECTS_MAX
     assert len(result.examples) == EXAMPLES_MAX
+
+
+def test_what_was_read_again_counts_as_it_was_then() -> None:
+    """One of three turned out equal, one from "missing" to "different", one stayed; a fourth was never read again."""
+    leaves = [("config", "topic:t", name) for name in "abc"]
+    first = Comparison({"config": KindCounts(10, 6, 4, 0, 0)}, tuple(Difference(*leaf, "1", None) for leaf in leaves))
+    still = (Difference(*leaves[2], "1", None), Difference(*leaves[1], "1", "2"))
+    assert settled(first, still, leaves[:1]) == Comparison(
+        {"config": KindCounts(10, 8, 2, 0, 1)}, (Difference(*leaves[1], "1", "2"), Difference(*leaves[2], "1", None))
+    )

@@ -1,0 +1,136 @@
+"""Follows the metadata log of a directory that a controller may be writing to, batch by batch.
+
+`read_image` replays everything each time; this keeps its place, and tells of every step, so that it is known which
+values a leaf took between two readings.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from migrator.errors import InvariantViolation, OperatorError
+from migrator.image.loader import ImageLoader, Step
+from migrator.image.model import Changes, MetadataImage
+from migrator.log.metadata_log import DIRECTORY_NAME
+from migrator.records.batch import HEADER_SIZE, Batch, checked_batches
+from migrator.records.errors import CorruptRecordsError
+from migrator.values import value
+from migrator.verify.kraft_files import read_image
+
+RESTARTS_MAX = 5
+"""Times in a row that a file may vanish while it is read: a snapshot took the place of what was before it."""
+
+_COMPARE = "Compare with another controller's directory"
+
+
+@value
+class _Place:
+    """The last batch that was read: file, position in it, its header's bytes, and where the next one begins."""
+
+    path: Path
+    position: int
+    header: bytes
+    end: int
+
+
+class LogTail:
+    """The image at the end of the log, and the way there.
+
+    :param directory: a metadata directory, or its ``__cluster_metadata-0``.
+    :param until: the last offset to read; None for all that is there.
+    :raises OperatorError: as `read_image`; from `advance`, too.
+    """
+
+    def __init__(self, directory: Path, until: int | None = None) -> None:
+        self._directory = directory if directory.name == DIRECTORY_NAME else directory / DIRECTORY_NAME
+        self._until = until
+        self.on_step: Step | None = None
+        self.generation = 0
+        """Counts how often the log had to be read anew, because it was cut, or began later than where we stood."""
+        self._restart()
+        self.advance()
+
+    @property
+    def image(self) -> MetadataImage:
+        """Everything read so far, without what belongs to an open transaction."""
+        return self._loader.published
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last record read, control records included."""
+        return self._next
+
+    def advance(self) -> None:
+        """Read what was appended since."""
+        for _ in range(RESTARTS_MAX):
+            try:
+                if self._is_cut():
+                    self._restart()
+                self._read_on()
+            except FileNotFoundError:
+                self._restart()
+            else:
+                return
+        raise OperatorError("its files vanish while they are read", where=str(self._directory), remedy="Try again")
+
+    def _restart(self) -> None:
+        self.generation += 1
+        image = read_image(self._directory, end_offset=None if self._until is None else self._until + 1)
+        self._loader = ImageLoader(image, on_step=self._step)
+        self._next = image.provenance.offset + 1
+        self._place: _Place | None = None
+
+    def _step(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> None:
+        if self.on_step is not None:
+            self.on_step(before, after, changes)
+
+    def _is_cut(self) -> bool:
+        """Whether the last batch that was read is not where it was: an unfinished end of the log was replaced."""
+        if self._place is None:
+            return False
+        with self._place.path.open("rb") as file:
+            file.seek(self._place.position)
+            return file.read(HEADER_SIZE) != self._place.header
+
+    def _read_on(self) -> None:
+        segments = sorted(self._directory.glob("*.log"))
+        first = max((i for i, path in enumerate(segments) if int(path.stem) <= self._next), default=None)
+        if first is None:
+            if segments:
+                raise FileNotFoundError  # a snapshot took its place
+            return
+        for path in segments[first:]:
+            self._read_segment(path, is_last=path is segments[-1])
+        self._loader.commit(max(self._loader.end_offset, self.image.provenance.offset + 1))
+
+    def _read_segment(self, path: Path, *, is_last: bool) -> None:
+        expected, position = int(path.stem), 0
+        if self._place is not None and self._place.path == path:
+            expected, position = self._next, self._place.end
+        with path.open("rb") as file:
+            file.seek(position)
+            content = file.read()
+        try:
+            batches = checked_batches(content, next_offset=expected, partial_tail=is_last)
+        except CorruptRecordsError as error:
+            raise OperatorError(str(error), where=str(path), remedy=_COMPARE) from error
+        for batch in batches:
+            if self._until is not None and batch.header.last_offset > self._until:
+                return
+            if batch.header.base_offset >= self._next:
+                self._apply(path, batch)
+                self._next = batch.header.next_offset
+            end = position + batch.header.size
+            self._place = _Place(path, position, bytes(batch.data[:HEADER_SIZE]), end)
+            position = end
+
+    def _apply(self, path: Path, batch: Batch) -> None:
+        header = batch.header
+        if header.is_control:
+            return
+        try:
+            records = [record for record, _ in batch.records()]
+            self._loader.append(header.base_offset, header.leader_epoch, header.base_timestamp, records)
+            self._loader.apply()
+        except (CorruptRecordsError, InvariantViolation) as error:
+            raise OperatorError(str(error), where=str(path), remedy=_COMPARE) from error

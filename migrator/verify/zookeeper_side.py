@@ -1,0 +1,121 @@
+"""ZooKeeper as the driver reads it beside Spark: how far it follows the log, and single entities once more."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+from migrator.config.load import load_settings
+from migrator.errors import OperatorError
+from migrator.values import value
+from migrator.verify.canonical import Row
+from migrator.verify.zookeeper_reading import other_families, topic_names, topics
+from migrator.zookeeper.bulk import BulkReader
+from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, options_from
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.migration import INITIAL_STATE, MigrationState, decode_migration
+from migrator.zookeeper.znodes.passwords import PasswordEncoder
+
+Key = tuple[str, str, str]
+"""(kind, entity, field): one leaf."""
+
+TOPIC_CONFIG = "topic:"
+READ_RETRY_SECONDS = 15.0
+"""How long one reading goes on through lost connections."""
+
+
+def topic_of(kind: str, entity: str) -> str | None:
+    """The topic that a leaf belongs to, by its kind and entity; None for one of no topic, and of a topic's config."""
+    if kind == "topic":
+        return entity
+    return entity.rpartition("-")[0] if kind == "partition" else None
+
+
+@value
+class Mark:
+    """``/migration``: ZooKeeper holds everything up to ``state``'s offset, when ``copied``. ``zxid``: of the
+    server when it was read."""
+
+    state: MigrationState
+    zxid: int
+
+    @property
+    def copied(self) -> bool:
+        """Whether a KRaft quorum writes, or wrote, to this ZooKeeper."""
+        return self.state.copied
+
+    @property
+    def offset(self) -> int:
+        """Of the last record that ZooKeeper holds, -1 without a migration."""
+        return self.state.kraft_metadata_offset if self.copied else -1
+
+
+class ZooKeeperSide:
+    """A session of the driver's own; a context manager.
+
+    :param hosts: connection string; None for that of ``config``, a controller's property file.
+    :param salt: secrets are hashed under it, as on the other side.
+    """
+
+    def __init__(self, hosts: str | None, config: str | None, salt: bytes) -> None:
+        options, encoder = access(hosts, config)
+        self._encoder = encoder
+        self._salt = salt
+        self._session = ZooKeeperSession(options)
+        self._reader = BulkReader(self._session, retry_seconds=READ_RETRY_SECONDS)
+
+    def __enter__(self) -> Self:
+        self._session.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session.close()
+
+    @property
+    def zxid(self) -> int:
+        """The last transaction that the server had seen when it last answered."""
+        return int(self._session.client.last_zxid)
+
+    def mark(self) -> Mark:
+        """How far ZooKeeper follows the log.
+
+        :raises OperatorError: ZooKeeper is away, or the znode does not decode.
+        """
+        (znode,) = self._reader.read([paths.MIGRATION])
+        state = None if znode is None else decode_migration(paths.MIGRATION, znode.data)
+        return Mark(state or INITIAL_STATE, self.zxid)
+
+    def rows(self, keys: Iterable[Key]) -> Mapping[Key, str]:
+        """The leaves of ``keys`` as they are now; a missing one is left out. Errors as `mark`."""
+        wanted = frozenset(keys)
+        concerned = {topic_of(kind, entity) for kind, entity, _ in wanted} - {None}
+        concerned |= {
+            entity.removeprefix(TOPIC_CONFIG)
+            for kind, entity, _ in wanted
+            if kind == "config" and entity.startswith(TOPIC_CONFIG)
+        }
+        found: list[Row] = []
+        if concerned:
+            names = [name for name in topic_names(self._reader) if name in concerned]
+            found += topics(self._reader, names, self._encoder, self._salt)
+        if any(topic_of(kind, entity) is None for kind, entity, _ in wanted):
+            found += other_families(self._reader, self._encoder, self._salt)
+        return {(kind, entity, field): text for kind, entity, field, text in found if (kind, entity, field) in wanted}
+
+
+def access(hosts: str | None, config: str | None) -> tuple[SessionOptions, PasswordEncoder]:
+    """How to reach ZooKeeper, and what decodes its passwords.
+
+    :raises OperatorError: neither is given, or the file is not in order.
+    """
+    if config is None:
+        if hosts is None:
+            raise OperatorError("no ZooKeeper is named", remedy="Give --zookeeper, or a file with -c")
+        return SessionOptions(hosts), PasswordEncoder(None, os.urandom)
+    settings, _ = load_settings(Path(config))
+    options = options_from(settings) if hosts is None else replace(options_from(settings), hosts=hosts)
+    secret = settings.password_encoder_secret
+    return options, PasswordEncoder(None if secret is None else secret.reveal(), os.urandom)

@@ -1,0 +1,78 @@
+"""A cluster that changes all the time while it is compared: no false alarm, and what really differs is found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from pyspark.sql import SparkSession
+
+from migrator.drill.fill import PLAIN_TOPIC
+from migrator.drill.light_workload import LightWorkload
+from migrator.errors import ExitCode
+from migrator.verify.recheck import Patience
+from migrator.verify.verify import Verdict, VerifyRequest, verify_in
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.configs import encode_config
+from tests.conftest import ZooKeeperSpace
+from tests.faults.cluster import FaultCluster, cluster_in, start_all
+
+PATIENT = Patience(total=120.0, rest=30.0)
+PASSES = 3
+
+
+@asynccontextmanager
+async def changing(cluster: FaultCluster) -> AsyncIterator[LightWorkload]:
+    """Every kind of metadata changes meanwhile, some hundred times a second."""
+    workload = LightWorkload(cluster.client, cluster.brokers, seed=1)
+    running = asyncio.create_task(workload.run())
+    try:
+        yield workload
+    finally:
+        workload.stop()
+        await running
+
+
+def changes(workload: LightWorkload) -> int:
+    return sum(workload.acknowledged.values())
+
+
+@pytest.mark.timeout(300)
+async def test_no_false_alarm_while_everything_changes_and_a_planted_difference_is_found(
+    spark: SparkSession, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
+) -> None:
+    async with cluster_in(tmp_path, zookeeper.hosts, controllers=1, brokers=2, partitions=60) as cluster:
+        start_all(cluster)
+        leader = await cluster.until_dual_writing()
+        request = VerifyRequest(None, str(leader.metadata_directory), str(leader.property_file), patience=PATIENT)
+
+        async def verdict() -> Verdict:
+            return await asyncio.to_thread(verify_in, spark, request)
+
+        async with changing(cluster) as workload:
+            await cluster.until("changes are made", lambda: changes(workload) > 50)
+            read_again = 0
+            for _ in range(PASSES):
+                before = changes(workload)
+                found = await verdict()
+                assert changes(workload) > before + 20, "nothing changed meanwhile"
+                assert found.exit_code is ExitCode.OK, found
+                assert found.at.zxid > 0
+                assert found.at.offset > 0
+                read_again += found.read_again
+            assert read_again > 0, "no reading of both sides differed at first: nothing was tried"
+
+            topic = min(name for name in zookeeper_client.get_children(paths.TOPICS) if name.startswith(PLAIN_TOPIC))
+            zookeeper_client.set(paths.topic_config(topic), encode_config({"retention.ms": "77"}))
+            found = await verdict()
+            (difference,) = found.comparison.examples
+            assert (difference.kind, difference.entity) == ("config", f"topic:{topic}")
+            assert (difference.status, difference.zookeeper) == ("missing", "77")
+            assert found.exit_code is ExitCode.DIFFERENT
+            assert found.undecided == ()
+            assert found.comparison.differences == 1
+        assert not workload.refusals
