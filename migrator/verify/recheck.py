@@ -228,10 +228,11 @@ class Recheck:
             now = time.monotonic()
             if (moved := (mark.state, self.log.end_offset)) != seen:
                 seen, rest_at = moved, now + self.patience.rest
-            at_rest = now >= rest_at and self.log.end_offset > mark.offset
-            if at_rest or now >= min(rest_at, self._deadline):
-                self._why = "" if at_rest else why(mark)
-                return at_rest
+            if now >= rest_at and self.log.end_offset > mark.offset:
+                return True
+            if now >= rest_at or now >= self._deadline:
+                self._deadline, self._why = now, why(mark)  # to go on would not help
+                return False
             time.sleep(POLL_SECONDS)
 
 

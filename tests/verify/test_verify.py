@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,44 +13,22 @@ from migrator.errors import OperatorError
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.verify.compare import Comparison
 from migrator.verify.verify import VerifyRequest, compare_sides
-from migrator.zookeeper.ops import Znode
 from tests.conftest import ZooKeeperSpace
-from tests.golden.stock import STOCK_391, read_dump
+from tests.verify.stock_pair import AFTER, restore, stock_metadata, stock_property_file
 
-AFTER = read_dump(STOCK_391.after)
 Compare = Callable[[], Comparison]
-
-
-def restore(client: KazooClient, znodes: list[Znode]) -> None:
-    """The znodes with their data versions; ephemeral and sequential ones as plain ones."""
-    for znode in sorted(znodes, key=lambda znode: znode.path):
-        data = znode.data
-        client.create(znode.path, b"" if data is None else data, makepath=True)
-        for _ in range(znode.stat.version):
-            client.set(znode.path, b"" if data is None else data)
 
 
 @pytest.fixture
 def metadata(tmp_path: Path) -> Path:
     """A metadata directory with the log of the stock migration."""
-    log = tmp_path / DIRECTORY_NAME
-    log.mkdir()
-    shutil.copy(STOCK_391.log, log / f"{0:020d}.log")
+    stock_metadata(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
 def config(tmp_path: Path, zookeeper: ZooKeeperSpace) -> Path:
-    """A controller's property file with the secrets of the stock cluster."""
-    file = tmp_path / "controller.properties"
-    file.write_text(
-        "process.roles=controller\nnode.id=3000\ncontroller.quorum.voters=3000@localhost:9093\n"
-        "controller.listener.names=CONTROLLER\nlisteners=CONTROLLER://localhost:9093\n"
-        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT\n"
-        f"zookeeper.connect={zookeeper.hosts}\n"
-        + "".join(f"{key}={text}\n" for key, text in STOCK_391.settings().items() if key != "cluster.id")
-    )
-    return file
+    return stock_property_file(tmp_path, zookeeper.hosts)
 
 
 @pytest.fixture
