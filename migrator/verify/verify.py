@@ -14,6 +14,7 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.values import value
 from migrator.verify.compare import EXAMPLES_MAX, Comparison, Difference, KindCounts, compare, settled
 from migrator.verify.failures import operator_error
+from migrator.verify.kraft_files import end_of_log
 from migrator.verify.log_tail import LogTail
 from migrator.verify.recheck import Pair, Patience, Recheck
 from migrator.verify.session import spark_session
@@ -41,7 +42,8 @@ class VerifyRequest:
 @value
 class Verdict:
     """``at``: where the sides were seen to be equal, or to differ; offset -1 where no KRaft quorum writes to this
-    ZooKeeper. ``undecided`` kept changing, for the reason ``why``. ``read_again``: leaves that differed at first."""
+    ZooKeeper. ``undecided`` kept changing, for the reason ``why``. ``read_again``: leaves that differed at first.
+    ``lag``: records that ZooKeeper is behind the log, None where nobody writes to it."""
 
     comparison: Comparison
     seconds: float
@@ -49,6 +51,7 @@ class Verdict:
     undecided: tuple[Difference, ...] = ()
     why: str = ""
     read_again: int = 0
+    lag: int | None = None
 
     @property
     def exit_code(self) -> ExitCode:
@@ -75,6 +78,7 @@ class Verdict:
             "kinds": {kind: _counts(counts) for kind, counts in self.comparison.kinds.items()},
             "examples": [_example(difference) for difference in self.comparison.examples],
             "read_again": self.read_again,
+            "lag": self.lag,
             "undecided": [_example(difference) for difference in self.undecided[:EXAMPLES_MAX]],
             "why": self.why,
         }
@@ -104,8 +108,9 @@ def verify_in(spark: SparkSession, request: VerifyRequest, until: int | None = N
         for _ in range(PASSES_MAX):
             first = compare_sides(spark, request)
             mark = zookeeper.mark()
+            lag = max(end_of_log(Path(request.directory)) - 1 - mark.offset, 0) if mark.copied else None
             if not first.found:
-                return Verdict(first, time.monotonic() - started, Pair(mark.zxid, mark.offset))
+                return Verdict(first, time.monotonic() - started, Pair(mark.zxid, mark.offset), lag=lag)
             log = log or LogTail(Path(request.directory), until)
             settlement = Recheck(zookeeper, log, salt, request.patience).settle(first.found)
             if settlement.different or first.differences == len(first.found):
@@ -116,6 +121,7 @@ def verify_in(spark: SparkSession, request: VerifyRequest, until: int | None = N
                     settlement.undecided,
                     settlement.why,
                     len(first.found),
+                    lag,
                 )
     raise OperatorError(
         f"could not tell: {first.differences:,} rows differed when they were read, and those that were read again "

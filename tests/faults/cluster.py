@@ -29,6 +29,7 @@ from migrator.observe.status import Status
 from migrator.records.versions import parse_version
 from migrator.verify import image_rows, zookeeper_reading
 from migrator.verify.recheck import agrees
+from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 from tests.faults.gate import Gate
@@ -257,9 +258,10 @@ def zookeeper_rows(hosts: str) -> Rows:
     """Canonical rows of ZooKeeper, as `migrator verify` sees them."""
     encoder = PasswordEncoder(ENCODER_SECRET, os.urandom)
     with ZooKeeperSession(SessionOptions(hosts)) as session:
-        names = zookeeper_reading.topic_names(session)
-        rows = [*zookeeper_reading.topics(session, names, encoder, b"")]
-        rows += zookeeper_reading.other_families(session, encoder, b"")
+        tree = BulkReader(session)
+        names = zookeeper_reading.topic_names(tree)
+        rows = [*zookeeper_reading.topics(tree, names, encoder, b"")]
+        rows += zookeeper_reading.other_families(tree, encoder, b"")
     return {(kind, entity, field): text for kind, entity, field, text in rows}
 
 

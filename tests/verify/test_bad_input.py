@@ -187,9 +187,7 @@ def test_what_may_not_be_read_is_named(log: Path, locked: str) -> None:
     assert raised.value.where == str(path)
 
 
-def test_an_error_in_a_worker_is_the_operators_error(
-    spark: SparkSession, log: Path, zookeeper: ZooKeeperSpace
-) -> None:
+def test_an_error_in_a_worker_is_the_operators_error(spark: SparkSession, log: Path, zookeeper: ZooKeeperSpace) -> None:
     flip(len(LOG) // 2)(log)
     with pytest.raises(OperatorError) as raised:
         compare_sides(spark, VerifyRequest(zookeeper.hosts, str(log.parent)))

@@ -121,7 +121,12 @@ def test_what_agrees_now_is_no_difference(pair: Pair) -> None:
 def test_a_change_that_zookeeper_gets_a_little_later_is_waited_for(pair: Pair) -> None:
     pair.append(pair.retention("88"))
     pair.append(NoOpRecord())
-    behind = threading.Timer(1.0, lambda: (pair.set_retention("88"), pair.mark()))
+
+    def follow() -> None:
+        pair.set_retention("88")
+        pair.mark()
+
+    behind = threading.Timer(1.0, follow)
     behind.start()
     found = pair.settle(Patience(total=30.0, rest=10.0))
     behind.join()

@@ -1,0 +1,84 @@
+"""A cluster that migrates with stock Kafka 3.9.1's controller, and changes all the time, is compared as ours is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from migrator.drill.cluster import ClusterOptions, zookeeper_client
+from migrator.drill.fill import PLAIN_TOPIC
+from migrator.drill.light_workload import LightWorkload
+from migrator.drill.report import Report
+from migrator.drill.steps import dual_writing, until
+from migrator.errors import ExitCode
+from migrator.parts.kafka import StockKafka
+from migrator.verify.recheck import Patience
+from migrator.verify.verify import Verdict, VerifyRequest, verify_in
+from migrator.zookeeper.znodes import paths
+from tests.drill.stock_controllers import StockQuorumCluster
+
+PASSES = 2
+PARTITIONS = 100
+
+
+class TameWorkload(LightWorkload):
+    """Without the removal of an entity's last quota: stock 3.9 loses that change, and the two sides then do differ."""
+
+    def actions(self) -> list[Callable[[], Awaitable[None]]]:
+        return [action for action in super().actions() if action.__name__ not in {"_remove_quota", "_set_quota"}]
+
+
+@pytest.mark.timeout(300)
+async def test_a_stock_migration_is_compared_while_it_dual_writes(
+    spark: SparkSession, kafka_391: StockKafka, tmp_path: Path
+) -> None:
+    options = ClusterOptions(partitions=PARTITIONS, controllers=1, transport="kafka")
+    report = Report({})
+    cluster = StockQuorumCluster(kafka_391, tmp_path, options)
+    try:
+        (controller,) = cluster.controllers
+        with report.step("stock migrates"):
+            await cluster.begin(report)
+            await asyncio.to_thread(controller.format)
+            await asyncio.to_thread(controller.start)
+            await cluster.migrate_last_broker(report)
+            await until(cluster, report, "stock dual-writes", lambda: dual_writing(cluster), seconds=120)
+        request = VerifyRequest(
+            None,
+            str(controller.metadata_directory),
+            str(controller.property_file),
+            patience=Patience(total=90.0, rest=30.0),
+        )
+
+        async def verdict() -> Verdict:
+            return await asyncio.to_thread(verify_in, spark, request)
+
+        workload = TameWorkload(cluster.channel("workload"), cluster.brokers, seed=2)
+        running = asyncio.create_task(workload.run())
+        try:
+            read_again = 0
+            for _ in range(PASSES):
+                before = sum(workload.acknowledged.values())
+                found = await verdict()
+                assert sum(workload.acknowledged.values()) > before, "nothing changed meanwhile"
+                assert found.exit_code is ExitCode.OK, found
+                read_again += found.read_again
+            assert read_again > 0, "no reading of both sides differed at first: nothing was tried"
+            with zookeeper_client(cluster.zookeeper_hosts) as client:
+                topic = min(name for name in client.get_children(paths.TOPICS) if name.startswith(PLAIN_TOPIC))
+                state = paths.partition_state(topic, 0)
+                data, _ = client.get(state)
+                client.set(state, data.replace(b'"leader_epoch":', b'"leader_epoch":7'))
+            found = await verdict()
+            assert [(one.entity, one.field) for one in found.comparison.examples] == [(f"{topic}-0", "leader_epoch")]
+            assert found.exit_code is ExitCode.DIFFERENT
+        finally:
+            workload.stop()
+            await running
+            await workload.close()
+    finally:
+        await cluster.close()
