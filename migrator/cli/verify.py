@@ -17,17 +17,36 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.rpc.reach import active_controller
 from migrator.verify.compare import EXAMPLES_MAX, Difference
 from migrator.verify.repair import repair
+from migrator.verify.sides import Sources
 from migrator.verify.verify import Verdict, VerifyRequest, verify
 
 
 @click.command("verify")
 @click.option("--zookeeper", metavar="HOSTS", help="ZooKeeper, as in zookeeper.connect: host:port[,...][/chroot].")
 @click.option(
-    "--metadata", "directory", metavar="DIR", help="Metadata directory of a controller, ours or stock Kafka's."
+    "--zookeeper-files",
+    multiple=True,
+    metavar="DIR",
+    help="Instead: the dataDir of a ZooKeeper server, with its snapshots and transaction logs; a second time for a "
+    "dataLogDir.",
+)
+@click.option("--chroot", metavar="PATH", help="Where Kafka's znodes are in those files.")
+@click.option(
+    "--metadata",
+    "directory",
+    metavar="DIR|HOST:PORT",
+    help="Metadata directory of a controller, ours or stock Kafka's; or the listener of running ones (several with "
+    "commas), which it is fetched from.",
 )
 @config_option("A controller's property file: ZooKeeper's address and security, password encoder, metadata directory.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark master.")
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting; may be repeated.")
+@click.option(
+    "--parquet",
+    "archive",
+    metavar="DIR",
+    help="Keep the compared rows there, secrets as salted hashes. Without a source: compare what is kept there.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 @click.option(
     "--repair", "mend", is_flag=True,
@@ -37,10 +56,13 @@ from migrator.verify.verify import Verdict, VerifyRequest, verify
 @click.option("--yes", is_flag=True, help="Repair without asking.")
 def command(
     zookeeper: str | None,
+    zookeeper_files: tuple[str, ...],
+    chroot: str | None,
     directory: str | None,
     config: Path | None,
     master: str,
     conf: tuple[str, ...],
+    archive: str | None,
     as_json: bool,
     mend: bool,
     server: str | None,
@@ -51,7 +73,8 @@ def command(
     Both sides are read whole and compared row by row in Spark. Secrets are compared by a hash that is of no use outside
     this run. Exit codes: 0 equal, 1 different, 2 could not tell, or could not repair.
     """
-    request = _request(zookeeper, directory, config, master, conf)
+    given = Sources(zookeeper, zookeeper_files, chroot, directory, None if config is None else str(config), archive)
+    request = _request(given, master, conf)
     if mend and config is None and server is None:
         raise OperatorError("no controller is named that could repair", where="--repair", remedy="Give -c or --server")
     verdict = verify(request, _repairer(config, server, as_json=as_json, ask=not yes) if mend else None)
@@ -82,23 +105,31 @@ def _repairer(config: Path | None, server: str | None, *, as_json: bool, ask: bo
     return mend
 
 
-def _request(
-    zookeeper: str | None, directory: str | None, config: Path | None, master: str, conf: tuple[str, ...]
-) -> VerifyRequest:
-    if zookeeper is None and config is None:
+def _request(given: Sources, master: str, conf: tuple[str, ...]) -> VerifyRequest:
+    if not given.archived and not (given.zookeeper or given.zookeeper_files or given.config):
         raise OperatorError("no ZooKeeper is named", where="--zookeeper", remedy="Give --zookeeper, or a file with -c")
-    if directory is None and config is None:
-        raise OperatorError("no metadata is named", where="--metadata", remedy="Give --metadata, or a file with -c")
-    if directory is None:
+    directory = given.metadata
+    if not given.archived and directory is None:
+        if given.config is None:
+            raise OperatorError("no metadata is named", where="--metadata", remedy="Give --metadata, or a file with -c")
         from migrator.config.load import load_settings  # noqa: PLC0415 - only this branch needs it
 
-        settings, _ = load_settings(Path(str(config)))
+        settings, _ = load_settings(Path(given.config))
         directory = str(settings.metadata_directory)
     for pair in conf:
         if "=" not in pair:
             raise OperatorError(f"{pair!r} is not KEY=VALUE", where="--conf", remedy="Write for example a.b=c")
     settings_of_spark = dict(pair.split("=", 1) for pair in conf)
-    return VerifyRequest(zookeeper, directory, None if config is None else str(config), master, settings_of_spark)
+    return VerifyRequest(
+        given.zookeeper,
+        directory,
+        given.config,
+        master,
+        settings_of_spark,
+        zookeeper_files=given.zookeeper_files,
+        chroot=given.chroot,
+        archive=given.archive,
+    )
 
 
 def _print(verdict: Verdict) -> None:
@@ -127,6 +158,8 @@ def _print(verdict: Verdict) -> None:
 
 def _where(verdict: Verdict) -> str:
     again = f", {verdict.read_again:,} of them more than once" if verdict.read_again else ""
+    if verdict.at.zxid < 0:
+        return "of what was kept"
     offset = f"offset {verdict.at.offset} of the log" if verdict.at.offset >= 0 else "no KRaft quorum writes there"
     return f"at zxid {verdict.at.zxid:#x} and {offset}{again}"
 

@@ -8,13 +8,13 @@ Source: ``org.apache.kafka.common.record.DefaultRecordBatch``, ``org.apache.kafk
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import crc32c
 
 from migrator.records.codec import DECODE_ERRORS, decode_at
 from migrator.records.errors import CorruptRecordsError
-from migrator.records.metadata import MetadataRecord
+from migrator.records.metadata import MetadataRecord, NoOpRecord
 from migrator.records.primitives import encode_zigzag, read_zigzag
 from migrator.values import value
 
@@ -30,6 +30,7 @@ CHECKED_FROM = 21
 MAGIC = 2
 CONTROL_ATTRIBUTE = 0x20
 COMPRESSION_MASK = 0x07
+_PASSED_OVER = (NoOpRecord(), 0)
 NO_KEY = b"\x01"
 NO_HEADERS = b"\0"
 
@@ -122,9 +123,11 @@ class Batch:
             for index, (key, start, end) in enumerate(_walk(buffer, self.header))
         ]
 
-    def records(self) -> list[tuple[MetadataRecord, int]]:
+    def records(self, wanted: Callable[[bytes, int], bool] | None = None) -> list[tuple[MetadataRecord, int]]:
         """Every metadata record of a data batch with its version; the first has the batch's base offset.
 
+        :param wanted: told the batch's bytes and where a record begins; what it refuses is not decoded, and a
+            `NoOpRecord` stands in its place.
         :raises CorruptRecordsError: when a record does not decode, or the batch is a control batch.
         """
         if self.header.is_control:
@@ -134,7 +137,7 @@ class Batch:
         for key, start, end in _walk(buffer, self.header):
             if key is not None:
                 raise CorruptRecordsError("a metadata record has a key", start)
-            decoded.append(decode_at(buffer, start, end))
+            decoded.append(decode_at(buffer, start, end) if wanted is None or wanted(buffer, start) else _PASSED_OVER)
         return decoded
 
 

@@ -7,7 +7,7 @@ the file goes on growing; any other damage is an error, so that a verdict never 
 from __future__ import annotations
 
 import os
-import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -24,17 +24,20 @@ from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.snapshots import iter_snapshot, snapshot_id_of
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import HEADER_SIZE, LENGTH_END, Batch, BatchHeader, read_header
+from migrator.records.codec import SPEC_OF
 from migrator.records.control import SnapshotHeader, control_records
 from migrator.records.errors import CorruptRecordsError
-from migrator.records.metadata import MetadataRecord
+from migrator.records.metadata import MetadataRecord, PartitionChangeRecord, PartitionRecord
+from migrator.verify.live_files import goes_on, stamp
 
 T = TypeVar("T")
 Decode = Callable[[Batch], Sequence[MetadataRecord]]
 """The records of a data batch; one for each record of the batch, so that offsets stay what they are."""
 
-TAIL_SECONDS = 3.0
-"""How long a batch may be half written: a running controller appends something each half second."""
-TAIL_POLL_SECONDS = 0.05
+_PARTITION_KEYS = frozenset({SPEC_OF[PartitionRecord].api_key, SPEC_OF[PartitionChangeRecord].api_key})
+_TOPIC_ID = 7
+"""Where both have the topic's id: behind frame version, key, version and the partition's number."""
+
 ATTEMPTS = 3
 """A running controller may remove a file after it was listed."""
 
@@ -48,25 +51,41 @@ def every_record(batch: Batch) -> Sequence[MetadataRecord]:
     return [record for record, _ in batch.records()]
 
 
-def read_image(directory: Path, decode: Decode = every_record, end_offset: int | None = None) -> MetadataImage:
+def share_of_partitions(number: int, count: int) -> Decode:
+    """`Decode` that passes over the partitions of all topics but those of one of ``count`` shares (`in_share`)."""
+
+    def wanted(buffer: bytes, start: int) -> bool:
+        if buffer[start + 1] not in _PARTITION_KEYS:
+            return True
+        return in_share(buffer[start + _TOPIC_ID : start + _TOPIC_ID + 16], number, count)
+
+    return lambda batch: [record for record, _ in batch.records(wanted)]
+
+
+def in_share(topic_id: bytes, number: int, count: int) -> bool:
+    """Whether a topic belongs to that share."""
+    return zlib.crc32(topic_id) % count == number
+
+
+def read_image(directory: Path, until: int | None = None, decode: Decode = every_record) -> MetadataImage:
     """The image at the end of a directory's log, without what belongs to an open transaction.
 
     :param directory: a metadata directory, or its ``__cluster_metadata-0``.
+    :param until: the last offset to read; None for all that is there.
     :param decode: what to take of each batch.
-    :param end_offset: where to end (exclusive), as given by `end_of_log`; None for the end that is found.
     :raises OperatorError: it can't be read, or holds damage; names file and offset.
     """
-    return _patiently(lambda: _read_image(_log_directory(directory), decode, end_offset))
+    return _patiently(lambda: _read_image(log_directory_of(directory), until, decode))
 
 
 def end_of_log(directory: Path) -> int:
     """The offset behind the last whole batch that is there now; errors as `read_image`."""
-    return _patiently(lambda: _end_of_log(_log_directory(directory)))
+    return _patiently(lambda: _end_of_log(log_directory_of(directory)))
 
 
 def log_bytes(directory: Path) -> int:
     """The size of what `read_image` would read; errors as `read_image`."""
-    log_directory = _log_directory(directory)
+    log_directory = log_directory_of(directory)
     with storage_errors("cannot read", log_directory):
         return sum(path.stat().st_size for path in log_directory.iterdir() if path.suffix in {".log", ".checkpoint"})
 
@@ -81,7 +100,11 @@ def _patiently(attempt: Callable[[], T]) -> T:
     return retrying(attempt)
 
 
-def _log_directory(directory: Path) -> Path:
+def log_directory_of(directory: Path) -> Path:
+    """The ``__cluster_metadata-0`` of a metadata directory, which may be that already.
+
+    :raises OperatorError: there is none, or it can't be looked at.
+    """
     log_directory = directory if directory.name == DIRECTORY_NAME else directory / DIRECTORY_NAME
     with storage_errors("cannot read", log_directory):
         if not log_directory.is_dir():
@@ -89,18 +112,18 @@ def _log_directory(directory: Path) -> Path:
     return log_directory
 
 
-def _read_image(log_directory: Path, decode: Decode, end_offset: int | None) -> MetadataImage:
-    snapshots, segments = _listed(log_directory)
+def _read_image(log_directory: Path, until: int | None, decode: Decode) -> MetadataImage:
     try:
-        loader = _newest_snapshot(snapshots, decode, end_offset)
+        loader = newest_snapshot(log_directory, until, decode)
+        _, segments = _listed(log_directory)
         start = loader.end_offset
         if segments and int(segments[0].stem) > start:
             what = f"the log begins at offset {int(segments[0].stem)}, and no snapshot reaches it"
             raise OperatorError(what, where=str(log_directory), remedy=_COMPARE)
         for path, batch in _batches(segments, start):
-            if end_offset is not None and batch.header.base_offset >= end_offset:
+            if until is not None and batch.header.base_offset > until:
                 break
-            _append(loader, path, batch, decode)
+            append(loader, path, batch, decode)
         loader.apply()
         loader.commit(max(loader.end_offset, loader.published.provenance.offset + 1))
     except InvariantViolation as error:
@@ -147,8 +170,10 @@ def _listed(log_directory: Path) -> tuple[dict[EpochOffset, Path], list[Path]]:
     return snapshots, [path for path in files if path.suffix == ".log" and path.stem.isdigit()]
 
 
-def _newest_snapshot(snapshots: dict[EpochOffset, Path], decode: Decode, end_offset: int | None) -> ImageLoader:
-    usable = [one for one in snapshots if end_offset is None or one.offset <= end_offset]
+def newest_snapshot(log_directory: Path, until: int | None = None, decode: Decode = every_record) -> ImageLoader:
+    """What the newest snapshot holds, of those that end at ``until`` at the latest; nothing without one."""
+    snapshots, _ = _listed(log_directory)
+    usable = [one for one in snapshots if until is None or one.offset <= until + 1]
     if not usable:
         return ImageLoader()
     newest = max(usable, key=lambda one: (one.offset, one.epoch))
@@ -180,31 +205,27 @@ def _batches(segments: Sequence[Path], start: int) -> Iterator[tuple[Path, Batch
 
 def _segment(path: Path, *, is_last: bool) -> Iterator[Batch]:
     """Every batch of a segment. The last one of the log may end with half a batch, if somebody is writing it."""
+    since = stamp(path)
     try:
         for _, batch in iter_file_batches(path):
             yield batch
     except CorruptRecordsError as error:
-        if not (is_last and error.position is not None and _is_being_written(path, error.position)):
-            raise _damaged(path, error) from error
+        cut = error.position is not None and _is_cut(path, error.position)
+        if not (cut and is_last and goes_on(path, since)):
+            raise damaged(path, error) from error
 
 
-def _is_being_written(path: Path, position: int) -> bool:
-    """Whether half a batch at the end of a file becomes a whole one, or goes away, while we watch."""
+def _is_cut(path: Path, position: int) -> bool:
+    """Whether the file ends within the batch at that position."""
     with storage_errors("cannot read", path), path.open("rb") as file:
-        size = path.stat().st_size
         file.seek(position)
         head = file.read(LENGTH_END)
-        if len(head) == LENGTH_END and position + LENGTH_END + int.from_bytes(head[8:], "big", signed=True) <= size:
-            return False
-        deadline = time.monotonic() + TAIL_SECONDS
-        while time.monotonic() < deadline:
-            if path.stat().st_size != size:
-                return True
-            time.sleep(TAIL_POLL_SECONDS)
-    return False
+        length = int.from_bytes(head[8:], "big", signed=True)
+        return len(head) < LENGTH_END or position + LENGTH_END + length > path.stat().st_size
 
 
-def _append(loader: ImageLoader, path: Path, batch: Batch, decode: Decode) -> None:
+def append(loader: ImageLoader, path: Path, batch: Batch, decode: Decode = every_record) -> None:
+    """Apply a batch; control records have no place in an image."""
     header = batch.header
     if header.is_control:
         return
@@ -220,5 +241,6 @@ def _decoded(path: Path, batch: Batch, decode: Decode) -> Sequence[MetadataRecor
         raise OperatorError(what, where=str(path), remedy=_UNKNOWN) from error
 
 
-def _damaged(path: Path, error: CorruptRecordsError) -> OperatorError:
+def damaged(path: Path, error: CorruptRecordsError) -> OperatorError:
+    """The error for a segment that does not decode."""
     return OperatorError(str(error), where=str(path), remedy=_COMPARE)

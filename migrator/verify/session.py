@@ -1,4 +1,4 @@
-"""Spark, started quietly on this machine or connected to a cluster."""
+"""Spark, started quietly on this machine or connected to a cluster, which then gets this package."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from migrator.errors import OperatorError
 from migrator.parts.java import find_java
+from migrator.verify.shipping import write_archive
 
 GATEWAY_END_SECONDS = 30
 
@@ -30,28 +34,32 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "8",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     "spark.driver.memory": "2g",
 }
+_LOCAL_DEFAULTS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+"""Workers elsewhere could not reach that."""
+PYTHON_KEY = "spark.pyspark.python"
 
 
 @contextmanager
 def spark_session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """A session that ends with its context; ``conf`` overrides the defaults.
 
-    :raises OperatorError: when there is no Java 17.
+    :raises OperatorError: when there is no Java 17, or no Spark at ``master``.
     """
+    is_local = master.startswith("local")
     os.environ["JAVA_HOME"] = str(find_java().resolve().parents[1])
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = (conf or {}).get(PYTHON_KEY, sys.executable)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     with tempfile.TemporaryDirectory(prefix="migrator-spark-") as scratch:
         log4j = Path(scratch) / "log4j2.properties"
         log4j.write_text(_LOG4J)
         builder = SparkSession.builder.master(master).appName("migrator verify")
         settings = {
             **_DEFAULTS,
+            **(_LOCAL_DEFAULTS if is_local else {}),
             "spark.local.dir": scratch,
             "spark.sql.warehouse.dir": scratch,
             "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()}",
@@ -59,12 +67,24 @@ def spark_session(master: str = "local[*]", conf: Mapping[str, str] | None = Non
         }
         for key, text in settings.items():
             builder = builder.config(key, text)
-        session = builder.getOrCreate()
         try:
-            yield session
+            session = _connected(builder, master)
+            try:
+                if not is_local:
+                    session.sparkContext.addPyFile(str(write_archive(Path(scratch))))
+                yield session
+            finally:
+                session.stop()
         finally:
-            session.stop()
             _end_gateway()
+
+
+def _connected(builder: SparkSession.Builder, master: str) -> SparkSession:
+    try:
+        return builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        what = f"Spark did not start: {str(error).strip().splitlines()[-1].strip()}"
+        raise OperatorError(what, where=master, remedy="Check --master, --conf and that the cluster runs") from error
 
 
 def _end_gateway() -> None:

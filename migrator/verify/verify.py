@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import secrets
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from migrator.errors import ExitCode, OperatorError
 from migrator.values import value
 from migrator.verify.compare import EXAMPLES_MAX, Comparison, Difference, KindCounts, compare, settled
 from migrator.verify.failures import operator_error
-from migrator.verify.kraft_files import end_of_log
 from migrator.verify.log_tail import LogTail
+from migrator.verify.observed_tail import end_of_metadata, metadata_tail
 from migrator.verify.recheck import Pair, Patience, Recheck
 from migrator.verify.session import spark_session
-from migrator.verify.sources import KRaftDataSource, ZooKeeperDataSource
+from migrator.verify.sides import Sources, load_sides
 from migrator.verify.zookeeper_side import ZooKeeperSide
 
 PASSES_MAX = 3
@@ -27,16 +29,31 @@ PASSES_MAX = 3
 
 @value
 class VerifyRequest:
-    """What to compare. ``config`` is a controller's property file: ZooKeeper's security and the password encoder's
-    secret come from there. ``directory`` is a metadata directory."""
+    """What to compare, and in which Spark. The sources are those of `Sources`, ``directory`` being its ``metadata``."""
 
     zookeeper: str | None
-    directory: str
+    directory: str | None
     config: str | None = None
     master: str = "local[*]"
     conf: Mapping[str, str] | None = None
     shards: int = 2
     patience: Patience = Patience()
+    zookeeper_files: tuple[str, ...] = ()
+    chroot: str | None = None
+    archive: str | None = None
+
+    @property
+    def sources(self) -> Sources:
+        """Where both sides come from."""
+        return Sources(
+            zookeeper=self.zookeeper,
+            zookeeper_files=self.zookeeper_files,
+            chroot=self.chroot,
+            metadata=self.directory,
+            config=self.config,
+            archive=self.archive,
+            shards=self.shards,
+        )
 
 
 @value
@@ -97,21 +114,25 @@ def verify(request: VerifyRequest, repair: Callable[[Verdict], bool] | None = No
 
 
 def verify_in(spark: SparkSession, request: VerifyRequest, until: int | None = None) -> Verdict:
-    """One verdict, in a session that is there already; errors as `verify`. What differs is read again (`Recheck`).
+    """One verdict, in a session that is there already; errors as `verify`. What differs between a live ZooKeeper and
+    the log is read again (`Recheck`).
 
     :param until: ends the log at that offset: nobody has written to ZooKeeper since.
     """
     started = time.monotonic()
+    if not request.sources.live:
+        return Verdict(compare_sides(spark, request), time.monotonic() - started, Pair(-1, -1))
     salt = secrets.token_bytes(32)
     log: LogTail | None = None
-    with ZooKeeperSide(request.zookeeper, request.config, salt) as zookeeper:
+    metadata = request.sources.metadata or ""
+    with ZooKeeperSide(request.zookeeper, request.config, salt) as zookeeper, tempfile.TemporaryDirectory() as scratch:
         for _ in range(PASSES_MAX):
             first = compare_sides(spark, request)
             mark = zookeeper.mark()
-            lag = max(end_of_log(Path(request.directory)) - 1 - mark.offset, 0) if mark.copied else None
+            lag = max(end_of_metadata(metadata, request.config) - 1 - mark.offset, 0) if mark.copied else None
             if not first.found:
                 return Verdict(first, time.monotonic() - started, Pair(mark.zxid, mark.offset), lag=lag)
-            log = log or LogTail(Path(request.directory), until)
+            log = log or metadata_tail(metadata, request.config, Path(scratch), until)
             settlement = Recheck(zookeeper, log, salt, request.patience).settle(first.found)
             if settlement.different or first.differences == len(first.found):
                 return Verdict(
@@ -132,24 +153,13 @@ def verify_in(spark: SparkSession, request: VerifyRequest, until: int | None = N
 
 def compare_sides(spark: SparkSession, request: VerifyRequest) -> Comparison:
     """The comparison alone, in a session that is there already; errors as `verify`."""
-    options = {"salt": secrets.token_hex(32), "shards": str(request.shards)}
-    if request.config is not None:
-        options["config"] = request.config
-    spark.dataSource.register(ZooKeeperDataSource)
-    spark.dataSource.register(KRaftDataSource)
     try:
-        zookeeper = _load(spark, "zookeeper", options | ({"hosts": request.zookeeper} if request.zookeeper else {}))
-        kraft = _load(spark, "kraft", options | {"directory": request.directory})
-        comparison = compare(zookeeper, kraft)
-    except PySparkException as error:
+        comparison = compare(*load_sides(spark, request.sources))
+    except (PySparkException, Py4JError) as error:
         raise operator_error(error) from error
     if comparison.rows == 0:
         raise OperatorError("could not tell: neither side holds any metadata", remedy="Check both addresses")
     return comparison
-
-
-def _load(spark: SparkSession, name: str, options: Mapping[str, str]) -> DataFrame:
-    return spark.read.format(name).options(**options).load()
 
 
 def _counts(counts: KindCounts) -> dict[str, int]:

@@ -19,6 +19,10 @@ class ZnodeTree:
             children[paths.parent_of(path)].append(paths.name_of(path))
         self._children = {path: tuple(sorted(names)) for path, names in children.items()}
 
+    def items(self) -> Iterable[tuple[str, Znode]]:
+        """Every znode with its path."""
+        return self._znodes.items()
+
     def read(self, wanted: Iterable[str]) -> Iterator[Znode | None]:
         """See `Tree`."""
         return map(self._znodes.get, wanted)

@@ -413,7 +413,7 @@ def shuffle_isr(random: Random, records: Records, _: Znodes) -> None:
 
 def shuffle_records(random: Random, records: Records, _: Znodes) -> None:
     """Everything that has no topic to come after, in any order."""
-    head = [one for one in records if isinstance(one, rec.FeatureLevelRecord | rec.TopicRecord)]
+    head: Records = [one for one in records if isinstance(one, rec.FeatureLevelRecord | rec.TopicRecord)]
     tail = [one for one in records if not isinstance(one, rec.FeatureLevelRecord | rec.TopicRecord)]
     random.shuffle(tail)
     records[:] = head + tail

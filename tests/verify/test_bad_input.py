@@ -160,7 +160,7 @@ def test_the_end_of_a_log_is_that_of_its_last_whole_batch(log: Path) -> None:
     cut(len(LOG) - 5)(log)
     assert end_of_log(log.parent) == HEADERS[-1].base_offset
     end = HEADERS[3].base_offset
-    assert read_image(log.parent, end_offset=end).provenance.offset < end
+    assert read_image(log.parent, until=end - 1).provenance.offset < end
 
 
 @contextmanager

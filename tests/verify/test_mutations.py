@@ -23,9 +23,9 @@ from migrator.raft.messages import EpochOffset
 from migrator.records.codec import encode_all
 from migrator.verify import compare as comparing
 from migrator.verify import image_rows
+from migrator.verify.arrow_rows import ARROW_SCHEMA
 from migrator.verify.canonical import KINDS, Row
 from migrator.verify.kraft_files import read_image
-from migrator.verify.sources import ARROW_SCHEMA
 from migrator.verify.znode_tree import ZnodeTree
 from migrator.verify.zookeeper_reading import other_families, topic_names, topics
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
@@ -102,7 +102,7 @@ def test_every_single_difference_is_found_and_none_is_invented(
         records, znodes = cases.pair()
         mutation = mutations[number % len(mutations)]
         side = records if mutation in LOG_MUTATIONS else znodes
-        cases.add(mutation.__name__, records, znodes, mutation(generator, side))  # type: ignore[arg-type, operator]
+        cases.add(mutation.__name__, records, znodes, mutation(generator, side))  # type: ignore[operator]
     for number in range(CLEAN):
         records, znodes = cases.pair()
         chosen = generator.sample(NEUTRAL, 1 + number % len(NEUTRAL))

@@ -1,0 +1,80 @@
+"""Values in ZooKeeper's encoding (jute), read out of its files: big-endian, strings and buffers behind their length."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+from struct import Struct
+
+from migrator.errors import OperatorError
+
+Buffer = bytes | mmap.mmap
+
+INT, LONG = Struct(">i"), Struct(">q")
+_FILE_HEADER = Struct(">4siq")
+"""Magic, version, database id."""
+_FILE_VERSION = 2
+_RESTORE = "Take the files of another member of the ensemble, or read the live ensemble (--zookeeper)"
+
+
+class DamagedFileError(OperatorError):
+    """A file of ZooKeeper's that is cut, or not what it should be."""
+
+    def __init__(self, path: Path, what: str, position: int | None = None) -> None:
+        place = "" if position is None else f" (at byte {position})"
+        super().__init__(f"{what}{place}", where=str(path), remedy=_RESTORE)
+
+
+class Cursor:
+    """A place in a buffer that moves on with every value.
+
+    Beyond the end it raises `struct.error` or `IndexError`, which callers turn into an error of file and position.
+    """
+
+    __slots__ = ("buffer", "position")
+
+    def __init__(self, buffer: Buffer, position: int = 0) -> None:
+        self.buffer = buffer
+        self.position = position
+
+    def unpack(self, layout: Struct) -> tuple[int, ...]:
+        """Numbers of fixed size."""
+        values = layout.unpack_from(self.buffer, self.position)
+        self.position += layout.size
+        return values
+
+    def number(self) -> int:
+        """An int of four bytes."""
+        return self.unpack(INT)[0]
+
+    def data(self) -> bytes | None:
+        """A buffer; None where it is null."""
+        length = self.number()
+        if length < 0:
+            return None
+        start = self.position
+        if start + length > len(self.buffer):
+            raise IndexError(f"{length} bytes are announced and {len(self.buffer) - start} are left")
+        self.position = start + length
+        return bytes(self.buffer[start : self.position])
+
+    def string(self) -> bytes:
+        """A string, not decoded."""
+        return self.data() or b""
+
+    def skip_acls(self) -> None:
+        """An access control list: permissions, scheme, id of each entry."""
+        for _ in range(self.number()):
+            self.number()
+            self.string()
+            self.string()
+
+    def check_header(self, path: Path, magic: bytes) -> None:
+        """The header of a file.
+
+        :raises DamagedFileError: it is another kind of file.
+        """
+        found, version, _ = _FILE_HEADER.unpack_from(self.buffer, self.position)
+        if (found, version) != (magic, _FILE_VERSION):
+            raise DamagedFileError(path, f"it begins with {found!r} {version} instead of {magic!r} {_FILE_VERSION}", 0)
+        self.position += _FILE_HEADER.size

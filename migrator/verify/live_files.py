@@ -1,0 +1,36 @@
+"""Files that another process may be writing to."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from migrator.log.errors import storage_errors
+
+HALF_WRITTEN_SECONDS = 3.0
+"""How long an entry may be half written. A running controller appends something each half second, and a server of
+ZooKeeper writes an entry in one go."""
+POLL_SECONDS = 0.05
+
+Stamp = tuple[int, int]
+"""Size and time of last change."""
+
+
+def stamp(path: Path) -> Stamp:
+    """To be taken before the file is read.
+
+    :raises StorageError: it can't be looked at.
+    """
+    with storage_errors("cannot read", path):
+        status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def goes_on(path: Path, since: Stamp) -> bool:
+    """Whether the file has changed since, or does so while we watch: then what is half written is somebody's work."""
+    deadline = time.monotonic() + HALF_WRITTEN_SECONDS
+    while stamp(path) == since:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True

@@ -1,0 +1,88 @@
+"""Where the two sides of a comparison come from, as Spark frames; and their archive in Parquet."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from migrator.errors import OperatorError
+from migrator.values import value
+from migrator.verify.sources import register
+
+_ADDRESSES = re.compile(r"[^/\s,]+:\d+(,[^/\s,]+:\d+)*")
+
+
+@value
+class Sources:
+    """``zookeeper`` is a connection string, or ``zookeeper_files`` are data directories of a server, with Kafka's
+    znodes below ``chroot``. ``metadata`` is a controller's metadata directory, or ``host:port[,...]`` of running
+    controllers. ``config`` is a controller's property file: security, and the secret that decodes passwords.
+
+    ``archive``: a directory for the canonical rows of both sides, with salted hashes in place of secrets. Without any
+    source it is what is compared.
+    """
+
+    zookeeper: str | None = None
+    zookeeper_files: tuple[str, ...] = ()
+    chroot: str | None = None
+    metadata: str | None = None
+    config: str | None = None
+    archive: str | None = None
+    shards: int = 2
+
+    @property
+    def archived(self) -> bool:
+        """Whether the archive is all there is."""
+        return self.archive is not None and not (self.zookeeper or self.zookeeper_files or self.metadata or self.config)
+
+    @property
+    def live(self) -> bool:
+        """Whether ZooKeeper is read from its servers, so that it may change meanwhile."""
+        return not (self.archived or self.zookeeper_files)
+
+
+def is_address(metadata: str) -> bool:
+    """Whether that names running controllers rather than a directory."""
+    return _ADDRESSES.fullmatch(metadata) is not None and not Path(metadata).exists()
+
+
+def load_sides(spark: SparkSession, sources: Sources) -> tuple[DataFrame, DataFrame]:
+    """ZooKeeper's rows and KRaft's. With an archive both are written there first, and come from there.
+
+    :raises OperatorError: a source is not named.
+    :raises PySparkException: what goes wrong in Spark; `failures.operator_error` makes sense of it.
+    """
+    if sources.archived:
+        return _archive(spark, sources, "zookeeper"), _archive(spark, sources, "kraft")
+    register(spark)
+    common = {"salt": secrets.token_hex(32), "shards": str(sources.shards)}
+    if sources.config is not None:
+        common["config"] = sources.config
+    sides = {"zookeeper": common | _zookeeper(sources), "kraft": common | _kraft(sources)}
+    frames = {name: spark.read.format(name).options(**options).load() for name, options in sides.items()}
+    if sources.archive is not None:
+        for name, frame in frames.items():
+            frame.write.parquet(f"{sources.archive}/{name}")
+            frames[name] = _archive(spark, sources, name)
+    return frames["zookeeper"], frames["kraft"]
+
+
+def _archive(spark: SparkSession, sources: Sources, name: str) -> DataFrame:
+    return spark.read.parquet(f"{sources.archive}/{name}")
+
+
+def _zookeeper(sources: Sources) -> dict[str, str]:
+    if sources.zookeeper_files:
+        files = {"files": os.pathsep.join(sources.zookeeper_files)}
+        return files if sources.chroot is None else files | {"chroot": sources.chroot}
+    return {"hosts": sources.zookeeper} if sources.zookeeper else {}
+
+
+def _kraft(sources: Sources) -> dict[str, str]:
+    if sources.metadata is None:
+        raise OperatorError("no metadata is named", where="--metadata", remedy="Give --metadata, or a file with -c")
+    return {"controllers" if is_address(sources.metadata) else "directory": sources.metadata}

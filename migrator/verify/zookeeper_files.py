@@ -1,0 +1,225 @@
+"""ZooKeeper's data as its own files tell it: the newest whole snapshot, and the transactions behind it.
+
+The snapshot is fuzzy: transactions after its zxid may or may not be in it. All of them are applied again, as the server
+does at its start: what exists is not created twice, what is gone is not missed, data comes with its version.
+Nothing is locked or changed. Source: ``org.apache.zookeeper.server.persistence.FileTxnSnapLog``.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from migrator.errors import OperatorError
+from migrator.log.errors import storage_errors
+from migrator.values import value
+from migrator.verify.jute_cursor import DamagedFileError
+from migrator.verify.live_files import goes_on, stamp
+from migrator.verify.znode_tree import ZnodeTree
+from migrator.verify.zookeeper_snapshots import read_snapshot
+from migrator.verify.zookeeper_transactions import (
+    Change,
+    Created,
+    CutTransactionError,
+    DataSet,
+    Deleted,
+    Transaction,
+    read_transactions,
+)
+from migrator.zookeeper.ops import Stat, Znode
+from migrator.zookeeper.znodes import paths
+
+VERSION_DIRECTORY = "version-2"
+_NAME = re.compile(r"(snapshot|log)\.([0-9a-f]{1,16})(\.gz|\.snappy)?")
+_EPOCH_SHIFT = 32
+"""A zxid is the leader's epoch and, below, a number that counts from 1 in each epoch."""
+_TOPIC_ROOTS = (paths.TOPICS, paths.DELETE_TOPICS, paths.TOPIC_CONFIGS)
+_OTHER_ROOTS = (
+    *(paths.BROKER_CONFIGS, paths.USER_CONFIGS, paths.CLIENT_CONFIGS, paths.IP_CONFIGS, paths.LITERAL_ACLS),
+    *(paths.PREFIXED_ACLS, paths.TOKENS, paths.PRODUCER_IDS),
+)
+_REMEDY = "Name the dataDir of a ZooKeeper server, or its version-2; a dataLogDir of its own goes there, too"
+
+Keep = Callable[[bytes], bool]
+
+
+@value
+class DataFiles:
+    """``snapshots`` newest first, ``logs`` oldest first, each with the zxid in its name."""
+
+    directory: Path
+    snapshots: Sequence[tuple[int, Path]]
+    logs: Sequence[tuple[int, Path]]
+
+
+def data_files(directories: Sequence[Path]) -> DataFiles:
+    """What is in a ``dataDir``, or in a ``dataDir`` and a ``dataLogDir``.
+
+    :raises OperatorError: nothing of ZooKeeper's is there, or it can't be read.
+    """
+    found: dict[str, list[tuple[int, Path]]] = {"snapshot": [], "log": []}
+    for directory in directories:
+        below = directory / VERSION_DIRECTORY
+        folder = below if below.is_dir() else directory
+        with storage_errors("cannot read", folder):
+            files = list(folder.iterdir())
+        for path in files:
+            if match := _NAME.fullmatch(path.name):
+                found[match[1]].append((int(match[2], 16), path))
+    if not found["snapshot"]:
+        raise OperatorError("there is no snapshot of ZooKeeper's", where=str(directories[0]), remedy=_REMEDY)
+    return DataFiles(directories[0], sorted(found["snapshot"], reverse=True), sorted(found["log"]))
+
+
+def total_bytes(files: DataFiles) -> int:
+    """What has to be gone through: the newest snapshot and the logs behind it."""
+    zxid, snapshot = files.snapshots[0]
+    with storage_errors("cannot read", files.directory):
+        return sum(path.stat().st_size for path in (snapshot, *(path for _, path in _logs_from(files, zxid))))
+
+
+def topics_share(chroot: str, number: int, count: int) -> Keep:
+    """Takes the znodes of one of ``count`` shares of the topics: assignments, states, configs, pending deletions."""
+    roots = tuple(f"{chroot}{root}/".encode() for root in _TOPIC_ROOTS)
+    lengths = {root: len(root) for root in roots}
+    shares: dict[bytes, bool] = {}
+
+    def keep(path: bytes) -> bool:
+        for root in roots:
+            if path.startswith(root):
+                start = lengths[root]
+                end = path.find(b"/", start)
+                if end >= 0 and not path.endswith(b"/state"):
+                    return False
+                name = path[start:] if end < 0 else path[start:end]
+                taken = shares.get(name)
+                if taken is None:
+                    taken = shares[name] = zlib.crc32(name) % count == number
+                return taken
+        return False
+
+    return keep
+
+
+def other_families_share(chroot: str) -> Keep:
+    """Takes everything that is compared but topics."""
+    roots = tuple(f"{chroot}{root}".encode() for root in _OTHER_ROOTS)
+    return lambda path: path.startswith(roots)
+
+
+@value
+class FilesReading:
+    """``zxid``: the last transaction that the tree contains."""
+
+    tree: ZnodeTree
+    zxid: int
+
+
+def read_tree(files: DataFiles, keep: Keep, chroot: str = "") -> FilesReading:
+    """The znodes that ``keep`` takes, as the last transaction left them; paths without ``chroot``.
+
+    :raises OperatorError: a file can't be read or is damaged, or transactions are missing; names file and position.
+    """
+    damage: DamagedFileError | None = None
+    for zxid, path in files.snapshots:
+        znodes = _Znodes(len(chroot))
+        try:
+            for node in read_snapshot(path, keep):
+                znodes.put(node.path, node.data, node.version, node.czxid, node.mzxid, node.ephemeral_owner)
+        except DamagedFileError as error:  # perhaps it is being written; an older one and the logs tell the same
+            damage = damage or error
+            continue
+        try:
+            return FilesReading(*_replayed(znodes, files, zxid, keep))
+        except _MissingTransactionsError as error:
+            raise (damage or error) from error
+    raise damage or OperatorError("there is no snapshot", where=str(files.directory), remedy=_REMEDY)
+
+
+class _MissingTransactionsError(OperatorError):
+    def __init__(self, where: Path, last: int, following: int) -> None:
+        what = f"transactions are missing between zxid {last:#x} and {following:#x}"
+        super().__init__(what, where=str(where), remedy="Add the log files in between (dataLogDir?)")
+
+
+def _replayed(znodes: _Znodes, files: DataFiles, zxid: int, keep: Keep) -> tuple[ZnodeTree, int]:
+    for transaction in _transactions(files, zxid):
+        for change in transaction.changes:
+            znodes.apply(change, transaction.zxid, keep)
+        zxid = transaction.zxid
+    return ZnodeTree(znodes.by_path()), zxid
+
+
+def _logs_from(files: DataFiles, zxid: int) -> Sequence[tuple[int, Path]]:
+    """The log files that may hold transactions behind ``zxid``."""
+    before = [index for index, (first, _) in enumerate(files.logs) if first <= zxid + 1]
+    return files.logs[before[-1] if before else 0 :]
+
+
+def _transactions(files: DataFiles, zxid: int) -> Iterator[Transaction]:
+    """Those behind ``zxid``, without a gap."""
+    logs = _logs_from(files, zxid)
+    for index, (_, path) in enumerate(logs):
+        since = stamp(path)
+        try:
+            for transaction in read_transactions(path):
+                if transaction.zxid > zxid:
+                    _check_follows(path, zxid, transaction.zxid)
+                    zxid = transaction.zxid
+                    yield transaction
+        except CutTransactionError:
+            # A server that was killed leaves such an end and goes on in the next file, where the zxid tells whether
+            # anything is missing.
+            if index == len(logs) - 1 and not goes_on(path, since):
+                raise
+
+
+def _check_follows(path: Path, last: int, following: int) -> None:
+    same_epoch = last >> _EPOCH_SHIFT == following >> _EPOCH_SHIFT
+    if following != last + 1 and (same_epoch or following & 0xFFFFFFFF != 1):
+        raise _MissingTransactionsError(path, last, following)
+
+
+class _Znodes:
+    """Znodes by raw path under replay; ``strip`` characters of chroot come off at the end."""
+
+    def __init__(self, strip: int) -> None:
+        self._strip = strip
+        self._nodes: dict[bytes, tuple[bytes | None, int, int, int, int]] = {}
+        self._ephemerals: defaultdict[int, set[bytes]] = defaultdict(set)
+
+    def put(self, path: bytes, data: bytes | None, version: int, czxid: int, mzxid: int, owner: int) -> None:
+        self._nodes[path] = data, version, czxid, mzxid, owner
+        if owner:
+            self._ephemerals[owner].add(path)
+
+    def apply(self, change: Change, zxid: int, keep: Keep) -> None:
+        """Once or again: the outcome is the same."""
+        if isinstance(change, Created):
+            if keep(change.path) and change.path not in self._nodes:
+                self.put(change.path, change.data, 0, zxid, zxid, change.owner)
+        elif isinstance(change, DataSet):
+            if (node := self._nodes.get(change.path)) is not None:
+                self._nodes[change.path] = change.data, change.version, node[2], zxid, node[4]
+        elif isinstance(change, Deleted):
+            self._delete(change.path)
+        else:
+            for path in self._ephemerals.pop(change.session, ()):
+                self._nodes.pop(path, None)
+
+    def _delete(self, path: bytes) -> None:
+        node = self._nodes.pop(path, None)
+        if node is not None and node[4]:
+            self._ephemerals[node[4]].discard(path)
+
+    def by_path(self) -> dict[str, Znode]:
+        """What has come of it; empties this object, whose size is that of a cluster."""
+        made: dict[str, Znode] = {}
+        while self._nodes:
+            raw, (data, version, czxid, mzxid, owner) = self._nodes.popitem()
+            path = raw[self._strip :].decode() or "/"
+            made[path] = Znode(path, data, Stat(czxid, mzxid, version, 0, owner, len(data or b""), 0, 0))
+        return made
