@@ -75,7 +75,7 @@ class LogTail:
 
     def _restart(self) -> None:
         self.generation += 1
-        image = read_image(self._directory, end_offset=None if self._until is None else self._until + 1)
+        image = read_image(self._directory, until=self._until)
         self._loader = ImageLoader(image, on_step=self._step)
         self._next = image.provenance.offset + 1
         self._place: _Place | None = None

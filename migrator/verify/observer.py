@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from kio.schema.errors import ErrorCode
-from tenacity import AsyncRetrying, RetryError, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
+from tenacity import AsyncRetrying, RetryError, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from migrator.config.endpoints import parse_host_port
 from migrator.config.load import load_settings
@@ -194,7 +195,7 @@ class _Observer:
         retrying = AsyncRetrying(
             retry=retry_if_exception_type((_NoLeaderError, TransportError)),
             stop=stop_after_delay(LEADER_SECONDS),
-            wait=wait_exponential_jitter(initial=0.02, max=1.0, jitter=0.1),
+            wait=wait_random_exponential(multiplier=0.05, max=1.0),
         )
         async for attempt in retrying:
             with attempt:
@@ -203,7 +204,7 @@ class _Observer:
         raise AssertionError("unreachable")
 
     async def _ask_once(self, request: FetchRequest | FetchSnapshotRequest) -> Any:
-        request.leader_epoch = self._epoch
+        request = replace(request, leader_epoch=self._epoch)
         address = self._candidates[0]
         try:
             body = await self._send(address, request)

@@ -416,7 +416,7 @@ def shuffle_records(random: Random, records: Records, _: Znodes) -> None:
     head: Records = [one for one in records if isinstance(one, rec.FeatureLevelRecord | rec.TopicRecord)]
     tail = [one for one in records if not isinstance(one, rec.FeatureLevelRecord | rec.TopicRecord)]
     random.shuffle(tail)
-    records[:] = head + tail
+    records[:] = [*head, *tail]
 
 
 def add_what_is_not_compared(random: Random, records: Records, znodes: Znodes) -> None:

@@ -17,6 +17,7 @@ from kazoo.security import READ_ACL_UNSAFE
 from migrator.drill.fill import FillOptions, fill
 from migrator.errors import OperatorError
 from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
+from migrator.verify.canonical import Row
 from migrator.verify.zookeeper_files import (
     FilesReading,
     data_files,
@@ -164,7 +165,7 @@ def test_a_log_directory_of_its_own_and_a_compressed_snapshot_are_read(
 
 def test_shares_together_hold_all_rows_that_a_live_server_gives(files: Path, tmp_path: Path) -> None:
     """A server is started on the same files; its chroot comes off the paths."""
-    rows = []
+    rows: list[Row] = []
     for number in range(3):
         tree = read_tree(data_files([files]), topics_share(CHROOT, number, 3), CHROOT).tree
         rows += topics(tree, topic_names(tree), ENCODER, SALT)
