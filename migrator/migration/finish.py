@@ -10,10 +10,13 @@ from collections.abc import Mapping
 
 from migrator.errors import OperatorError
 from migrator.image.model import ClusterImage
-from migrator.migration.states import Finding
+from migrator.migration.states import Finding, State
+from migrator.observe.status import VerdictReport
 from migrator.values import value
 
 FLAG = "zookeeper.metadata.migration.enable"
+FINISHING = frozenset({State.FINISHING, State.STEPPING_DOWN})
+"""States of a leader with the flag off, which does not write to ZooKeeper."""
 
 
 @value
@@ -38,6 +41,36 @@ class FinishDecision:
     successor: int = -1
 
 
+@value
+class Standing:
+    """What a reported verdict is held against: the active controller's cluster, epoch and state, and the epoch that its
+    log has at the offset of the verdict, None without that offset."""
+
+    cluster_id: str
+    leader_epoch: int
+    state: State
+    offset_epoch: int | None
+
+
+def objection(report: VerdictReport, standing: Standing) -> str:
+    """Why the end of the migration may not rest on a verdict; "" when it may.
+
+    A leader that finishes has the flag off and never wrote to ZooKeeper in its epoch. So a comparison that began in
+    that epoch saw ZooKeeper as it will stay, unless somebody else writes.
+    """
+    if report.cluster_id != standing.cluster_id:
+        return f"it is of cluster {report.cluster_id}, this is {standing.cluster_id}"
+    if not report.equal:
+        return f"ZooKeeper and the log differ in {report.differences} rows"
+    if standing.state not in FINISHING:
+        return f"the migration is {standing.state.value}: what is written from now on is not covered"
+    if report.leader_epoch != standing.leader_epoch:
+        return f"it began in leader epoch {report.leader_epoch}, this is epoch {standing.leader_epoch}"
+    if report.offset_epoch != standing.offset_epoch:
+        return f"this log does not hold offset {report.offset} with epoch {report.offset_epoch}"
+    return ""
+
+
 def zk_mode_brokers(cluster: ClusterImage) -> tuple[int, ...]:
     """Ids of the registered brokers that still run in ZooKeeper mode."""
     return tuple(sorted(i for i, registration in cluster.brokers.items() if registration.is_migrating_zk_broker))
@@ -60,8 +93,9 @@ def decide(inputs: FinishInputs) -> FinishDecision:
     if inputs.verified is False:
         return FinishDecision(
             Finding.WAIT,
-            "migrator.finish.require.verify is on, and no verification has found ZooKeeper and the log equal",
-            "Run 'migrator verify', repair what differs, or turn that key off.",
+            "migrator.finish.require.verify is on, and no verification has found ZooKeeper and the log equal since the "
+            "controllers stopped writing to ZooKeeper",
+            f"Run 'migrator verify -c FILE --report' on this controller. What differs is repaired with {FLAG}=true.",
         )
     return FinishDecision(Finding.MAY_FINISH, "every voter has the migration turned off")
 

@@ -24,6 +24,7 @@ from migrator.migration.worker import Tools, Workers
 from migrator.node.core import NodeCore
 from migrator.node.quorum import monotonic_ms
 from migrator.node.snapshotter import wall_ms
+from migrator.node.verdicts import Verdicts
 from migrator.node.voters import VoterSignals, ready, stock
 from migrator.observe.journal import Journal
 from migrator.raft.messages import EpochOffset
@@ -51,10 +52,11 @@ WRITING = frozenset({State.RECONCILING, State.HOLDING, State.INFORMING_BROKERS, 
 class NodeController:
     """A `migrator.migration.ports.ControllerPort`."""
 
-    def __init__(self, settings: Settings, core: NodeCore, voters: VoterSignals) -> None:
+    def __init__(self, settings: Settings, core: NodeCore, voters: VoterSignals, verdicts: Verdicts) -> None:
         self._settings = settings
         self._core = core
         self._voters = voters
+        self._verdicts = verdicts
 
     @property
     def image(self) -> MetadataImage:
@@ -102,7 +104,9 @@ class NodeController:
             migrating=ready(answers),
             zk_brokers=zk_mode_brokers(self.image.cluster),
             caught_up=tuple(row.replica_id for row in best if row.replica_id != self._settings.node_id),
-            verified=False if self._settings.migrator_finish_require_verify else None,
+            verified=self._verdicts.cover(self._core.controller.epoch)
+            if self._settings.migrator_finish_require_verify
+            else None,
         )
 
     def hand_over(self, successor: int) -> None:
@@ -212,6 +216,7 @@ class MigrationRuntime:
         self._loop = asyncio.get_running_loop()
         self._zookeeper = NodeZooKeeper(session)
         self._said = ""
+        self.verdicts = Verdicts()
         self._workers = Workers(Tools(session.options, passwords))
         options = Options(
             identity=Identity(
@@ -226,7 +231,7 @@ class MigrationRuntime:
         )
         self.executor = MigrationExecutor(
             options,
-            NodeController(settings, core, voters),
+            NodeController(settings, core, voters, self.verdicts),
             NodeBrokers(settings, core, self._zookeeper, messenger),
             self._zookeeper,
             self._workers.worker,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.migration import events as ev
-from migrator.migration.finish import zk_mode_brokers
+from migrator.migration.finish import Standing, zk_mode_brokers
 from migrator.migration.judge import FORCEABLE
 from migrator.migration.readiness import Gap, Severity
 from migrator.migration.soft import Status
@@ -15,7 +15,17 @@ from migrator.node.migration import MigrationRuntime
 from migrator.node.quorum import monotonic_ms
 from migrator.node.voters import VoterSignals, ready
 from migrator.node.write_gate import WriteGate
-from migrator.observe.status import ClaimStatus, Force, Gate, Goal, MigrationStatus, Problem, WriteBehindStatus
+from migrator.observe.status import (
+    ClaimStatus,
+    Force,
+    Gate,
+    Goal,
+    MigrationStatus,
+    Problem,
+    VerdictAnswer,
+    VerdictReport,
+    WriteBehindStatus,
+)
 
 
 class MigrationInsight:
@@ -136,6 +146,27 @@ class MigrationInsight:
             )
         self._runtime.note("force", reason, what=kind.value)
         self._runtime.executor.feed(ev.OperatorForce(kind))
+
+    def report_verdict(self, report: VerdictReport) -> VerdictAnswer:
+        """See `MigrationView`."""
+        epoch = self._core.controller.epoch
+        standing = Standing(
+            self._core.cluster_id,
+            -1 if epoch is None else epoch,
+            self.driver.state,
+            self._core.storage.log.epoch_at(report.offset) if report.offset >= 0 else None,
+        )
+        answer = self._runtime.verdicts.take(report, standing)
+        found = "equal" if report.equal else f"{report.differences} differences"
+        self._runtime.note(
+            "verdict", f"verify found {found}; {answer.sentence}", offset=str(report.offset), zxid=f"{report.zxid:#x}"
+        )
+        return answer
+
+    @property
+    def last_verdict(self) -> int:
+        """1 equal, 0 different, -1 never verified."""
+        return self._runtime.verdicts.last
 
 
 def finish_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, ...]:

@@ -27,6 +27,8 @@ from migrator.observe.status import (
     QuorumStatus,
     Role,
     Status,
+    VerdictAnswer,
+    VerdictReport,
     VoterStatus,
     WriteBehindStatus,
 )
@@ -76,6 +78,9 @@ class MigrationView(Protocol):
 
     def force(self, kind: Force, reason: str) -> None:
         """Do what is not done unasked."""
+
+    def report_verdict(self, report: VerdictReport) -> VerdictAnswer:
+        """Take note of what a comparison found."""
 
 
 class NodeStatusSource:
@@ -150,6 +155,10 @@ class NodeStatusSource:
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
         """See `StatusSource`."""
         return self._active_migration().gates(goal)
+
+    async def report_verdict(self, report: VerdictReport) -> VerdictAnswer:
+        """See `StatusSource`."""
+        return self._active_migration().report_verdict(report)
 
     def _active_migration(self) -> MigrationView:
         if self._migration is None or self._core.controller.epoch is None:

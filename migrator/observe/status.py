@@ -131,6 +131,28 @@ class JournalEvent:
 
 
 @value
+class VerdictReport:
+    """What `migrator verify` found: whether ZooKeeper, up to transaction ``zxid``, equals the log up to ``offset``,
+    which the log has with ``offset_epoch``. ``leader_epoch``: the quorum's when the comparison began."""
+
+    cluster_id: str
+    leader_epoch: int
+    offset: int
+    offset_epoch: int
+    zxid: int
+    equal: bool
+    differences: int
+
+
+@value
+class VerdictAnswer:
+    """Whether the end of the migration may rest on a verdict, and why not."""
+
+    counts: bool
+    sentence: str
+
+
+@value
 class Gate:
     """A condition on the way to a `Goal`; ``what`` says how it stands."""
 

@@ -12,14 +12,16 @@ import grpc
 import grpc.aio
 
 from migrator.errors import OperatorError
-from migrator.observe.status import Force, Gate, Goal, JournalEvent, Status
+from migrator.observe.status import Force, Gate, Goal, JournalEvent, Status, VerdictAnswer, VerdictReport
 from migrator.rpc.channel import SocketDirectory, TlsFiles, open_channel
 from migrator.rpc.operator_codec import (
+    answer_from_proto,
     event_from_proto,
     force_to_proto,
     gate_from_proto,
     goal_to_proto,
     status_from_proto,
+    verdict_to_proto,
 )
 from migrator.rpc.stubs import operator_pb2, operator_pb2_grpc
 
@@ -111,6 +113,11 @@ class OperatorClient:
         with self._refusals():
             answer = await self._stub.Gates(operator_pb2.GatesRequest(goal=goal_to_proto(goal)), timeout=timeout)
             return tuple(gate_from_proto(gate) for gate in answer.gates)
+
+    async def report_verdict(self, report: VerdictReport, timeout: float = 5.0) -> VerdictAnswer:
+        """Tell what a comparison found; only the active controller takes it."""
+        with self._refusals():
+            return answer_from_proto(await self._stub.ReportVerdict(verdict_to_proto(report), timeout=timeout))
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:

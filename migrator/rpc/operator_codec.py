@@ -17,6 +17,8 @@ from migrator.observe.status import (
     QuorumStatus,
     Role,
     Status,
+    VerdictAnswer,
+    VerdictReport,
     VoterStatus,
     WriteBehindStatus,
 )
@@ -123,6 +125,28 @@ def _quorum_to_proto(quorum: QuorumStatus) -> Any:
     fields = _fields(quorum)
     fields["voters"] = [pb.Voter(**_fields(voter)) for voter in quorum.voters]
     return pb.Quorum(**fields)
+
+
+def verdict_to_proto(report: VerdictReport) -> Any:
+    """For the wire."""
+    return pb.VerdictReport(**_fields(report))
+
+
+def verdict_from_proto(proto: Any) -> VerdictReport:
+    """From the wire."""
+    report: VerdictReport = _from_proto(VerdictReport, proto)
+    return report
+
+
+def answer_to_proto(answer: VerdictAnswer) -> Any:
+    """For the wire."""
+    return pb.VerdictAnswer(**_fields(answer))
+
+
+def answer_from_proto(proto: Any) -> VerdictAnswer:
+    """From the wire."""
+    answer: VerdictAnswer = _from_proto(VerdictAnswer, proto)
+    return answer
 
 
 def _quorum_from_proto(proto: Any) -> QuorumStatus:

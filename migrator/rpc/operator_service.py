@@ -9,13 +9,15 @@ import grpc
 import grpc.aio
 
 from migrator.errors import OperatorError
-from migrator.observe.status import Force, Gate, Goal, JournalEvent, Status
+from migrator.observe.status import Force, Gate, Goal, JournalEvent, Status, VerdictAnswer, VerdictReport
 from migrator.rpc.operator_codec import (
+    answer_to_proto,
     event_to_proto,
     force_from_proto,
     gate_to_proto,
     goal_from_proto,
     status_to_proto,
+    verdict_from_proto,
 )
 from migrator.rpc.stubs import operator_pb2, operator_pb2_grpc
 
@@ -52,6 +54,12 @@ class StatusSource(Protocol):
 
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
         """What stands between here and ``goal``."""
+
+    async def report_verdict(self, report: VerdictReport) -> VerdictAnswer:
+        """Take note of what a comparison found.
+
+        :raises OperatorError: another controller drives the migration.
+        """
 
 
 class OperatorService(operator_pb2_grpc.OperatorServicer):
@@ -102,3 +110,10 @@ class OperatorService(operator_pb2_grpc.OperatorServicer):
         except ValueError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         return operator_pb2.GatesResponse(gates=[gate_to_proto(gate) for gate in await self._source.gates(goal)])
+
+    async def ReportVerdict(self, request: Any, context: Any) -> Any:  # noqa: N802
+        try:
+            answer = await self._source.report_verdict(verdict_from_proto(request))
+        except OperatorError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        return answer_to_proto(answer)

@@ -42,10 +42,12 @@ class Patience:
 
 @value
 class Pair:
-    """A point at which both sides were seen: ZooKeeper's last transaction, and the last offset of the log."""
+    """A point at which both sides were seen: ZooKeeper's last transaction, and the last offset of the log with its
+    leader epoch."""
 
     zxid: int
     offset: int
+    epoch: int = -1
 
 
 @value
@@ -177,7 +179,8 @@ class Recheck:
                     del left[key]
                 else:
                     left[key] = seen
-            at = Pair(self.zookeeper.zxid, self.log.image.provenance.offset)
+            last = self.log.image.provenance
+            at = Pair(self.zookeeper.zxid, last.offset, last.epoch)
         return Settlement(tuple(different), tuple(left.values()), tuple(agreed), at, rounds, self._why if left else "")
 
     def _round(self, left: Mapping[Key, Difference]) -> list[tuple[Key, _Finding, Difference]]:

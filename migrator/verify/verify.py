@@ -113,11 +113,11 @@ def verify(request: VerifyRequest, repair: Callable[[Verdict], bool] | None = No
     return verdict
 
 
-def verify_in(spark: SparkSession, request: VerifyRequest, until: int | None = None) -> Verdict:
+def verify_in(spark: SparkSession, request: VerifyRequest, *, frozen: bool = False) -> Verdict:
     """One verdict, in a session that is there already; errors as `verify`. What differs between a live ZooKeeper and
     the log is read again (`Recheck`).
 
-    :param until: ends the log at that offset: nobody has written to ZooKeeper since.
+    :param frozen: nobody writes to ZooKeeper any more: it is compared with the log up to where it followed it.
     """
     started = time.monotonic()
     if not request.sources.live:
@@ -131,8 +131,9 @@ def verify_in(spark: SparkSession, request: VerifyRequest, until: int | None = N
             mark = zookeeper.mark()
             lag = max(end_of_metadata(metadata, request.config) - 1 - mark.offset, 0) if mark.copied else None
             if not first.found:
-                return Verdict(first, time.monotonic() - started, Pair(mark.zxid, mark.offset), lag=lag)
-            log = log or metadata_tail(metadata, request.config, Path(scratch), until)
+                at = Pair(mark.zxid, mark.offset, mark.state.kraft_metadata_epoch)
+                return Verdict(first, time.monotonic() - started, at, lag=lag)
+            log = log or metadata_tail(metadata, request.config, Path(scratch), mark.offset if frozen else None)
             settlement = Recheck(zookeeper, log, salt, request.patience).settle(first.found)
             if settlement.different or first.differences == len(first.found):
                 return Verdict(

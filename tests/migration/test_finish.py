@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from migrator.errors import ExitCode, OperatorError
-from migrator.migration.finish import FinishInputs, decide, refuse_start_with_flag_off, zk_mode_brokers
-from migrator.migration.states import Finding
+from migrator.migration.finish import (
+    FinishInputs,
+    Standing,
+    decide,
+    objection,
+    refuse_start_with_flag_off,
+    zk_mode_brokers,
+)
+from migrator.migration.states import Finding, State
+from migrator.node.verdicts import Verdicts
+from migrator.observe.status import VerdictReport
 from tests.migration.builders import broker, cluster
 
 
@@ -39,3 +50,38 @@ def test_a_node_does_not_start_with_the_flag_off_while_zookeeper_brokers_are_reg
         refuse_start_with_flag_off(left, source="the leader, controller 3001,")
     assert refusal.value.exit_code == ExitCode.REFUSED
     refuse_start_with_flag_off((), source="the leader")
+
+
+REPORT = VerdictReport("cluster", 5, 900, 4, 0x17, equal=True, differences=0)
+STANDING = Standing("cluster", 5, State.FINISHING, 4)
+
+
+@pytest.mark.parametrize(
+    ("report", "standing", "words"),
+    [
+        (REPORT, STANDING, ""),
+        (REPORT, replace(STANDING, state=State.STEPPING_DOWN), ""),
+        (replace(REPORT, cluster_id="other"), STANDING, "of cluster other"),
+        (replace(REPORT, equal=False, differences=3), STANDING, "differ in 3 rows"),
+        (REPORT, replace(STANDING, state=State.DUAL_WRITING), "dual-writing"),
+        (REPORT, replace(STANDING, state=State.INACTIVE), "inactive"),
+        (REPORT, replace(STANDING, leader_epoch=6), "began in leader epoch 5, this is epoch 6"),
+        (REPORT, replace(STANDING, offset_epoch=3), "does not hold offset 900 with epoch 4"),
+        (REPORT, replace(STANDING, offset_epoch=None), "does not hold offset 900"),
+    ],
+)
+def test_which_verdict_counts(report: VerdictReport, standing: Standing, words: str) -> None:
+    against = objection(report, standing)
+    assert bool(against) == bool(words)
+    assert words in against
+
+
+def test_only_the_newest_verdict_counts_and_only_in_its_epoch() -> None:
+    verdicts = Verdicts()
+    assert (verdicts.last, verdicts.cover(5)) == (-1, False)
+    assert verdicts.take(REPORT, STANDING).counts
+    assert verdicts.cover(5)
+    assert not verdicts.cover(6)
+    assert not verdicts.cover(None)
+    assert not verdicts.take(replace(REPORT, equal=False), STANDING).counts
+    assert (verdicts.last, verdicts.cover(5)) == (0, False)

@@ -18,6 +18,8 @@ from migrator.observe.status import (
     QuorumStatus,
     Role,
     Status,
+    VerdictAnswer,
+    VerdictReport,
 )
 from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.server import GrpcServer
@@ -45,6 +47,7 @@ class PlayedNode:
         self.public = public
         self.after_force = after_force
         self.orders: list[tuple[str, str]] = []
+        self.verdicts: list[VerdictReport] = []
         self.events: list[JournalEvent] = []
 
     def status(self) -> Status:
@@ -82,6 +85,10 @@ class PlayedNode:
         self.states = list(self.after_force)
         details = (("after", State.INFORMING_BROKERS.value), ("before", State.RECONCILING.value))
         self.events = [JournalEvent(1, 1, "transition", WRITTEN, details), JournalEvent(2, 2, "transition", "next")]
+
+    async def report_verdict(self, report: VerdictReport) -> VerdictAnswer:
+        self.verdicts.append(report)
+        return VerdictAnswer(counts=report.equal, sentence="noted")
 
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
         return ()

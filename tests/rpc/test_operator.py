@@ -25,6 +25,8 @@ from migrator.observe.status import (
     QuorumStatus,
     Role,
     Status,
+    VerdictAnswer,
+    VerdictReport,
     VoterStatus,
     WriteBehindStatus,
 )
@@ -63,6 +65,7 @@ class Node:
     def __init__(self) -> None:
         self.paused: str | None = None
         self.forced: list[tuple[Force, str]] = []
+        self.verdicts: list[VerdictReport] = []
 
     def status(self) -> Status:
         return a_status(1)
@@ -92,6 +95,10 @@ class Node:
         if not reason:
             raise OperatorError("the journal needs a reason", remedy="Give --reason")
         self.forced.append((kind, reason))
+
+    async def report_verdict(self, report: VerdictReport) -> VerdictAnswer:
+        self.verdicts.append(report)
+        return VerdictAnswer(counts=report.equal, sentence="noted")
 
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
         return GATES if goal is Goal.FINISH else ()
@@ -125,6 +132,9 @@ async def test_everything_over_the_unix_socket(tmp_path: Path) -> None:
             assert node.forced == [(kind, "drill") for kind in Force]
             with pytest.raises(OperatorError, match="Give --reason"):
                 await client.force(Force.DELETES, "")
+            report = VerdictReport("cluster", 7, 1 << 40, 6, 0x1A_0000_0001, equal=True, differences=0)
+            assert await client.report_verdict(report) == VerdictAnswer(counts=True, sentence="noted")
+            assert node.verdicts == [report]
     finally:
         await server.close(grace=0)
     assert not (directory / SOCKET_DIRECTORY / SOCKET_NAME).exists()

@@ -1,0 +1,34 @@
+"""What comparisons told this process; kept in memory, so that a new leader asks for a new one."""
+
+from __future__ import annotations
+
+from migrator.migration.finish import Standing, objection
+from migrator.observe.status import VerdictAnswer, VerdictReport
+
+
+class Verdicts:
+    """Those that were reported while this node was the active controller."""
+
+    def __init__(self) -> None:
+        self._last: VerdictReport | None = None
+        self._covers = -1
+
+    def take(self, report: VerdictReport, standing: Standing) -> VerdictAnswer:
+        """Judge a verdict; the newest is the one that counts, or not."""
+        self._last = report
+        against = objection(report, standing)
+        self._covers = -1 if against else standing.leader_epoch
+        if against:
+            return VerdictAnswer(counts=False, sentence=f"noted, but the migration can't be finished on it: {against}")
+        return VerdictAnswer(
+            counts=True, sentence=f"ZooKeeper equals the log up to offset {report.offset}: it may be finished"
+        )
+
+    def cover(self, leader_epoch: int | None) -> bool:
+        """Whether the newest verdict allows the leader of that epoch to finish."""
+        return leader_epoch is not None and self._covers == leader_epoch
+
+    @property
+    def last(self) -> int:
+        """For the metric: 1 equal, 0 different, -1 never verified."""
+        return -1 if self._last is None else int(self._last.equal)

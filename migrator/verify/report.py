@@ -1,0 +1,48 @@
+"""Tells the active controller what a comparison found, so that the end of the migration may rest on it."""
+
+from __future__ import annotations
+
+from migrator.errors import ExitCode
+from migrator.migration.finish import FINISHING
+from migrator.observe.status import VerdictAnswer, VerdictReport
+from migrator.values import value
+from migrator.verify.repair import OpenActive
+from migrator.verify.verify import Verdict
+
+
+@value
+class Beginning:
+    """The active controller as it was before anything was read. ``finishing``: nobody writes to ZooKeeper any more."""
+
+    cluster_id: str
+    leader_epoch: int
+    finishing: bool
+
+
+async def begin(open_active: OpenActive) -> Beginning:
+    """To be asked before a comparison that is to be reported.
+
+    :raises OperatorError: no active controller answers.
+    """
+    async with open_active() as client:
+        status = await client.status()
+    finishing = status.migration.internal_state in {state.value for state in FINISHING}
+    return Beginning(status.cluster_id, status.quorum.leader_epoch, finishing)
+
+
+async def report(open_active: OpenActive, beginning: Beginning, verdict: Verdict) -> VerdictAnswer:
+    """Report a verdict that is one: equal or different; gives what the controller makes of it.
+
+    :raises OperatorError: no active controller answers.
+    """
+    found = VerdictReport(
+        cluster_id=beginning.cluster_id,
+        leader_epoch=beginning.leader_epoch,
+        offset=verdict.at.offset,
+        offset_epoch=verdict.at.epoch,
+        zxid=verdict.at.zxid,
+        equal=verdict.exit_code is ExitCode.OK,
+        differences=verdict.comparison.differences,
+    )
+    async with open_active() as client:
+        return await client.report_verdict(found)

@@ -1,0 +1,76 @@
+"""The end of a migration that rests on a comparison: which verdict counts, and which does not."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from pathlib import Path
+
+import pytest
+
+from migrator.drill.cluster import Controller
+from migrator.drill.report import Report
+from migrator.migration.states import State
+from migrator.observe.status import VerdictReport
+from migrator.rpc.operator_client import OperatorClient
+from migrator.rpc.reach import active_controller
+from migrator.verify.log_tail import LogTail
+from migrator.verify.report import begin
+from migrator.verify.zookeeper_side import ZooKeeperSide
+from tests.conftest import ZooKeeperSpace
+from tests.faults.cluster import cluster_in, different_rows, start_all
+
+
+@pytest.mark.timeout(240)
+async def test_the_migration_ends_only_on_a_verdict_that_began_after_the_last_write(
+    zookeeper: ZooKeeperSpace, tmp_path: Path
+) -> None:
+    async with cluster_in(
+        tmp_path, zookeeper.hosts, controllers=1, brokers=2, partitions=30, migrator_finish_require_verify="true"
+    ) as cluster:
+        (controller,) = cluster.controllers
+        start_all(cluster)
+        await cluster.until_converged()
+        early = await begin(lambda: active_controller(controller.property_file, None))
+        assert not early.finishing
+
+        async def reported(epoch: int, *, equal: bool = True) -> str:
+            """What the controller says to a verdict about where ZooKeeper stands now."""
+
+            def look() -> VerdictReport:
+                with ZooKeeperSide(None, str(controller.property_file), secrets.token_bytes(8)) as side:
+                    mark = side.mark()
+                state = mark.state
+                found = (mark.offset, state.kraft_metadata_epoch, mark.zxid)
+                return VerdictReport(early.cluster_id, epoch, *found, equal=equal, differences=0 if equal else 2)
+
+            async with OperatorClient.on_socket(controller.metadata_directory) as client:
+                answer = await client.report_verdict(await asyncio.to_thread(look))
+            return "" if answer.counts else answer.sentence
+
+        assert "dual-writing: what is written from now on is not covered" in await reported(early.leader_epoch)
+        await cluster.roll_to_kraft(Report({}))
+        assert await asyncio.to_thread(controller.stop) == 0
+        controller.set_migration(enabled=False)
+        controller.start()
+        await cluster.until_problem("no verification has found", "migrator verify -c FILE --report")
+        assert await cluster.in_state(State.FINISHING)
+
+        late = await begin(lambda: active_controller(controller.property_file, None))
+        assert late.finishing
+        assert late.leader_epoch > early.leader_epoch
+        assert "began in leader epoch" in await reported(early.leader_epoch), "it was read before the last write"
+        assert "differ in 2 rows" in await reported(late.leader_epoch, equal=False)
+        await cluster.until_problem("no verification has found")
+        assert await cluster.in_state(State.FINISHING)
+
+        # What verify compares by then: ZooKeeper as it stands, with the log up to where ZooKeeper followed it.
+        assert await asyncio.to_thread(different, zookeeper.hosts, controller) == []
+        assert await reported(late.leader_epoch) == ""
+        await cluster.until_state(State.FINISHED)
+
+
+def different(hosts: str, controller: Controller) -> list[str]:
+    with ZooKeeperSide(hosts, None, b"salt") as side:
+        followed = LogTail(controller.metadata_directory, side.mark().offset)
+    return different_rows(hosts, followed.image)
