@@ -1,7 +1,7 @@
 # Everything runs in ./.venv; nothing is installed outside this directory.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help setup drill test check simulate bench format clean
+.PHONY: help setup drill test check simulate bench bench-verify format clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -17,6 +17,7 @@ help:
 	@echo "make check     lint, types, import contracts"
 	@echo "make simulate  seeded consensus simulation (SEEDS=10000)"
 	@echo "make bench     figures beside stock Kafka, same machine, same run"
+	@echo "make bench-verify  how long and how big verify is, at 20,000 to 2,000,000 partitions"
 	@echo "make setup     only install: the tool is then at .venv/bin/migrator"
 
 setup: $(READY)
@@ -38,6 +39,9 @@ simulate: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench $(ARGS)
+
+bench-verify: $(READY)
+	$(BIN)/python -m tests.bench.verify $(ARGS)
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,110 @@
+"""How fast and how big `migrator verify` is, Spark's start included: from files, and from a live ZooKeeper.
+
+python -m tests.bench.verify [--partitions N,N,...] [--live-up-to N] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from migrator.parts.java import Jvm
+from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
+from migrator.values import value
+from tests.bench.observers import MemorySampler
+from tests.bench.verify_inputs import write_inputs
+
+SIZES = "20000,200000,2000000"
+GOALS = {20_000: 30.0, 200_000: 75.0, 2_000_000: 600.0}
+GOAL_BYTES = 8e9
+TIMEOUT_SECONDS = 1800
+_MIGRATOR = str(Path(sys.executable).with_name("migrator"))
+
+
+@value
+class Measured:
+    """One run: ``peak_bytes`` of all its processes together, pages that they share counted in each."""
+
+    partitions: int
+    source: str
+    seconds: float
+    peak_bytes: int
+    rows: int
+    equal: bool
+
+
+def measure(partitions: int, source: str, arguments: Sequence[str]) -> Measured:
+    """One run of the command.
+
+    :raises RuntimeError: it gives no verdict.
+    """
+    started = time.perf_counter()
+    command = [_MIGRATOR, "verify", *arguments, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with MemorySampler({0: process.pid}) as memory:
+            output, errors = process.communicate(timeout=TIMEOUT_SECONDS)
+        seconds = time.perf_counter() - started
+    if not output:
+        raise RuntimeError(errors)
+    verdict = json.loads(output)
+    return Measured(partitions, source, seconds, memory.peaks[0], verdict["rows"], verdict["equal"])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0 when every pair was found to be equal."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.verify", description=__doc__)
+    parser.add_argument("--partitions", default=SIZES, help=f"sizes ({SIZES})")
+    parser.add_argument("--live-up-to", type=int, default=200_000, help="largest size that is read live, too (200000)")
+    parser.add_argument("--json", type=Path, help="write all figures to this file, too")
+    given = parser.parse_args(arguments)
+    console = Console(stderr=True)
+    found: list[Measured] = []
+    for partitions in map(int, given.partitions.split(",")):
+        with tempfile.TemporaryDirectory(prefix="migrator-bench-verify-") as directory:
+            console.print(f"{partitions:,} partitions: making both sides")
+            data, metadata = write_inputs(Path(directory), partitions)
+            if partitions <= given.live_up_to:
+                found.append(_live(Path(directory), data, metadata, partitions))
+            options = ["--zookeeper-files", str(data), "--metadata", str(metadata)]
+            found.append(measure(partitions, "files", options))
+            console.print(f"{partitions:,} partitions: {found[-1].seconds:.1f} s from files")
+    Console(width=120).print(_table(found))
+    if given.json is not None:
+        content = [{name: getattr(one, name) for name in Measured.__dataclass_fields__} for one in found]  # type: ignore[attr-defined]
+        given.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    return 0 if all(one.equal for one in found) else 1
+
+
+def _live(directory: Path, data: Path, metadata: Path, partitions: int) -> Measured:
+    server_directory = directory / "server"
+    shutil.copytree(data, server_directory / "data")
+    options = ZooKeeperOptions(jvm=Jvm(heap="2g"))
+    with EmbeddedZooKeeper(server_directory, options=options) as server:
+        return measure(partitions, "live", ["--zookeeper", server.hosts, "--metadata", str(metadata)])
+
+
+def _table(found: Sequence[Measured]) -> Table:
+    columns = ("partitions", "ZooKeeper", "rows", "seconds", "goal", "seconds per 100,000", "peak memory", "verdict")
+    table = Table(*columns, title="migrator verify, Spark's start included")
+    for one in found:
+        goal = GOALS.get(one.partitions)
+        table.add_row(
+            f"{one.partitions:,}", one.source, f"{one.rows:,}", f"{one.seconds:.1f}",
+            "" if goal is None else f"{goal:.0f}", f"{one.seconds * 100_000 / one.partitions:.1f}",
+            f"{one.peak_bytes / 1e9:.2f} GB", "equal" if one.equal else "different",
+        )  # fmt: skip
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

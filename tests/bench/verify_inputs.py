@@ -1,0 +1,79 @@
+"""Both sides of a big migrated cluster as files, made fast: ZooKeeper's snapshot, and the log that says the same."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from migrator.log.metadata_log import DIRECTORY_NAME
+from migrator.log.segment import segment_name
+from migrator.records import metadata as m
+from migrator.records.batch import build_batch, split_values
+from migrator.records.codec import encode_all
+from migrator.records.uuid import random_uuid, uuid_to_text
+from migrator.zookeeper.znodes import paths
+from tests.verify.zookeeper_writer import Node, write_nodes
+
+LEVEL = 21
+PARTITIONS_PER_TOPIC = 10
+BATCH_RECORDS = 1_000
+RECORDS_AT_ONCE = 50_000
+_BROKERS = (1, 2, 3)
+_RINGS = [_BROKERS[first:] + _BROKERS[:first] for first in range(3)]
+_STATES = [
+    f'{{"controller_epoch":7,"leader":{ring[0]},"version":1,"leader_epoch":0,"isr":{list(ring)}}}'.encode()
+    for ring in _RINGS
+]
+_CONFIG = {"retention.ms": "3600000", "cleanup.policy": "compact,delete"}
+_CONFIG_JSON = b'{"version":1,"config":{"retention.ms":"3600000","cleanup.policy":"compact,delete"}}'
+
+
+def write_inputs(directory: Path, partitions: int) -> tuple[Path, Path]:
+    """A ``dataDir`` and a metadata directory."""
+    write_nodes(directory / "data", _nodes(partitions))
+    folder = directory / "metadata" / DIRECTORY_NAME
+    folder.mkdir(parents=True)
+    records, offset = _records(partitions), 0
+    with (folder / segment_name(0)).open("wb") as file:
+        while some := list(islice(records, RECORDS_AT_ONCE)):
+            for group in split_values(encode_all(some, LEVEL), records_max=BATCH_RECORDS):
+                file.write(build_batch(group, timestamp_ms=1, base_offset=offset, leader_epoch=1))
+                offset += len(group)
+    return directory / "data", folder.parent
+
+
+def _topics(partitions: int) -> Iterator[tuple[int, str, bytes]]:
+    generator = random.Random(0)
+    for number in range(partitions // PARTITIONS_PER_TOPIC):
+        yield number, f"bench.topic-{number:06}", random_uuid(generator)
+
+
+def _nodes(partitions: int) -> Iterator[Node]:
+    for root in (paths.TOPICS, paths.TOPIC_CONFIGS, paths.DELETE_TOPICS):
+        yield from ((path, None, 0) for path in (*paths.ancestors(root), root))
+    yield paths.CONTROLLER_EPOCH, b"7", 0
+    for number, name, topic_id in _topics(partitions):
+        rings = [(number + partition) % 3 for partition in range(PARTITIONS_PER_TOPIC)]
+        assignment = ",".join(f'"{partition}":{list(_RINGS[ring])}' for partition, ring in enumerate(rings))
+        text = f'{{"version":3,"topic_id":"{uuid_to_text(topic_id)}","partitions":{{{assignment}}}}}'
+        root = f"{paths.TOPICS}/{name}"
+        yield root, text.encode(), 0
+        yield f"{root}/partitions", None, 0
+        for partition, ring in enumerate(rings):
+            yield f"{root}/partitions/{partition}", None, 0
+            yield f"{root}/partitions/{partition}/state", _STATES[ring], 0
+        yield f"{paths.TOPIC_CONFIGS}/{name}", b'{"version":1,"config":{}}' if number % 2 else _CONFIG_JSON, 0
+
+
+def _records(partitions: int) -> Iterator[m.MetadataRecord]:
+    yield m.FeatureLevelRecord("metadata.version", LEVEL)
+    for number, name, topic_id in _topics(partitions):
+        yield m.TopicRecord(name, topic_id)
+        for partition in range(PARTITIONS_PER_TOPIC):
+            ring = _RINGS[(number + partition) % 3]
+            yield m.PartitionRecord(partition, topic_id, ring, ring, (), (), ring[0], 0, 0, 0)
+        if number % 2 == 0:
+            for key, text in _CONFIG.items():
+                yield m.ConfigRecord(m.ConfigResourceType.TOPIC, name, key, text)

@@ -1,0 +1,169 @@
+"""A standalone Spark cluster from pyspark's jars, whose workers' Python has no such package; and the archive."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from migrator.errors import ExitCode, OperatorError
+from migrator.log.metadata_log import DIRECTORY_NAME
+from migrator.parts.java import Jvm, java_command, pyspark_jars
+from migrator.parts.processes import ChildProcess
+from migrator.verify.session import spark_session
+from migrator.verify.shipping import COMPILED
+from migrator.verify.verify import Verdict, VerifyRequest, verify, verify_in
+from tests.golden.stock import STOCK_391
+from tests.verify.zookeeper_writer import write_snapshot
+
+WORKERS = 2
+START_SECONDS = 90.0
+NEEDED_BY_THOSE = ("_cffi_backend", "cffi", "numpy")
+"""What the compiled packages need in their turn."""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a stock migration left: ZooKeeper's files, a metadata log, a property file with the secrets."""
+    directory = tmp_path_factory.mktemp("sources")
+    write_snapshot(directory / "zookeeper", STOCK_391.after)
+    log = directory / "metadata" / DIRECTORY_NAME
+    log.mkdir(parents=True)
+    shutil.copy(STOCK_391.log, log / f"{0:020d}.log")
+    (directory / "controller.properties").write_text(
+        "process.roles=controller\nnode.id=3000\ncontroller.quorum.voters=3000@localhost:9093\n"
+        "controller.listener.names=CONTROLLER\nlisteners=CONTROLLER://localhost:9093\n"
+        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT\nzookeeper.connect=nowhere:1\n"
+        + "".join(f"{key}={text}\n" for key, text in STOCK_391.settings().items() if key != "cluster.id")
+    )
+    return directory
+
+
+def request_for(files: Path, **more: object) -> VerifyRequest:
+    return VerifyRequest(
+        None,
+        str(files / "metadata"),
+        str(files / "controller.properties"),
+        zookeeper_files=(str(files / "zookeeper"),),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+@pytest.fixture(scope="module")
+def workers_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter that has the compiled packages and nothing else."""
+    directory = tmp_path_factory.mktemp("venv")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True, timeout=60)
+    (site,) = directory.glob("lib/python*/site-packages")
+    ours = Path(pyspark.__file__).parents[1]
+    for name in (*COMPILED, *NEEDED_BY_THOSE):
+        for source in (*ours.glob(name), *ours.glob(f"{name}.*so"), *ours.glob(f"{name}.libs")):
+            (site / source.name).symlink_to(source)
+    return directory / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory, workers_python: Path) -> Iterator[str]:
+    """``spark://...`` of a master with two workers."""
+    directory = tmp_path_factory.mktemp("spark")
+    environment = {**os.environ, "SPARK_HOME": str(pyspark_jars().parent), "SPARK_LOCAL_DIRS": str(directory)}
+    environment.pop("PYTHONPATH", None)
+
+    def start(name: str, *arguments: str) -> ChildProcess:
+        command = java_command(
+            str(pyspark_jars() / "*"), f"org.apache.spark.deploy.{arguments[0]}", *arguments[1:], jvm=Jvm(heap="192m")
+        )
+        return stack.enter_context(
+            ChildProcess(name, command, output=directory / f"{name}.log", env=environment, cwd=directory)
+        )
+
+    with ExitStack() as stack:
+        process = start("master", "master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        address = re.compile(r"spark://127\.0\.0\.1:[1-9]\d*")
+        process.wait_until(lambda: address.search(process.output_text()), "the master", timeout_seconds=START_SECONDS)
+        url = address.findall(process.output_text())[0]
+        options = ("--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "700m")
+        for number in range(WORKERS):
+            work = str(directory / f"work-{number}")
+            worker = start(f"worker-{number}", "worker.Worker", *options, "--work-dir", work, url)
+            worker.wait_until(
+                lambda worker=worker: "Successfully registered" in worker.output_text(),  # type: ignore[misc]
+                "the worker",
+                timeout_seconds=START_SECONDS,
+            )
+        yield url
+
+
+def conf(python: Path) -> dict[str, str]:
+    return {
+        "spark.pyspark.python": str(python),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "512m",
+        "spark.driver.memory": "512m",
+    }
+
+
+def test_a_cluster_whose_workers_lack_this_package(master: str, files: Path, workers_python: Path) -> None:
+    alone = [str(workers_python), "-c", "import orjson, pyarrow; import migrator"]
+    done = subprocess.run(alone, cwd="/", capture_output=True, text=True, timeout=60, check=False)
+    assert "No module named 'migrator'" in done.stderr
+    with spark_session(master, conf(workers_python)) as spark:
+        places = spark.sparkContext.parallelize(range(8), 4).map(_where).distinct().collect()
+        assert all("kraft-migrator.zip" in place for place, _ in places)
+        assert len({executor for _, executor in places}) == WORKERS
+        verdict = verify_in(spark, request_for(files))
+    assert (verdict.exit_code, verdict.comparison.differences) == (ExitCode.OK, 0)
+    assert all(counts.zookeeper > 0 for counts in verdict.comparison.kinds.values())
+
+
+def test_what_the_workers_lack_is_named(master: str, files: Path, workers_python: Path) -> None:
+    missing = next(workers_python.parents[1].glob("lib/python*/site-packages/orjson"))
+    target = missing.readlink()
+    missing.unlink()
+    try:
+        request = request_for(files, master=master, conf=conf(workers_python))
+        with pytest.raises(OperatorError, match="Python of Spark's workers has no 'orjson'"):
+            verify(request)
+    finally:
+        missing.symlink_to(target)
+
+
+def _where(_: int) -> tuple[str, str]:
+    import migrator  # noqa: PLC0415 - in the worker
+
+    return str(migrator.__file__), os.environ.get("SPARK_EXECUTOR_DIRS", "")
+
+
+def test_an_archive_holds_the_rows_and_is_compared_again(spark: SparkSession, files: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    first = verify_in(spark, request_for(files, archive=str(archive)))
+    again = verify_in(spark, VerifyRequest(None, None, archive=str(archive)))
+    assert counted(first) == counted(again)
+    assert first.comparison.differences == 0
+    kept = b"".join(path.read_bytes() for path in archive.rglob("*") if path.is_file())
+    rows = spark.read.parquet(str(archive / "zookeeper"))
+    secrets = [row["value"] for row in rows.where("kind = 'scram' or field like '%password'").collect()]
+    assert len(secrets) >= 6
+    assert all(re.fullmatch(r"hmac:[0-9a-f]{64}", secret) for secret in secrets)
+    assert b"stored_key" not in kept
+    with pytest.raises(OperatorError, match="already exists"):
+        verify_in(spark, request_for(files, archive=str(archive)))
+
+
+def test_an_archive_that_is_not_there_is_no_verdict(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(OperatorError, match=r"could not tell: .*PATH_NOT_FOUND"):
+        verify_in(spark, VerifyRequest(None, None, archive=str(tmp_path / "absent")))
+
+
+def counted(verdict: Verdict) -> dict[str, tuple[int, int]]:
+    return {kind: (counts.zookeeper, counts.kraft) for kind, counts in verdict.comparison.kinds.items()}
