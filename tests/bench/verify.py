@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             console.print(f"{partitions:,} partitions: {found[-1].seconds:.1f} s from files")
     Console(width=120).print(_table(found))
     if given.json is not None:
-        content = [{name: getattr(one, name) for name in Measured.__dataclass_fields__} for one in found]  # type: ignore[attr-defined]
+        content = [{name: getattr(one, name) for name in Measured.__dataclass_fields__} for one in found]
         given.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     return 0 if all(one.equal for one in found) else 1
 

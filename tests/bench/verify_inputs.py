@@ -12,7 +12,7 @@ from migrator.log.segment import segment_name
 from migrator.records import metadata as m
 from migrator.records.batch import build_batch, split_values
 from migrator.records.codec import encode_all
-from migrator.records.uuid import random_uuid, uuid_to_text
+from migrator.records.uuid import Uuid, random_uuid, uuid_to_text
 from migrator.zookeeper.znodes import paths
 from tests.verify.zookeeper_writer import Node, write_nodes
 
@@ -44,7 +44,7 @@ def write_inputs(directory: Path, partitions: int) -> tuple[Path, Path]:
     return directory / "data", folder.parent
 
 
-def _topics(partitions: int) -> Iterator[tuple[int, str, bytes]]:
+def _topics(partitions: int) -> Iterator[tuple[int, str, Uuid]]:
     generator = random.Random(0)
     for number in range(partitions // PARTITIONS_PER_TOPIC):
         yield number, f"bench.topic-{number:06}", random_uuid(generator)

@@ -89,7 +89,9 @@ def master(tmp_path_factory: pytest.TempPathFactory, workers_python: Path) -> It
     with ExitStack() as stack:
         process = start("master", "master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         address = re.compile(r"spark://127\.0\.0\.1:[1-9]\d*")
-        process.wait_until(lambda: address.search(process.output_text()), "the master", timeout_seconds=START_SECONDS)
+        process.wait_until(
+            lambda: address.search(process.output_text()) is not None, "the master", timeout_seconds=START_SECONDS
+        )
         url = address.findall(process.output_text())[0]
         options = ("--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "700m")
         for number in range(WORKERS):
