@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -19,13 +20,13 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.parts.java import Jvm, java_command, pyspark_jars
 from migrator.parts.processes import ChildProcess
-from migrator.verify.session import spark_session
 from migrator.verify.shipping import COMPILED
-from migrator.verify.verify import Verdict, VerifyRequest, verify, verify_in
+from migrator.verify.verify import Verdict, VerifyRequest, verify_in
 from tests.golden.stock import STOCK_391
 from tests.verify.zookeeper_writer import write_snapshot
 
 WORKERS = 2
+COMMAND_SECONDS = 150
 START_SECONDS = 90.0
 NEEDED_BY_THOSE = ("_cffi_backend", "cffi", "numpy")
 """What the compiled packages need in their turn."""
@@ -72,19 +73,24 @@ def workers_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def master(tmp_path_factory: pytest.TempPathFactory, workers_python: Path) -> Iterator[str]:
-    """``spark://...`` of a master with two workers."""
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[ChildProcess]]]:
+    """``spark://...`` of a master, and its two workers."""
     directory = tmp_path_factory.mktemp("spark")
-    environment = {**os.environ, "SPARK_HOME": str(pyspark_jars().parent), "SPARK_LOCAL_DIRS": str(directory)}
-    environment.pop("PYTHONPATH", None)
+    home = {"SPARK_HOME": str(pyspark_jars().parent), "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment = {key: text for key, text in os.environ.items() if key != "PYTHONPATH"} | home
 
     def start(name: str, *arguments: str) -> ChildProcess:
         command = java_command(
-            str(pyspark_jars() / "*"), f"org.apache.spark.deploy.{arguments[0]}", *arguments[1:], jvm=Jvm(heap="192m")
+            str(pyspark_jars() / "*"),
+            f"org.apache.spark.deploy.{arguments[0]}",
+            *arguments[1:],
+            jvm=Jvm(heap="192m"),
+            properties={"spark.master.rest.enabled": "false", "spark.ui.enabled": "false"},
         )
-        return stack.enter_context(
-            ChildProcess(name, command, output=directory / f"{name}.log", env=environment, cwd=directory)
-        )
+        output = directory / f"{name}.log"
+        process = ChildProcess(name, command, output=output, env=environment, cwd=directory)
+        stack.callback(process.stop)
+        return process
 
     with ExitStack() as stack:
         process = start("master", "master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
@@ -94,56 +100,64 @@ def master(tmp_path_factory: pytest.TempPathFactory, workers_python: Path) -> It
         )
         url = address.findall(process.output_text())[0]
         options = ("--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "700m")
-        for number in range(WORKERS):
-            work = str(directory / f"work-{number}")
-            worker = start(f"worker-{number}", "worker.Worker", *options, "--work-dir", work, url)
+        workers = [
+            start(f"worker-{number}", "worker.Worker", *options, "--work-dir", str(directory / f"work-{number}"), url)
+            for number in range(WORKERS)
+        ]
+        for worker in workers:
             worker.wait_until(
                 lambda worker=worker: "Successfully registered" in worker.output_text(),  # type: ignore[misc]
                 "the worker",
                 timeout_seconds=START_SECONDS,
             )
-        yield url
+        yield url, workers
 
 
-def conf(python: Path) -> dict[str, str]:
-    return {
+def verify_on(url: str, python: Path, files: Path) -> subprocess.CompletedProcess[str]:
+    """The command, in a process of its own: one process has one Spark."""
+    settings = {
         "spark.pyspark.python": str(python),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.executor.memory": "512m",
         "spark.driver.memory": "512m",
     }
+    command = [str(Path(sys.executable).with_name("migrator")), "verify", "--json", "--master", url]
+    for key, text in settings.items():
+        command += ["--conf", f"{key}={text}"]
+    command += ["--zookeeper-files", str(files / "zookeeper"), "--metadata", str(files / "metadata")]
+    command += ["-c", str(files / "controller.properties")]
+    return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
 
 
-def test_a_cluster_whose_workers_lack_this_package(master: str, files: Path, workers_python: Path) -> None:
+def test_a_cluster_whose_workers_lack_this_package(
+    cluster: tuple[str, list[ChildProcess]], files: Path, workers_python: Path
+) -> None:
     alone = [str(workers_python), "-c", "import orjson, pyarrow; import migrator"]
-    done = subprocess.run(alone, cwd="/", capture_output=True, text=True, timeout=60, check=False)
-    assert "No module named 'migrator'" in done.stderr
-    with spark_session(master, conf(workers_python)) as spark:
-        places = spark.sparkContext.parallelize(range(8), 4).map(_where).distinct().collect()
-        assert all("kraft-migrator.zip" in place for place, _ in places)
-        assert len({executor for _, executor in places}) == WORKERS
-        verdict = verify_in(spark, request_for(files))
-    assert (verdict.exit_code, verdict.comparison.differences) == (ExitCode.OK, 0)
-    assert all(counts.zookeeper > 0 for counts in verdict.comparison.kinds.values())
+    found = subprocess.run(alone, cwd="/", capture_output=True, text=True, timeout=60, check=False)
+    assert "No module named 'migrator'" in found.stderr
+    url, workers = cluster
+    done = verify_on(url, workers_python, files)
+    assert done.returncode == ExitCode.OK, done.stderr
+    verdict = json.loads(done.stdout)
+    assert verdict["equal"]
+    assert all(counts["zookeeper"] == counts["kraft"] > 0 for counts in verdict["kinds"].values())
+    assert all("Asked to launch executor" in worker.output_text() for worker in workers)
 
 
-def test_what_the_workers_lack_is_named(master: str, files: Path, workers_python: Path) -> None:
+def test_what_the_workers_lack_is_named(
+    cluster: tuple[str, list[ChildProcess]], files: Path, workers_python: Path
+) -> None:
     missing = next(workers_python.parents[1].glob("lib/python*/site-packages/orjson"))
     target = missing.readlink()
     missing.unlink()
     try:
-        request = request_for(files, master=master, conf=conf(workers_python))
-        with pytest.raises(OperatorError, match="Python of Spark's workers has no 'orjson'"):
-            verify(request)
+        done = verify_on(cluster[0], workers_python, files)
     finally:
         missing.symlink_to(target)
-
-
-def _where(_: int) -> tuple[str, str]:
-    import migrator  # noqa: PLC0415 - in the worker
-
-    return str(migrator.__file__), os.environ.get("SPARK_EXECUTOR_DIRS", "")
+    assert (done.returncode, done.stdout) == (ExitCode.REFUSED, "")
+    assert "the Python of Spark's workers has no 'orjson'" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_an_archive_holds_the_rows_and_is_compared_again(spark: SparkSession, files: Path, tmp_path: Path) -> None:
