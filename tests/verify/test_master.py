@@ -67,8 +67,9 @@ def workers_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (site,) = directory.glob("lib/python*/site-packages")
     ours = Path(pyspark.__file__).parents[1]
     for name in (*COMPILED, *NEEDED_BY_THOSE):
-        for source in (*ours.glob(name), *ours.glob(f"{name}.*so"), *ours.glob(f"{name}.libs")):
-            (site / source.name).symlink_to(source)
+        for pattern in (name, f"{name}.*so", f"{name}.libs", f"{name}-*.dist-info"):
+            for source in ours.glob(pattern):
+                (site / source.name).symlink_to(source)
     return directory / "bin" / "python"
 
 
