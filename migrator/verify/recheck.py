@@ -183,6 +183,19 @@ class Recheck:
             at = Pair(self.zookeeper.zxid, last.offset, last.epoch)
         return Settlement(tuple(different), tuple(left.values()), tuple(agreed), at, rounds, self._why if left else "")
 
+    def catch_up(self) -> bool:
+        """Let the log hold all that ZooKeeper has by now; whether it came to that in time."""
+        self._deadline = time.monotonic() + self.patience.total
+        return self._until_complete(self.zookeeper.mark())
+
+    def until_passed(self) -> int:
+        """Let ZooKeeper come to where the log ends now, for some time; gives that offset."""
+        self._deadline = time.monotonic() + self.patience.total
+        self.log.advance()
+        end = self.log.image.provenance.offset
+        self._until_passed(end)
+        return end
+
     def _round(self, left: Mapping[Key, Difference]) -> list[tuple[Key, _Finding, Difference]]:
         self.log.advance()
         generation = self.log.generation

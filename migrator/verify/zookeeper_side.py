@@ -14,6 +14,7 @@ from migrator.values import value
 from migrator.verify.canonical import Row
 from migrator.verify.zookeeper_reading import other_families, topic_names, topics
 from migrator.zookeeper.bulk import BulkReader
+from migrator.zookeeper.ops import Stat
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, options_from
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.migration import INITIAL_STATE, MigrationState, decode_migration
@@ -75,6 +76,11 @@ class ZooKeeperSide:
         self._session.close()
 
     @property
+    def chroot(self) -> str:
+        """Where Kafka's znodes are, "" for the root."""
+        return self._session.chroot
+
+    @property
     def zxid(self) -> int:
         """The last transaction that the server had seen when it last answered."""
         return int(self._session.client.last_zxid)
@@ -87,6 +93,21 @@ class ZooKeeperSide:
         (znode,) = self._reader.read([paths.MIGRATION])
         state = None if znode is None else decode_migration(paths.MIGRATION, znode.data)
         return Mark(state or INITIAL_STATE, self.zxid)
+
+    def stats(self, roots: Iterable[str]) -> Mapping[str, Stat]:
+        """Stat of every znode at and below some paths. Errors as `mark`."""
+        found: dict[str, Stat] = {}
+        waiting = list(roots)
+        while waiting:
+            parents = []
+            for path, znode in zip(waiting, self._reader.read(waiting), strict=True):
+                if znode is not None:
+                    found[path] = znode.stat
+                    if znode.stat.children_count:
+                        parents.append(path)
+            listed = zip(parents, self._reader.children(parents), strict=True)
+            waiting = [f"{path}/{name}" for path, names in listed for name in names or ()]
+        return found
 
     def rows(self, keys: Iterable[Key]) -> Mapping[Key, str]:
         """The leaves of ``keys`` as they are now; a missing one is left out. Errors as `mark`."""

@@ -171,8 +171,8 @@ def _read_string(reply: bytes, offset: int) -> tuple[str, int]:
 
 
 def _read_stat(reply: bytes, offset: int) -> tuple[Stat, int]:
-    czxid, mzxid, _, _, version, cversion, _, owner, length, children, pzxid = _STAT.unpack_from(reply, offset)
-    return Stat(czxid, mzxid, version, cversion, owner, length, children, pzxid), offset + _STAT.size
+    czxid, mzxid, _, mtime, version, cversion, _, owner, length, children, pzxid = _STAT.unpack_from(reply, offset)
+    return Stat(czxid, mzxid, version, cversion, owner, length, children, pzxid, mtime), offset + _STAT.size
 
 
 def _read_znode(path: str, reply: bytes, offset: int) -> tuple[Znode, int]:

@@ -6,6 +6,7 @@ ZooKeeper of the tests, which applies them.
 
 from __future__ import annotations
 
+from dataclasses import field
 from enum import Enum
 
 from migrator.values import value
@@ -70,6 +71,8 @@ class Stat:
     data_length: int
     children_count: int
     pzxid: int
+    mtime_ms: int = field(default=0, compare=False)
+    """The leader's clock at ``mzxid``."""
 
 
 @value

@@ -1,0 +1,199 @@
+"""Who else writes to ZooKeeper while a quorum dual-writes: znodes that were written although the log has no change of
+theirs.
+
+Every write of a dual-writing controller, ours or stock, follows a change of the same entity in the log: one that is
+newer than what ``/migration`` said before. So each look compares the znodes that were written since the last one with
+what the log changed since ``/migration`` stood where it stood at the last one. A takeover reconciles and may write
+anything; a look that has one in it says nothing about contents, which the comparison itself sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from migrator.image.model import Changes, MetadataImage
+from migrator.migration.translate import names
+from migrator.values import value
+from migrator.verify.log_tail import LogTail
+from migrator.verify.recheck import Recheck
+from migrator.verify.zookeeper_files import data_files
+from migrator.verify.zookeeper_side import Mark, ZooKeeperSide
+from migrator.verify.zookeeper_transactions import CutTransactionError, Transaction, read_transactions
+from migrator.zookeeper.ops import Stat
+from migrator.zookeeper.znodes import paths
+
+WATCHED = (
+    paths.TOPICS,
+    paths.TOPIC_CONFIGS,
+    paths.BROKER_CONFIGS,
+    paths.USER_CONFIGS,
+    paths.CLIENT_CONFIGS,
+    paths.IP_CONFIGS,
+    paths.LITERAL_ACLS,
+    paths.PREFIXED_ACLS,
+    paths.TOKENS,
+    paths.PRODUCER_IDS,
+    paths.DELETE_TOPICS,
+)
+_CLAIM = (paths.CONTROLLER, paths.CONTROLLER_EPOCH)
+_ACLS = (paths.LITERAL_ACLS, paths.PREFIXED_ACLS)
+
+
+@value
+class ForeignWrite:
+    """``zxid`` and ``time_ms`` of the write, -1 where only the transaction logs could tell: of a znode that is gone.
+    ``session``: who wrote, None where no transaction log says it."""
+
+    path: str
+    zxid: int
+    time_ms: int
+    session: int | None = None
+
+    @property
+    def deleted(self) -> bool:
+        """Whether it is known only that the znode is gone."""
+        return self.zxid < 0
+
+
+@value
+class _Look:
+    mark: Mark
+    zxid: int
+    znodes: Mapping[str, Stat]
+    claim: tuple[int, ...]
+
+
+class ForeignWrites:
+    """Looks again and again; the first time it only learns what there is.
+
+    :param recheck: with a log of its own, which this object follows from now on.
+    :param transaction_logs: data directories of a ZooKeeper server that this process can read, if any.
+    """
+
+    def __init__(self, recheck: Recheck, transaction_logs: tuple[str, ...] = (), chroot: str = "") -> None:
+        self._zookeeper: ZooKeeperSide = recheck.zookeeper
+        self._recheck = recheck
+        self._log: LogTail = recheck.log
+        self._directories = [Path(directory) for directory in transaction_logs]
+        self._chroot = chroot
+        self._touched: dict[str, int] = {}
+        self._log.on_step = self._step
+        self._generation = self._log.generation
+        self._last: _Look | None = None
+
+    def look(self) -> tuple[ForeignWrite, ...]:
+        """The writes since the last look that are not a dual-writing controller's, oldest first.
+
+        :raises OperatorError: a side can't be read.
+        """
+        before = self._last
+        if before is None or self._generation != self._log.generation:
+            self._last = self._begin()
+            return ()
+        self._last = self._read()
+        if not self._recheck.catch_up() or self._generation != self._log.generation:
+            self._last = None
+            return ()
+        found = [] if before.claim != self._last.claim else list(self._unexplained(before, self._last))
+        self._touched = {path: offset for path, offset in self._touched.items() if offset > self._last.mark.offset}
+        return tuple(map(self._with_session, sorted(found, key=lambda write: (write.zxid, write.path))))
+
+    def _begin(self) -> _Look | None:
+        """The first look, from which on every change of the log is known; None while ZooKeeper is behind that."""
+        end = self._recheck.until_passed()
+        self._generation = self._log.generation
+        look = self._read()
+        return look if look.mark.copied and look.mark.offset >= end else None
+
+    def _read(self) -> _Look:
+        mark = self._zookeeper.mark()
+        claim = tuple(stat.mzxid for stat in self._zookeeper.stats(_CLAIM).values())
+        znodes = self._zookeeper.stats(WATCHED)
+        return _Look(mark, mark.zxid, znodes, claim)
+
+    def _unexplained(self, before: _Look, now: _Look) -> Iterator[ForeignWrite]:
+        """What was written after the last look began, and not touched by the log after what ZooKeeper held then."""
+        for path, stat in now.znodes.items():
+            old = before.znodes.get(path)
+            if (
+                (old is None or old.mzxid != stat.mzxid)
+                and stat.mzxid > before.zxid
+                and not self._explains(path, before)
+            ):
+                yield ForeignWrite(path, stat.mzxid, stat.mtime_ms)
+        for path in before.znodes.keys() - now.znodes.keys():
+            parent = paths.parent_of(path)
+            gone_with_it = parent in before.znodes and parent not in now.znodes
+            if not gone_with_it and not self._explains(path, before):
+                yield ForeignWrite(path, -1, -1)
+
+    def _explains(self, path: str, before: _Look) -> bool:
+        return any(self._touched.get(subject, -1) > before.mark.offset for subject in _subjects(path))
+
+    def _step(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> None:
+        offset = after.provenance.offset
+        self._touched.update((path, offset) for path in _touched(before, after, changes))
+
+    def _with_session(self, write: ForeignWrite) -> ForeignWrite:
+        transaction = self._transaction(write)
+        if transaction is None:
+            return write
+        return ForeignWrite(write.path, transaction.zxid, transaction.time_ms, transaction.session)
+
+    def _transaction(self, write: ForeignWrite) -> Transaction | None:
+        """The one that wrote it, by its zxid, or the last one that has its path."""
+        if not self._directories:
+            return None
+        wanted = (self._chroot + write.path).encode()
+        found = None
+        for _, path in reversed(data_files(self._directories).logs):
+            try:
+                for transaction in read_transactions(path):
+                    if any(getattr(change, "path", None) == wanted for change in transaction.changes) and (
+                        write.deleted or transaction.zxid == write.zxid
+                    ):
+                        found = transaction
+            except CutTransactionError:
+                pass  # the server is writing it
+            if found is not None:
+                return found
+        return None
+
+
+def _subjects(path: str) -> tuple[str, ...]:
+    """What the log says about a znode is said about one of these paths."""
+    if path.startswith(paths.TOPICS + "/"):
+        return path, paths.partitions(path.split("/")[3])
+    return (next((root for root in _ACLS if path.startswith(root)), path),)
+
+
+def _touched(before: MetadataImage, after: MetadataImage, changes: Changes) -> Iterator[str]:
+    """Subjects that a controller writes for these changes, parents that it may have to make included. A topic that is
+    new or gone is named by its ``partitions``, for everything below."""
+    for topic_id in (*changes.topics, *changes.partitions):
+        for image in (before, after):
+            topic = image.topics.by_id.get(topic_id)
+            if topic is None:
+                continue
+            yield paths.topic(topic.name)
+            if topic_id in changes.topics:
+                yield paths.partitions(topic.name)
+                yield paths.topic_config(topic.name)
+                yield paths.delete_topic(topic.name)
+            for number in changes.partitions.get(topic_id, ()):
+                yield paths.partition(topic.name, number)
+                yield paths.partition_state(topic.name, number)
+    configs = [names.config_name(resource) for resource in changes.configs]
+    configs += [names.quota_name(key) for key in changes.quotas]
+    configs += [f"users/{paths.sanitize(key.user)}" for key in changes.scram]
+    for name in filter(None, configs):
+        yield paths.config(name)
+        if "/clients/" in name:
+            yield paths.config(name.rpartition("/")[0])
+            yield paths.config(name.partition("/clients/")[0])
+    yield from map(paths.token, changes.tokens)
+    if changes.producer_ids:
+        yield paths.PRODUCER_IDS
+    if changes.acls:
+        yield from _ACLS

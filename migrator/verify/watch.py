@@ -1,0 +1,150 @@
+"""`verify --watch`: compares again and again in one Spark session, keeps what it found, and tells whoever asks."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+from pyspark.sql import SparkSession
+
+from migrator.errors import OperatorError
+from migrator.verify.foreign import ForeignWrite, ForeignWrites
+from migrator.verify.history import Entry, History
+from migrator.verify.observed_tail import metadata_tail
+from migrator.verify.recheck import Recheck
+from migrator.verify.verify import Verdict, VerifyRequest
+from migrator.verify.zookeeper_side import ZooKeeperSide
+
+_LAST = {"equal": 1, "different": 0}
+
+
+class WatchMetrics:
+    """What Prometheus sees, on a port of its own.
+
+    :raises OperatorError: the port is taken.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        registry = CollectorRegistry(auto_describe=False)
+
+        def gauge(name: str, doc: str) -> Gauge:
+            return Gauge(f"migrator_verify_{name}", doc, registry=registry)
+
+        self._verdict = gauge("last_verdict", "1 equal, 0 different, -1 could not tell, or nothing yet")
+        self._verdict.set(-1)
+        self._time = gauge("last_time_seconds", "When the last comparison ended, in seconds since 1970")
+        self._offset = gauge("offset", "Offset of the log at which the sides were seen")
+        self._zxid = gauge("zxid", "Transaction of ZooKeeper at which they were seen")
+        self._rows = gauge("rows", "Rows compared")
+        self._differences = gauge("differences", "Rows that differ")
+        self._lag = gauge("lag_records", "Records that ZooKeeper is behind the log, -1 when unknown")
+        self._foreign = Counter("migrator_verify_foreign_writes", "Writes of others", registry=registry)
+        try:
+            self._server, self._thread = start_http_server(port, addr=host, registry=registry)
+        except OSError as error:
+            raise OperatorError(
+                f"can't listen on {host}:{port}: {error.strerror}", where="--metrics-port", remedy="Choose a free port"
+            ) from error
+        self.port: int = self._server.server_port
+
+    def show(self, entry: Entry) -> None:
+        """Make an entry the last one."""
+        self._verdict.set(_LAST.get(entry.verdict, -1))
+        self._time.set(entry.time_ms / 1000)
+        self._offset.set(entry.offset)
+        self._zxid.set(entry.zxid)
+        self._rows.set(entry.rows)
+        self._differences.set(entry.differences)
+        self._lag.set(-1 if entry.lag is None else entry.lag)
+        self._foreign.inc(entry.foreign_writes)
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def entry_of(found: Verdict | OperatorError, foreign: int, now_ms: int) -> Entry:
+    """What is kept of a comparison, or of one that failed."""
+    if isinstance(found, OperatorError):
+        return Entry(now_ms, "could not tell", -1, -1, None, 0, 0, 0, foreign, 0.0, str(found))
+    return Entry(
+        now_ms,
+        found.word,
+        found.at.zxid,
+        found.at.offset,
+        found.lag,
+        found.comparison.rows,
+        found.comparison.differences,
+        len(found.undecided),
+        foreign,
+        found.seconds,
+        found.why,
+    )
+
+
+@dataclass(slots=True)
+class Watch:
+    """Repeats a comparison until it is stopped.
+
+    :param compare: one comparison, with whatever is to be done about it; errors as `verify`.
+    :param tell: hears of each one, and of the writes of others since the one before.
+    """
+
+    request: VerifyRequest
+    seconds: float
+    compare: Callable[[SparkSession], Verdict]
+    tell: Callable[[Verdict | OperatorError, tuple[ForeignWrite, ...]], None]
+    history: History | None = None
+    metrics: WatchMetrics | None = None
+    transaction_logs: tuple[str, ...] = ()
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    def run(self, spark: SparkSession) -> Verdict | OperatorError:
+        """Until `stopping`; gives the last verdict, or why there was none.
+
+        :raises OperatorError: the history can't be kept.
+        """
+        found: Verdict | OperatorError = OperatorError("could not tell: stopped before the first comparison")
+        foreign: ForeignWrites | None = None
+        with ExitStack() as stack:
+            while not self.stopping.is_set():
+                began = time.monotonic()
+                written: tuple[ForeignWrite, ...] = ()
+                try:
+                    foreign = foreign or self._foreign(stack)
+                    found = self.compare(spark)
+                    written = foreign.look()
+                except OperatorError as error:
+                    found = error
+                    stack.close()
+                    foreign = None
+                self._keep(found, written)
+                self.stopping.wait(max(0.0, self.seconds - (time.monotonic() - began)))
+        return found
+
+    def _keep(self, found: Verdict | OperatorError, written: tuple[ForeignWrite, ...]) -> None:
+        entry = entry_of(found, len(written), int(time.time() * 1000))
+        if self.history is not None:
+            self.history.append(entry)
+        if self.metrics is not None:
+            self.metrics.show(entry)
+        self.tell(found, written)
+
+    def _foreign(self, stack: ExitStack) -> ForeignWrites:
+        salt = secrets.token_bytes(16)
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        side = stack.enter_context(ZooKeeperSide(self.request.zookeeper, self.request.config, salt))
+        log = metadata_tail(self.request.sources.metadata or "", self.request.config, scratch, None)
+        recheck = Recheck(side, log, salt, self.request.patience)
+        foreign = ForeignWrites(recheck, self.transaction_logs, side.chroot)
+        foreign.look()
+        return foreign
