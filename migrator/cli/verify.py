@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import Any, NoReturn
 
 import click
-import orjson
-from rich.console import Console
-from rich.table import Table
 
 from migrator.cli.options import config_option
-from migrator.errors import ExitCode, OperatorError
+from migrator.cli.verify_output import Output, labels, now_ms
+from migrator.errors import OperatorError
 from migrator.rpc.reach import active_controller
-from migrator.verify.compare import EXAMPLES_MAX, Difference
-from migrator.verify.repair import repair
+from migrator.verify.history import History
+from migrator.verify.job import Job
+from migrator.verify.repair import OpenActive, repair
+from migrator.verify.session import spark_session
 from migrator.verify.sides import Sources
-from migrator.verify.verify import Verdict, VerifyRequest, verify
+from migrator.verify.verify import Verdict, VerifyRequest
+from migrator.verify.watch import Watch, WatchMetrics, entry_of
 
 
 @click.command("verify")
@@ -48,58 +53,106 @@ from migrator.verify.verify import Verdict, VerifyRequest, verify
     help="Keep the compared rows there, secrets as salted hashes. Without a source: compare what is kept there.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
+@click.option("--page", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write an HTML page.")
+@click.option(
+    "--history",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Keep each verdict there, in Parquet; the page shows how they developed.",
+)
+@click.option("--watch", type=click.FloatRange(min=1), metavar="SECONDS", help="Repeat, until a signal.")
+@click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="With --watch: for Prometheus.")
+@click.option("--metrics-host", default="127.0.0.1", show_default=True, metavar="HOST", help="Where that port listens.")
+@click.option(
+    "--transaction-logs",
+    multiple=True,
+    metavar="DIR",
+    help="With --watch: a ZooKeeper server's dataDir that can be read here; names the session of a foreign write.",
+)
+@click.option(
+    "--report",
+    "tell_controller",
+    is_flag=True,
+    help="Report the verdict to the active controller, which may finish on it (migrator.finish.require.verify).",
+)
 @click.option(
     "--repair", "mend", is_flag=True,
     help="If they differ, have the active controller overwrite ZooKeeper with the log, and compare again.",
 )  # fmt: skip
-@click.option("--server", metavar="HOST:PORT", help="The controller that repairs; else it is found through -c.")
+@click.option(
+    "--server", metavar="HOST:PORT", help="The controller that repairs, or is reported to; else it is found through -c."
+)
 @click.option("--yes", is_flag=True, help="Repair without asking.")
-def command(
-    zookeeper: str | None,
-    zookeeper_files: tuple[str, ...],
-    chroot: str | None,
-    directory: str | None,
-    config: Path | None,
-    master: str,
-    conf: tuple[str, ...],
-    archive: str | None,
-    as_json: bool,
-    mend: bool,
-    server: str | None,
-    yes: bool,
-) -> None:
+def command(config: Path | None, server: str | None, watch: float | None, **given: Any) -> None:
     """Prove that ZooKeeper and a metadata log hold the same metadata.
 
-    Both sides are read whole and compared row by row in Spark. Secrets are compared by a hash that is of no use outside
-    this run. Exit codes: 0 equal, 1 different, 2 could not tell, or could not repair.
+    Both sides are read whole and compared row by row in Spark. What differs on a cluster that runs is read again until
+    it agrees, or is known to differ. Secrets are compared by a hash that is of no use outside this run. Exit codes:
+    0 equal, 1 different, 2 could not tell, or could not repair; with --watch that of the last verdict.
     """
-    given = Sources(zookeeper, zookeeper_files, chroot, directory, None if config is None else str(config), archive)
-    request = _request(given, master, conf)
-    if mend and config is None and server is None:
-        raise OperatorError("no controller is named that could repair", where="--repair", remedy="Give -c or --server")
-    verdict = verify(request, _repairer(config, server, as_json=as_json, ask=not yes) if mend else None)
-    if as_json:
-        click.echo(orjson.dumps(verdict.to_json(), option=orjson.OPT_INDENT_2))
-    else:
-        _print(verdict)
+    sources = Sources(
+        given["zookeeper"], given["zookeeper_files"], given["chroot"], given["directory"],
+        None if config is None else str(config), given["archive"],
+    )  # fmt: skip
+    request = _request(sources, given["master"], given["conf"])
+    for option, name in (("mend", "--repair"), ("tell_controller", "--report")):
+        if given[option] and config is None and server is None:
+            raise OperatorError("no controller is named", where=name, remedy="Give -c or --server")
+    history = None if given["history"] is None else History(given["history"])
+    output = Output(given["page"], history, labels(request.sources), as_json=given["as_json"])
+    controller = partial(active_controller, config, server)
+    job = Job(
+        request,
+        report_to=controller if given["tell_controller"] else None,
+        repair=_repairer(controller, output, ask=not given["yes"]) if given["mend"] else None,
+    )
+    if watch is None:
+        _once(job, output)
+    if given["mend"]:
+        raise OperatorError("a repair is one order", where="--watch", remedy="Run --repair without --watch")
+    _again_and_again(job, output, watch, given)
+
+
+def _once(job: Job, output: Output) -> NoReturn:
+    with spark_session(job.request.master, job.request.conf) as spark:
+        verdict = job.run(spark, output.say)
+    if output.history is not None:
+        output.history.append(entry_of(verdict, 0, now_ms()))
+    output.show(verdict)
     sys.exit(verdict.exit_code)
 
 
-def _repairer(config: Path | None, server: str | None, *, as_json: bool, ask: bool) -> Callable[[Verdict], bool]:
+def _again_and_again(job: Job, output: Output, seconds: float, given: Mapping[str, Any]) -> NoReturn:
+    if not job.request.sources.live:
+        raise OperatorError("what is kept does not change", where="--watch", remedy="Name a ZooKeeper that runs")
+    with ExitStack() as stack:
+        metrics = None
+        if given["metrics_port"] is not None:
+            metrics = WatchMetrics(given["metrics_host"], given["metrics_port"])
+            stack.callback(metrics.close)
+            output.say(f"metrics on port {metrics.port}")
+        spark = stack.enter_context(spark_session(job.request.master, job.request.conf))
+        watch = Watch(
+            job.request, seconds, partial(job.run, tell=output.say), output.show_again, output.history, metrics,
+            given["transaction_logs"],
+        )  # fmt: skip
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: watch.stopping.set())
+        found = watch.run(spark)
+    if isinstance(found, OperatorError):
+        raise found
+    sys.exit(found.exit_code)
+
+
+def _repairer(controller: OpenActive, output: Output, *, ask: bool) -> Callable[[Verdict], bool]:
     """Shows the verdict, asks, and has the active controller repair; what it tells goes to stderr."""
 
-    def tell(sentence: str) -> None:
-        click.echo(sentence, err=True)
-
     def mend(verdict: Verdict) -> bool:
-        if as_json:
-            tell(f"{verdict.comparison.differences:,} differences")
-        else:
-            _print(verdict)
+        output.before_repair(verdict)
         if ask and not click.confirm("Overwrite what differs in ZooKeeper with what the log says?", err=True):
             return False
         reason = f"verify found {verdict.comparison.differences:,} differences"
-        tell(asyncio.run(repair(lambda: active_controller(config, server), reason, tell)))
+        output.say(asyncio.run(repair(controller, reason, output.say)))
         return True
 
     return mend
@@ -129,45 +182,4 @@ def _request(given: Sources, master: str, conf: tuple[str, ...]) -> VerifyReques
         zookeeper_files=given.zookeeper_files,
         chroot=given.chroot,
         archive=given.archive,
-    )
-
-
-def _print(verdict: Verdict) -> None:
-    console = Console()
-    table = Table("kind", "ZooKeeper", "KRaft", "missing", "extra", "different")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for kind, counts in verdict.comparison.kinds.items():
-        figures = (counts.zookeeper, counts.kraft, counts.missing, counts.extra, counts.different)
-        style = "red" if any(figures[2:]) else None
-        table.add_row(kind, *(f"{figure:,}" for figure in figures), style=style)
-    console.print(table)
-    for difference in verdict.comparison.examples:
-        _print_difference(console, difference.status, difference)
-    for difference in verdict.undecided[:EXAMPLES_MAX]:
-        _print_difference(console, "kept changing", difference)
-    found = {
-        ExitCode.OK: "equal",
-        ExitCode.DIFFERENT: f"{verdict.comparison.differences:,} differences",
-    }.get(verdict.exit_code, f"could not tell: {verdict.why or 'it kept changing'}")
-    console.print(
-        f"{found}: {verdict.comparison.rows:,} rows compared in {verdict.seconds:.1f} s, {_where(verdict)}",
-        highlight=False,
-    )
-
-
-def _where(verdict: Verdict) -> str:
-    again = f", {verdict.read_again:,} of them more than once" if verdict.read_again else ""
-    if verdict.at.zxid < 0:
-        return "of what was kept"
-    offset = f"offset {verdict.at.offset} of the log" if verdict.at.offset >= 0 else "no KRaft quorum writes there"
-    return f"at zxid {verdict.at.zxid:#x} and {offset}{again}"
-
-
-def _print_difference(console: Console, status: str, difference: Difference) -> None:
-    place = f"{difference.kind} {difference.entity} {difference.field}"
-    console.print(
-        f"  {status}: {place}: ZooKeeper {difference.zookeeper!r}, KRaft {difference.kraft!r}",
-        markup=False,
-        highlight=False,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -101,16 +101,13 @@ class Verdict:
         }
 
 
-def verify(request: VerifyRequest, repair: Callable[[Verdict], bool] | None = None) -> Verdict:
-    """Compare. If the sides differ, ``repair`` may mend that; when it says that it did, they are compared again.
+def verify(request: VerifyRequest) -> Verdict:
+    """Compare, in a session of its own.
 
-    :raises OperatorError: when a side can't be read whole: then there is no verdict. Whatever ``repair`` raises.
+    :raises OperatorError: when a side can't be read whole: then there is no verdict.
     """
     with spark_session(request.master, request.conf) as spark:
-        verdict = verify_in(spark, request)
-        if verdict.comparison.differences and repair is not None and repair(verdict):
-            verdict = verify_in(spark, request)
-    return verdict
+        return verify_in(spark, request)
 
 
 def verify_in(spark: SparkSession, request: VerifyRequest, *, frozen: bool = False) -> Verdict:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from migrator.drill.cluster import zookeeper_client
 from migrator.drill.fill import PLAIN_TOPIC
+from migrator.drill.light_workload import LightWorkload
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.verify.foreign import ForeignWrite, ForeignWrites
 from migrator.verify.log_tail import LogTail
@@ -19,6 +21,10 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.configs import encode_config
 from tests.faults.cluster import cluster_in, start_all
 from tests.verify.test_live import changes, changing
+
+
+def reached(workload: LightWorkload, number: int) -> bool:
+    return changes(workload) > number
 
 
 @pytest.mark.timeout(240)
@@ -41,8 +47,8 @@ async def test_a_foreign_write_is_named_among_many_of_ours(own_zookeeper: Embedd
             async with changing(cluster) as workload:
                 assert await look() == ()
                 for _ in range(3):
-                    before = changes(workload)
-                    await cluster.until("changes are made", lambda before=before: changes(workload) > before + 60)
+                    enough = changes(workload) + 60
+                    await cluster.until("changes are made", partial(reached, workload, enough))
                     assert await look() == (), "nobody else wrote"
 
                 topics = sorted(name for name in client.get_children(paths.TOPICS) if name.startswith(PLAIN_TOPIC))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from typing import cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,13 +11,14 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.migration.states import PublicState, State
 from migrator.observe.status import Force
 from migrator.rpc.reach import active_controller
-from migrator.verify import verify as verifying
+from migrator.verify import job
 from migrator.verify.compare import Comparison, Difference, KindCounts
 from migrator.verify.recheck import Pair
 from migrator.verify.repair import repair
-from migrator.verify.verify import Verdict, VerifyRequest, verify
+from migrator.verify.verify import Verdict, VerifyRequest
 from tests.rpc.operator_node import WRITTEN, PlayedNode, served
 
+SPARK = cast("SparkSession", None)
 DUAL_WRITING = State.DUAL_WRITING
 EQUAL = Comparison({"topic": KindCounts(1, 1, 0, 0, 0)}, ())
 DIFFERENT = Comparison({"topic": KindCounts(1, 1, 0, 0, 1)}, (Difference("topic", "a", "id", "1", "2"),))
@@ -93,15 +94,13 @@ async def test_a_reconcile_that_does_not_end_is_not_waited_for_without_end() -> 
 def test_the_last_comparison_is_the_verdict(
     comparisons: list[Comparison], mends: bool, code: ExitCode, asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sessions = contextmanager(lambda *_: iter([SparkSession]))
-    monkeypatch.setattr(verifying, "spark_session", sessions)
     left = list(comparisons)
-    monkeypatch.setattr(verifying, "verify_in", lambda *_: Verdict(left.pop(0), 0.1, Pair(1, 1)))
+    monkeypatch.setattr(job, "verify_in", lambda *_: Verdict(left.pop(0), 0.1, Pair(1, 1)))
     seen: list[Verdict] = []
 
     def mend(verdict: Verdict) -> bool:
         seen.append(verdict)
         return mends
 
-    assert verify(VerifyRequest("zk", "dir"), mend).exit_code is code
+    assert job.Job(VerifyRequest("zk", "dir"), repair=mend).run(SPARK, print).exit_code is code
     assert (len(seen), left) == (asked, [])

@@ -1,0 +1,136 @@
+"""What `migrator verify` shows: a table or JSON on stdout, a page, what goes on on stderr."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from migrator.errors import ExitCode, OperatorError
+from migrator.verify.compare import EXAMPLES_MAX, Difference
+from migrator.verify.foreign import ForeignWrite
+from migrator.verify.history import History
+from migrator.verify.page import render, write
+from migrator.verify.sides import Sources
+from migrator.verify.verify import Verdict
+
+
+def now_ms() -> int:
+    """The wall clock."""
+    return int(time.time() * 1000)
+
+
+def labels(sources: Sources) -> Mapping[str, str]:
+    """What is compared, for the page."""
+    zookeeper = sources.zookeeper or ", ".join(sources.zookeeper_files) or sources.config or "archive"
+    return {"ZooKeeper": zookeeper, "Metadata log": sources.metadata or sources.archive or ""}
+
+
+@dataclass(slots=True)
+class Output:
+    """Where verdicts go."""
+
+    page: Path | None
+    history: History | None
+    sources: Mapping[str, str]
+    as_json: bool = False
+
+    def say(self, sentence: str) -> None:
+        """What goes on."""
+        click.echo(sentence, err=True)
+
+    def before_repair(self, verdict: Verdict) -> None:
+        """What the operator is asked about."""
+        if self.as_json:
+            self.say(f"{verdict.comparison.differences:,} differences")
+        else:
+            _print(Console(), verdict)
+
+    def show(self, verdict: Verdict) -> None:
+        """The one verdict."""
+        if self.as_json:
+            click.echo(orjson.dumps(verdict.to_json(), option=orjson.OPT_INDENT_2))
+        else:
+            _print(Console(), verdict)
+        self._write_page(verdict)
+
+    def show_again(self, found: Verdict | OperatorError, foreign: Sequence[ForeignWrite]) -> None:
+        """One of many: a line for a person, a line of JSON for a script, and the page anew."""
+        if self.as_json:
+            content: Mapping[str, object] = {"verdict": "could not tell", "why": str(found)}
+            if isinstance(found, Verdict):
+                content = found.to_json()
+            click.echo(
+                orjson.dumps({"time_ms": now_ms(), **content, "foreign_writes": [_json(one) for one in foreign]})
+            )
+        else:
+            said = str(found) if isinstance(found, OperatorError) else _summary(found)
+            click.echo(f"{dt.datetime.now(dt.UTC):%H:%M:%S} {said}")
+            for one in foreign:
+                click.echo(f"  somebody else wrote to ZooKeeper: {_foreign(one)}")
+            if not isinstance(found, OperatorError):
+                for difference in found.comparison.examples:
+                    click.echo(f"  {_difference(difference.status, difference)}")
+        if not isinstance(found, OperatorError):
+            self._write_page(found)
+
+    def _write_page(self, verdict: Verdict) -> None:
+        if self.page is not None:
+            entries = [] if self.history is None else self.history.entries()
+            write(self.page, render(verdict, self.sources, entries, now_ms()))
+
+
+def _json(one: ForeignWrite) -> dict[str, object]:
+    return {"path": one.path, "zxid": one.zxid, "time_ms": one.time_ms, "session": one.session}
+
+
+def _foreign(one: ForeignWrite) -> str:
+    if one.deleted:
+        return f"{one.path} was deleted"
+    when = dt.datetime.fromtimestamp(one.time_ms / 1000, dt.UTC)
+    who = "" if one.session is None else f", session {one.session:#x}"
+    return f"{one.path}, zxid {one.zxid:#x}, {when:%Y-%m-%d %H:%M:%S} UTC{who}"
+
+
+def _print(console: Console, verdict: Verdict) -> None:
+    table = Table("kind", "ZooKeeper", "KRaft", "missing", "extra", "different")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for kind, counts in verdict.comparison.kinds.items():
+        figures = (counts.zookeeper, counts.kraft, counts.missing, counts.extra, counts.different)
+        style = "red" if any(figures[2:]) else None
+        table.add_row(kind, *(f"{figure:,}" for figure in figures), style=style)
+    console.print(table)
+    for difference in verdict.comparison.examples:
+        console.print(f"  {_difference(difference.status, difference)}", markup=False, highlight=False)
+    for difference in verdict.undecided[:EXAMPLES_MAX]:
+        console.print(f"  {_difference('kept changing', difference)}", markup=False, highlight=False)
+    console.print(_summary(verdict), markup=False, highlight=False)
+
+
+def _summary(verdict: Verdict) -> str:
+    found = {
+        ExitCode.OK: "equal",
+        ExitCode.DIFFERENT: f"{verdict.comparison.differences:,} differences",
+    }.get(verdict.exit_code, f"could not tell: {verdict.why or 'it kept changing'}")
+    return f"{found}: {verdict.comparison.rows:,} rows compared in {verdict.seconds:.1f} s, {_where(verdict)}"
+
+
+def _where(verdict: Verdict) -> str:
+    again = f", {verdict.read_again:,} of them more than once" if verdict.read_again else ""
+    if verdict.at.zxid < 0:
+        return "of what was kept"
+    offset = f"offset {verdict.at.offset} of the log" if verdict.at.offset >= 0 else "no KRaft quorum writes there"
+    return f"at zxid {verdict.at.zxid:#x} and {offset}{again}"
+
+
+def _difference(status: str, difference: Difference) -> str:
+    place = f"{difference.kind} {difference.entity} {difference.field}"
+    return f"{status}: {place}: ZooKeeper {difference.zookeeper!r}, KRaft {difference.kraft!r}"

@@ -1,0 +1,44 @@
+"""One comparison with what belongs to it: the report to the active controller, the repair, and comparing again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+
+from migrator.errors import ExitCode
+from migrator.values import value
+from migrator.verify import report
+from migrator.verify.repair import OpenActive
+from migrator.verify.verify import Verdict, VerifyRequest, verify_in
+
+
+@value
+class Job:
+    """``report_to``: finds the active controller, which hears of each verdict. ``repair``: may mend what differs; when
+    it says that it did, everything is compared again."""
+
+    request: VerifyRequest
+    report_to: OpenActive | None = None
+    repair: Callable[[Verdict], bool] | None = None
+
+    def run(self, spark: SparkSession, tell: Callable[[str], None]) -> Verdict:
+        """The last verdict.
+
+        :param tell: hears what the controller says.
+        :raises OperatorError: as `verify_in`; whatever ``repair`` raises; no controller takes the report.
+        """
+        verdict = self._compared(spark, tell)
+        if verdict.comparison.differences and self.repair is not None and self.repair(verdict):
+            verdict = self._compared(spark, tell)
+        return verdict
+
+    def _compared(self, spark: SparkSession, tell: Callable[[str], None]) -> Verdict:
+        if self.report_to is None:
+            return verify_in(spark, self.request)
+        beginning = asyncio.run(report.begin(self.report_to))
+        verdict = verify_in(spark, self.request, frozen=beginning.finishing)
+        if verdict.exit_code is not ExitCode.REFUSED:
+            tell(asyncio.run(report.report(self.report_to, beginning, verdict)).sentence)
+        return verdict
