@@ -21,7 +21,7 @@ from tests.conftest import ZooKeeperSpace
 from tests.faults.cluster import cluster_in, different_rows, start_all
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 async def test_the_migration_ends_only_on_a_verdict_that_began_after_the_last_write(
     zookeeper: ZooKeeperSpace, tmp_path: Path
 ) -> None:

@@ -27,7 +27,7 @@ def reached(workload: LightWorkload, number: int) -> bool:
     return changes(workload) > number
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 async def test_a_foreign_write_is_named_among_many_of_ours(own_zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
     chroot = "/kafka"
     with zookeeper_client(own_zookeeper.hosts) as client:

@@ -41,7 +41,7 @@ def changes(workload: LightWorkload) -> int:
     return sum(workload.acknowledged.values())
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_no_false_alarm_while_everything_changes_and_a_planted_difference_is_found(
     spark: SparkSession, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
 ) -> None:

@@ -32,7 +32,7 @@ class TameWorkload(LightWorkload):
         return [action for action in super().actions() if action.__name__ not in {"_remove_quota", "_set_quota"}]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_a_stock_migration_is_compared_while_it_dual_writes(
     spark: SparkSession, kafka_391: StockKafka, tmp_path: Path
 ) -> None:
