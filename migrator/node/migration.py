@@ -285,6 +285,13 @@ class MigrationRuntime:
         coordinator = self.executor.coordinator
         return coordinator.write_behind.lag, coordinator.state in WRITING
 
+    @property
+    def verified(self) -> bool | None:
+        """Whether a verdict allows the end of the migration; None where none is demanded."""
+        if not self._settings.migrator_finish_require_verify:
+            return None
+        return self.verdicts.cover(self._core.controller.epoch)
+
     def note(self, kind: str, text: str, **details: str) -> None:
         """Put something into the journal.
 

@@ -164,6 +164,11 @@ class MigrationInsight:
         return answer
 
     @property
+    def verified(self) -> bool | None:
+        """Whether a verdict allows the end of the migration; None where none is demanded."""
+        return self._runtime.verified
+
+    @property
     def last_verdict(self) -> int:
         """1 equal, 0 different, -1 never verified."""
         return self._runtime.verdicts.last
@@ -174,7 +179,14 @@ def finish_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, ..
     brokers = zk_mode_brokers(image.cluster)
     behind = view.write_behind_status()
     lag = 0 if behind is None else behind.lag_records
+    verdict = Gate(
+        "verdict",
+        bool(view.verified),
+        "a comparison that found both sides equal after ZooKeeper was last written",
+        "Run 'migrator verify -c FILE --report' when every controller has the migration turned off",
+    )
     return (
+        *(() if view.verified is None else (verdict,)),
         Gate(
             "state",
             view.driver.public is PublicState.DUAL_WRITE,

@@ -11,7 +11,7 @@ import pytest
 from migrator.drill.cluster import Controller
 from migrator.drill.report import Report
 from migrator.migration.states import State
-from migrator.observe.status import VerdictReport
+from migrator.observe.status import Goal, VerdictReport
 from migrator.rpc.operator_client import OperatorClient
 from migrator.rpc.reach import active_controller
 from migrator.verify.log_tail import LogTail
@@ -55,6 +55,9 @@ async def test_the_migration_ends_only_on_a_verdict_that_began_after_the_last_wr
         controller.start()
         await cluster.until_problem("no verification has found", "migrator verify -c FILE --report")
         assert await cluster.in_state(State.FINISHING)
+
+        async with OperatorClient.on_socket(controller.metadata_directory) as client:
+            assert "verdict" in {gate.name for gate in await client.gates(Goal.FINISH) if not gate.open}
 
         late = await begin(lambda: active_controller(controller.property_file, None))
         assert late.finishing

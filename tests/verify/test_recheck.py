@@ -220,3 +220,30 @@ def test_the_rules_hold_here_as_in_spark() -> None:
     assert agrees(("producer ids", "", "next"), "1000|2000", "2000")
     assert not agrees(("producer ids", "", "next"), None, "2000")
     assert agrees(("topic", "t", "id"), None, None)
+
+
+def test_znodes_that_come_and_go_while_they_are_read_are_no_error(pair: Pair) -> None:
+    """A topic is deleted and made again all the time: each reading has all of a znode, or none of it."""
+    topic = next(znode for znode in AFTER if znode.path == paths.topic("plain"))
+    inner = sorted(znode.path for znode in AFTER if znode.path.startswith(topic.path + "/"))
+    states = {znode.path: znode.data for znode in AFTER if znode.path.endswith("/state")}
+
+    def delete_and_create() -> None:
+        pair.client.delete(topic.path, recursive=True)
+        pair.client.create(topic.path, topic.data)
+        for path in inner:
+            pair.client.create(path, states.get(path) or b"")
+
+    keys = [
+        ("topic", "plain", "id"),
+        ("partition", "plain-0", "leader"),
+        ("config", "topic:plain", "max.message.bytes"),
+    ]
+    seen, roots = set(), (paths.TOPICS, paths.TOPIC_CONFIGS)
+    with ZooKeeperSide(None, str(pair.config), b"salt") as zookeeper, again_and_again(delete_and_create):
+        for _ in range(150):
+            found = zookeeper.rows(keys)
+            assert set(found.values()) <= {"7fddhjCIRDmmtUOWJ0STkw", "1", "2097152"}, found
+            seen.add(len(found))
+            assert paths.topic("configured") in zookeeper.stats(roots)
+    assert len(seen) > 1, "nothing changed while it was read"
