@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -40,6 +41,8 @@ _DEFAULTS = {
 }
 _LOCAL_DEFAULTS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 """Workers elsewhere could not reach that."""
+_SAID = re.compile(r"(: )?([\w.$]+(Exception|Error): |\[[A-Z_]+\])")
+"""The line of an exception's text that is no part of a stack."""
 PYTHON_KEY = "spark.pyspark.python"
 
 
@@ -83,7 +86,8 @@ def _connected(builder: SparkSession.Builder, master: str) -> SparkSession:
     try:
         return builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
-        what = f"Spark did not start: {str(error).strip().splitlines()[-1].strip()}"
+        said = [line.lstrip(": ") for line in str(error).splitlines() if _SAID.match(line)]
+        what = f"Spark did not start: {said[0] if said else type(error).__name__}"
         raise OperatorError(what, where=master, remedy="Check --master, --conf and that the cluster runs") from error
 
 

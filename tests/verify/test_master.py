@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from migrator.errors import ExitCode, OperatorError
 from migrator.log.metadata_log import DIRECTORY_NAME
-from migrator.parts.java import Jvm, java_command, pyspark_jars
+from migrator.parts.java import Jvm, find_java, java_command, pyspark_jars
 from migrator.parts.processes import ChildProcess
 from migrator.verify.shipping import COMPILED
 from migrator.verify.verify import Verdict, VerifyRequest, verify_in
@@ -77,8 +77,14 @@ def workers_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[ChildProcess]]]:
     """``spark://...`` of a master, and its two workers."""
     directory = tmp_path_factory.mktemp("spark")
-    home = {"SPARK_HOME": str(pyspark_jars().parent), "SPARK_LOCAL_IP": "127.0.0.1"}
-    environment = {key: text for key, text in os.environ.items() if key != "PYTHONPATH"} | home
+    (core,) = pyspark_jars().glob("spark-core_*.jar")
+    settings = {
+        "SPARK_HOME": str(pyspark_jars().parent),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_SCALA_VERSION": core.name.removeprefix("spark-core_").partition("-")[0],
+        "JAVA_HOME": str(find_java().resolve().parents[1]),
+    }
+    environment = {key: text for key, text in os.environ.items() if key != "PYTHONPATH"} | settings
 
     def start(name: str, *arguments: str) -> ChildProcess:
         command = java_command(
