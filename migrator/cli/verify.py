@@ -98,6 +98,11 @@ def command(config: Path | None, server: str | None, watch: float | None, **give
     for option, name in (("mend", "--repair"), ("tell_controller", "--report")):
         if given[option] and config is None and server is None:
             raise OperatorError("no controller is named", where=name, remedy="Give -c or --server")
+        if given[option] and not request.sources.live:
+            what = "what files or an archive say is no verdict on the cluster as it is now"
+            raise OperatorError(what, where=name, remedy="Name a ZooKeeper that runs")
+    if given["archive"] is not None and (watch is not None or given["mend"]):
+        raise OperatorError("an archive is of one comparison", where="--parquet", remedy="Run it by itself")
     history = None if given["history"] is None else History(given["history"])
     output = Output(given["page"], history, labels(request.sources), as_json=given["as_json"])
     controller = partial(active_controller, config, server)
