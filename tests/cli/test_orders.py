@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from migrator.cli import verify as command
 from migrator.errors import ExitCode
 from migrator.migration.states import State
-from tests.rpc.operator_node import PlayedNode, property_file, served
+from migrator.verify import job
+from tests.rpc.operator_node import WRITTEN, PlayedNode, property_file, served
+from tests.verify.test_page import DIFFERENT, EQUAL
 
 MIGRATOR = (sys.executable, "-c", "from migrator.cli.main import main; main()")
 
@@ -64,3 +69,26 @@ async def test_without_a_controller_nothing_is_ordered(arguments: tuple[str, ...
     code, output = await run(*arguments)
     assert code == ExitCode.REFUSED
     assert "no controller is named" in output
+
+
+@pytest.mark.parametrize(
+    ("options", "answer", "repairs"), [([], "n\n", False), ([], "y\n", True), (["--yes"], "", True)]
+)
+async def test_repair_shows_what_differs_asks_and_says_what_was_written(
+    options: list[str], answer: str, repairs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only Spark is played: one difference at first, none after the repair."""
+    node = PlayedNode(State.DUAL_WRITING)
+    left = [DIFFERENT, EQUAL]
+    monkeypatch.setattr(command, "spark_session", contextmanager(lambda *_: iter([None])))
+    monkeypatch.setattr(job, "verify_in", lambda *_: left.pop(0))
+    arguments = ["--zookeeper", "z:1", "--metadata", "d", "--repair", *options]
+    async with served(node) as server:
+        done = await asyncio.to_thread(
+            CliRunner().invoke, command.command, [*arguments, "--server", server], input=answer
+        )
+    assert f"{DIFFERENT.comparison.differences} differences" in done.stdout
+    assert ("Overwrite what differs in ZooKeeper" in done.stderr) is (not options)
+    assert len(node.orders) == repairs
+    assert (WRITTEN in done.stderr) is repairs
+    assert done.exit_code == (ExitCode.OK if repairs else ExitCode.DIFFERENT)
