@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
-import sysconfig
 from pathlib import Path
 
 import pyspark
@@ -66,7 +66,7 @@ def test_what_was_broken_is_found_as_the_page_says(
         options = command.removeprefix("migrator ").split()
         done = subprocess.run(
             [MIGRATOR, *options], cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False,
-            env={"COLUMNS": "250", "PATH": f"{sysconfig.get_path('scripts')}:/usr/bin:/bin"},
+            env={**os.environ, "COLUMNS": "250"},
         )  # fmt: skip
         assert done.returncode == code, done.stderr + done.stdout
         assert findings(done.stdout) == findings(expected), done.stdout
