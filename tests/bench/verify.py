@@ -21,7 +21,7 @@ from rich.table import Table
 from migrator.parts.java import Jvm
 from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
 from migrator.values import value
-from tests.bench.observers import MemorySampler
+from tests.bench.observers import MemorySampler, ProcessorMeter
 from tests.bench.verify_inputs import write_inputs
 
 SIZES = "20000,200000,2000000"
@@ -33,7 +33,8 @@ _MIGRATOR = str(Path(sys.executable).with_name("migrator"))
 
 @value
 class Measured:
-    """One run: ``peak_bytes`` of all its processes together, pages that they share counted in each."""
+    """One run: ``peak_bytes`` of all its processes together, pages that they share counted in each; ``others``: the
+    share of the processors that somebody else used meanwhile."""
 
     partitions: int
     source: str
@@ -41,6 +42,7 @@ class Measured:
     peak_bytes: int
     rows: int
     equal: bool
+    others: float
 
 
 def measure(partitions: int, source: str, arguments: Sequence[str]) -> Measured:
@@ -48,16 +50,16 @@ def measure(partitions: int, source: str, arguments: Sequence[str]) -> Measured:
 
     :raises RuntimeError: it gives no verdict.
     """
-    started = time.perf_counter()
+    started, meter = time.perf_counter(), ProcessorMeter(())
     command = [_MIGRATOR, "verify", *arguments, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         with MemorySampler({0: process.pid}) as memory:
             output, errors = process.communicate(timeout=TIMEOUT_SECONDS)
-        seconds = time.perf_counter() - started
+        seconds, others = time.perf_counter() - started, meter.others_share
     if not output:
         raise RuntimeError(errors)
     verdict = json.loads(output)
-    return Measured(partitions, source, seconds, memory.peaks[0], verdict["rows"], verdict["equal"])
+    return Measured(partitions, source, seconds, memory.peaks[0], verdict["rows"], verdict["equal"], others)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -94,7 +96,17 @@ def _live(directory: Path, data: Path, metadata: Path, partitions: int) -> Measu
 
 
 def _table(found: Sequence[Measured]) -> Table:
-    columns = ("partitions", "ZooKeeper", "rows", "seconds", "goal", "seconds per 100,000", "peak memory", "verdict")
+    columns = (
+        "partitions",
+        "ZooKeeper",
+        "rows",
+        "seconds",
+        "goal",
+        "seconds per 100,000",
+        "peak memory",
+        "verdict",
+        "others",
+    )
     table = Table(*columns, title="migrator verify, Spark's start included")
     for one in found:
         goal = GOALS.get(one.partitions)
@@ -102,6 +114,7 @@ def _table(found: Sequence[Measured]) -> Table:
             f"{one.partitions:,}", one.source, f"{one.rows:,}", f"{one.seconds:.1f}",
             "" if goal is None else f"{goal:.0f}", f"{one.seconds * 100_000 / one.partitions:.1f}",
             f"{one.peak_bytes / 1e9:.2f} GB", "equal" if one.equal else "different",
+            f"{one.others:.0%}",
         )  # fmt: skip
     return table
 
