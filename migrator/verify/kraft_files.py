@@ -124,6 +124,7 @@ def _read_image(log_directory: Path, until: int | None, decode: Decode) -> Metad
             if until is not None and batch.header.base_offset > until:
                 break
             append(loader, path, batch, decode)
+            loader.commit(loader.end_offset)  # or it keeps what it would need to go back
         loader.apply()
         loader.commit(max(loader.end_offset, loader.published.provenance.offset + 1))
     except InvariantViolation as error:
