@@ -18,6 +18,7 @@ COMMANDS = {
     "resume": "Let a migration go on that is held.",
     "force": "Make the active controller do what it does not do unasked.",
     "rollback": "Give a cluster back to ZooKeeper.",
+    "rehearse": "Make a migration's metadata log from a live ZooKeeper, which is only read; say what it will take.",
     "verify": "Prove that ZooKeeper and the metadata log hold the same metadata.",
     "handover": "Hand a finished quorum over to Apache Kafka's own controllers.",
     "log": "Look into metadata logs and snapshots.",

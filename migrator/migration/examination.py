@@ -6,7 +6,7 @@ from migrator.image.model import MetadataImage
 from migrator.migration.guards import UNREADABLE, Standing
 from migrator.migration.ports import LogPort, ReadPort
 from migrator.migration.readiness import Gap, ZooKeeperBrokers
-from migrator.migration.translate.source import names_below
+from migrator.migration.translate.source import ZkSource, names_below
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import decode_broker
 from migrator.zookeeper.znodes.cluster_id import decode_cluster_id
@@ -15,7 +15,7 @@ from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.topics import decode_topic
 
 
-def read_standing(zookeeper: ReadPort, controller: LogPort) -> Standing:
+def read_standing(zookeeper: ReadPort, log: LogPort) -> Standing:
     """Who controls the cluster, and what our log knows of it.
 
     :raises MigratorError: when ZooKeeper cannot be read; what does not decode is `Standing.fault`.
@@ -27,8 +27,8 @@ def read_standing(zookeeper: ReadPort, controller: LogPort) -> Standing:
     except ZnodeError as fault:
         return Standing(None, UNREADABLE, fault=fault)
     offset = view.migration.kraft_metadata_offset if view.migration is not None else -1
-    in_log = controller.epoch_at(offset) if offset > 0 else None
-    return Standing(cluster_id, view, in_log, controller.log_start())
+    in_log = log.epoch_at(offset) if offset > 0 else None
+    return Standing(cluster_id, view, in_log, log.log_start())
 
 
 def read_brokers(zookeeper: ReadPort, image: MetadataImage) -> tuple[ZooKeeperBrokers, ControllerClaim | None]:
@@ -39,9 +39,20 @@ def read_brokers(zookeeper: ReadPort, image: MetadataImage) -> tuple[ZooKeeperBr
 
     :raises MigratorError: when ZooKeeper cannot be read.
     """
+    brokers = read_registered(zookeeper.reader)
+    if brokers.listeners and brokers.listeners.keys() <= set(image.cluster.brokers):
+        replicas = read_replicas(zookeeper.reader)
+        brokers = ZooKeeperBrokers(brokers.listeners, replicas, brokers.configured, brokers.faults)
+    return brokers, zookeeper.view().controller
+
+
+def read_registered(reader: ZkSource) -> ZooKeeperBrokers:
+    """The brokers in /brokers/ids and those with a dynamic configuration, without what assignments say.
+
+    :raises MigratorError: when ZooKeeper cannot be read.
+    """
     faults: list[Gap] = []
     listeners: dict[int, frozenset[str]] = {}
-    reader = zookeeper.reader
     ids = [name for name in names_below(reader, paths.BROKER_IDS) if name.isdecimal()]
     for name, node in zip(ids, reader.read(f"{paths.BROKER_IDS}/{name}" for name in ids), strict=True):
         if node is None:
@@ -51,17 +62,17 @@ def read_brokers(zookeeper: ReadPort, image: MetadataImage) -> tuple[ZooKeeperBr
         except ZnodeError as fault:
             faults.append(Gap(fault.where, fault.what, fault.remedy))
     configured = frozenset(int(name) for name in names_below(reader, paths.BROKER_CONFIGS) if name.isdecimal())
-    replicas: frozenset[int] = frozenset()
-    if listeners and listeners.keys() <= set(image.cluster.brokers):
-        replicas = _replicas(zookeeper)
-    return ZooKeeperBrokers(listeners, replicas, configured, tuple(faults)), zookeeper.view().controller
+    return ZooKeeperBrokers(listeners, frozenset(), configured, tuple(faults))
 
 
-def _replicas(zookeeper: ReadPort) -> frozenset[int]:
-    """Every broker of any assignment; what does not decode is the first reading's business."""
+def read_replicas(reader: ZkSource) -> frozenset[int]:
+    """Every broker of any assignment; what does not decode is the first reading's business.
+
+    :raises MigratorError: when ZooKeeper cannot be read.
+    """
     found: set[int] = set()
-    topics = names_below(zookeeper.reader, paths.TOPICS)
-    for node in zookeeper.reader.read(map(paths.topic, topics)):
+    topics = names_below(reader, paths.TOPICS)
+    for node in reader.read(map(paths.topic, topics)):
         if node is None:
             continue
         try:

@@ -22,6 +22,7 @@ from migrator.migration import write_messages as wm
 from migrator.migration.compare import WriteChunk
 from migrator.migration.coordinator import AnyEffect, AnyEvent, Coordinator
 from migrator.migration.copy import CopyBatch, CopyEnd, Decoded
+from migrator.migration.copying import BEGIN, END, append_copy
 from migrator.migration.examination import read_brokers, read_standing
 from migrator.migration.ports import BrokersPort, ControllerPort, StartWorker, ZooKeeperPort
 from migrator.migration.readiness import Gap
@@ -31,21 +32,13 @@ from migrator.migration.worker import CompareTask, CopyTask, DecodeTask
 from migrator.migration.write_behind import at_of
 from migrator.migration.write_executor import WriteExecutor
 from migrator.raft.messages import EpochOffset
-from migrator.records.batch import restamp
-from migrator.records.metadata import (
-    BeginTransactionRecord,
-    EndTransactionRecord,
-    MetadataRecord,
-    ZkMigrationState,
-    ZkMigrationStateRecord,
-)
+from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord
 from migrator.records.versions import FEATURE_NAME
 from migrator.zookeeper import leadership
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
 log = logging.getLogger(__name__)
 
-TRANSACTION_NAME = "ZK Migration"
 QUEUED_WRITES_MAX = 2_000
 """Entities of a reconcile that wait in the write-behind; the worker's pipe is not read while there are more."""
 
@@ -218,30 +211,21 @@ class MigrationExecutor:
 
         async def work() -> AnyEvent:
             level = self._controller.image.features.levels.get(FEATURE_NAME, 0)
-            done = 0
             try:
-                await self._controller.append(epoch, [BeginTransactionRecord(TRANSACTION_NAME)])
+                await self._controller.append(epoch, BEGIN)
                 async with self._start_worker(CopyTask(level, self._options.batch_records)) as worker:
-                    async for message in worker.messages():
-                        if isinstance(message, CopyEnd):
-                            versions = (message.epoch_version, message.controller_version)
-                            return ev.CopyDone(effect.ticket, message.records, *versions)
-                        if isinstance(message, CopyBatch):
-                            await self._append_batch(epoch, message)
-                            done += message.records
-                            self.feed(ev.Progress(effect.ticket, done))
+                    end = await append_copy(self._controller, epoch, worker.messages(), progress)
             except MigratorError as error:
                 return ev.CopyFailed(effect.ticket, str(error))
-            return ev.CopyFailed(effect.ticket, "the worker ended without a result")
+            return ev.CopyDone(effect.ticket, end.records, end.epoch_version, end.controller_version)
+
+        def progress(done: int) -> None:
+            self.feed(ev.Progress(effect.ticket, done))
 
         self._start_work(work())
 
-    async def _append_batch(self, epoch: int, batch: CopyBatch) -> None:
-        await self._controller.append_encoded(epoch, lambda base, at: restamp(batch.data, base, at)[0])
-
     def _complete(self, effect: ef.CompleteTransaction) -> None:
-        end: list[MetadataRecord] = [ZkMigrationStateRecord(ZkMigrationState.MIGRATION), EndTransactionRecord()]
-        self._tasks.spawn(self._commit(effect.ticket, self._controller.append(effect.ticket.epoch, end)))
+        self._tasks.spawn(self._commit(effect.ticket, self._controller.append(effect.ticket.epoch, END)))
 
     def _abort(self, effect: ef.AbortTransaction) -> None:
         aborting = self._controller.abort_open(effect.ticket.epoch, effect.reason)

@@ -28,18 +28,22 @@ class LogPort(Protocol):
         """Start offset, and the first epoch that the log knows."""
 
 
-class ControllerPort(LogPort, Protocol):
-    """The log and the quorum, as the active controller has them."""
-
-    @property
-    def image(self) -> MetadataImage:
-        """The published image."""
+class TransactionLog(Protocol):
+    """Where a copy goes."""
 
     async def append(self, epoch: int, records: Sequence[MetadataRecord]) -> int:
         """Append one batch; gives its last offset. Raises a `MigratorError` when ``epoch`` is over."""
 
     async def append_encoded(self, epoch: int, batches: Callable[[int, int], bytes]) -> int:
         """Append what ``batches(base offset, epoch)`` gives; errors likewise."""
+
+
+class ControllerPort(TransactionLog, LogPort, Protocol):
+    """The log and the quorum, as the active controller has them."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """The published image."""
 
     async def committed(self, offset: int) -> None:
         """Wait for it; raises a `MigratorError` when leadership is lost first."""

@@ -116,13 +116,9 @@ def assess(
         for broker_id in sorted(known)
         if (gap := _broker_gap(broker_id, brokers, signals, cluster, requirements)) is not None
     }
-    blockers = tuple(by_broker.values()) + brokers.faults
-    if not brokers.listeners:
-        nobody = Gap("/brokers/ids", "no broker is registered in ZooKeeper", "Start the brokers in migration mode.")
-        blockers = (nobody, *blockers)
     return Readiness(
         controllers=controllers,
-        brokers=blockers,
+        brokers=(*_nobody(brokers), *by_broker.values(), *brokers.faults),
         warnings=(
             *(gap for gap in found if gap.severity is Severity.WARNING),
             *_config_only(brokers.configured - known),
@@ -130,6 +126,23 @@ def assess(
         ineligible_brokers=len(by_broker),
         ineligible_controllers=len({gap.who for gap in controllers}),
     )
+
+
+def foresee(brokers: ZooKeeperBrokers, inter_broker_listener: str) -> tuple[Gap, ...]:
+    """What ZooKeeper alone shows of all this before there is a quorum, warnings included.
+
+    :param inter_broker_listener: see `Requirements`.
+    """
+    gaps = [*_nobody(brokers), *brokers.faults]
+    known = brokers.replicas.union(brokers.listeners)
+    for broker_id in sorted(known):
+        listeners = brokers.listeners.get(broker_id)
+        who = f"broker {broker_id}"
+        gap = _listener_gap(who, listeners, inter_broker_listener)
+        if listeners is None:
+            gap = _unregistered(who, in_zookeeper=False)
+        gaps += [] if gap is None else [gap]
+    return (*gaps, *_config_only(brokers.configured - known))
 
 
 def incompatible_brokers(cluster: ClusterImage, metadata_version: int) -> dict[int, Gap]:
@@ -184,13 +197,9 @@ def _broker_gap(
     who = f"broker {broker_id}"
     listeners = brokers.listeners.get(broker_id)
     registration = cluster.brokers.get(broker_id)
-    if listeners is not None and requirements.inter_broker_listener not in listeners | {""}:
-        return Gap(
-            who,
-            f"it has no listener {requirements.inter_broker_listener}, which this controller would talk to "
-            f"(it has {', '.join(sorted(listeners)) or 'none'})",
-            "Give the controllers the inter.broker.listener.name (or control.plane.listener.name) of the brokers.",
-        )
+    wrong_listener = _listener_gap(who, listeners, requirements.inter_broker_listener)
+    if wrong_listener is not None:
+        return wrong_listener
     if registration is None:
         return _unregistered(who, in_zookeeper=listeners is not None)
     if not registration.is_migrating_zk_broker:
@@ -203,6 +212,23 @@ def _broker_gap(
             f"migration: {_ENABLE}",
         )
     return incompatible_brokers(cluster, requirements.metadata_version).get(broker_id)
+
+
+def _nobody(brokers: ZooKeeperBrokers) -> tuple[Gap, ...]:
+    if brokers.listeners:
+        return ()
+    return (Gap("/brokers/ids", "no broker is registered in ZooKeeper", "Start the brokers in migration mode."),)
+
+
+def _listener_gap(who: str, listeners: frozenset[str] | None, wanted: str) -> Gap | None:
+    if listeners is None or wanted in listeners | {""}:
+        return None
+    return Gap(
+        who,
+        f"it has no listener {wanted}, which this controller would talk to "
+        f"(it has {', '.join(sorted(listeners)) or 'none'})",
+        "Give the controllers the inter.broker.listener.name (or control.plane.listener.name) of the brokers.",
+    )
 
 
 def _unregistered(who: str, *, in_zookeeper: bool) -> Gap:

@@ -30,7 +30,7 @@ from migrator.migration.local_image import load_image
 from migrator.migration.translate.target import Target
 from migrator.raft.messages import EpochOffset
 from migrator.values import value
-from migrator.zookeeper.bulk import BulkReader
+from migrator.zookeeper.bulk import RETRY_SECONDS, BulkReader
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
@@ -67,10 +67,12 @@ Task = DecodeTask | CopyTask | CompareTask
 
 @value
 class Tools:
-    """What every task needs. Crosses the process border by pickle, not by command line: it holds secrets."""
+    """What every task needs. Crosses the process border by pickle, not by command line: it holds secrets.
+    ``retry_seconds``: how long a reading goes on through lost connections."""
 
     session: SessionOptions
     passwords: PasswordEncoder
+    retry_seconds: float = RETRY_SECONDS
 
 
 @value
@@ -79,6 +81,11 @@ class Failure:
 
     reason: str
     expected: bool
+
+
+@value
+class Up:
+    """The process has imported what it needs and waits for its task."""
 
 
 Message = Decoded | CopyBatch | CopyEnd | WriteChunk | ReconcileEnd
@@ -96,7 +103,7 @@ def results(task: Task, tools: Tools) -> Iterator[Message]:
     """
     image = load_image(task.directory, task.at) if isinstance(task, CompareTask) else None
     with ZooKeeperSession(tools.session) as session:
-        yield from _results(task, tools, BulkReader(session), image)
+        yield from _results(task, tools, BulkReader(session, retry_seconds=tools.retry_seconds), image)
 
 
 def _results(task: Task, tools: Tools, reader: BulkReader, image: MetadataImage | None) -> Iterator[Message]:
@@ -127,6 +134,7 @@ def main(pipe: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.disable()
     try:
+        pipe.send(Up())
         task, tools = pipe.recv()
         for message in results(task, tools):
             pipe.send(message)
@@ -155,6 +163,10 @@ class WorkerProcess:
         """Start it; it goes on to import what it needs by itself."""
         self.process.start()
         self._theirs.close()
+
+    def wait_up(self, seconds: float) -> None:
+        """Wait until it waits for its task, no longer than that; or until it has died."""
+        self.pipe.poll(seconds)
 
     def end(self) -> None:
         """Stop it, politely first."""
@@ -224,6 +236,8 @@ class Worker:
                 raise WorkerFailedError(self._how_it_ended()) from None
             if isinstance(message, Failure):
                 raise WorkerFailedError(message.reason)
+            if isinstance(message, Up):
+                continue
             yield message
             if isinstance(message, LAST_MESSAGES) or (isinstance(message, Decoded) and message.done):
                 return
@@ -250,6 +264,11 @@ class Workers:
         """Have one started, unless one is."""
         if self._spare is None:
             self._spare = self._starter.submit(_started)
+
+    def wait_up(self, seconds: float) -> None:
+        """Wait until the one that was prepared is up; blocking."""
+        if self._spare is not None:
+            self._spare.result().wait_up(seconds)
 
     def worker(self, task: Task) -> Worker:
         """A worker for the task; the next one is started meanwhile."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from pathlib import Path
 
 from migrator.config.settings import Settings
 from migrator.controller.context import metadata_version
@@ -87,19 +88,7 @@ class Snapshotter:
 
         :raises StorageError: the disk refused; no snapshot is there then, and the log is as it was.
         """
-        provenance, level = image.provenance, metadata_version(image)
-        snapshot_id = EpochOffset(provenance.epoch, provenance.offset + 1)
-        loop, now_ms = asyncio.get_running_loop(), wall_ms()
-        with SnapshotWriter(
-            self._storage.directory,
-            snapshot_id,
-            last_contained_log_timestamp_ms=provenance.timestamp_ms,
-            now_ms=now_ms,
-        ) as writer:
-            for records in snapshot_batches(image):
-                writer.append(encode_all(records, level), now_ms=now_ms)
-                await asyncio.sleep(0)
-            await loop.run_in_executor(None, lambda: writer.freeze(now_ms=now_ms))
+        snapshot_id = await write_snapshot(self._storage.directory, image)
         self._storage.log.store.add(snapshot_id)
         log.info("Snapshot %020d-%010d is written", snapshot_id.offset, snapshot_id.epoch)
         return snapshot_id
@@ -108,3 +97,18 @@ class Snapshotter:
         for dropped in self._storage.log.clean(self._retention, wall_ms()):
             log.info("Snapshot %020d-%010d is beyond retention", dropped.offset, dropped.epoch)
         await asyncio.get_running_loop().run_in_executor(None, self._storage.log.remove_deleted, wall_ms())
+
+
+async def write_snapshot(directory: Path, image: MetadataImage) -> EpochOffset:
+    """Write the snapshot of an image to ``__cluster_metadata-0``; durable on return. Errors as `Snapshotter.write`."""
+    provenance, level = image.provenance, metadata_version(image)
+    snapshot_id = EpochOffset(provenance.epoch, provenance.offset + 1)
+    loop, now_ms = asyncio.get_running_loop(), wall_ms()
+    with SnapshotWriter(
+        directory, snapshot_id, last_contained_log_timestamp_ms=provenance.timestamp_ms, now_ms=now_ms
+    ) as writer:
+        for records in snapshot_batches(image):
+            writer.append(encode_all(records, level), now_ms=now_ms)
+            await asyncio.sleep(0)
+        await loop.run_in_executor(None, lambda: writer.freeze(now_ms=now_ms))
+    return snapshot_id

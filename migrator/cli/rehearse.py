@@ -1,0 +1,214 @@
+"""`migrator rehearse`."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+import orjson
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from migrator.cli.options import config_option
+from migrator.config.load import load_settings, settings_from
+from migrator.config.settings import Settings
+from migrator.errors import OperatorError
+from migrator.log.bootstrap import read_bootstrap
+from migrator.log.meta_properties import read_meta_properties
+from migrator.node.migration import password_encoder
+from migrator.parts.java import find_java
+from migrator.parts.kafka import KafkaRelease, StockKafka
+from migrator.records.metadata import FeatureLevelRecord
+from migrator.records.versions import FEATURE_NAME, LATEST_SUPPORTED, MetadataVersion, parse_version, version_at
+from migrator.rehearse.forecast import Estimate
+from migrator.rehearse.looking import Quorum
+from migrator.rehearse.rehearse import Request, rehearse
+from migrator.rehearse.report import Outcome, Report
+from migrator.verify.verify import VerifyRequest
+from migrator.zookeeper.session import options_from
+
+KAFKA_VERSION, NO_KAFKA = "3.9.1", "none"
+_ASSUMED = {
+    "process.roles": "controller",
+    "node.id": "3000",
+    "controller.quorum.voters": "3000@localhost:9093",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "CONTROLLER://localhost:9093",
+}
+"""A controller for whoever has no property file yet; nothing listens there."""
+_STYLES = {Outcome.FINE: "green", Outcome.NOT_CHECKED: "yellow", Outcome.UNKNOWN: "yellow"}
+MEGABYTE = 1e6
+
+
+@click.command("rehearse")
+@click.option("--zookeeper", metavar="HOSTS", help="ZooKeeper, as in zookeeper.connect: host:port[,...][/chroot].")
+@click.option(
+    "--out", "directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
+    help="New or empty: log, snapshot and report.json are left there. Default: nothing is left.",
+)  # fmt: skip
+@config_option("A controller's property file: ZooKeeper's address and security, password encoder, copy settings.")
+@click.option(
+    "--release-version", metavar="VERSION",
+    help="metadata.version, as 3.9 or 3.9-IV0. Default: that of the formatted directory of -c, else the newest.",
+)  # fmt: skip
+@click.option(
+    "--broker-seconds", type=click.FloatRange(0), metavar="S", help="How long the restart of one broker takes."
+)
+@click.option(
+    "--kafka", metavar="VERSION", default=KAFKA_VERSION, show_default=True,
+    help="Release of Kafka whose controller has to load the log; 'none' to leave that out.",
+)  # fmt: skip
+@click.option("--no-spark", is_flag=True, help="Do not compare the log with ZooKeeper in Spark.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+def command(
+    zookeeper: str | None,
+    directory: Path | None,
+    config: Path | None,
+    release_version: str | None,
+    broker_seconds: float | None,
+    kafka: str,
+    no_spark: bool,
+    as_json: bool,
+) -> None:
+    """Make the metadata log that a migration would make, and say what it will take and what is in its way.
+
+    ZooKeeper is only read. The log is loaded by a stock Kafka controller and compared with ZooKeeper in Spark.
+    Exit codes: 0 nothing is in the way; 1 blockers or differences; 2 could not tell.
+    """
+    settings = _settings(zookeeper, config)
+    if not no_spark or kafka != NO_KAFKA:
+        find_java()
+    with ExitStack() as stack:
+        if directory is None:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="migrator-rehearsal-")))
+        request = Request(
+            session=options_from(settings),
+            passwords=password_encoder(settings),
+            directory=directory,
+            quorum=_quorum(settings, assumed=config is None),
+            version=_version(release_version, settings),
+            batch_records=max(
+                settings.zookeeper_metadata_migration_min_batch_size, settings.migrator_copy_batch_records
+            ),
+            max_deletes=settings.migrator_reconcile_max_deletes,
+            kafka=_kafka(kafka),
+            verification=None if no_spark else _verification(settings, directory, config),
+            broker_seconds=broker_seconds,
+        )
+        report = asyncio.run(rehearse(request, lambda phase: click.echo(f"{phase} ...", err=True)))
+    if as_json:
+        click.echo(orjson.dumps(report.to_json(), option=orjson.OPT_INDENT_2))
+    else:
+        _print(report, Console())
+    sys.exit(report.exit_code)
+
+
+def _settings(zookeeper: str | None, config: Path | None) -> Settings:
+    """Those of the file, else of a controller with nothing but defaults."""
+    if config is None:
+        if zookeeper is None:
+            raise OperatorError(
+                "no ZooKeeper is named", where="--zookeeper", remedy="Give --zookeeper, or a file with -c"
+            )
+        settings, _ = settings_from(_ASSUMED, "--zookeeper")
+    else:
+        settings, _ = load_settings(config)
+    return settings if zookeeper is None else dataclasses.replace(settings, zookeeper_connect=zookeeper)
+
+
+def _quorum(settings: Settings, *, assumed: bool) -> Quorum:
+    if assumed:
+        return Quorum(settings.node_id)
+    formatted = read_meta_properties(settings.metadata_directory)
+    return Quorum(settings.node_id, settings.broker_rpc_listener, None if formatted is None else formatted.cluster_id)
+
+
+def _version(text: str | None, settings: Settings) -> MetadataVersion:
+    """As ordered, else as the controller's directory was formatted, else the newest."""
+    if text is not None:
+        try:
+            return parse_version(text)
+        except ValueError as error:
+            raise OperatorError(str(error), where="--release-version", remedy="Write it as 3.9 or 3.9-IV0") from error
+    records = read_bootstrap(settings.metadata_directory) or []
+    levels = [
+        record.feature_level
+        for record in records
+        if isinstance(record, FeatureLevelRecord) and record.name == FEATURE_NAME
+    ]
+    return version_at(levels[-1] if levels else LATEST_SUPPORTED)
+
+
+def _kafka(version: str) -> StockKafka | str:
+    """The release, or why it is not there."""
+    if version == NO_KAFKA:
+        return "it was not asked for"
+    release = KafkaRelease(version)
+    if not release.is_fetched:
+        click.echo(f"Fetching Apache Kafka {version}, once ...", err=True)
+    try:
+        return release.fetch()
+    except OperatorError as error:
+        return f"Kafka {version} could not be had: {error.what.partition('. ')[0]}"
+
+
+def _verification(settings: Settings, directory: Path, config: Path | None) -> VerifyRequest:
+    return VerifyRequest(settings.zookeeper_connect, str(directory), None if config is None else str(config))
+
+
+def _print(report: Report, console: Console) -> None:
+    for gap in report.blockers:
+        console.print(f"[red]blocker[/red] {escape(str(gap))}", highlight=False)
+    unnamed = report.blockers_in_all - len(report.blockers)
+    if unnamed:
+        console.print(f"[red]and {unnamed:,} more[/red]", highlight=False)
+    for gap in report.warnings:
+        console.print(f"[yellow]warning[/yellow] {escape(str(gap))}", highlight=False)
+    if report.counts:
+        console.print(_figures(report))
+    for name, check in (("Kafka", report.kafka), ("Spark", report.verified)):
+        style = _STYLES.get(check.outcome, "red")
+        console.print(f"{name}: [{style}]{check.outcome.value}[/{style}]: {escape(check.detail)}", highlight=False)
+    if report.first_reconcile is not None:
+        found = report.first_reconcile
+        asks = ", and would ask first (migrator.reconcile.max.deletes)" if found.held else ""
+        console.print(
+            f"The first comparison in dual-write would write {found.writes:,} and delete {found.deletes:,} "
+            f"entities of ZooKeeper{asks}",
+            highlight=False,
+        )
+    style = _STYLES.get(report.outcome, "red")
+    console.print(f"Verdict: [bold {style}]{report.outcome.value}[/bold {style}]")
+
+
+def _figures(report: Report) -> Table:
+    """What there is, what it took, what it will take."""
+    table = Table("", "", show_header=False)
+    table.columns[1].justify = "right"
+    rows = [(name, f"{count:,}") for name, count in report.counts.items()]
+    rows += [("records of the copy", f"{report.records:,}"), ("brokers", f"{report.brokers:,}")]
+    rows += [(f"{name}, seconds", f"{seconds:.1f}") for name, seconds in report.phases.items()]
+    rows += [
+        ("peak memory, all processes", f"{report.peak_memory_bytes / MEGABYTE:,.0f} MB"),
+        ("log and snapshot", f"{report.disk_bytes / MEGABYTE:,.1f} MB"),
+    ]
+    if report.forecast is not None:
+        rows += [
+            ("forecast: claim to end of copy", _estimate(report.forecast.copy)),
+            ("forecast: last broker ready to dual-write", _estimate(report.forecast.dual_write)),
+        ]
+        if report.forecast.roll is not None:
+            rows.append(("forecast: one roll of all brokers (there are two)", _estimate(report.forecast.roll)))
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _estimate(estimate: Estimate) -> str:
+    return f"{estimate.seconds:.1f} s ± {estimate.error:.1f} s"

@@ -1,0 +1,46 @@
+"""The one metadata transaction of a migration, as a worker streams it, into a log: a quorum's, or a rehearsal's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+
+from migrator.migration.copy import CopyBatch, CopyEnd
+from migrator.migration.ports import TransactionLog
+from migrator.migration.worker import Message, WorkerFailedError
+from migrator.records.batch import restamp
+from migrator.records.metadata import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    MetadataRecord,
+    ZkMigrationState,
+    ZkMigrationStateRecord,
+)
+
+TRANSACTION_NAME = "ZK Migration"
+BEGIN: tuple[MetadataRecord, ...] = (BeginTransactionRecord(TRANSACTION_NAME),)
+END: tuple[MetadataRecord, ...] = (ZkMigrationStateRecord(ZkMigrationState.MIGRATION), EndTransactionRecord())
+"""Complete, and nothing but complete, together with this batch."""
+
+
+async def append_copy(
+    log: TransactionLog, epoch: int, messages: AsyncIterator[Message], on_progress: Callable[[int], None]
+) -> CopyEnd:
+    """Append what lies between `BEGIN` and `END`.
+
+    :param on_progress: told how many records are appended.
+    :raises MigratorError: the worker failed, or the log refused; the transaction is as open as it was.
+    """
+    done = 0
+    async for message in messages:
+        if isinstance(message, CopyEnd):
+            return message
+        if isinstance(message, CopyBatch):
+            await log.append_encoded(epoch, partial(_stamped, message.data))
+            done += message.records
+            on_progress(done)
+    raise WorkerFailedError("the worker ended without a result")
+
+
+def _stamped(data: bytes, base_offset: int, epoch: int) -> bytes:
+    return restamp(data, base_offset, epoch)[0]

@@ -1,0 +1,106 @@
+"""The metadata log of a migration without its quorum: one directory, one epoch, all of it committed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import SystemRandom
+from typing import Self
+
+from migrator.controller.activation import bootstrap_records
+from migrator.image.loader import ImageLoader
+from migrator.image.model import MetadataImage
+from migrator.log import bootstrap
+from migrator.log.formatting import FormatPlan, format_directories
+from migrator.log.metadata_log import MetadataLog
+from migrator.log.quorum_state import QuorumStateFile
+from migrator.node.snapshotter import wall_ms, write_snapshot
+from migrator.raft.messages import EpochOffset
+from migrator.raft.states import ElectionState
+from migrator.records.batch import build_batch, iter_batches
+from migrator.records.codec import encode_all
+from migrator.records.control import LeaderChange, Voter, build_control_batch
+from migrator.records.metadata import MetadataRecord
+from migrator.records.versions import MetadataVersion
+
+EPOCH = 1
+
+
+class LocalLog:
+    """A `migrator.migration.ports.TransactionLog`, and the image of what was appended.
+
+    :ivar append_seconds: spent on taking batches in: decoding them and applying them to the image.
+    """
+
+    def __init__(self, log: MetadataLog, level: int) -> None:
+        self._log = log
+        self._level = level
+        self._loader = ImageLoader()
+        self.append_seconds = 0.0
+
+    @classmethod
+    def create(cls, directory: Path, cluster_id: str, node_id: int, version: MetadataVersion) -> Self:
+        """Format the directory as a migrating controller's, elect its node, and append the first records.
+
+        :raises OperatorError: the disk refuses, or the version is too old for a migration.
+        """
+        plan = FormatPlan((directory,), directory, cluster_id, node_id, version)
+        records = bootstrap_records(
+            bootstrap.bootstrap_records(version), migration_enabled=True, transaction_open=False
+        )
+        format_directories(plan, random=SystemRandom(), now_ms=wall_ms())
+        log = cls(MetadataLog.open(directory), version.level)
+        QuorumStateFile(log.directory, [node_id]).write(ElectionState(EPOCH, leader_id=node_id))
+        leader = LeaderChange(node_id, (Voter(node_id),), (Voter(node_id),))
+        log._log.append(build_control_batch([leader], timestamp_ms=wall_ms(), base_offset=0, leader_epoch=EPOCH))
+        log._add(log._encoded(records))
+        return log
+
+    @property
+    def directory(self) -> Path:
+        """``__cluster_metadata-0``."""
+        return self._log.directory
+
+    @property
+    def end(self) -> EpochOffset:
+        """The last record."""
+        return EpochOffset(EPOCH, self._log.end_offset() - 1)
+
+    async def append(self, epoch: int, records: Sequence[MetadataRecord]) -> int:
+        """See `TransactionLog`; the disk may refuse."""
+        del epoch  # there is only one
+        return self._add(self._encoded(records))
+
+    async def append_encoded(self, epoch: int, batches: Callable[[int, int], bytes]) -> int:
+        """See `TransactionLog`; the disk may refuse."""
+        return self._add(batches(self._log.end_offset(), epoch))
+
+    def commit(self) -> MetadataImage:
+        """Make everything durable; the image of it."""
+        self._log.sync()
+        self._loader.commit(self._log.end_offset())
+        return self._loader.published
+
+    async def write_snapshot(self, image: MetadataImage) -> None:
+        """See `write_snapshot`."""
+        await write_snapshot(self.directory, image)
+
+    def close(self) -> None:
+        """Close its files."""
+        self._log.close()
+
+    def _encoded(self, records: Sequence[MetadataRecord]) -> bytes:
+        values = encode_all(records, self._level)
+        return build_batch(values, timestamp_ms=wall_ms(), base_offset=self._log.end_offset(), leader_epoch=EPOCH)
+
+    def _add(self, data: bytes) -> int:
+        begin = time.monotonic()
+        end_offset = self._log.append(data)
+        for batch in iter_batches(data):
+            header = batch.header
+            records = [record for record, _ in batch.records()]
+            self._loader.append(header.base_offset, header.leader_epoch, header.base_timestamp, records)
+        self._loader.apply()
+        self.append_seconds += time.monotonic() - begin
+        return end_offset - 1

@@ -1,0 +1,106 @@
+"""Reading, and only reading, what ZooKeeper shows before there is a quorum: who controls the cluster, what is in the
+way of a copy, and what changed since."""
+
+from __future__ import annotations
+
+from migrator.image.model import MetadataImage
+from migrator.migration.audit import FAMILIES, Audit, slices
+from migrator.migration.examination import read_registered, read_replicas, read_standing
+from migrator.migration.guards import Claimant, Standing, examine
+from migrator.migration.readiness import Gap, Severity, ZooKeeperBrokers, foresee
+from migrator.migration.states import Finding
+from migrator.raft.messages import EpochOffset
+from migrator.records.metadata import ZkMigrationState
+from migrator.rehearse.local_log import EPOCH
+from migrator.values import value
+from migrator.zookeeper.bulk import BulkReader
+from migrator.zookeeper.leadership import ClaimView, read_view
+from migrator.zookeeper.session import ZooKeeperSession
+from migrator.zookeeper.znodes import paths
+
+_NO_CONTROLLER = Gap(
+    paths.CONTROLLER,
+    "no broker is the ZooKeeper controller",
+    "Start the brokers of the cluster in ZooKeeper mode; one of them is elected at once.",
+)
+_STRAY_REMEDY = "Let no quorum run for this cluster, and delete /controller: the brokers elect a ZooKeeper controller."
+
+
+class Looking:
+    """One session that nothing is ever written on. Methods block.
+
+    :param retry_seconds: how long a reading goes on through lost connections.
+    """
+
+    def __init__(self, session: ZooKeeperSession, retry_seconds: float) -> None:
+        self._session = session
+        self.reader = BulkReader(session, retry_seconds=retry_seconds)
+
+    def view(self) -> ClaimView:
+        """See `ReadPort`."""
+        self._session.sync()
+        return read_view(self.reader.read)
+
+    def zxid(self) -> int:
+        """That of the newest transaction that this session has heard of."""
+        self._session.sync()
+        return int(self._session.client.last_zxid)
+
+    def standing(self) -> Standing:
+        """Who controls the cluster."""
+        return read_standing(self, _EmptyLog())
+
+    def brokers(self) -> ZooKeeperBrokers:
+        """Every broker that ZooKeeper knows of, assignments included."""
+        found = read_registered(self.reader)
+        return ZooKeeperBrokers(found.listeners, read_replicas(self.reader), found.configured, found.faults)
+
+    def changed_since(self, zxid: int, image: MetadataImage) -> list[str]:
+        """Paths of the image's znodes, and of their families, that were written after that transaction."""
+        audit = Audit(zxid)
+        found = [*audit.foreign(self.reader.read(FAMILIES))]
+        for some in slices(image):
+            found += audit.foreign(self.reader.read(some))
+        return found
+
+
+class _EmptyLog:
+    """The log of a quorum that has not copied anything: a `migrator.migration.ports.LogPort`."""
+
+    def epoch_at(self, _offset: int) -> int | None:
+        return None
+
+    def log_start(self) -> EpochOffset:
+        return EpochOffset(0, 0)
+
+
+@value
+class Quorum:
+    """The controllers to be. ``cluster_id`` None: not formatted yet, any will do."""
+
+    node_id: int
+    inter_broker_listener: str = ""
+    cluster_id: str | None = None
+
+
+def gaps(standing: Standing, brokers: ZooKeeperBrokers, quorum: Quorum) -> list[Gap]:
+    """What would hold the copy back, and warnings, as far as ZooKeeper shows it without being decoded."""
+    return [*_standing_gaps(standing, quorum), *foresee(brokers, quorum.inter_broker_listener)]
+
+
+def blockers(found: list[Gap]) -> tuple[Gap, ...]:
+    """Those that are more than a warning."""
+    return tuple(gap for gap in found if gap.severity is Severity.BLOCKER)
+
+
+def _standing_gaps(standing: Standing, quorum: Quorum) -> list[Gap]:
+    us = Claimant(quorum.node_id, EPOCH, quorum.cluster_id or standing.cluster_id or "", ZkMigrationState.PRE_MIGRATION)
+    verdict = examine(standing, us)
+    match verdict.finding:
+        case Finding.NO_CONTROLLER:
+            return [_NO_CONTROLLER]
+        case Finding.STRAY_CLAIM:
+            return [Gap(paths.CONTROLLER, verdict.reason, _STRAY_REMEDY)]
+        case Finding.REFUSE | Finding.ELSEWHERE:
+            return [Gap("the cluster", verdict.reason, verdict.remedy)]
+    return []

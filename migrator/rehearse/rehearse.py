@@ -1,0 +1,245 @@
+"""A migration up to dual-write, without a quorum and without a write: from a live ZooKeeper into a directory.
+
+The work is that of the real one (`migrator.migration.worker`, `migrator.migration.copying`), on a log of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import orjson
+
+from migrator.errors import OperatorError
+from migrator.image.model import MetadataImage
+from migrator.log.errors import storage_errors
+from migrator.log.files import make_directory, write_durably
+from migrator.migration.compare import REMOVALS, ReconcileEnd, WriteChunk
+from migrator.migration.copy import CopyEnd, Decoded
+from migrator.migration.copying import BEGIN, END, append_copy
+from migrator.migration.readiness import Gap, Severity
+from migrator.migration.worker import CompareTask, CopyTask, DecodeTask, Task, Tools, Worker, WorkerFailedError, Workers
+from migrator.node.loop_health import calm_garbage_collector
+from migrator.parts.kafka import StockKafka
+from migrator.records.versions import MetadataVersion
+from migrator.rehearse import stock
+from migrator.rehearse.forecast import Times, forecast
+from migrator.rehearse.local_log import EPOCH, LocalLog
+from migrator.rehearse.looking import Looking, Quorum, blockers, gaps
+from migrator.rehearse.memory import PeakMemory
+from migrator.rehearse.report import Check, FirstReconcile, Outcome, Report, counts_of
+from migrator.values import value
+from migrator.verify.verify import Verdict, VerifyRequest, verify
+from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
+from migrator.zookeeper.znodes.passwords import PasswordEncoder
+
+REPORT_FILE = "report.json"
+RETRY_SECONDS = 30.0
+WORKER_SECONDS = 30.0
+"""For a worker process to come up."""
+EXAMPLES = 5
+"""Differences, and changed znodes, that a sentence names."""
+
+Progress = Callable[[str], None]
+"""Hears of each phase as it begins."""
+
+
+@value
+class Request:
+    """What to rehearse.
+
+    :ivar directory: new or empty.
+    :ivar kafka: the release that has to load the log; the reason why not, where that is not to be checked.
+    :ivar verification: how Spark compares; None: it does not.
+    :ivar broker_seconds: how long the restart of one broker takes.
+    :ivar max_deletes: ``migrator.reconcile.max.deletes``.
+    """
+
+    session: SessionOptions
+    passwords: PasswordEncoder
+    directory: Path
+    quorum: Quorum
+    version: MetadataVersion
+    batch_records: int
+    max_deletes: int
+    kafka: StockKafka | str
+    verification: VerifyRequest | None
+    broker_seconds: float | None = None
+    retry_seconds: float = RETRY_SECONDS
+
+
+async def rehearse(request: Request, progress: Progress) -> Report:
+    """Rehearse, and leave log, snapshot and `REPORT_FILE` in the directory.
+
+    :raises OperatorError: it could not be told: the directory is in use or the disk refuses, ZooKeeper cannot be read,
+        Java is missing.
+    """
+    report = Report(request.session.hosts, directory=str(request.directory), metadata_version=request.version.name)
+    _claim_directory(request.directory)
+    calm_garbage_collector()
+    with PeakMemory() as memory:
+        await _Rehearsal(request, report, progress).run()
+    report.peak_memory_bytes = memory.peak_bytes
+    report.disk_bytes = sum(path.stat().st_size for path in request.directory.rglob("*") if path.is_file())
+    write_durably(request.directory / REPORT_FILE, orjson.dumps(report.to_json(), option=orjson.OPT_INDENT_2))
+    return report
+
+
+def _claim_directory(directory: Path) -> None:
+    with storage_errors("cannot use the directory", directory):
+        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+            raise OperatorError(
+                "it is not empty, and a rehearsal writes into nothing that is there already",
+                where=str(directory),
+                remedy="Name a new directory with --out, or empty this one",
+            )
+    make_directory(directory)
+
+
+class _Rehearsal:
+    def __init__(self, request: Request, report: Report, progress: Progress) -> None:
+        self._request = request
+        self._report = report
+        self._progress = progress
+        self._workers = Workers(Tools(request.session, request.passwords, request.retry_seconds))
+
+    async def run(self) -> None:
+        self._workers.prepare()
+        try:
+            with ZooKeeperSession(self._request.session) as session:
+                await self._on(Looking(session, self._request.retry_seconds))
+        finally:
+            self._workers.close()
+
+    async def _on(self, looking: Looking) -> None:
+        report, request = self._report, self._request
+        with self._phase("examine"):
+            standing, brokers = looking.standing(), looking.brokers()
+            found = gaps(standing, brokers, request.quorum)
+            zxid = looking.zxid()
+        report.cluster_id, report.brokers = standing.cluster_id or "", len(brokers.listeners.keys() | brokers.replicas)
+        report.blockers = blockers(found)
+        report.warnings = tuple(gap for gap in found if gap.severity is Severity.WARNING)
+        with self._worker_phase("decode"):
+            faults, in_all = await self._decode()
+        report.blockers += faults
+        report.blockers_in_all = len(report.blockers) - len(faults) + in_all
+        if in_all or standing.cluster_id is None:
+            return
+        image = await self._produce(standing.cluster_id)
+        self._load(image)
+        self._verify(looking, image, zxid)
+
+    async def _decode(self) -> tuple[tuple[Gap, ...], int]:
+        """The znodes that do not decode, as many as are named, and how many there are."""
+        faults: list[Gap] = []
+        decoded = Decoded(0)
+        async with self._worker(DecodeTask()) as worker:
+            async for message in worker.messages():
+                if isinstance(message, Decoded):
+                    decoded = message
+                    faults += message.faults
+        return tuple(faults), decoded.faults_in_all
+
+    async def _produce(self, cluster_id: str) -> MetadataImage:
+        """Log and snapshot, and what the first reconcile would write."""
+        request, report = self._request, self._report
+        log = LocalLog.create(request.directory, cluster_id, request.quorum.node_id, request.version)
+        try:
+            with self._worker_phase("copy"):
+                report.records = (await self._copy(log)).records
+                image = log.commit()
+            with self._worker_phase("compare and snapshot"):
+                report.first_reconcile, _ = await asyncio.gather(self._compare(log), log.write_snapshot(image))
+        finally:
+            log.close()
+        report.counts = counts_of(image)
+        times = Times(report.phases["decode"], report.phases["copy"], report.phases["compare and snapshot"])
+        report.forecast = forecast(times, report.brokers, request.broker_seconds)
+        return image
+
+    async def _copy(self, log: LocalLog) -> CopyEnd:
+        await log.append(EPOCH, BEGIN)
+        async with self._worker(CopyTask(self._request.version.level, self._request.batch_records)) as worker:
+            end = await append_copy(log, EPOCH, worker.messages(), lambda _: None)
+        await log.append(EPOCH, END)
+        return end
+
+    async def _compare(self, log: LocalLog) -> FirstReconcile:
+        writes = deletes = 0
+        task = CompareTask(log.directory, log.end, -1, self._request.max_deletes)
+        async with self._worker(task) as worker:
+            async for message in worker.messages():
+                if isinstance(message, WriteChunk):
+                    removed = sum(write.effect in REMOVALS for write in message.writes)
+                    writes, deletes = writes + len(message.writes) - removed, deletes + removed
+                elif isinstance(message, ReconcileEnd) and message.held is not None:
+                    return FirstReconcile(writes, message.held.count, held=True)
+        return FirstReconcile(writes, deletes, held=False)
+
+    def _load(self, image: MetadataImage) -> None:
+        """A stock controller has to take the log."""
+        kafka = self._request.kafka
+        if isinstance(kafka, str):
+            self._report.kafka = Check(Outcome.NOT_CHECKED, kafka)
+            return
+        with self._phase("stock Kafka"):
+            found = stock.check(kafka, self._request.directory, image, self._request.quorum.node_id)
+        if found.problem:
+            self._report.kafka = Check(Outcome.DIFFERENT, f"Kafka {found.version} did not load it: {found.problem}")
+        else:
+            self._report.kafka = Check(Outcome.FINE, f"Kafka {found.version} loaded it, and has the same metadata")
+
+    def _verify(self, looking: Looking, image: MetadataImage, zxid: int) -> None:
+        """What was copied has to be what ZooKeeper holds; ``zxid`` is from before the copy."""
+        if self._request.verification is None:
+            self._report.verified = Check(Outcome.NOT_CHECKED, "it was not asked for")
+            return
+        with self._phase("verify"):
+            verdict = verify(self._request.verification)
+            changed = looking.changed_since(zxid, image) if verdict.comparison.differences else []
+        self._report.verified = _judged(verdict, changed)
+
+    @contextmanager
+    def _worker_phase(self, name: str) -> Iterator[None]:
+        """A phase of a worker, whose start does not count: a controller keeps one up."""
+        self._workers.wait_up(WORKER_SECONDS)
+        with self._phase(name):
+            yield
+
+    @contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        self._progress(name)
+        begin = time.monotonic()
+        yield
+        self._report.phases[name] = time.monotonic() - begin
+
+    @asynccontextmanager
+    async def _worker(self, task: Task) -> AsyncIterator[Worker]:
+        """:raises OperatorError: it fails."""
+        try:
+            async with self._workers.worker(task) as worker:
+                yield worker
+        except WorkerFailedError as error:
+            raise OperatorError(
+                f"could not tell: {error}", where=self._request.session.hosts, remedy="Mend that and rehearse again"
+            ) from error
+
+
+def _judged(verdict: Verdict, changed: list[str]) -> Check:
+    comparison = verdict.comparison
+    if not comparison.differences:
+        return Check(Outcome.FINE, f"{comparison.rows:,} rows are equal")
+    examples = "; ".join(f"{each.kind} {each.entity} {each.field}" for each in comparison.examples[:EXAMPLES])
+    found = f"{comparison.differences:,} of {comparison.rows:,} rows differ: {examples}"
+    if changed:
+        some = ", ".join(changed[:EXAMPLES])
+        return Check(
+            Outcome.UNKNOWN,
+            f"{found}. That may be because {len(changed):,} znodes were written since the copy began ({some}): "
+            "rehearse again while nothing is changed",
+        )
+    return Check(Outcome.DIFFERENT, found)

@@ -1,0 +1,148 @@
+"""What a rehearsal found out, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from migrator.errors import ExitCode
+from migrator.image.model import MetadataImage
+from migrator.migration.readiness import Gap
+from migrator.rehearse.forecast import Estimate, Forecast
+from migrator.values import value
+
+
+class Outcome(Enum):
+    """Of a rehearsal, or of one of its checks."""
+
+    FINE = "fine"
+    BLOCKED = "blocked"
+    DIFFERENT = "different"
+    UNKNOWN = "could not tell"
+    NOT_CHECKED = "not checked"
+
+
+_EXIT_CODES = {
+    Outcome.FINE: ExitCode.OK,
+    Outcome.BLOCKED: ExitCode.DIFFERENT,
+    Outcome.DIFFERENT: ExitCode.DIFFERENT,
+    Outcome.UNKNOWN: ExitCode.REFUSED,
+}
+
+
+@value
+class Check:
+    """``detail`` says why it is not fine, or what was looked at."""
+
+    outcome: Outcome
+    detail: str
+
+
+NOTHING_COPIED = Check(Outcome.NOT_CHECKED, "nothing was copied")
+
+
+@value
+class FirstReconcile:
+    """What the first comparison in dual-write would do to ZooKeeper: entities to write and to delete.
+    ``held``: so many that it would ask first."""
+
+    writes: int
+    deletes: int
+    held: bool
+
+
+@dataclass
+class Report:
+    """Filled as the rehearsal goes on. ``phases``: seconds by name, in order; ``counts``: entities by kind."""
+
+    zookeeper: str
+    cluster_id: str = ""
+    metadata_version: str = ""
+    directory: str = ""
+    brokers: int = 0
+    records: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
+    phases: dict[str, float] = field(default_factory=dict)
+    blockers: tuple[Gap, ...] = ()
+    blockers_in_all: int = 0
+    warnings: tuple[Gap, ...] = ()
+    first_reconcile: FirstReconcile | None = None
+    kafka: Check = NOTHING_COPIED
+    verified: Check = NOTHING_COPIED
+    forecast: Forecast | None = None
+    peak_memory_bytes: int = 0
+    disk_bytes: int = 0
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst of all that was found; what was not checked is not held against it."""
+        if self.blockers:
+            return Outcome.BLOCKED
+        found = {self.kafka.outcome, self.verified.outcome}
+        return next((bad for bad in (Outcome.DIFFERENT, Outcome.UNKNOWN) if bad in found), Outcome.FINE)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """0 fine, 1 blockers or differences, 2 could not tell."""
+        return _EXIT_CODES[self.outcome]
+
+    def to_json(self) -> dict[str, object]:
+        """For scripts."""
+        return {
+            "verdict": self.outcome.value,
+            "zookeeper": self.zookeeper,
+            "cluster_id": self.cluster_id,
+            "metadata_version": self.metadata_version,
+            "directory": self.directory,
+            "brokers": self.brokers,
+            "records": self.records,
+            "counts": dict(self.counts),
+            "seconds": {name: round(seconds, 2) for name, seconds in self.phases.items()},
+            "blockers": [_gap(gap) for gap in self.blockers],
+            "blockers_in_all": self.blockers_in_all,
+            "warnings": [_gap(gap) for gap in self.warnings],
+            "first_reconcile": None if self.first_reconcile is None else _reconcile(self.first_reconcile),
+            "kafka": _check(self.kafka),
+            "verified": _check(self.verified),
+            "forecast": None if self.forecast is None else _forecast(self.forecast),
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "disk_bytes": self.disk_bytes,
+        }
+
+
+def counts_of(image: MetadataImage) -> dict[str, int]:
+    """Entities by kind."""
+    return {
+        "topics": len(image.topics.by_id),
+        "partitions": sum(len(topic.partitions) for topic in image.topics.by_id.values()),
+        "configurations": len(image.configs),
+        "quota entities": len(image.quotas),
+        "SCRAM credentials": len(image.scram),
+        "ACLs": len(image.acls),
+        "delegation tokens": len(image.tokens),
+    }
+
+
+def _gap(gap: Gap) -> dict[str, str]:
+    return {"path": gap.who, "reason": gap.reason, "remedy": gap.remedy}
+
+
+def _check(check: Check) -> dict[str, str]:
+    return {"outcome": check.outcome.value, "detail": check.detail}
+
+
+def _reconcile(found: FirstReconcile) -> dict[str, object]:
+    return {"writes": found.writes, "deletes": found.deletes, "held": found.held}
+
+
+def _forecast(forecast: Forecast) -> dict[str, dict[str, float] | None]:
+    return {
+        "copy": _estimate(forecast.copy),
+        "dual_write": _estimate(forecast.dual_write),
+        "roll": None if forecast.roll is None else _estimate(forecast.roll),
+    }
+
+
+def _estimate(estimate: Estimate) -> dict[str, float]:
+    return {"seconds": round(estimate.seconds, 2), "error": round(estimate.error, 2)}
