@@ -130,7 +130,7 @@ class _Rehearsal:
         if in_all or standing.cluster_id is None:
             return
         image = await self._produce(standing.cluster_id)
-        self._load(image)
+        self._load()
         self._verify(looking, image, zxid)
 
     async def _decode(self) -> tuple[tuple[Gap, ...], int]:
@@ -180,14 +180,15 @@ class _Rehearsal:
                     return FirstReconcile(writes, message.held.count, held=True)
         return FirstReconcile(writes, deletes, held=False)
 
-    def _load(self, image: MetadataImage) -> None:
+    def _load(self) -> None:
         """A stock controller has to take the log."""
         kafka = self._request.kafka
         if isinstance(kafka, str):
             self._report.kafka = Check(Outcome.NOT_CHECKED, kafka)
             return
         with self._phase("stock Kafka"):
-            found = stock.check(kafka, self._request.directory, image, self._request.quorum.node_id)
+            node_id, partitions = self._request.quorum.node_id, self._report.counts["partitions"]
+            found = stock.check(kafka, self._request.directory, node_id, partitions)
         if found.problem:
             self._report.kafka = Check(Outcome.DIFFERENT, f"Kafka {found.version} did not load it: {found.problem}")
         else:

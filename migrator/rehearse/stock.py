@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 from migrator.errors import OperatorError
-from migrator.image.model import MetadataImage
 from migrator.log.errors import storage_errors
 from migrator.log.metadata_log import DIRECTORY_NAME
-from migrator.log.snapshots import SUFFIX, snapshot_id_of
+from migrator.log.snapshots import SUFFIX, iter_snapshot, snapshot_id_of
 from migrator.parts.java import Jvm
 from migrator.parts.kafka import StockKafka, StockNode
 from migrator.parts.processes import free_port
+from migrator.records.codec import decode_at
+from migrator.records.metadata import RegisterControllerRecord, ZkMigrationStateRecord
 from migrator.values import value
-from migrator.verify.kraft_files import read_image
 
 HEAP_MEGABYTES = 512
 PARTITIONS_PER_MEGABYTE = 250
@@ -27,8 +28,8 @@ PARTITIONS_PER_MEGABYTE = 250
 START_SECONDS = 60.0
 PARTITIONS_PER_SECOND = 2_000
 """Slower than that it is given up."""
-COMPARED = ("topics", "configs", "quotas", "producer_ids_next", "acls", "scram", "tokens")
-"""Fields of the image; the others are about controllers, or change by the controller's start."""
+ITS_OWN = frozenset({RegisterControllerRecord, ZkMigrationStateRecord})
+"""Records that its start changes."""
 
 
 @value
@@ -39,21 +40,23 @@ class StockCheck:
     problem: str = ""
 
 
-def check(kafka: StockKafka, directory: Path, image: MetadataImage, node_id: int) -> StockCheck:
-    """Boot one on a copy of the metadata directory, whose image is given.
+def check(kafka: StockKafka, directory: Path, node_id: int, partitions: int) -> StockCheck:
+    """Boot one on a copy of the metadata directory's log, and compare its snapshot with the one that is there.
 
     :raises OperatorError: the copy could not be made, or Java is missing.
     """
+    ours = _newest(directory / DIRECTORY_NAME)
+    end_offset = _offset(ours)
     with tempfile.TemporaryDirectory(prefix="migrator-stock-") as scratch:
         data = Path(scratch) / "data"
         with storage_errors("cannot copy the metadata log", data):
             shutil.copytree(directory, data, ignore=shutil.ignore_patterns(f"[0-9]*{SUFFIX}", ".lock"))
-        node = _node(kafka, Path(scratch), image, node_id)
-        seconds = START_SECONDS + _partitions(image) / PARTITIONS_PER_SECOND
+        node = _node(kafka, Path(scratch), node_id, partitions)
+        seconds = START_SECONDS + partitions / PARTITIONS_PER_SECOND
         try:
             node.launch()
             node.process.wait_until(
-                lambda: _has_snapshot(data / DIRECTORY_NAME, image.provenance.offset + 1),
+                lambda: _offset(_newest(data / DIRECTORY_NAME)) >= end_offset,
                 "a snapshot of the whole log",
                 timeout_seconds=seconds,
             )
@@ -61,10 +64,10 @@ def check(kafka: StockKafka, directory: Path, image: MetadataImage, node_id: int
             return StockCheck(kafka.version, error.what)
         finally:
             node.kill()
-        return StockCheck(kafka.version, _differences(image, read_image(data)))
+        return StockCheck(kafka.version, _differences(ours, _newest(data / DIRECTORY_NAME)))
 
 
-def _node(kafka: StockKafka, scratch: Path, image: MetadataImage, node_id: int) -> StockNode:
+def _node(kafka: StockKafka, scratch: Path, node_id: int, partitions: int) -> StockNode:
     port = free_port()
     properties = {
         "process.roles": "controller",
@@ -74,19 +77,35 @@ def _node(kafka: StockKafka, scratch: Path, image: MetadataImage, node_id: int) 
         "controller.quorum.voters": f"{node_id}@127.0.0.1:{port}",
         "metadata.log.max.record.bytes.between.snapshots": "1",
     }
-    heap = HEAP_MEGABYTES + _partitions(image) // PARTITIONS_PER_MEGABYTE
+    heap = HEAP_MEGABYTES + partitions // PARTITIONS_PER_MEGABYTE
     return StockNode(kafka, "stock controller", scratch, properties, Jvm(heap=f"{heap}m"))
 
 
-def _has_snapshot(folder: Path, end_offset: int) -> bool:
-    ids = (snapshot_id_of(path) for path in folder.glob(f"*{SUFFIX}"))
-    return any(id_ is not None and id_.offset >= end_offset for id_ in ids)
+def _newest(folder: Path) -> Path | None:
+    """The newest snapshot."""
+    return max(folder.glob(f"*{SUFFIX}"), key=_offset, default=None)
 
 
-def _differences(ours: MetadataImage, theirs: MetadataImage) -> str:
-    differing = [name for name in COMPARED if getattr(ours, name) != getattr(theirs, name)]
-    return f"it made something else of these: {', '.join(differing)}" if differing else ""
+def _offset(snapshot: Path | None) -> int:
+    found = None if snapshot is None else snapshot_id_of(snapshot)
+    return -1 if found is None else found.offset
 
 
-def _partitions(image: MetadataImage) -> int:
-    return sum(len(topic.partitions) for topic in image.topics.by_id.values())
+def _differences(ours: Path | None, theirs: Path | None) -> str:
+    """In words, by the bytes of the records; they may hold secrets, so only the kinds of those that differ are told."""
+    ours_, theirs_ = _values(ours), _values(theirs)
+    lacking, adding = _kinds(ours_ - theirs_), _kinds(theirs_ - ours_)
+    words = [f"lacks {count:,} {kind}" for kind, count in sorted(lacking.items())]
+    words += [f"has {count:,} {kind} more" for kind, count in sorted(adding.items())]
+    return f"its snapshot {', '.join(words)}" if words else ""
+
+
+def _kinds(contents: Counter[bytes]) -> Counter[str]:
+    found = (type(decode_at(content, 0, len(content))[0]) for content in contents.elements())
+    return Counter(kind.__name__ for kind in found if kind not in ITS_OWN)
+
+
+def _values(snapshot: Path | None) -> Counter[bytes]:
+    """Every metadata record's bytes; snapshots of equal images may have them in different orders."""
+    batches = [] if snapshot is None else [batch for batch in iter_snapshot(snapshot) if not batch.header.is_control]
+    return Counter(record.value for batch in batches for record in batch.raw_records())

@@ -1,6 +1,7 @@
 """Figures of our controllers beside stock Kafka's, on the same machine, in the same run. Nothing here asserts a time.
 
-python -m tests.bench [--partitions N] [--transport grpc|kafka] [--peers stock,ours] [--json FILE] [--pieces|--rolls]
+python -m tests.bench [--partitions N] [--transport grpc|kafka] [--peers stock,ours] [--json FILE]
+    [--pieces|--rolls|--rehearse N,N,...]
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         measured = run_pieces(given.partitions, console, only=given.only)
         _write(given.json, measured)
         return 0
+    if given.rehearse:
+        return _rehearsals(given, console)
     cores = os.cpu_count()
     setting = {"controllers": given.controllers, "brokers": 3, "cores": cores}
     shown = Console(width=180 if not sys.stdout.isatty() else None)
@@ -73,6 +76,17 @@ def _rolls(given: argparse.Namespace, console: Console) -> list[Result]:
         return [run_rolls(peer, Path(directory) / peer, given.controllers, console) for peer in peers]
 
 
+def _rehearsals(given: argparse.Namespace, console: Console) -> int:
+    from tests.bench import rehearsals  # noqa: PLC0415 - as above
+
+    sizes = [int(size) for size in given.rehearse.split(",")]
+    with tempfile.TemporaryDirectory(prefix="migrator-bench-", dir=given.dir) as directory:
+        results = rehearsals.run(sizes, Path(directory), console)
+    Console().print(rehearsals.table(results))
+    _write(given.json, [{"partitions": each.partitions, "figures": each.figures} for each in results])
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--partitions", type=int, default=DEFAULT_PARTITIONS, help="in topics of 10 (200000)")
@@ -84,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dir", type=Path, help="where the clusters' directories are made and removed")
     parser.add_argument("--pieces", action="store_true", help="measure single pieces instead of a migration")
     parser.add_argument("--rolls", action="store_true", help="real brokers roll through it, and a producer waits")
+    parser.add_argument("--rehearse", metavar="SIZES", help="rehearsals and their migrations, e.g. 1000,20000,200000")
     parser.add_argument("--only", help="of the pieces, those whose name contains this")
     return parser
 

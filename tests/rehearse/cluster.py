@@ -1,0 +1,133 @@
+"""A ZooKeeper as a running Kafka cluster leaves it, and a rehearsal on it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+from kazoo.client import KazooClient
+
+from migrator.config.load import settings_from
+from migrator.config.settings import Settings
+from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET
+from migrator.drill.fill import FillOptions, fill
+from migrator.node.migration import password_encoder
+from migrator.parts.kafka import StockKafka
+from migrator.records.versions import parse_version
+from migrator.rehearse.looking import Quorum
+from migrator.rehearse.rehearse import Request, rehearse
+from migrator.rehearse.report import Report
+from migrator.verify.verify import VerifyRequest
+from migrator.zookeeper.session import options_from
+from tests.conftest import connect, disconnect
+
+NODE_ID = 3001
+BROKERS = (1, 2, 3)
+PATIENT_MS, IMPATIENT_MS = 30_000, 4_000
+"""How long a server may be silent."""
+
+
+def make_cluster(server: str, name: str, partitions: int = 60) -> str:
+    """Fill a chroot, with its brokers there and the first of them as the controller; gives the connection string."""
+    client = connect(server)
+    client.create(f"/{name}")
+    disconnect(client)
+    hosts = f"{server}/{name}"
+    client = connect(hosts)
+    try:
+        fill(client, FillOptions(CLUSTER_ID, BROKERS, partitions, int(time.time() * 1000), ENCODER_SECRET))
+        for broker in BROKERS:
+            client.create(f"/brokers/ids/{broker}", registration(broker))
+        client.create("/controller", b'{"version":2,"brokerid":1,"timestamp":"1","kraftControllerEpoch":-1}')
+    finally:
+        disconnect(client)
+    return hosts
+
+
+def registration(broker: int) -> bytes:
+    """As a broker leaves it in ``/brokers/ids``."""
+    return orjson.dumps(
+        {
+            "version": 5,
+            "host": "localhost",
+            "port": 9092 + broker,
+            "endpoints": [f"PLAINTEXT://localhost:{9092 + broker}"],
+            "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+            "features": {},
+            "jmx_port": -1,
+            "timestamp": "1",
+        }
+    )
+
+
+def properties(hosts: str, directory: Path) -> dict[str, str]:
+    """Of a controller that would migrate it."""
+    return {
+        "process.roles": "controller",
+        "node.id": str(NODE_ID),
+        "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:9093",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": "CONTROLLER://127.0.0.1:9093",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": str(directory / "unformatted"),
+        "password.encoder.secret": ENCODER_SECRET,
+        "zookeeper.connect": hosts,
+    }
+
+
+def property_file(hosts: str, directory: Path) -> Path:
+    """Those in a file."""
+    file = directory / "controller.properties"
+    file.write_text("".join(f"{key}={text}\n" for key, text in properties(hosts, directory).items()))
+    return file
+
+
+def request(
+    hosts: str,
+    directory: Path,
+    *,
+    kafka: StockKafka | str = "not here",
+    spark: bool = False,
+    batch_records: int = 200,
+    silence_ms: int = PATIENT_MS,
+) -> Request:
+    """To rehearse into ``directory / "out"``."""
+    keys = properties(hosts, directory) | {"zookeeper.session.timeout.ms": str(silence_ms)}
+    settings: Settings = settings_from(keys, "a test")[0]
+    out = directory / "out"
+    config = str(property_file(hosts, directory))
+    return Request(
+        session=options_from(settings),
+        passwords=password_encoder(settings),
+        directory=out,
+        quorum=Quorum(NODE_ID, settings.broker_rpc_listener),
+        version=parse_version("3.9"),
+        batch_records=batch_records,
+        max_deletes=50,
+        kafka=kafka,
+        verification=VerifyRequest(None, str(out), config) if spark else None,
+        broker_seconds=14.0,
+        retry_seconds=silence_ms / 1000,
+    )
+
+
+async def run(wanted: Request, on_phase: Callable[[str], None] = lambda _: None) -> Report:
+    """Rehearse it."""
+    return await rehearse(wanted, on_phase)
+
+
+def everything(client: KazooClient, path: str = "/") -> dict[str, object]:
+    """Data and Stat of every znode from there on."""
+    found: dict[str, object] = {path: client.get(path)}
+    for child in client.get_children(path):
+        found |= everything(client, f"{path.rstrip('/')}/{child}")
+    return found
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """Of a command, without what the machine says about Java."""
+    return {key: text for key, text in os.environ.items() if key != "JAVA_HOME"} | changes

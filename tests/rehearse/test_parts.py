@@ -1,0 +1,60 @@
+"""The small parts: memory, forecast, verdict."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from migrator.migration.readiness import Gap
+from migrator.rehearse.forecast import ERROR_SECONDS, ERROR_SHARE, Times, forecast
+from migrator.rehearse.memory import PeakMemory
+from migrator.rehearse.report import Check, Outcome, Report
+
+CHILD = "print(len(bytearray(200_000_000)), flush=True); input()"
+
+
+def test_memory_of_children_counts() -> None:
+    with PeakMemory() as memory:
+        memory.look()
+        alone = memory.peak_bytes
+        command = [sys.executable, "-c", CHILD]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            child.stdout.readline()
+            memory.look()
+            child.communicate("\n")
+    assert memory.peak_bytes - alone > 190_000_000
+
+
+def test_a_forecast_grows_with_what_it_rests_on_and_bounds_its_error() -> None:
+    small, big = Times(0.1, 0.2, 0.2), Times(2.0, 5.0, 4.0)
+    low, high = forecast(small, 3, 10.0), forecast(big, 3, None)
+    assert high.copy.seconds > low.copy.seconds >= small.copy
+    assert high.dual_write.seconds >= big.decode + big.copy + big.compare
+    assert (low.copy.error, low.roll is not None and low.roll.seconds) == (ERROR_SECONDS, 30.0)
+    assert high.dual_write.error == pytest.approx(ERROR_SHARE * high.dual_write.seconds)
+    assert high.roll is None
+
+
+GAP = (Gap("broker 3", "it is not there", "Start it."),)
+
+
+@pytest.mark.parametrize(
+    ("kafka", "verified", "blockers", "expected"),
+    [
+        (Outcome.FINE, Outcome.FINE, (), Outcome.FINE),
+        (Outcome.NOT_CHECKED, Outcome.NOT_CHECKED, (), Outcome.FINE),
+        (Outcome.DIFFERENT, Outcome.FINE, (), Outcome.DIFFERENT),
+        (Outcome.FINE, Outcome.UNKNOWN, (), Outcome.UNKNOWN),
+        (Outcome.DIFFERENT, Outcome.UNKNOWN, (), Outcome.DIFFERENT),
+        (Outcome.FINE, Outcome.UNKNOWN, GAP, Outcome.BLOCKED),
+    ],
+)
+def test_the_verdict_is_the_worst_of_all(
+    kafka: Outcome, verified: Outcome, blockers: tuple[Gap, ...], expected: Outcome
+) -> None:
+    report = Report("zk", kafka=Check(kafka, ""), verified=Check(verified, ""), blockers=blockers)
+    assert report.outcome is expected
+    assert report.to_json()["verdict"] == expected.value
