@@ -11,7 +11,14 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 CLUSTERS = "clusters"
-_PLACES = ("tests/interop/", "tests/faults/", "tests/differential/", "tests/bench/", "tests/drill/test_run.py")
+_PLACES = (
+    "tests/interop/",
+    "tests/faults/",
+    "tests/differential/",
+    "tests/bench/",
+    "tests/drill/test_run.py",
+    "tests/rehearse/test_forecast.py",
+)
 
 
 def runs_clusters(nodeid: str) -> bool:
