@@ -47,15 +47,15 @@ def make_cluster(server: str, name: str, partitions: int = 60) -> str:
     return hosts
 
 
-def registration(broker: int) -> bytes:
+def registration(broker: int, listener: str = "PLAINTEXT") -> bytes:
     """As a broker leaves it in ``/brokers/ids``."""
     return orjson.dumps(
         {
             "version": 5,
             "host": "localhost",
             "port": 9092 + broker,
-            "endpoints": [f"PLAINTEXT://localhost:{9092 + broker}"],
-            "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+            "endpoints": [f"{listener}://localhost:{9092 + broker}"],
+            "listener_security_protocol_map": {listener: "PLAINTEXT"},
             "features": {},
             "jmx_port": -1,
             "timestamp": "1",

@@ -101,7 +101,7 @@ async def test_every_blocker_is_named_with_its_remedy(new_cluster: MakeCluster, 
         for path, data in broken.items():
             client.set(path, data)
         client.delete("/brokers/ids/3")
-        client.set("/brokers/ids/2", registration(2).replace(b"PLAINTEXT", b"INSIDE"))
+        client.set("/brokers/ids/2", registration(2, "INSIDE"))
         client.delete(paths.CONTROLLER)
     finally:
         disconnect(client)
