@@ -1,4 +1,5 @@
-"""A rehearsal, and behind it the migration that it forecast: the same ZooKeeper, the same machine, light brokers.
+"""A rehearsal, and behind it the migration that it forecast: the same ZooKeeper, the same machine, light brokers that
+only note what they hear.
 
 The migration is looked at from outside, as in `tests.bench.migration`.
 """
@@ -16,12 +17,12 @@ from rich.table import Table
 
 from migrator.drill.cluster import MIGRATOR, ClusterOptions, zookeeper_client
 from migrator.drill.light_broker import BrokerMode
-from migrator.drill.light_cluster import LightCluster
 from migrator.drill.report import Report
 from migrator.drill.steps import dual_writing, leader_of, until
 from migrator.parts.processes import run_to_end
 from migrator.values import value
 from tests.bench.observers import ProcessorMeter, ZooKeeperWatch
+from tests.bench.peers import BenchCluster
 
 UP_SECONDS = 90.0
 PARTITIONS_PER_SECOND_MIN = 1_000
@@ -56,7 +57,7 @@ async def rehearse_and_migrate(directory: Path, partitions: int, *, kafka: str =
 
     :param kafka: release that has to load the rehearsed log, or ``none``.
     """
-    cluster = LightCluster(directory, ClusterOptions(partitions))
+    cluster = BenchCluster(directory, ClusterOptions(partitions))
     patience = UP_SECONDS + partitions / PARTITIONS_PER_SECOND_MIN
     try:
         await asyncio.to_thread(cluster.fill)
@@ -105,7 +106,7 @@ async def rehearse_and_migrate(directory: Path, partitions: int, *, kafka: str =
     return Rehearsed(partitions, report, figures, copied)
 
 
-def _rehearse(cluster: LightCluster, out: Path, kafka: str) -> dict[str, Any]:
+def _rehearse(cluster: BenchCluster, out: Path, kafka: str) -> dict[str, Any]:
     """The command, as an operator types it."""
     options = ["-c", str(cluster.controllers[0].property_file), "--out", str(out), "--no-spark", "--kafka", kafka]
     text = run_to_end("rehearse", [MIGRATOR, "rehearse", "--json", *options], timeout_seconds=COMMAND_SECONDS)
