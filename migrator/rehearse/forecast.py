@@ -37,16 +37,16 @@ class Forecast:
     roll: Estimate | None
 
 
-COPY_FIXED = 0.2
-COPY_FACTOR = 1.0
-READY_FIXED = 1.0
-AFTER_FACTOR = 1.0
+COMMIT_SECONDS = 0.2
+"""For the end of the transaction to be on the disks of a majority, and in /migration."""
+READY_SECONDS = 1.0
+"""For the leader to find out that all are ready, to claim, and to inform the brokers."""
 
 
 def forecast(times: Times, brokers: int, broker_seconds: float | None) -> Forecast:
     """What to expect of the migration."""
-    copy = COPY_FIXED + COPY_FACTOR * times.copy
-    dual_write = READY_FIXED + times.decode + copy + AFTER_FACTOR * times.compare
+    copy = times.copy + COMMIT_SECONDS
+    dual_write = READY_SECONDS + times.decode + copy + times.compare
     roll = None if broker_seconds is None else _estimate(broker_seconds * brokers)
     return Forecast(_estimate(copy), _estimate(dual_write), roll)
 
