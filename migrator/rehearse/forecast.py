@@ -39,8 +39,8 @@ class Forecast:
 
 COMMIT_SECONDS = 0.2
 """For the end of the transaction to be on the disks of a majority, and in /migration."""
-READY_SECONDS = 1.0
-"""For the leader to find out that all are ready, to claim, and to inform the brokers."""
+READY_SECONDS = 1.5
+"""For the leader to find out that all are ready, to let the last broker settle, to claim, to inform the brokers."""
 
 
 def forecast(times: Times, brokers: int, broker_seconds: float | None) -> Forecast:
