@@ -21,6 +21,7 @@ from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.log.bootstrap import read_bootstrap
 from migrator.log.meta_properties import read_meta_properties
+from migrator.node.loop_health import calm_garbage_collector
 from migrator.node.migration import password_encoder
 from migrator.parts.java import find_java
 from migrator.parts.kafka import KafkaRelease, StockKafka
@@ -101,6 +102,7 @@ def command(
             verification=None if no_spark else _verification(settings, directory, config),
             broker_seconds=broker_seconds,
         )
+        calm_garbage_collector()
         report = asyncio.run(rehearse(request, lambda phase: click.echo(f"{phase} ...", err=True)))
     if as_json:
         click.echo(orjson.dumps(report.to_json(), option=orjson.OPT_INDENT_2))

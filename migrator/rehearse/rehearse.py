@@ -22,7 +22,6 @@ from migrator.migration.copy import CopyEnd, Decoded
 from migrator.migration.copying import BEGIN, END, append_copy
 from migrator.migration.readiness import Gap, Severity
 from migrator.migration.worker import CompareTask, CopyTask, DecodeTask, Task, Tools, Worker, WorkerFailedError, Workers
-from migrator.node.loop_health import calm_garbage_collector
 from migrator.parts.kafka import StockKafka
 from migrator.records.versions import MetadataVersion
 from migrator.rehearse import stock
@@ -79,7 +78,6 @@ async def rehearse(request: Request, progress: Progress) -> Report:
     """
     report = Report(request.session.hosts, directory=str(request.directory), metadata_version=request.version.name)
     _claim_directory(request.directory)
-    calm_garbage_collector()
     with PeakMemory() as memory:
         await _Rehearsal(request, report, progress).run()
     report.peak_memory_bytes = memory.peak_bytes
