@@ -17,7 +17,7 @@ from migrator.migration.translate import names
 from migrator.zookeeper.ops import Znode
 from migrator.zookeeper.znodes import paths
 
-FAMILIES: Sequence[str] = (
+METADATA: Sequence[str] = (
     paths.TOPICS,
     paths.TOPIC_CONFIGS,
     paths.BROKER_CONFIGS,
@@ -29,9 +29,10 @@ FAMILIES: Sequence[str] = (
     paths.DELETE_TOPICS,
     paths.TOKENS,
     paths.PRODUCER_IDS,
-    paths.CONTROLLER,
-    paths.CONTROLLER_EPOCH,
 )
+"""Where each family of metadata is."""
+CLAIM: Sequence[str] = (paths.CONTROLLER, paths.CONTROLLER_EPOCH)
+FAMILIES: Sequence[str] = (*METADATA, *CLAIM)
 """In every look."""
 SLICE = 5_000
 """Znodes of one look beside the families: 200,000 partitions are gone through in some 45 looks."""

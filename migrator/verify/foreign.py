@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from migrator.image.model import Changes, MetadataImage
+from migrator.migration.audit import CLAIM, METADATA
 from migrator.migration.translate import names
 from migrator.values import value
 from migrator.verify.log_tail import LogTail
@@ -23,20 +24,6 @@ from migrator.verify.zookeeper_transactions import CutTransactionError, Transact
 from migrator.zookeeper.ops import Stat
 from migrator.zookeeper.znodes import paths
 
-WATCHED = (
-    paths.TOPICS,
-    paths.TOPIC_CONFIGS,
-    paths.BROKER_CONFIGS,
-    paths.USER_CONFIGS,
-    paths.CLIENT_CONFIGS,
-    paths.IP_CONFIGS,
-    paths.LITERAL_ACLS,
-    paths.PREFIXED_ACLS,
-    paths.TOKENS,
-    paths.PRODUCER_IDS,
-    paths.DELETE_TOPICS,
-)
-_CLAIM = (paths.CONTROLLER, paths.CONTROLLER_EPOCH)
 _ACLS = (paths.LITERAL_ACLS, paths.PREFIXED_ACLS)
 
 
@@ -108,8 +95,8 @@ class ForeignWrites:
 
     def _read(self) -> _Look:
         mark = self._zookeeper.mark()
-        claim = tuple(stat.mzxid for stat in self._zookeeper.stats(_CLAIM).values())
-        znodes = self._zookeeper.stats(WATCHED)
+        claim = tuple(stat.mzxid for stat in self._zookeeper.stats(CLAIM).values())
+        znodes = self._zookeeper.stats(METADATA)
         return _Look(mark, mark.zxid, znodes, claim)
 
     def _unexplained(self, before: _Look, now: _Look) -> Iterator[ForeignWrite]:
