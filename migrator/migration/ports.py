@@ -22,7 +22,7 @@ class LogPort(Protocol):
     """What is asked of a log to tell whose copy ZooKeeper holds."""
 
     def epoch_at(self, offset: int) -> int | None:
-        """See `LogView`."""
+        """See `migrator.raft.storage.LogView`."""
 
     def log_start(self) -> EpochOffset:
         """Start offset, and the first epoch that the log knows."""
