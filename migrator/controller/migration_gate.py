@@ -27,6 +27,7 @@ class Operation(Enum):
     FENCE_BROKER = "fencing"
     BALANCE_LEADERS = "preferred leader election"
     ELECT_UNCLEAN = "unclean leader election"
+    ELECT_MISSING = "election of missing leaders"
     SWEEP_TOKENS = "delegation token sweep"
     CREATE_TOPICS = "topic creation"
     DELETE_TOPICS = "topic deletion"

@@ -11,7 +11,7 @@ from migrator.controller.delegation_tokens import expired_tokens, secret_key
 from migrator.controller.effective import UncleanElections
 from migrator.controller.elections import elect
 from migrator.controller.heartbeats import fence
-from migrator.controller.partition_change import ChangeRules, Election, Target
+from migrator.controller.partition_change import ChangeRules, Election, Target, leader_and_isr_changes
 from migrator.image.model import MetadataImage
 from migrator.records.metadata import NO_LEADER, MetadataRecord, NoOpRecord
 from migrator.records.versions import MinLevel
@@ -61,6 +61,18 @@ def elect_unclean_leaders(image: MetadataImage, context: Context) -> Decision[bo
                 if len(records) >= MAX_ELECTIONS_PER_TURN:
                     break
     return Decision(len(records) >= MAX_ELECTIONS_PER_TURN, tuple(records))
+
+
+def elect_missing_leaders(image: MetadataImage, context: Context) -> Decision[bool]:
+    """Give a leader to partitions that have none although a replica that may lead is unfenced, at most 1,000 a turn;
+    the answer is whether another turn should follow at once.
+
+    Otherwise that comes with a broker's unfencing. But brokers are unfenced before the copy, which then takes over what
+    ZooKeeper's controller had no time to elect. Kafka leaves that to the next balancing of leaders, after minutes.
+    """
+    changes = leader_and_isr_changes(image, context, context.index.leaderless)
+    records = tuple(islice(changes, MAX_ELECTIONS_PER_TURN))
+    return Decision(len(records) >= MAX_ELECTIONS_PER_TURN, records)
 
 
 def no_op(image: MetadataImage, _: Context) -> Decision[None]:

@@ -21,20 +21,24 @@ UNCLEAN_ELECTION_INTERVAL_MS: Final = 300_000
 SOON_MS: Final = 10
 """Pause between two turns of a task that one turn did not finish."""
 FENCING_PUT_OFF_MS: Final = 1_000
+MISSING_LEADERS_MS: Final = 200
+"""How soon a new leader, or the end of the copy, is followed by the election of leaders that are missing."""
 
 
 @value
 class Task:
-    """Something done every ``interval_ms``; its decision answers True when it wants another turn soon."""
+    """Something done every ``interval_ms``, or only once; its decision answers True when it wants another turn soon."""
 
     operation: Operation
     interval_ms: int
     decide: Callable[[MetadataImage, Context], Decision[Any]]
+    once: bool = False
 
 
 def tasks_of(settings: ControllerSettings) -> tuple[Task, ...]:
     """The periodic tasks that the settings ask for; fencing, whose time follows from sessions, is not among them."""
     tasks = [
+        Task(Operation.ELECT_MISSING, MISSING_LEADERS_MS, periodic.elect_missing_leaders, once=True),
         Task(Operation.ELECT_UNCLEAN, UNCLEAN_ELECTION_INTERVAL_MS, periodic.elect_unclean_leaders),
         Task(Operation.SWEEP_TOKENS, settings.delegation_token_expiry_check_interval_ms, periodic.sweep_tokens),
     ]
@@ -70,13 +74,16 @@ class Schedule:
                 return Operation.FENCE_BROKER, periodic.fence_silent_broker(image, context)
             self._fencing_put_off_ms = context.now_ms + FENCING_PUT_OFF_MS
         for task in self._tasks:
-            if self._due_ms[task.operation] > context.now_ms:
+            due_ms = self._due_ms.get(task.operation)
+            if due_ms is None or due_ms > context.now_ms:
                 continue
             self._due_ms[task.operation] = context.now_ms + task.interval_ms
             if refusal(image, task.operation, transaction_open=context.transaction_open) is None:
                 decision = task.decide(image, context)
                 if decision.response:
                     self._due_ms[task.operation] = context.now_ms + SOON_MS
+                elif task.once:
+                    del self._due_ms[task.operation]
                 return task.operation, decision
         return None
 

@@ -48,10 +48,14 @@ PYTHON_KEY = "spark.pyspark.python"
 
 @contextmanager
 def spark_session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """A session that ends with its context; ``conf`` overrides the defaults.
+    """A session that ends with its context; ``conf`` overrides the defaults. A session that this process has already is
+    used as it is, and left to whoever started it: a process has but one.
 
     :raises OperatorError: when there is no Java 17, or no Spark at ``master``.
     """
+    if SparkContext._active_spark_context is not None:  # noqa: SLF001 - Spark has no public way
+        yield SparkSession.builder.getOrCreate()
+        return
     is_local = master.startswith("local")
     os.environ["JAVA_HOME"] = str(find_java().resolve().parents[1])
     os.environ["PYSPARK_PYTHON"] = (conf or {}).get(PYTHON_KEY, sys.executable)

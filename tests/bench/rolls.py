@@ -37,12 +37,10 @@ ROLL_FIGURES = (
     Figure("copy_pause", "copy, claim to dual-write: longest produce pause", "s", "<= 1.5x"),
     Figure("kill_pause", "leader killed with -9: longest produce pause", "s", "<= 3"),
     Figure("roll_kraft_pause", "roll to KRaft: longest produce pause", "s", "<= 1.5x"),
-    Figure("roll_back_pause", "roll back from KRaft: longest produce pause", "s", "<= 1.5x"),
     Figure("finish_pause", "finish: longest produce pause", "s", "<= 1.5x"),
     Figure("roll_migrating", "roll into migration, three brokers", "s", "<= 1x"),
     Figure("kill_to_dual_write", "leader killed to dual-write, and it is back", "s"),
     Figure("roll_kraft", "roll to KRaft, three brokers", "s", "<= 1x"),
-    Figure("roll_back", "roll back from KRaft, three brokers", "s"),
     Figure("finish", "controllers restarted without the migration, to Finished", "s"),
     Figure("acknowledged", "records acknowledged", ""),
 )
@@ -100,9 +98,6 @@ class _Rolls:
                 _until_dual_write(cluster)
             with self._phase("roll_kraft", "roll_kraft", traffic):
                 cluster.roll_brokers(Mode.KRAFT, admin.in_sync)
-            with self._phase("roll_back", "roll_back", traffic):
-                cluster.roll_brokers(Mode.MIGRATING, admin.in_sync)
-            cluster.roll_brokers(Mode.KRAFT, admin.in_sync)
             with self._phase("finish", "finish", traffic):
                 cluster.finish_migration()
                 until("Finished", lambda: cluster.public_states() == {"Finished"}, seconds=WAIT_SECONDS)

@@ -6,8 +6,9 @@ import pytest
 
 from migrator.controller import periodic
 from migrator.controller.migration_gate import Operation
-from migrator.controller.schedule import FENCING_PUT_OFF_MS, SOON_MS, Schedule
+from migrator.controller.schedule import FENCING_PUT_OFF_MS, MISSING_LEADERS_MS, SOON_MS, Schedule
 from migrator.records.metadata import (
+    NO_LEADER,
     PartitionChangeRecord,
     ZkMigrationState,
     ZkMigrationStateRecord,
@@ -42,7 +43,7 @@ def test_an_interval_of_zero_or_a_flag_turns_tasks_off() -> None:
     world = World(metadata_max_idle_interval_ms=0, auto_leader_rebalance_enable=False)
     schedule = Schedule(world.settings, world.now_ms)
     done = {task for _, task in run(world, schedule, world.now_ms + 4_000_000)}
-    assert done == {Operation.ELECT_UNCLEAN, Operation.SWEEP_TOKENS}
+    assert done == {Operation.ELECT_MISSING, Operation.ELECT_UNCLEAN, Operation.SWEEP_TOKENS}
 
 
 def test_a_task_that_is_not_finished_goes_on_soon(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,3 +71,18 @@ def test_before_the_copy_only_no_ops_are_written() -> None:
     world.write(ZkMigrationStateRecord(ZkMigrationState.MIGRATION))
     done = run(world, schedule, world.now_ms + FENCING_PUT_OFF_MS)
     assert Operation.FENCE_BROKER in {task for _, task in done}
+
+
+def test_leaders_that_zookeepers_controller_did_not_elect_are_elected_after_the_copy_once() -> None:
+    world = World(ZkMigrationStateRecord(ZkMigrationState.PRE_MIGRATION), zookeeper_metadata_migration_enable=True)
+    world.start([1, 2], is_migrating_zk_broker=True)
+    schedule = Schedule(world.settings, world.now_ms)
+    assert Operation.ELECT_MISSING not in {task for _, task in run(world, schedule, world.now_ms + 1_000)}
+    world.write(ZkMigrationStateRecord(ZkMigrationState.MIGRATION))
+    topic_id = world.create("t", (1, 2), (2, 1), (1,), (2, 3))
+    world.write(*(PartitionChangeRecord(n, topic_id, leader=NO_LEADER, isr=(n % 2 + 1,)) for n in range(3)))
+    world.write(PartitionChangeRecord(3, topic_id, leader=NO_LEADER, isr=(3,)))
+    done = run(world, schedule, world.now_ms + MISSING_LEADERS_MS)
+    assert [world.partition("t", n).leader for n in range(4)] == [1, 2, 1, NO_LEADER]
+    done += run(world, schedule, world.now_ms + 3_000)
+    assert [task for _, task in done].count(Operation.ELECT_MISSING) == 1

@@ -166,7 +166,7 @@ def fill(scene: Scene) -> None:
 def migrate_with_pending_deletions(scene: Scene) -> None:
     """testMigrateTopicDeletions, its hard case made certain: a replica's broker is away, so the ZooKeeper controller
     cannot finish. A znode that does not decode holds the migration until then."""
-    cluster, client, admin = scene.cluster, scene.client, scene.admin
+    cluster, client = scene.cluster, scene.client
     held = f"{paths.CLIENT_CONFIGS}/torn"
     client.create(held, b'{"version":1,')
     cluster.start_controllers()
@@ -174,6 +174,7 @@ def migrate_with_pending_deletions(scene: Scene) -> None:
     assert cluster.public_states() == {"MigrationIneligible"}
     cluster.brokers[3].stop()
     until("the broker is gone", lambda: client.exists(paths.broker(3)) is None)
+    admin = Admin(cluster.bootstrap, 2)  # the one of the scene may take the broker that is gone for the controller
     for name in TOPICS:
         admin.delete(name)
     assert set(client.get_children(paths.DELETE_TOPICS)) == set(TOPICS)

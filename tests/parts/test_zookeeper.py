@@ -8,6 +8,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 
+from migrator.drill.kafka_cluster import until
 from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperEnsemble, ZooKeeperOptions
 from tests.conftest import ZooKeeperSpace, connect, disconnect
 
@@ -37,7 +38,7 @@ def test_data_survives_kill_and_restart_until_it_is_deleted(own_zookeeper: Embed
 
 def test_a_paused_server_answers_nothing(own_zookeeper: EmbeddedZooKeeper) -> None:
     own_zookeeper.pause()
-    assert own_zookeeper.mode() is None
+    until("it stands still", lambda: own_zookeeper.mode() is None)
     own_zookeeper.resume()
     assert own_zookeeper.mode() == "standalone"
 

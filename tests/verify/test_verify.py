@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from migrator.errors import OperatorError
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.verify.compare import Comparison
+from migrator.verify.session import spark_session
 from migrator.verify.verify import VerifyRequest, compare_sides
 from tests.conftest import ZooKeeperSpace
 from tests.verify.stock_pair import AFTER, restore, stock_metadata, stock_property_file
@@ -69,3 +70,9 @@ def test_a_znode_that_does_not_decode_is_no_verdict(compare: Compare, zookeeper_
     zookeeper_client.set(path, b"{")
     with pytest.raises(OperatorError, match=rf"{path}: could not tell: "):
         compare()
+
+
+def test_a_session_of_this_process_is_used_and_left_to_whoever_started_it(spark: SparkSession) -> None:
+    with spark_session() as used:
+        assert used.sparkContext is spark.sparkContext
+    assert spark.range(3).count() == 3
