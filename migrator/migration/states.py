@@ -142,29 +142,40 @@ _CLAIMED = (State.RECONCILING, State.HOLDING, State.INFORMING_BROKERS, State.DUA
 
 def _examinations(state: State) -> dict[Transition, State]:
     """`EXAMINING` and `REFUSED` leave the same ways; they are two states so that a refusal keeps its age."""
-    return {
-        (state, Trigger.EXAMINED, Finding.CLEAR): State.WAITING_FOR_CONTROLLERS,
-        (state, Trigger.EXAMINED, Finding.STRAY_CLAIM): State.RELEASING,
-        (state, Trigger.EXAMINED, Finding.NO_CONTROLLER): State.AWAITING_ELECTION,
-        (state, Trigger.EXAMINED, Finding.MAY_CLAIM): State.CLAIMING,
-        (state, Trigger.EXAMINED, Finding.OWN_CLAIM_COPY): State.COPYING,
-        (state, Trigger.EXAMINED, Finding.OWN_CLAIM_KEEP): State.RECONCILING,
-        (state, Trigger.EXAMINED, Finding.REFUSE): State.REFUSED,
-        (state, Trigger.TIMER, Finding.ANY): state,
-        (state, Trigger.ZOOKEEPER_CONNECTED, Finding.ANY): state,
-    }
+    return _but_to_itself(
+        state,
+        {
+            (state, Trigger.EXAMINED, Finding.CLEAR): State.WAITING_FOR_CONTROLLERS,
+            (state, Trigger.EXAMINED, Finding.STRAY_CLAIM): State.RELEASING,
+            (state, Trigger.EXAMINED, Finding.NO_CONTROLLER): State.AWAITING_ELECTION,
+            (state, Trigger.EXAMINED, Finding.MAY_CLAIM): State.CLAIMING,
+            (state, Trigger.EXAMINED, Finding.OWN_CLAIM_COPY): State.COPYING,
+            (state, Trigger.EXAMINED, Finding.OWN_CLAIM_KEEP): State.RECONCILING,
+            (state, Trigger.EXAMINED, Finding.REFUSE): State.REFUSED,
+        },
+    ) | _again(state, Trigger.TIMER, Trigger.ZOOKEEPER_CONNECTED)
 
 
 def _waits(state: State) -> dict[Transition, State]:
-    return {
-        (state, Trigger.READINESS, Finding.CONTROLLERS_MISSING): State.WAITING_FOR_CONTROLLERS,
-        (state, Trigger.READINESS, Finding.BROKERS_MISSING): State.WAITING_FOR_BROKERS,
-        (state, Trigger.READINESS, Finding.READY): State.DECODING,
-        (state, Trigger.READINESS, Finding.STRAY_CLAIM): State.EXAMINING,
-        (state, Trigger.REGISTRATIONS, Finding.ANY): state,
-        (state, Trigger.ZOOKEEPER_CONNECTED, Finding.ANY): state,
-        (state, Trigger.TIMER, Finding.ANY): state,
-    }
+    return _but_to_itself(
+        state,
+        {
+            (state, Trigger.READINESS, Finding.CONTROLLERS_MISSING): State.WAITING_FOR_CONTROLLERS,
+            (state, Trigger.READINESS, Finding.BROKERS_MISSING): State.WAITING_FOR_BROKERS,
+            (state, Trigger.READINESS, Finding.READY): State.DECODING,
+            (state, Trigger.READINESS, Finding.STRAY_CLAIM): State.EXAMINING,
+        },
+    ) | _again(state, Trigger.REGISTRATIONS, Trigger.ZOOKEEPER_CONNECTED, Trigger.TIMER)
+
+
+def _but_to_itself(state: State, ways: dict[Transition, State]) -> dict[Transition, State]:
+    """An answer that changes nothing is no transition: it would ask again at once, for as long as nothing changes."""
+    return {transition: after for transition, after in ways.items() if after is not state}
+
+
+def _again(state: State, *triggers: Trigger) -> dict[Transition, State]:
+    """What makes a state do its work anew."""
+    return {(state, trigger, Finding.ANY): state for trigger in triggers}
 
 
 TRANSITIONS: Mapping[Transition, State] = {

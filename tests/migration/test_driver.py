@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TypeVar
 
 import pytest
@@ -13,7 +14,7 @@ from migrator.migration.driver import MigrationDriver
 from migrator.migration.finish import FinishInputs
 from migrator.migration.guards import Standing
 from migrator.migration.readiness import ControllerSignals, Gap, ZooKeeperBrokers
-from migrator.migration.soft import ENTRY_SENTENCES, SETTLE_MS, STALL_MS, Identity
+from migrator.migration.soft import BACKOFF_MAX_MS, ENTRY_SENTENCES, POLL_MS, SETTLE_MS, STALL_MS, Identity
 from migrator.migration.states import PublicState, State
 from migrator.observe.status import Force
 from migrator.raft.messages import EpochOffset
@@ -145,6 +146,32 @@ def test_the_last_broker_has_a_moment_to_hear_of_the_topics_from_the_zookeeper_c
         run.wait_for(ef.ReadReadiness)
         run.registered(0)
     assert run.now - back >= SETTLE_MS
+
+
+def test_who_waits_for_brokers_looks_twice_a_second_and_no_more() -> None:
+    run = Run().examined(standing()).registered()
+    assert run.registered().state() is State.WAITING_FOR_BROKERS
+    since, looks = run.now, 0
+    while run.now - since < 60_000:
+        run.wait_for(ef.ReadReadiness)
+        run.registered()
+        assert run.asked_nothing_of(ef.ReadReadiness)
+        looks += 1
+    assert 100 <= looks <= 60_000 / POLL_MS
+
+
+def test_a_refusal_is_looked_at_again_with_growing_rests() -> None:
+    run = Run().examined(None)
+    looks: list[int] = []
+    while run.now < 60_000:
+        asked = run.wait_for(ef.Examine)
+        looks.append(run.now)
+        run(ev.Examined(asked.ticket, standing(cluster_id="another")))
+        assert run.state() is State.REFUSED
+        assert run.asked_nothing_of(ef.Examine)
+    rests = [after - before for before, after in pairwise(looks)]
+    assert rests == sorted(rests)
+    assert rests[-1] == BACKOFF_MAX_MS
 
 
 def test_results_of_an_earlier_leadership_are_dropped() -> None:

@@ -52,6 +52,12 @@ def test_every_state_can_be_reached_and_left() -> None:
     assert all(successors(state) for state in State)
 
 
+def test_no_answer_makes_a_state_ask_again() -> None:
+    """It would for as long as nothing changes: a controller that waited for brokers read ZooKeeper without a rest."""
+    repeated = {trigger for (before, trigger, _), after in TRANSITIONS.items() if before is after}
+    assert repeated == {Trigger.TIMER, Trigger.REGISTRATIONS, Trigger.ZOOKEEPER_CONNECTED}
+
+
 def test_a_claim_follows_only_an_examination_and_the_copy_only_a_claim() -> None:
     assert predecessors(State.CLAIMING) == {State.EXAMINING, State.REFUSED}
     assert predecessors(State.COPYING) == {State.EXAMINING, State.REFUSED, State.CLAIMING}
