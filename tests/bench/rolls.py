@@ -1,7 +1,8 @@
 """A whole migration with three unmodified brokers, by our controllers and by stock Kafka's: how long producers wait.
 
-A producer sends 500 records/s with acks=all from start to end; each phase has its longest pause between two
-acknowledgements. Both peers take the same steps, on the same machine, one after the other.
+It goes to dual-write, back to ZooKeeper, there again and to its end. A producer sends 500 records/s with acks=all from
+start to end; each phase has its longest pause between two acknowledgements. Both peers take the same steps, on the same
+machine, one after the other.
 """
 
 from __future__ import annotations
@@ -12,21 +13,24 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import KafkaException
+from kazoo.client import KazooClient
 from rich.console import Console
 
-from migrator.drill.cluster import CHROOT, CLUSTER_ID, zookeeper_client
+from migrator.drill.cluster import CHROOT, CLUSTER_ID, COMMAND_SECONDS, MIGRATOR, zookeeper_client
 from migrator.drill.kafka_clients import Admin, Traffic
 from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
 from migrator.drill.steps import DUAL_WRITING
 from migrator.errors import MigratorError
 from migrator.parts.kafka import KafkaRelease, StockKafka
+from migrator.parts.processes import run_to_end
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.bench.figures import Figure, Result
-from tests.bench.observers import ZooKeeperWatch
+from tests.bench.observers import ProcessorMeter, ZooKeeperWatch
 from tests.bench.peers import STOCK_VERSION
 from tests.drill.stock_controllers import StockController
+from tests.interop.stages import broker_is_controller
 
 TOPIC = "orders"
 BROKERS = 3
@@ -36,13 +40,18 @@ ROLL_FIGURES = (
     Figure("roll_migrating_pause", "roll into migration: longest produce pause", "s", "<= 1.5x"),
     Figure("copy_pause", "copy, claim to dual-write: longest produce pause", "s", "<= 1.5x"),
     Figure("kill_pause", "leader killed with -9: longest produce pause", "s", "<= 3"),
+    Figure("give_back_pause", "controllers stopped, given back to a broker: longest produce pause", "s", "<= 1.5x"),
+    Figure("roll_back_pause", "roll back to ZooKeeper mode: longest produce pause", "s", "<= 1.5x"),
     Figure("roll_kraft_pause", "roll to KRaft: longest produce pause", "s", "<= 1.5x"),
     Figure("finish_pause", "finish: longest produce pause", "s", "<= 1.5x"),
     Figure("roll_migrating", "roll into migration, three brokers", "s", "<= 1x"),
     Figure("kill_to_dual_write", "leader killed to dual-write, and it is back", "s"),
+    Figure("give_back", "controllers stopped, until a broker is the controller", "s"),
+    Figure("roll_back", "roll back to ZooKeeper mode, three brokers", "s", "<= 1x"),
     Figure("roll_kraft", "roll to KRaft, three brokers", "s", "<= 1x"),
     Figure("finish", "controllers restarted without the migration, to Finished", "s"),
     Figure("acknowledged", "records acknowledged", ""),
+    Figure("others_percent", "the processors' share that others took meanwhile", "%"),
 )
 """Goals are multiples of stock's, but for the kill."""
 GOAL = "goal"
@@ -55,7 +64,9 @@ def run_rolls(peer: str, directory: Path, controllers: int, console: Console) ->
     failure = None
     try:
         with _cluster(peer, directory, controllers) as (cluster, zookeeper):
+            meter = ProcessorMeter(())
             rolls.run(cluster, zookeeper)
+            rolls.figures["others_percent"] = 100 * meter.others_share
     except (MigratorError, KafkaException, OSError) as error:
         failure = f"{type(error).__name__}: {error}"
     return Result(peer, TITLES[peer], rolls.figures, failure)
@@ -96,6 +107,12 @@ class _Rolls:
             with self._phase("kill", "kill_to_dual_write", traffic):
                 cluster.kill_leader()
                 _until_dual_write(cluster)
+            self._go_back(cluster, admin, traffic, client)
+            self._say("the same migration once more")
+            cluster.forget_controllers()
+            cluster.start_controllers()
+            cluster.roll_brokers(Mode.MIGRATING, admin.in_sync)
+            _until_dual_write(cluster)
             with self._phase("roll_kraft", "roll_kraft", traffic):
                 cluster.roll_brokers(Mode.KRAFT, admin.in_sync)
             with self._phase("finish", "finish", traffic):
@@ -112,6 +129,20 @@ class _Rolls:
             cluster.roll_brokers(Mode.MIGRATING, admin.in_sync)
         _until_dual_write(cluster)
         self.figures["copy_pause"] = traffic.longest_pause(watch.claims[0].at)
+
+    def _go_back(self, cluster: KafkaCluster, admin: Admin, traffic: Traffic, client: KazooClient) -> None:
+        """As each peer's documentation has it: stock's operators delete two znodes."""
+        with self._phase("give_back", "give_back", traffic):
+            cluster.stop_controllers()
+            if self._peer == "stock":
+                client.delete(paths.CONTROLLER)
+                client.delete(paths.MIGRATION)
+            else:
+                file = str(cluster.controllers[0].property_file)
+                run_to_end("rollback", [MIGRATOR, "rollback", "-c", file, "--yes"], timeout_seconds=COMMAND_SECONDS)
+            until("a broker is the controller", lambda: broker_is_controller(client), seconds=WAIT_SECONDS)
+        with self._phase("roll_back", "roll_back", traffic):
+            cluster.roll_brokers(Mode.ZOOKEEPER, admin.in_sync)
 
     @contextmanager
     def _phase(self, name: str, seconds: str, traffic: Traffic) -> Iterator[None]:

@@ -9,7 +9,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from pyspark.sql import Row, SparkSession
 
+from migrator.config.properties import parse_properties
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.log.formatting import FormatPlan, format_directories
@@ -29,12 +31,15 @@ from migrator.records.versions import parse_version
 from migrator.verify.kraft_files import end_of_log, read_image
 from migrator.verify.observed_tail import ObservedTail
 from migrator.verify.observer import Observed, observed
+from migrator.verify.sources import register
 from tests.records.samples import UUID
+from tests.wire.certificates import Authority
 
 CLUSTER_ID = "Z29sZGVuLWNsdXN0ZXItMQ"
 NODE_ID = 7
 VERSION = parse_version("3.9")
 SNAPSHOT = EpochOffset(2, 50)
+SECURITY = "security.properties"
 CONFIGS = 9_000
 """Enough for a snapshot of several batches."""
 
@@ -67,7 +72,9 @@ def directory(tmp_path: Path) -> Path:
 
 
 def properties(data: Path, port: int) -> dict[str, str]:
-    return {
+    """Of a controller; those of its security are taken from a file beside the directory, if there is one."""
+    secured = data.parent / SECURITY
+    return (parse_properties(secured.read_text()) if secured.exists() else {}) | {
         "process.roles": "controller",
         "node.id": str(NODE_ID),
         "listeners": f"CONTROLLER://localhost:{port}",
@@ -91,6 +98,23 @@ def ours(data: Path, port: int, _: pytest.FixtureRequest) -> Iterator[None]:
     command = [str(Path(sys.executable).with_name("migrator")), "controller", "-c", str(file)]
     with ChildProcess("controller", command, output=data.parent / "controller.log"):
         yield
+
+
+def secure(directory: Path) -> None:
+    """Controllers of this directory ask for a certificate and a password."""
+    authority = Authority("quorum")
+    key, certificate = authority.issue("controller")
+    (directory / "key-and-chain.pem").write_text(key + certificate)
+    (directory / "ca.pem").write_text(authority.pem)
+    (directory / SECURITY).write_text(
+        "listener.security.protocol.map=CONTROLLER:SASL_SSL\n"
+        "sasl.enabled.mechanisms=PLAIN\nsasl.mechanism.controller.protocol=PLAIN\n"
+        "listener.name.controller.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule"
+        ' required username="controller" password="let me in" user_controller="let me in";\n'
+        "listener.name.controller.ssl.client.auth=required\n"
+        f"ssl.keystore.type=PEM\nssl.keystore.location={directory / 'key-and-chain.pem'}\n"
+        f"ssl.truststore.type=PEM\nssl.truststore.location={directory / 'ca.pem'}\n"
+    )
 
 
 def topics_and_configs(image: MetadataImage) -> tuple[object, object]:
@@ -122,6 +146,34 @@ def test_what_is_fetched_is_what_the_directory_holds(
         assert end_of_log(directory) >= tail.end_offset
     names = {path.suffix for path in (fetched / DIRECTORY_NAME).iterdir()}
     assert names == {".checkpoint", ".log"}
+
+
+@pytest.mark.parametrize("controller", [stock, ours])
+def test_spark_reads_a_quorum_that_asks_for_a_certificate_and_a_password(
+    controller: Callable[..., object],
+    directory: Path,
+    spark: SparkSession,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    secure(tmp_path)
+    port = free_port()
+    file = tmp_path / "verify.properties"
+    file.write_text("".join(f"{key}={text}\n" for key, text in properties(directory, port).items()))
+    register(spark)
+    reader = spark.read.format("kraft").options(salt="00", shards="3")
+
+    def rows(**source: str) -> list[Row]:
+        return sorted(reader.options(**source).load().collect())
+
+    expected = rows(directory=str(directory))
+    with controller(directory, port, request):  # type: ignore[attr-defined]
+        assert rows(controllers=f"localhost:{port}", config=str(file)) == expected
+        monkeypatch.setattr("migrator.verify.observer.LEADER_SECONDS", 1.0)
+        with pytest.raises(OperatorError, match="no leader answered"):
+            observed(f"localhost:{port}", None).end_offset()
+    assert len(expected) > CONFIGS
 
 
 def test_nobody_there_is_an_error_that_names_the_address(monkeypatch: pytest.MonkeyPatch, free_port: int) -> None:
