@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,13 +17,18 @@ from migrator.drill.report import Report
 from migrator.drill.steps import dual_writing, until
 from migrator.errors import ExitCode
 from migrator.parts.kafka import StockKafka
-from migrator.verify.recheck import Patience
+from migrator.verify.foreign import ForeignWrites
+from migrator.verify.log_tail import LogTail
+from migrator.verify.recheck import Patience, Recheck
 from migrator.verify.verify import Verdict, VerifyRequest, verify_in
+from migrator.verify.zookeeper_side import ZooKeeperSide
 from migrator.zookeeper.znodes import paths
 from tests.drill.stock_controllers import StockQuorumCluster
+from tests.verify.test_live import changes
 
 PASSES = 2
 PARTITIONS = 100
+CHANGES = 40
 
 
 class TameWorkload(LightWorkload):
@@ -30,6 +36,10 @@ class TameWorkload(LightWorkload):
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
         return [action for action in super().actions() if action.__name__ not in {"_remove_quota", "_set_quota"}]
+
+
+async def reached(workload: LightWorkload, number: int) -> bool:
+    return changes(workload) > number
 
 
 @pytest.mark.timeout(600)
@@ -68,11 +78,23 @@ async def test_a_stock_migration_is_compared_while_it_dual_writes(
                 assert found.exit_code is ExitCode.OK, found
                 read_again += found.read_again
             assert read_again > 0, "no reading of both sides differed at first: nothing was tried"
-            with zookeeper_client(cluster.zookeeper_hosts) as client:
+            with (
+                zookeeper_client(cluster.zookeeper_hosts) as client,
+                ZooKeeperSide(None, request.config, b"salt") as side,
+            ):
+                log = LogTail(controller.metadata_directory)
+                foreign = ForeignWrites(Recheck(side, log, b"salt", request.patience))
+                assert await asyncio.to_thread(foreign.look) == ()
+                for _ in range(PASSES):
+                    enough = changes(workload) + CHANGES
+                    await until(cluster, report, "changes", partial(reached, workload, enough), seconds=60)
+                    assert await asyncio.to_thread(foreign.look) == (), "nobody else wrote"
                 topic = min(name for name in client.get_children(paths.TOPICS) if name.startswith(PLAIN_TOPIC))
                 state = paths.partition_state(topic, 0)
                 data, _ = client.get(state)
                 client.set(state, data.replace(b'"leader_epoch":', b'"leader_epoch":7'))
+                (write,) = await asyncio.to_thread(foreign.look)
+                assert (write.path, write.zxid) == (state, client.get(state)[1].mzxid)
             found = await verdict()
             assert [(one.entity, one.field) for one in found.comparison.examples] == [(f"{topic}-0", "leader_epoch")]
             assert found.exit_code is ExitCode.DIFFERENT
