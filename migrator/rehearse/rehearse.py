@@ -23,12 +23,12 @@ from migrator.migration.copying import BEGIN, END, append_copy
 from migrator.migration.readiness import Gap, Severity
 from migrator.migration.worker import CompareTask, CopyTask, DecodeTask, Task, Tools, Worker, WorkerFailedError, Workers
 from migrator.parts.kafka import StockKafka
+from migrator.parts.memory import PeakMemory
 from migrator.records.versions import MetadataVersion
 from migrator.rehearse import stock
 from migrator.rehearse.forecast import Times, forecast
 from migrator.rehearse.local_log import EPOCH, LocalLog
 from migrator.rehearse.looking import Looking, Quorum, blockers, gaps
-from migrator.rehearse.memory import PeakMemory
 from migrator.rehearse.report import Check, FirstReconcile, Outcome, Report, counts_of
 from migrator.values import value
 from migrator.verify.verify import Verdict, VerifyRequest, verify

@@ -55,6 +55,7 @@ def check(kafka: StockKafka, directory: Path, node_id: int, partitions: int) -> 
         seconds = START_SECONDS + partitions / PARTITIONS_PER_SECOND
         try:
             node.launch()
+            expected = _values(ours)  # while it starts
             node.process.wait_until(
                 lambda: _offset(_newest(data / DIRECTORY_NAME)) >= end_offset,
                 "a snapshot of the whole log",
@@ -64,7 +65,7 @@ def check(kafka: StockKafka, directory: Path, node_id: int, partitions: int) -> 
             return StockCheck(kafka.version, error.what)
         finally:
             node.kill()
-        return StockCheck(kafka.version, _differences(ours, _newest(data / DIRECTORY_NAME)))
+        return StockCheck(kafka.version, _differences(expected, _values(_newest(data / DIRECTORY_NAME))))
 
 
 def _node(kafka: StockKafka, scratch: Path, node_id: int, partitions: int) -> StockNode:
@@ -91,10 +92,9 @@ def _offset(snapshot: Path | None) -> int:
     return -1 if found is None else found.offset
 
 
-def _differences(ours: Path | None, theirs: Path | None) -> str:
+def _differences(ours: Counter[bytes], theirs: Counter[bytes]) -> str:
     """In words, by the bytes of the records; they may hold secrets, so only the kinds of those that differ are told."""
-    ours_, theirs_ = _values(ours), _values(theirs)
-    lacking, adding = _kinds(ours_ - theirs_), _kinds(theirs_ - ours_)
+    lacking, adding = _kinds(ours - theirs), _kinds(theirs - ours)
     words = [f"lacks {count:,} {kind}" for kind, count in sorted(lacking.items())]
     words += [f"has {count:,} {kind} more" for kind, count in sorted(adding.items())]
     return f"its snapshot {', '.join(words)}" if words else ""

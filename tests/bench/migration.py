@@ -21,13 +21,14 @@ from rich.console import Console
 from migrator.drill.cluster import Controller, zookeeper_client
 from migrator.drill.workload import CREATE_TOPICS
 from migrator.errors import MigratorError
+from migrator.parts.memory import PeakMemory
 from migrator.rpc.transport import TransportError
 from migrator.values import value
 from migrator.wire.legacy.messages import UpdateType
 from migrator.wire.schemas import UPDATE_METADATA, build, request_type
 from migrator.zookeeper.znodes import paths
 from tests.bench.figures import Result
-from tests.bench.observers import Arrival, Claim, MemorySampler, ProcessorMeter, StallSampler, ZooKeeperWatch
+from tests.bench.observers import Arrival, Claim, ProcessorMeter, StallSampler, ZooKeeperWatch
 from tests.bench.peers import BenchCluster
 
 POLL_SECONDS = 0.01
@@ -100,7 +101,7 @@ class _Bench:
         late = self._cluster.quiet_brokers[-1]
         self._say("the last broker joins, the copy begins")
         with ExitStack() as stack:
-            memory = stack.enter_context(MemorySampler(self._pids()))
+            memory = {node: stack.enter_context(PeakMemory(pid)) for node, pid in self._pids().items()}
             stalls = stack.enter_context(StallSampler(self._cluster.metrics_ports))
             await late.start()
             await self._until("the last broker is registered", lambda: late.epoch >= 0, UP_SECONDS)
@@ -125,8 +126,8 @@ class _Bench:
         told = self._cluster.quiet_brokers[0].heard
         sizes = sum(heard.size for heard in told if heard.api_key == UPDATE_METADATA)
         self.figures["update_metadata_mb"] = sizes / MEGABYTE
-        self.figures["leader_rss_mb"] = memory.peaks.pop(claim.node_id) / MEGABYTE
-        self.figures["follower_rss_mb"] = max(memory.peaks.values(), default=0) / MEGABYTE
+        self.figures["leader_rss_mb"] = memory.pop(claim.node_id).peak_bytes / MEGABYTE
+        self.figures["follower_rss_mb"] = max((each.peak_bytes for each in memory.values()), default=0) / MEGABYTE
         if stalls.longest_ms:
             self.figures["stall_ms"] = max(stalls.longest_ms.values())
         return claim

@@ -22,7 +22,6 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import decode_controller
 from migrator.zookeeper.znodes.migration import decode_migration
 
-SAMPLE_SECONDS = 0.25
 SCRAPE_SECONDS = 1.0
 STALL_GAUGE = "migrator_event_loop_stall_ms"
 _STALL = re.compile(rf"^{STALL_GAUGE}(?:\{{[^}}]*\}})? (\S+)$", re.MULTILINE)
@@ -68,58 +67,6 @@ class ZooKeeperWatch:
         known = self.claims[-1].kraft_epoch if self.claims else -1
         if claim.is_kraft and claim.kraft_epoch > known:
             self.claims.append(Claim(time.monotonic(), claim.broker_id, claim.kraft_epoch))
-
-
-class _Periodic:
-    """Something done again and again in a thread of its own, for as long as the context lasts."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def look(self) -> None:
-        raise NotImplementedError
-
-    def _run(self) -> None:
-        while not self._ended.wait(self._seconds):
-            self.look()
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-
-class MemorySampler(_Periodic):
-    """Highest resident memory of process trees, in bytes, by name."""
-
-    def __init__(self, pids: Mapping[int, int]) -> None:
-        super().__init__(SAMPLE_SECONDS)
-        self._pids = dict(pids)
-        self.peaks: dict[int, int] = dict.fromkeys(pids, 0)
-
-    def look(self) -> None:
-        """Take one sample."""
-        for node_id, pid in self._pids.items():
-            self.peaks[node_id] = max(self.peaks[node_id], resident_bytes(pid))
-
-
-def resident_bytes(pid: int) -> int:
-    """Of a process and all its descendants; 0 when it is gone."""
-    try:
-        process = psutil.Process(pid)
-        family = [process, *process.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return 0
-    total = 0
-    for member in family:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            total += member.memory_info().rss
-    return total
 
 
 class ProcessorMeter:
@@ -172,19 +119,33 @@ def _machine_seconds() -> float:
     return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0))
 
 
-class StallSampler(_Periodic):
-    """Longest turns of event loops in ms, by node, from their metrics. A node that serves none is left out."""
+class StallSampler:
+    """Longest turns of event loops in ms, by node, from their metrics, scraped in a thread for as long as the context
+    lasts. A node that serves none is left out."""
 
     def __init__(self, ports: Mapping[int, int]) -> None:
-        super().__init__(SCRAPE_SECONDS)
-        self._ports = dict(ports)
         self.longest_ms: dict[int, float] = {}
+        self._ports = dict(ports)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def look(self) -> None:
         """Scrape each once."""
         for node_id, port in self._ports.items():
             if (stall_ms := longest_stall_ms(port)) is not None:
                 self.longest_ms[node_id] = max(self.longest_ms.get(node_id, 0.0), stall_ms)
+
+    def _run(self) -> None:
+        while not self._ended.wait(SCRAPE_SECONDS):
+            self.look()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
 
 
 def longest_stall_ms(port: int) -> float | None:

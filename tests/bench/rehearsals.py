@@ -132,5 +132,5 @@ def table(results: list[Rehearsed]) -> Table:
     for key, title in TITLES.items():
         shown.add_row(title, *(f"{result.figures[key]:,.1f}" for result in results))
     for phase in results[-1].report["seconds"]:
-        shown.add_row(f"{phase}, s", *(f"{result.report['seconds'][phase]:,.1f}" for result in results))
+        shown.add_row(f"rehearsal's {phase}, s", *(f"{result.report['seconds'][phase]:,.1f}" for result in results))
     return shown

@@ -13,7 +13,7 @@ from migrator.wire.encode import encode_entity
 from migrator.wire.legacy.messages import UpdateType
 from migrator.wire.schemas import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from tests.bench.figures import FIGURES, Result, ratio, table, to_json
-from tests.bench.observers import ProcessorMeter, resident_bytes, stall_in
+from tests.bench.observers import ProcessorMeter, stall_in
 from tests.bench.pieces_memory import MEMORY_PIECES, Sample
 from tests.bench.quiet_broker import head_of
 from tests.bench.rolls import ROLL_FIGURES
@@ -71,7 +71,6 @@ def test_processor_time_of_an_ended_child_counts() -> None:
     meter = ProcessorMeter([os.getpid()])
     subprocess.run([sys.executable, "-c", "sum(range(5_000_000))"], check=True)
     assert meter.seconds > 0.02
-    assert resident_bytes(os.getpid()) > 10_000_000
 
 
 @pytest.mark.parametrize("piece", MEMORY_PIECES, ids=lambda piece: piece.name)

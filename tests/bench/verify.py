@@ -19,9 +19,10 @@ from rich.console import Console
 from rich.table import Table
 
 from migrator.parts.java import Jvm
+from migrator.parts.memory import PeakMemory
 from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
 from migrator.values import value
-from tests.bench.observers import MemorySampler, ProcessorMeter
+from tests.bench.observers import ProcessorMeter
 from tests.bench.verify_inputs import write_inputs
 
 SIZES = "20000,200000,2000000"
@@ -53,13 +54,13 @@ def measure(partitions: int, source: str, arguments: Sequence[str]) -> Measured:
     started, meter = time.perf_counter(), ProcessorMeter(())
     command = [_MIGRATOR, "verify", *arguments, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        with MemorySampler({0: process.pid}) as memory:
+        with PeakMemory(process.pid) as memory:
             output, errors = process.communicate(timeout=TIMEOUT_SECONDS)
         seconds, others = time.perf_counter() - started, meter.others_share
     if not output:
         raise RuntimeError(errors)
     verdict = json.loads(output)
-    return Measured(partitions, source, seconds, memory.peaks[0], verdict["rows"], verdict["equal"], others)
+    return Measured(partitions, source, seconds, memory.peak_bytes, verdict["rows"], verdict["equal"], others)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

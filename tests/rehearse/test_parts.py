@@ -1,31 +1,12 @@
-"""The small parts: memory, forecast, verdict."""
+"""The small parts: forecast, verdict."""
 
 from __future__ import annotations
-
-import subprocess
-import sys
 
 import pytest
 
 from migrator.migration.readiness import Gap
 from migrator.rehearse.forecast import ERROR_SECONDS, ERROR_SHARE, Times, forecast
-from migrator.rehearse.memory import PeakMemory
 from migrator.rehearse.report import Check, Outcome, Report
-
-CHILD = 'kept = b"x" * 200_000_000; print(len(kept), flush=True); input()'
-
-
-def test_memory_of_children_counts() -> None:
-    with PeakMemory() as memory:
-        memory.look()
-        alone = memory.peak_bytes
-        command = [sys.executable, "-c", CHILD]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
-            assert child.stdout is not None
-            child.stdout.readline()
-            memory.look()
-            child.communicate("\n")
-    assert memory.peak_bytes - alone > 150_000_000
 
 
 def test_a_forecast_grows_with_what_it_rests_on_and_bounds_its_error() -> None:

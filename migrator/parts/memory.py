@@ -1,0 +1,53 @@
+"""How much memory a process and its children take together, at most."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Self
+
+import psutil
+
+SAMPLE_SECONDS = 0.25
+
+
+class PeakMemory:
+    """Samples in a thread of its own, for as long as the context lasts.
+
+    :param pid: of the process; None for this one.
+    :ivar peak_bytes: resident memory, added up over the processes: pages that they share count once for each.
+    """
+
+    def __init__(self, pid: int | None = None) -> None:
+        self.peak_bytes = 0
+        self._pid = pid
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="peak-memory", daemon=True)
+
+    def look(self) -> None:
+        """Take one sample."""
+        self.peak_bytes = max(self.peak_bytes, _resident_bytes(self._pid))
+
+    def _run(self) -> None:
+        while not self._ended.wait(SAMPLE_SECONDS):
+            self.look()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self.look()
+
+
+def _resident_bytes(pid: int | None) -> int:
+    """Of a process and all its descendants; those that end meanwhile are left out."""
+    total = 0
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for member in (process, *process.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                total += member.memory_info().rss
+    return total

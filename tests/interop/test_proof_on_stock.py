@@ -1,0 +1,89 @@
+"""preflight, rehearse and verify, as an operator types them, around a migration by Kafka's own controllers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import ResourceType
+from kazoo.client import KazooClient
+
+from migrator.drill.cluster import CLUSTER_ID, COMMAND_SECONDS, MIGRATOR
+from migrator.drill.kafka_clients import Admin, Traffic
+from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
+from migrator.drill.steps import DUAL_WRITING
+from migrator.parts.kafka import StockKafka
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
+from migrator.zookeeper.znodes.configs import encode_config
+from tests.conftest import ZooKeeperSpace
+from tests.drill.stock_controllers import StockController
+
+BROKERS = 2
+TOPIC = "orders"
+COPY_SECONDS = 120.0
+
+
+@pytest.fixture
+def cluster(
+    kafka_391: StockKafka, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
+) -> Iterator[KafkaCluster]:
+    """Two brokers in ZooKeeper mode, and a stock controller that is not started yet."""
+    zookeeper_client.create(paths.CLUSTER_ID, encode_cluster_id(CLUSTER_ID), makepath=True)
+    with KafkaCluster(kafka_391, tmp_path, controllers=1, brokers=BROKERS, zookeeper=zookeeper.hosts) as cluster:
+        cluster.controllers = [*(StockController(kafka_391, each) for each in cluster.controllers)]
+        cluster.start_brokers(Mode.ZOOKEEPER)
+        yield cluster
+
+
+@pytest.mark.timeout(900)
+def test_a_stock_migration_is_foreseen_rehearsed_and_proven(
+    cluster: KafkaCluster, zookeeper_client: KazooClient, tmp_path: Path
+) -> None:
+    (controller,) = cluster.controllers
+    admin = Admin(cluster.bootstrap, BROKERS)
+    admin.create(TOPIC, 6, BROKERS, retention_ms="7200000")
+    admin.alter_config(ResourceType.BROKER, "1", "num.io.threads", "5")
+    controller.write_properties()
+    file = str(controller.property_file)
+    brokers = [write_properties(cluster, tmp_path, broker) for broker in cluster.brokers]
+
+    found = command("preflight", "-c", file, "--brokers", *brokers, "--controllers", "stock")
+    assert [finding for finding in found["findings"] if finding["severity"] == "blocker"] == []
+
+    rehearsed = command("rehearse", "-c", file, "--release-version", "3.9", "--broker-seconds", "5")
+    assert (rehearsed["kafka"]["outcome"], rehearsed["verified"]["outcome"]) == ("fine", "fine")
+    assert rehearsed["counts"]["topics"] == len(zookeeper_client.get_children(paths.TOPICS))
+
+    with Traffic(cluster.bootstrap, TOPIC) as traffic:
+        cluster.start_controllers()
+        cluster.roll_brokers(Mode.MIGRATING, admin.in_sync)
+        until("stock dual-writes", lambda: cluster.migration_state() == DUAL_WRITING, seconds=COPY_SECONDS)
+        admin.alter_config(ResourceType.TOPIC, TOPIC, "retention.ms", "3600000")
+        (_, port), *_ = cluster.controller_addresses
+        running = ("verify", "-c", file, "--metadata", f"127.0.0.1:{port}")
+        assert command(*running)["equal"]
+        zookeeper_client.set(paths.topic_config(TOPIC), encode_config({"retention.ms": "1"}))
+        (difference,) = command(*running, code=1)["examples"]
+        assert (difference["entity"], difference["field"]) == (f"topic:{TOPIC}", "retention.ms")
+        assert (difference["zookeeper"], difference["kraft"]) == ("1", "3600000")
+        assert traffic.errors == []
+
+
+def write_properties(cluster: KafkaCluster, directory: Path, broker: int) -> str:
+    """The file that a broker is to be restarted with."""
+    path = directory / f"broker-{broker}.properties"
+    path.write_text("".join(f"{key}={text}\n" for key, text in cluster.properties_of(broker, Mode.MIGRATING).items()))
+    return str(path)
+
+
+def command(*arguments: str, code: int = 0) -> Any:
+    """What it prints as JSON; it has to end with that exit code."""
+    argv = [MIGRATOR, *arguments, "--json"]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
+    assert ended.returncode == code, ended.stderr + ended.stdout
+    return json.loads(ended.stdout)
