@@ -17,6 +17,7 @@ from migrator.drill.cluster import COMMAND_SECONDS, MIGRATOR, Cluster, Controlle
 from migrator.drill.report import DrillFailedError, Report
 from migrator.errors import OperatorError
 from migrator.observe.status import Status
+from migrator.parts.java import ONE_TIER
 from migrator.parts.processes import ChildProcess
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import ControllerClaim, decode_controller
@@ -114,7 +115,8 @@ async def verify(cluster: Cluster, *, repair: bool = False) -> tuple[int, dict[s
     :raises DrillFailedError: it printed no verdict.
     """
     leader = await leader_of(cluster)
-    command = [MIGRATOR, "verify", "-c", str(leader.property_file), "--json"]
+    conf = f"spark.driver.extraJavaOptions={ONE_TIER}"
+    command = [MIGRATOR, "verify", "-c", str(leader.property_file), "--json", "--conf", conf]
     if repair:
         command += ["--repair", "--yes"]
     seconds = 2 * COMMAND_SECONDS if repair else COMMAND_SECONDS  # a repair compares twice

@@ -44,12 +44,13 @@ _LOCAL_DEFAULTS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress":
 _SAID = re.compile(r"(: )?([\w.$]+(Exception|Error): |\[[A-Z_]+\])")
 """The line of an exception's text that is no part of a stack."""
 PYTHON_KEY = "spark.pyspark.python"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 @contextmanager
 def spark_session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """A session that ends with its context; ``conf`` overrides the defaults. A session that this process has already is
-    used as it is, and left to whoever started it: a process has but one.
+    """A session that ends with its context; ``conf`` overrides the defaults, and its Java options add to ours. A
+    session that this process has already is used as it is, and left to whoever started it: a process has but one.
 
     :raises OperatorError: when there is no Java 17, or no Spark at ``master``.
     """
@@ -69,8 +70,8 @@ def spark_session(master: str = "local[*]", conf: Mapping[str, str] | None = Non
             **(_LOCAL_DEFAULTS if is_local else {}),
             "spark.local.dir": scratch,
             "spark.sql.warehouse.dir": scratch,
-            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()}",
             **(conf or {}),
+            JAVA_OPTIONS: f"-Dlog4j2.configurationFile={log4j.as_uri()} {(conf or {}).get(JAVA_OPTIONS, '')}".rstrip(),
         }
         for key, text in settings.items():
             builder = builder.config(key, text)

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from migrator.verify.session import spark_session
+from migrator.parts.java import ONE_TIER
+from migrator.verify.session import JAVA_OPTIONS, spark_session
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    with spark_session("local[2]") as session:
+    with spark_session("local[2]", {JAVA_OPTIONS: ONE_TIER}) as session:
         yield session

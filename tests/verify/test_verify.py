@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 
 from migrator.errors import OperatorError
 from migrator.log.metadata_log import DIRECTORY_NAME
+from migrator.parts.java import ONE_TIER
 from migrator.verify.compare import Comparison
-from migrator.verify.session import spark_session
+from migrator.verify.session import JAVA_OPTIONS, spark_session
 from migrator.verify.verify import VerifyRequest, compare_sides
 from tests.conftest import ZooKeeperSpace
 from tests.verify.stock_pair import AFTER, restore, stock_metadata, stock_property_file
@@ -76,3 +77,9 @@ def test_a_session_of_this_process_is_used_and_left_to_whoever_started_it(spark:
     with spark_session() as used:
         assert used.sparkContext is spark.sparkContext
     assert spark.range(3).count() == 3
+
+
+def test_java_options_of_the_operator_do_not_end_the_quiet(spark: SparkSession) -> None:
+    options = spark.conf.get(JAVA_OPTIONS)
+    assert "log4j2" in options
+    assert ONE_TIER in options
