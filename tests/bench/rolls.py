@@ -7,6 +7,7 @@ machine, one after the other.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,6 +51,9 @@ ROLL_FIGURES = (
     Figure("roll_back", "roll back to ZooKeeper mode, three brokers", "s", "<= 1x"),
     Figure("roll_kraft", "roll to KRaft, three brokers", "s", "<= 1x"),
     Figure("finish", "controllers restarted without the migration, to Finished", "s"),
+    Figure("roll_migrating_processor", "processor time of everything, roll into migration", "s"),
+    Figure("roll_back_processor", "processor time of everything, roll back", "s"),
+    Figure("roll_kraft_processor", "processor time of everything, roll to KRaft", "s"),
     Figure("acknowledged", "records acknowledged", ""),
     Figure("others_percent", "the processors' share that others took meanwhile", "%"),
 )
@@ -148,9 +152,10 @@ class _Rolls:
     def _phase(self, name: str, seconds: str, traffic: Traffic) -> Iterator[None]:
         self._say(name.replace("_", " "))
         until("records are acknowledged", traffic.goes_on)
-        begin = time.monotonic()
+        begin, meter = time.monotonic(), ProcessorMeter([os.getpid()])
         yield
         self.figures[seconds] = time.monotonic() - begin
+        self.figures[f"{name}_processor"] = meter.seconds
         until("records are acknowledged", traffic.goes_on)
         self.figures[f"{name}_pause"] = traffic.longest_pause(begin)
 

@@ -80,6 +80,6 @@ def test_a_session_of_this_process_is_used_and_left_to_whoever_started_it(spark:
 
 
 def test_java_options_of_the_operator_do_not_end_the_quiet(spark: SparkSession) -> None:
-    options = spark.conf.get(JAVA_OPTIONS)
+    options = str(spark.conf.get(JAVA_OPTIONS))
     assert "log4j2" in options
     assert ONE_TIER in options
