@@ -111,8 +111,9 @@ def _examined(soft: SoftState, event: ev.Examined) -> Judgement:
 def _election_finding(soft: SoftState, standing: guards.Standing) -> Finding:
     controller = standing.view.controller
     if standing.fault is not None or (controller is not None and controller.is_kraft):
-        return Finding.STRAY_CLAIM
+        return _stray(soft)
     if controller is not None and controller.broker_id >= 0:
+        soft.term.failures = 0
         return Finding.ZK_CONTROLLER
     soft.situation = Situation(
         "nobody holds /controller, no ZooKeeper broker has taken it yet",
@@ -122,13 +123,19 @@ def _election_finding(soft: SoftState, standing: guards.Standing) -> Finding:
     return Finding.WAIT if waited >= 2 * ELECTION_WAIT_MS else Finding.NO_CONTROLLER
 
 
+def _stray(soft: SoftState) -> Finding:
+    """Somebody else claims meanwhile; should that be so again and again, the examinations rest in between."""
+    soft.term.failures += 1
+    return Finding.STRAY_CLAIM
+
+
 def _readiness(soft: SoftState, event: ev.ReadinessInputs) -> Judgement:
     soft.outstanding = False
     if event.brokers is None:
         soft.situation = _unreachable(event.reason)
         return Trigger.READINESS, Finding.ELSEWHERE
     if event.holder is not None and event.holder.is_kraft:
-        return Trigger.READINESS, Finding.STRAY_CLAIM
+        return Trigger.READINESS, _stray(soft)
     requirements = readiness.Requirements(soft.identity.inter_broker_listener, event.metadata_version)
     found = readiness.assess(event.brokers, event.signals, event.cluster, requirements)
     soft.term.readiness = found
@@ -154,7 +161,7 @@ def _decoded(soft: SoftState, event: ev.DecodeResult) -> Judgement:
         more = f" (and {len(event.faults) - 5} more)" if len(event.faults) > 5 else ""
         soft.situation = Situation(event.failure or f"ZooKeeper holds what cannot be migrated: {listed}{more}")
         stray = event.holder is not None and event.holder.is_kraft
-        return Trigger.DECODED, Finding.STRAY_CLAIM if stray else Finding.FAULTS
+        return Trigger.DECODED, _stray(soft) if stray else Finding.FAULTS
     if soft.paused:
         soft.situation = Situation("paused by the operator before the copy", "Resume when you want it to go on.")
         return Trigger.DECODED, Finding.ON_HOLD
@@ -230,7 +237,6 @@ def _released(soft: SoftState, event: ev.ReleaseResult) -> Judgement:
     soft.outstanding = False
     soft.term.claim = None
     if event.released:
-        soft.term.failures = 0
         return Trigger.RELEASED, Finding.DONE
     soft.term.failures += 1
     soft.situation = Situation(f"the claim was not released: {event.reason}")

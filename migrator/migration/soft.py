@@ -129,7 +129,8 @@ class Term:
     """Since when everybody has been ready."""
     decision: FinishDecision | None = None
     failures: int = 0
-    """Claims, releases and writes that went wrong since dual-writing was last in order."""
+    """Claims, releases and writes that went wrong, and claims of others that got in the way, since all was last in
+    order: a ZooKeeper broker elected, or dual-writing."""
 
 
 @dataclass(slots=True)
