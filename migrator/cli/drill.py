@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import io
+import re
 import sys
 import tempfile
 from pathlib import Path
 
 import click
+from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.spinner import Spinner
@@ -23,6 +26,9 @@ from migrator.parts.kafka import KafkaRelease, StockKafka
 
 KAFKA_VERSION, LIGHT = "3.9.1", "none"
 KAFKA_PARTITIONS, LIGHT_PARTITIONS = 300, 2000
+PICTURE, PICTURE_WIDTH = "summary.svg", 100
+_FONT_FACE = re.compile(r"@font-face \{\{.*?\}\}\s*", re.DOTALL)
+"""What a picture of rich's would load from the network."""
 STATES = click.Choice([state.label for state in PublicState], case_sensitive=False)
 
 
@@ -77,8 +83,10 @@ def command(
     with Live(get_renderable=display.render, console=console, refresh_per_second=8):
         run_drill(options, display.report, where, keep=keep, kafka=release)
     report = display.report
-    words = "Everything held" if report.held else "It did not hold"
-    console.print(Text(f"{words}{report.totals_text(': ')}.", "bold green" if report.held else "bold red"))
+    if not console.is_terminal:
+        console.print()  # the last line above has no end
+    console.print(display.verdict())
+    _draw(display, where / PICTURE)
     console.print(f"Report: {where / 'report.json'}", highlight=False, soft_wrap=True)
     if not report.held or keep:
         console.print(f"The cluster's data and logs: {where / DATA}", highlight=False, soft_wrap=True)
@@ -108,6 +116,14 @@ def _release(wanted: str | None, console: Console) -> StockKafka | None:
         return None
 
 
+def _draw(display: _Display, path: Path) -> None:
+    """The terminal as a picture, which loads nothing."""
+    recording = Console(record=True, width=PICTURE_WIDTH, file=io.StringIO())
+    recording.print(display.render(), display.verdict(), sep="\n")
+    picture = _FONT_FACE.sub("", CONSOLE_SVG_FORMAT).replace("Fira Code", "monospace")
+    recording.save_svg(str(path), title="migrator drill", code_format=picture)
+
+
 class _Display:
     """The report so far, as lines."""
 
@@ -128,6 +144,12 @@ class _Display:
         if self.report.failure:
             lines.append(Text(self.report.failure, "red"))
         return Group(*lines)
+
+    def verdict(self) -> RenderableType:
+        """What came of it, in the end."""
+        words = "Everything held" if self.report.held else "It did not hold"
+        style = "bold green" if self.report.held else "bold red"
+        return Text(f"{words}{self.report.totals_text(': ')}.", style)
 
     def _step(self, step: Step) -> RenderableType:
         if step.held:

@@ -156,6 +156,10 @@ class Cluster(ABC):
         self.broker_ids = tuple(range(1, options.brokers + 1))
         self.controllers: list[Controller] = []
 
+    def migration_files(self) -> Sequence[Path]:
+        """The property files that the brokers are to be restarted with; brokers that are not Kafka's have none."""
+        return ()
+
     @property
     def late_broker(self) -> int:
         """Joins last: until then the migration has to wait, and to say for whom."""

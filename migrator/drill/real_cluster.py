@@ -77,6 +77,15 @@ class RealCluster(Cluster):
         self._traffic = ClientTraffic(self._kafka.bootstrap)
         self._clients: Admin | None = None
 
+    def migration_files(self) -> Sequence[Path]:
+        """See `Cluster`."""
+        files = []
+        for broker in self.broker_ids:
+            files.append(self.directory / f"broker-{broker}.properties")
+            text = self._kafka.properties_of(broker, Mode.MIGRATING)
+            files[-1].write_text("".join(f"{key}={value}\n" for key, value in text.items()))
+        return files
+
     @property
     def _admin(self) -> Admin:
         if self._clients is None:

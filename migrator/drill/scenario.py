@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from migrator.drill.cluster import Cluster, ClusterOptions, Controller, zookeeper_client
 from migrator.drill.fill import PLAIN_TOPIC
 from migrator.drill.finish import finish, refuse_rollback
+from migrator.drill.foresight import foresee
 from migrator.drill.report import Report
 from migrator.drill.rollback import roll_back
 from migrator.drill.steps import (
@@ -58,6 +59,7 @@ async def run_scenario(cluster: Cluster, options: DrillOptions, report: Report) 
     """
     drill = _Drill(cluster, options, report)
     await drill.zookeeper_cluster()
+    await foresee(cluster, report)
     await drill.quorum()
     if options.rollback_at == INELIGIBLE:
         return await _back(cluster, report, drill.before, INELIGIBLE)

@@ -116,11 +116,17 @@ async def verify(cluster: Cluster, *, repair: bool = False) -> tuple[int, dict[s
     """
     leader = await leader_of(cluster)
     conf = f"spark.driver.extraJavaOptions={ONE_TIER}"
-    command = [MIGRATOR, "verify", "-c", str(leader.property_file), "--json", "--conf", conf]
-    if repair:
-        command += ["--repair", "--yes"]
     seconds = 2 * COMMAND_SECONDS if repair else COMMAND_SECONDS  # a repair compares twice
-    child = ChildProcess("verify", command, output=cluster.directory / "verify.log")
+    more = ("--repair", "--yes") if repair else ()
+    return await command(cluster, "verify", "-c", str(leader.property_file), "--conf", conf, *more, seconds=seconds)
+
+
+async def command(cluster: Cluster, name: str, *arguments: str, seconds: float = COMMAND_SECONDS) -> tuple[int, Any]:
+    """Run `migrator NAME ARGUMENTS --json`; gives its exit code and what it printed.
+
+    :raises DrillFailedError: it printed no JSON.
+    """
+    child = ChildProcess(name, [MIGRATOR, name, *arguments, "--json"], output=cluster.directory / f"{name}.log")
     try:
         code = await asyncio.to_thread(child.wait, timeout_seconds=seconds)
     finally:
@@ -130,7 +136,7 @@ async def verify(cluster: Cluster, *, repair: bool = False) -> tuple[int, dict[s
     try:
         return code, json.loads(text[start : text.rindex("}") + 1])
     except ValueError:
-        raise DrillFailedError(f"verify ended with exit code {code}: {tail}") from None
+        raise DrillFailedError(f"{name} ended with exit code {code}: {tail}") from None
 
 
 def controller_claim(client: KazooClient) -> ControllerClaim | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from migrator.cli.drill import _Display, _draw
 from migrator.drill.report import DrillFailedError, Report
 
 
@@ -75,3 +78,16 @@ def test_a_step_that_ends_early() -> None:
     with pytest.raises(DrillFailedError), report.step("first"):
         raise DrillFailedError("it did not come")
     assert not report.held
+
+
+def test_the_picture_shows_the_report_and_loads_nothing(tmp_path: Path) -> None:
+    report = Report({})
+    with report.step("Copy <all> & more"):
+        report.figure("seconds", 3)
+    _draw(_Display(report), tmp_path / "summary.svg")
+    picture = (tmp_path / "summary.svg").read_text()
+    texts = html.unescape(re.sub("<[^>]+>", "", picture)).replace("\u00a0", " ")
+    assert "Copy <all> & more" in texts
+    assert "Everything held" in texts
+    assert "font-face" not in picture
+    assert re.findall(r"(?:href|src|url)[=(][\"']?http[^\"')]*", picture) == []
