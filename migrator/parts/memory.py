@@ -45,9 +45,9 @@ class PeakMemory:
 def _resident_bytes(pid: int | None) -> int:
     """Of a process and all its descendants; those that end meanwhile are left out."""
     total = 0
-    with contextlib.suppress(psutil.NoSuchProcess):
+    with contextlib.suppress(psutil.Error):
         process = psutil.Process(pid)
         for member in (process, *process.children(recursive=True)):
-            with contextlib.suppress(psutil.NoSuchProcess):
+            with contextlib.suppress(psutil.Error):
                 total += member.memory_info().rss
     return total
