@@ -197,6 +197,7 @@ def _figures(report: Report) -> Table:
     rows += [("records of the copy", f"{report.records:,}"), ("brokers", f"{report.brokers:,}")]
     rows += [(f"{name}, seconds", f"{seconds:.1f}") for name, seconds in report.phases.items()]
     rows += [
+        ("others' share of the processors meanwhile", f"{report.others_share:.0%}"),
         ("peak memory, all processes", f"{report.peak_memory_bytes / MEGABYTE:,.0f} MB"),
         ("log and snapshot", f"{report.disk_bytes / MEGABYTE:,.1f} MB"),
     ]

@@ -24,6 +24,7 @@ from migrator.migration.readiness import Gap, Severity
 from migrator.migration.worker import CompareTask, CopyTask, DecodeTask, Task, Tools, Worker, WorkerFailedError, Workers
 from migrator.parts.kafka import StockKafka
 from migrator.parts.memory import PeakMemory
+from migrator.parts.processors import ProcessorMeter
 from migrator.records.versions import MetadataVersion
 from migrator.rehearse import stock
 from migrator.rehearse.forecast import Times, forecast
@@ -78,8 +79,10 @@ async def rehearse(request: Request, progress: Progress) -> Report:
     """
     report = Report(request.session.hosts, directory=str(request.directory), metadata_version=request.version.name)
     _claim_directory(request.directory)
+    meter = ProcessorMeter(())
     with PeakMemory() as memory:
         await _Rehearsal(request, report, progress).run()
+    report.others_share = meter.others_share
     report.peak_memory_bytes = memory.peak_bytes
     report.disk_bytes = sum(path.stat().st_size for path in request.directory.rglob("*") if path.is_file())
     write_durably(request.directory / REPORT_FILE, orjson.dumps(report.to_json(), option=orjson.OPT_INDENT_2))

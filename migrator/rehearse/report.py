@@ -54,7 +54,8 @@ class FirstReconcile:
 
 @dataclass
 class Report:
-    """Filled as the rehearsal goes on. ``phases``: seconds by name, in order; ``counts``: entities by kind."""
+    """Filled as the rehearsal goes on. ``phases``: seconds by name, in order; ``counts``: entities by kind;
+    ``others_share``: of the processors, what others used meanwhile, a ZooKeeper on the same machine included."""
 
     zookeeper: str
     cluster_id: str = ""
@@ -71,6 +72,7 @@ class Report:
     kafka: Check = NOTHING_COPIED
     verified: Check = NOTHING_COPIED
     forecast: Forecast | None = None
+    others_share: float = 0.0
     peak_memory_bytes: int = 0
     disk_bytes: int = 0
 
@@ -106,6 +108,7 @@ class Report:
             "kafka": _check(self.kafka),
             "verified": _check(self.verified),
             "forecast": None if self.forecast is None else _forecast(self.forecast),
+            "others_share": round(self.others_share, 2),
             "peak_memory_bytes": self.peak_memory_bytes,
             "disk_bytes": self.disk_bytes,
         }

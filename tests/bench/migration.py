@@ -22,13 +22,14 @@ from migrator.drill.cluster import Controller, zookeeper_client
 from migrator.drill.workload import CREATE_TOPICS
 from migrator.errors import MigratorError
 from migrator.parts.memory import PeakMemory
+from migrator.parts.processors import ProcessorMeter
 from migrator.rpc.transport import TransportError
 from migrator.values import value
 from migrator.wire.legacy.messages import UpdateType
 from migrator.wire.schemas import UPDATE_METADATA, build, request_type
 from migrator.zookeeper.znodes import paths
 from tests.bench.figures import Result
-from tests.bench.observers import Arrival, Claim, ProcessorMeter, StallSampler, ZooKeeperWatch
+from tests.bench.observers import Arrival, Claim, StallSampler, ZooKeeperWatch
 from tests.bench.peers import BenchCluster
 
 POLL_SECONDS = 0.01

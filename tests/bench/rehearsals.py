@@ -20,8 +20,9 @@ from migrator.drill.light_broker import BrokerMode
 from migrator.drill.report import Report
 from migrator.drill.steps import dual_writing, leader_of, until
 from migrator.parts.processes import run_to_end
+from migrator.parts.processors import ProcessorMeter
 from migrator.values import value
-from tests.bench.observers import ProcessorMeter, ZooKeeperWatch
+from tests.bench.observers import ZooKeeperWatch
 from tests.bench.peers import BenchCluster
 
 UP_SECONDS = 90.0

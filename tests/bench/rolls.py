@@ -24,11 +24,12 @@ from migrator.drill.steps import DUAL_WRITING
 from migrator.errors import MigratorError
 from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.parts.processes import run_to_end
+from migrator.parts.processors import ProcessorMeter
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.bench.figures import Figure, Result
-from tests.bench.observers import ProcessorMeter, ZooKeeperWatch
+from tests.bench.observers import ZooKeeperWatch
 from tests.bench.peers import STOCK_VERSION
 from tests.drill.stock_controllers import StockController
 from tests.interop.stages import broker_is_controller

@@ -20,9 +20,9 @@ from rich.table import Table
 
 from migrator.parts.java import Jvm
 from migrator.parts.memory import PeakMemory
+from migrator.parts.processors import ProcessorMeter
 from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
 from migrator.values import value
-from tests.bench.observers import ProcessorMeter
 from tests.bench.verify_inputs import write_inputs
 
 SIZES = "20000,200000,2000000"
