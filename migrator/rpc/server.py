@@ -18,6 +18,7 @@ from migrator.rpc.channel import (
     host_port,
     refuse_open_address,
 )
+from migrator.rpc.noise import RefuseNoise
 
 
 class Service(Protocol):
@@ -31,7 +32,7 @@ class GrpcServer:
     """Bind first (`listen`, `listen_unix`), then `start`, then `close`."""
 
     def __init__(self, services: Sequence[Service]) -> None:
-        self._server = grpc.aio.server(options=SERVER_OPTIONS)
+        self._server = grpc.aio.server(interceptors=(RefuseNoise(),), options=SERVER_OPTIONS)
         self._socket: SocketDirectory | None = None
         for service in services:
             service.register(self._server)

@@ -1,4 +1,4 @@
-"""Garbage on the controller listener of a running cluster costs its sender the connection, and nobody else anything."""
+"""Garbage on the listeners of a running controller costs its sender the connection, and nobody else anything."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import random
 import socket
 import struct
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
+import grpc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,9 @@ from hypothesis import strategies as st
 from migrator.drill.cluster import Controller
 from migrator.migration.states import State
 from migrator.parts.processes import free_port, port_is_open
+from migrator.rpc.channel import SocketDirectory
+from migrator.rpc.stubs import operator_pb2, quorum_pb2
+from migrator.values import value
 from migrator.wire.client import KafkaClient
 from migrator.wire.schemas import DESCRIBE_QUORUM, build, request_type
 from tests.conftest import ZooKeeperSpace
@@ -29,6 +33,18 @@ NODE = 3001
 EXAMPLES = int(os.environ.get("MIGRATOR_TEST_FRAMES", "600")) // 14
 """Of about so many frames each; 100,000 have passed."""
 PATIENCE_SECONDS = 60.0
+HTTP_2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+REFUSALS = {
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.NOT_FOUND,
+}
+METHODS = tuple(
+    f"/{service.full_name}/{method.name}"
+    for file in (operator_pb2, quorum_pb2)
+    for service in file.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+)
 
 
 def frame(body: bytes) -> bytes:
@@ -89,10 +105,23 @@ async def test_garbage_costs_only_its_own_connection(zookeeper: ZooKeeperSpace, 
         assert [broker.errors for broker in cluster.brokers] == [{}, {}, {}]
 
 
+@value
+class Lonely:
+    """A controller that is a quorum by itself, and its ports."""
+
+    controller: Controller
+    port: int
+    grpc_port: int
+    metrics_port: int
+
+    def lives(self) -> None:
+        assert self.controller.process is not None
+        assert self.controller.process.exit_code() is None
+
+
 @pytest.fixture(scope="module")
-def lonely(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Controller, int]]:
-    """A controller that is a quorum by itself, and its port."""
-    port = free_port()
+def lonely(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lonely]:
+    port, grpc_port, metrics_port = free_port(), free_port(), free_port()
     properties = {
         "process.roles": "controller",
         "node.id": str(NODE),
@@ -100,14 +129,20 @@ def lonely(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Controlle
         "controller.listener.names": "CONTROLLER",
         "listeners": f"CONTROLLER://127.0.0.1:{port}",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "migrator.grpc.listener": f"127.0.0.1:{grpc_port}",
+        "migrator.grpc.voters": f"{NODE}@127.0.0.1:{grpc_port}",
+        "migrator.metrics.listener": f"127.0.0.1:{metrics_port}",
     }
     controller = Controller(NODE, tmp_path_factory.mktemp("lonely"), properties)
     controller.format()
     controller.start()
     try:
         assert controller.process is not None
-        controller.process.wait_until(lambda: port_is_open(port), "its port is open", timeout_seconds=PATIENCE_SECONDS)
-        yield controller, port
+        everything = (port, grpc_port, metrics_port)
+        controller.process.wait_until(
+            lambda: all(map(port_is_open, everything)), "its ports are open", timeout_seconds=PATIENCE_SECONDS
+        )
+        yield Lonely(controller, port, grpc_port, metrics_port)
         assert "Traceback" not in controller.process.output_text()
     finally:
         controller.kill()
@@ -127,21 +162,51 @@ frames = st.one_of(
     database=None,
 )
 @given(peers=st.lists(st.lists(frames, min_size=1, max_size=4).map(b"".join), min_size=1, max_size=40))
-def test_whatever_peers_send_the_process_lives(lonely: tuple[Controller, int], peers: list[bytes]) -> None:
-    controller, port = lonely
+def test_whatever_peers_send_the_process_lives(lonely: Lonely, peers: list[bytes]) -> None:
     with ExitStack() as stack:
-        connections = [stack.enter_context(_connected(port)) for _ in peers]
+        connections = [stack.enter_context(_connected(lonely.port)) for _ in peers]
         for connection, sent in zip(connections, peers, strict=True):
             with suppress(OSError):  # closed in the middle of it
                 connection.sendall(sent)
                 connection.shutdown(socket.SHUT_WR)
         for connection, sent in zip(connections, peers, strict=True):
             _drain(connection, sent)
-    with _connected(port) as honest:
+    with _connected(lonely.port) as honest:
         honest.sendall(frame(struct.pack(">hhih", API_VERSIONS, 0, 7, -1)))
         assert len(honest.recv(4)) == 4, "an honest peer is not answered"
-    assert controller.process is not None
-    assert controller.process.exit_code() is None
+    lonely.lives()
+
+
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow], database=None, deadline=None)
+@given(
+    sent=st.one_of(
+        st.binary(max_size=300),
+        st.binary(max_size=300).map(lambda noise: HTTP_2 + noise),
+        st.binary(max_size=300).map(lambda noise: b"GET /" + noise + b" HTTP/1.1\r\n\r\n"),
+    )
+)
+def test_noise_on_the_other_ports(lonely: Lonely, sent: bytes) -> None:
+    for port in (lonely.grpc_port, lonely.metrics_port):
+        with _connected(port) as connection:
+            with suppress(OSError):  # closed in the middle of it
+                connection.sendall(sent)
+                connection.shutdown(socket.SHUT_WR)
+            _drain(connection, sent)
+    lonely.lives()
+
+
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow], database=None, deadline=None)
+@given(method=st.sampled_from(METHODS), message=st.binary(max_size=300))
+def test_grpc_messages_of_noise(lonely: Lonely, method: str, message: bytes) -> None:
+    """On the port and on the operator's socket: an answer, or an error that is one of gRPC's."""
+    with closing(SocketDirectory(lonely.controller.metadata_directory, create=False)) as local:
+        for target in (f"127.0.0.1:{lonely.grpc_port}", local.address):
+            with grpc.insecure_channel(target) as channel:
+                try:
+                    next(channel.unary_stream(method)(message, timeout=PATIENCE_SECONDS), None)
+                except grpc.RpcError as error:
+                    assert error.code() in REFUSALS, error  # noqa: PT017 - an answer will do as well
+    lonely.lives()
 
 
 def _connected(port: int) -> socket.socket:
