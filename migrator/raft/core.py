@@ -60,7 +60,7 @@ def _on_response(quorum: Quorum, event: ev.ResponseReceived) -> None:
 
 def _on_failure(quorum: Quorum, event: ev.RequestFailed) -> None:
     if quorum.peers.answered(event.peer, event.correlation):
-        quorum.peers.back_off(event.peer, quorum.now)
+        quorum.peers.failed(event.peer, quorum.now)
 
 
 def _on_synced(quorum: Quorum, event: ev.LogSynced) -> None:
@@ -211,9 +211,11 @@ class RaftNode:
         require(condition=False, message=f"the role does not settle: {self._quorum.state}")
 
     def _nobody_needs_us(self) -> bool:
-        """Observers and sole voters may go; the others once there is another leader (maybeCompleteShutdown)."""
+        """Observers may go, and voters once there is another leader (maybeCompleteShutdown) or no other voter is there
+        to become one."""
         quorum = self._quorum
-        if not quorum.is_voter or len(quorum.voters) == 1:
+        others = quorum.voters - {quorum.node_id}
+        if not quorum.is_voter or all(map(quorum.peers.is_away, others)):
             return True
         return quorum.leader_id not in {None, quorum.node_id}
 

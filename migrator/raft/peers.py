@@ -12,6 +12,7 @@ class _Peer:
     correlation: int | None = None
     timeout_at: int = NEVER
     backoff_until: int = 0
+    is_away: bool = False
 
 
 class Peers:
@@ -51,8 +52,18 @@ class Peers:
         known = self._peers.get(peer)
         if known is None or known.correlation != correlation:
             return False
-        known.correlation = None
+        known.correlation, known.is_away = None, False
         return True
+
+    def failed(self, peer: int, now: int) -> None:
+        """Note that nobody answers there, and leave the peer alone for a moment."""
+        self.back_off(peer, now)
+        self._peers[peer].is_away = True
+
+    def is_away(self, peer: int) -> bool:
+        """Whether the last request to it came to nothing."""
+        known = self._peers.get(peer)
+        return known is not None and known.is_away
 
     def back_off(self, peer: int, now: int) -> None:
         """Leave a peer alone for a moment."""

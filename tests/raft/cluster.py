@@ -205,6 +205,8 @@ class Cluster:
         self.queue: deque[Envelope] = deque()
         self.lines: list[str] = []
         self.cut: set[int] = set()
+        self.gone: set[int] = set()
+        """Ended: who asks them is told so."""
         ids = frozenset(range(1, voters + 1))
         self.members = {
             node_id: Member(self, RaftConfig(node_id, CLUSTER_ID, ids, **settings))
@@ -263,7 +265,10 @@ class Cluster:
             envelope = self.queue.popleft()
             if not want(envelope) or self.cut & {envelope.source, envelope.target}:
                 continue
-            self.hand_over_message(envelope)
+            if envelope.target not in self.gone:
+                self.hand_over_message(envelope)
+            elif isinstance(envelope.body, RaftRequest):
+                self[envelope.source].step(ev.RequestFailed(envelope.target, envelope.correlation))
         raise AssertionError("the cluster does not come to rest")
 
     def hand_over_message(self, envelope: Envelope) -> list[fx.Effect]:

@@ -11,6 +11,7 @@ what happens into the files instead; review the difference. Commands:
     wait MILLISECONDS                  time passes for all; the routine of fetches is left out of the transcript
     deliver [to=A,B] [without=KIND]    deliver messages until none is left; others are lost
     cut NODE ... / mend                disconnect nodes / connect all
+    gone NODE ...                      end nodes: requests to them fail
     propose NODE RECORDS               the leader appends a batch
     hold NODE / sync NODE              hold fsyncs back / let them end
     crash NODE                         lose what is not synced, boot
@@ -55,6 +56,7 @@ class Script:
             "deliver": self._deliver,
             "wait": self._wait,
             "cut": lambda *nodes: self.cluster.cut.update(map(int, nodes)),
+            "gone": lambda *nodes: self.cluster.gone.update(map(int, nodes)),
             "mend": self.cluster.cut.clear,
             "propose": lambda node, records: self.cluster.propose(int(node), int(records)),
             "hold": lambda node: setattr(self.cluster[int(node)], "holds_syncs", True),
