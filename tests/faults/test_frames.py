@@ -40,7 +40,7 @@ REFUSALS = {
     grpc.StatusCode.NOT_FOUND,
 }
 METHODS = tuple(
-    f"/{service.full_name}/{method.name}"
+    (f"/{service.full_name}/{method.name}", method.server_streaming)
     for file in (operator_pb2, quorum_pb2)
     for service in file.DESCRIPTOR.services_by_name.values()
     for method in service.methods
@@ -197,15 +197,17 @@ def test_noise_on_the_other_ports(lonely: Lonely, sent: bytes) -> None:
 
 @settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow], database=None, deadline=None)
 @given(method=st.sampled_from(METHODS), message=st.binary(max_size=300))
-def test_grpc_messages_of_noise(lonely: Lonely, method: str, message: bytes) -> None:
-    """On the port and on the operator's socket: an answer, or an error that is one of gRPC's."""
+def test_grpc_messages_of_noise(lonely: Lonely, method: tuple[str, bool], message: bytes) -> None:
+    """On the port and on the operator's socket: an answer, a stream that waits for events, or a refusal."""
+    path, streams = method
+    seconds, codes = (0.2, {*REFUSALS, grpc.StatusCode.DEADLINE_EXCEEDED}) if streams else (PATIENCE_SECONDS, REFUSALS)
     with closing(SocketDirectory(lonely.controller.metadata_directory, create=False)) as local:
         for target in (f"127.0.0.1:{lonely.grpc_port}", local.address):
             with grpc.insecure_channel(target) as channel:
                 try:
-                    next(channel.unary_stream(method)(message, timeout=PATIENCE_SECONDS), None)
+                    next(channel.unary_stream(path)(message, timeout=seconds), None)
                 except grpc.RpcError as error:
-                    assert error.code() in REFUSALS, error  # noqa: PT017 - an answer will do as well
+                    assert error.code() in codes, error  # noqa: PT017 - an answer will do as well
     lonely.lives()
 
 
