@@ -34,6 +34,7 @@ async def foresee(cluster: Cluster, report: Report) -> None:
         arguments = ["rehearse", "-c", files[0], "--release-version", RELEASE_VERSION, "--no-spark"]
         code, found = await command(cluster, *arguments)
         report.check("the rehearsal names no blocker", code == ExitCode.OK, f"exit code {code}: {found['blockers']}")
-        forecast = found["forecast"]["dual_write"]
-        report.figure("forecast, seconds from the last broker's registration to dual-write", forecast["seconds"])
-        report.figure("its error bound, seconds", forecast["error"])
+        if found["forecast"] is not None:
+            forecast = found["forecast"]["dual_write"]
+            report.figure("forecast, seconds from the last broker's registration to dual-write", forecast["seconds"])
+            report.figure("its error bound, seconds", forecast["error"])
