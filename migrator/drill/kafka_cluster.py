@@ -291,6 +291,13 @@ class KafkaCluster:
             "zookeeper.metadata.migration.enable": str(mode is Mode.MIGRATING).lower(),
         }
 
+    def write_properties(self, mode: Mode) -> list[Path]:
+        """Files with what the brokers' property files say in that mode, beside those that they run with."""
+        files = [self.directory / f"broker-{broker}.{mode.value}.properties" for broker in self.brokers]
+        for broker, file in zip(self.brokers, files, strict=True):
+            file.write_text("".join(f"{key}={text}\n" for key, text in self.properties_of(broker, mode).items()))
+        return files
+
     def _controller_properties(self, node: int, ports: Mapping[int, int]) -> dict[str, str]:
         migration = {} if self._zookeeper is None else migration_properties(self._zookeeper)
         return controller_properties(node, ports) | migration | dict(self._more_for_controllers)

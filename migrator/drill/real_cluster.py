@@ -79,12 +79,7 @@ class RealCluster(Cluster):
 
     def migration_files(self) -> Sequence[Path]:
         """See `Cluster`."""
-        files = []
-        for broker in self.broker_ids:
-            files.append(self.directory / f"broker-{broker}.properties")
-            text = self._kafka.properties_of(broker, Mode.MIGRATING)
-            files[-1].write_text("".join(f"{key}={value}\n" for key, value in text.items()))
-        return files
+        return self._kafka.write_properties(Mode.MIGRATING)
 
     @property
     def _admin(self) -> Admin:

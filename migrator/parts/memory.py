@@ -3,42 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from typing import Self
 
 import psutil
+
+from migrator.parts.sampling import Sampler
 
 SAMPLE_SECONDS = 0.25
 
 
-class PeakMemory:
-    """Samples in a thread of its own, for as long as the context lasts.
-
+class PeakMemory(Sampler):
+    """
     :param pid: of the process; None for this one.
     :ivar peak_bytes: resident memory, added up over the processes: pages that they share count once for each.
     """
 
     def __init__(self, pid: int | None = None) -> None:
+        super().__init__(SAMPLE_SECONDS)
         self.peak_bytes = 0
         self._pid = pid
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="peak-memory", daemon=True)
 
     def look(self) -> None:
-        """Take one sample."""
+        """See `Sampler`."""
         self.peak_bytes = max(self.peak_bytes, _resident_bytes(self._pid))
 
-    def _run(self) -> None:
-        while not self._ended.wait(SAMPLE_SECONDS):
-            self.look()
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
     def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
+        super().__exit__(*_)
         self.look()
 
 

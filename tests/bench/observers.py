@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import re
-import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping
-from typing import Self
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import WatchedEvent
 
+from migrator.parts.sampling import Sampler
 from migrator.values import value
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import decode_controller
@@ -67,33 +66,19 @@ class ZooKeeperWatch:
             self.claims.append(Claim(time.monotonic(), claim.broker_id, claim.kraft_epoch))
 
 
-class StallSampler:
-    """Longest turns of event loops in ms, by node, from their metrics, scraped in a thread for as long as the context
-    lasts. A node that serves none is left out."""
+class StallSampler(Sampler):
+    """Longest turns of event loops in ms, by node, from their metrics. A node that serves none is left out."""
 
     def __init__(self, ports: Mapping[int, int]) -> None:
+        super().__init__(SCRAPE_SECONDS)
         self.longest_ms: dict[int, float] = {}
         self._ports = dict(ports)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def look(self) -> None:
         """Scrape each once."""
         for node_id, port in self._ports.items():
             if (stall_ms := longest_stall_ms(port)) is not None:
                 self.longest_ms[node_id] = max(self.longest_ms.get(node_id, 0.0), stall_ms)
-
-    def _run(self) -> None:
-        while not self._ended.wait(SCRAPE_SECONDS):
-            self.look()
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
 
 
 def longest_stall_ms(port: int) -> float | None:

@@ -42,7 +42,7 @@ def cluster(
 
 @pytest.mark.timeout(900)
 def test_a_stock_migration_is_foreseen_rehearsed_and_proven(
-    cluster: KafkaCluster, zookeeper_client: KazooClient, tmp_path: Path
+    cluster: KafkaCluster, zookeeper_client: KazooClient
 ) -> None:
     (controller,) = cluster.controllers
     admin = Admin(cluster.bootstrap, BROKERS)
@@ -50,7 +50,7 @@ def test_a_stock_migration_is_foreseen_rehearsed_and_proven(
     admin.alter_config(ResourceType.BROKER, "1", "num.io.threads", "5")
     controller.write_properties()
     file = str(controller.property_file)
-    brokers = [write_properties(cluster, tmp_path, broker) for broker in cluster.brokers]
+    brokers = map(str, cluster.write_properties(Mode.MIGRATING))
 
     found = command("preflight", "-c", file, "--brokers", *brokers, "--controllers", "stock")
     assert [finding for finding in found["findings"] if finding["severity"] == "blocker"] == []
@@ -72,13 +72,6 @@ def test_a_stock_migration_is_foreseen_rehearsed_and_proven(
         assert (difference["entity"], difference["field"]) == (f"topic:{TOPIC}", "retention.ms")
         assert (difference["zookeeper"], difference["kraft"]) == ("1", "3600000")
         assert traffic.errors == []
-
-
-def write_properties(cluster: KafkaCluster, directory: Path, broker: int) -> str:
-    """The file that a broker is to be restarted with."""
-    path = directory / f"broker-{broker}.properties"
-    path.write_text("".join(f"{key}={text}\n" for key, text in cluster.properties_of(broker, Mode.MIGRATING).items()))
-    return str(path)
 
 
 def command(*arguments: str, code: int = 0) -> Any:
