@@ -1,7 +1,7 @@
 # Everything runs in ./.venv; nothing is installed outside this directory.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help setup drill test check simulate bench bench-verify format clean
+.PHONY: help setup drill test test-all test-all-but-test test-long check simulate bench bench-verify format clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -13,7 +13,9 @@ ARGS ?=
 
 help:
 	@echo "make drill     migrate a throw-away cluster and watch it (ARGS='--partitions 200 ...')"
-	@echo "make test      run every test"
+	@echo "make test      the tests for every change: at most 8 minutes on two cores"
+	@echo "make test-all  those, and a real run of each family: at most 45 minutes"
+	@echo "make test-long every matrix, procedure and seed; goes on where it was stopped, notes each case in docs/results"
 	@echo "make check     lint, types, import contracts"
 	@echo "make simulate  seeded consensus simulation (SEEDS=10000)"
 	@echo "make bench     figures beside stock Kafka, same machine, same run"
@@ -25,11 +27,19 @@ setup: $(READY)
 drill: $(READY)
 	$(BIN)/migrator drill $(ARGS)
 
-# Whole clusters on few cores may starve each other: what failed beside other tests has to pass alone, and is named.
+# Three lanes of tests; tests/lanes.py says which test runs where, docs/lanes.md how to choose.
+PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile $(if $(LOG),--log-lane)
+
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS) || { code=$$?; test $$code -eq 1 || exit $$code; \
-	  echo "== What failed above runs once more, alone. ==" && \
-	  $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(ARGS); }
+	$(PYTEST) --lane test $(ARGS)
+
+test-all: test test-all-but-test
+
+test-all-but-test: $(READY)
+	$(PYTEST) --lane test-all $(ARGS)
+
+test-long: $(READY)
+	$(PYTEST) --lane test-long --log-cases -o timeout=7200 $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import hypothesis
 import psutil
 import pytest
 from kazoo.client import KazooClient
@@ -19,7 +18,7 @@ from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.values import value
 
-pytest_plugins = ("tests.turns",)
+pytest_plugins = ("tests.lanes", "tests.results")
 
 OUTSIDE_ZOOKEEPER = "MIGRATOR_TEST_ZOOKEEPER"
 """Environment: ``host:port`` of a server to use instead of one of our own. Tests only write below their own chroot."""
@@ -30,10 +29,6 @@ _ENDS_WITH_US = ("PythonGatewayServer", "multiprocessing.resource_tracker", "mul
 """Helpers that watch a pipe from this process and end with it."""
 
 _chroot_numbers = itertools.count()
-
-# How fast an example is made or run says something about the machine, and nothing about the program.
-hypothesis.settings.register_profile("any-machine", suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.load_profile("any-machine")
 
 
 @value

@@ -66,6 +66,7 @@ def cluster_records() -> list[m.MetadataRecord]:
     ]
 
 
+@pytest.mark.lane("test")
 def test_a_directory_that_we_formatted(kafka_391: StockKafka, tmp_path: Path, free_port: int) -> None:
     data = formatted(tmp_path, "3.7-IV4")
     with stock_node(kafka_391, tmp_path, free_port):
@@ -77,7 +78,7 @@ def test_a_directory_that_we_formatted(kafka_391: StockKafka, tmp_path: Path, fr
     assert records[1:3] == [m.BeginTransactionRecord("Bootstrap records"), m.FeatureLevelRecord("metadata.version", 19)]
 
 
-@pytest.mark.parametrize("release", ["3.9.1", "4.1.0"])
+@pytest.mark.parametrize("release", [pytest.param("3.9.1", marks=pytest.mark.lane("test")), "4.1.0"])
 def test_a_snapshot_and_a_log_that_we_wrote(tmp_path: Path, free_port: int, release: str) -> None:
     data = formatted(tmp_path, VERSION.name)
     folder = data / "__cluster_metadata-0"

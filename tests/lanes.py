@@ -1,0 +1,102 @@
+"""Three lanes: `make test` for every change, `make test-all` before a merge, `make test-long` for all there is.
+
+A test runs in the lane of its place (`PLACES`, "test" elsewhere), unless it says otherwise itself:
+``@pytest.mark.lane("test-all")`` on a test, a module (``pytestmark``) or one case (``pytest.param(..., marks=...)``).
+The narrowest mark counts. Without ``--lane`` pytest runs whatever it is asked for. docs/lanes.md says how to choose.
+
+Who runs beside whom: tests with whole clusters take turns on one worker, all others fill the second one. A cluster is
+three controllers, a ZooKeeper and mostly some Kafka brokers. Two of them at once on two cores starve each other.
+"""
+
+from __future__ import annotations
+
+import hypothesis
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
+
+TEST, TEST_ALL, TEST_LONG = LANES = ("test", "test-all", "test-long")
+LIMITS = {TEST: 8 * 60, TEST_ALL: 37 * 60}
+"""Seconds that a lane may take on two cores. `make test-all` is both: 45 minutes."""
+PLACES = {
+    "tests/interop/": TEST_ALL,
+    "tests/faults/": TEST_ALL,
+    "tests/differential/": TEST_ALL,
+    "tests/drill/test_run.py": TEST_ALL,
+    "tests/rehearse/test_forecast.py": TEST_ALL,
+    "tests/bench/test_verify.py": TEST_ALL,
+}
+"""Where whole clusters are started, and the lane of what is there."""
+CLUSTERS = "clusters"
+MORE = 20
+"""So many times the examples of the short lanes are tried in the long one."""
+
+_long = False
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    lanes = parser.getgroup("lanes")
+    lanes.addoption("--lane", choices=LANES, help="Run the tests of this lane only (default: all that are asked for).")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    global _long  # noqa: PLW0603 - tests ask for it while they are imported, and are handed no configuration there
+    config.addinivalue_line("markers", "lane(name): the lane of this test, one of " + ", ".join(LANES))
+    _long = config.getoption("lane") == TEST_LONG
+    hypothesis.settings.register_profile(
+        "lanes",
+        max_examples=examples(100),
+        # How fast an example is made or run says something about the machine, and nothing about the program.
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
+    hypothesis.settings.load_profile("lanes")
+
+
+def examples(count: int) -> int:
+    """How many examples hypothesis shall try: ``count``, and more in the long lane."""
+    return count * MORE if _long else count
+
+
+def lane_of(item: pytest.Item) -> str:
+    """The lane that a test runs in. Raises `pytest.UsageError` for a mark that names none."""
+    own = [mark for mark in item.own_markers if mark.name == "lane"]  # a function's first, then those of one case
+    mark = own[-1] if own else item.get_closest_marker("lane")
+    if mark is None:
+        return next((lane for place, lane in PLACES.items() if item.nodeid.startswith(place)), TEST)
+    if len(mark.args) != 1 or mark.args[0] not in LANES:
+        raise pytest.UsageError(f"{item.nodeid}: there is no lane {mark.args}, there are {', '.join(LANES)}")
+    return str(mark.args[0])
+
+
+def runs_in(lane: str, item: pytest.Item) -> bool:
+    """Whether a test belongs to a lane. What draws examples is in the long lane, too, and draws more there."""
+    return lane_of(item) == lane or (lane == TEST_LONG and item.get_closest_marker("hypothesis") is not None)
+
+
+def runs_clusters(nodeid: str) -> bool:
+    """Whether it is one of the tests that start whole clusters."""
+    return nodeid.startswith(tuple(PLACES))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Clusters first, which take longest; among themselves tests keep their random order."""
+    lane = config.getoption("lane")
+    kept = [item for item in items if lane_of(item) and (lane is None or runs_in(lane, item))]
+    config.hook.pytest_deselected(items=list(set(items).difference(kept)))
+    items[:] = sorted(kept, key=lambda item: not runs_clusters(item.nodeid))
+
+
+class ClustersInTurn(LoadFileScheduling):  # type: ignore[misc]
+    """One unit of work a file, but only one for all the clusters."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        scope: str = super()._split_scope(nodeid)
+        return CLUSTERS if runs_clusters(nodeid) else scope
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ClustersInTurn:
+    """The clusters are handed out first."""
+    config.option.loadscopereorder = False
+    return ClustersInTurn(config, log)

@@ -1,0 +1,190 @@
+"""What a run took, room by room, and the lines that stay: which case passed on which commit.
+
+Every run that names its lane ends with a table of its rooms. ``--log-cases`` (`make test-long`) appends a line a case
+to docs/results/test-long.tsv as soon as that case ends, and leaves out what the file says passed on this commit, so
+that a run may be stopped and taken up again. ``--log-lane`` (`.ci/repeat`) appends one line for the whole run to
+lanes.tsv beside it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import resource
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from xdist.workermanage import WorkerController
+
+from tests.lanes import LIMITS
+
+ROOT = Path(__file__).parents[1]
+DIRECTORY = ROOT / "docs" / "results"
+CASES = DIRECTORY / "test-long.tsv"
+LANES = DIRECTORY / "lanes.tsv"
+HEADS = {
+    CASES: ("commit", "day", "case", "result", "seconds", "figures"),
+    LANES: ("commit", "day", "lane", "result", "tests", "seconds", "processor seconds", "seconds of each room"),
+}
+PROCESSOR = "processor_seconds"
+_DONE = "cases_that_passed"
+_state = pytest.StashKey["Run"]()
+
+
+@dataclass
+class Room:
+    """Tests, and the seconds that they took: by the clock, and of processors."""
+
+    tests: int = 0
+    seconds: float = 0.0
+    processor: float = 0.0
+
+
+@dataclass
+class Run:
+    """What this process knows of the run; only the one that reports to the user fills it."""
+
+    began: float = field(default_factory=time.monotonic)
+    rooms: defaultdict[str, Room] = field(default_factory=lambda: defaultdict(Room))
+    reports: defaultdict[str, list[pytest.TestReport]] = field(default_factory=lambda: defaultdict(list))
+    cases: bool = False
+    left_out: frozenset[str] = frozenset()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    lanes = parser.getgroup("lanes")
+    lanes.addoption("--log-cases", action="store_true", help=f"One line a test in {CASES.relative_to(ROOT)}; resumes.")
+    lanes.addoption("--log-lane", action="store_true", help=f"One line for this run in {LANES.relative_to(ROOT)}.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    run = Run(cases=config.getoption("log_cases") and not hasattr(config, "workerinput"))
+    if hasattr(config, "workerinput"):
+        run.left_out = frozenset(config.workerinput[_DONE])
+    elif run.cases:
+        run.left_out = passed_on(commit(), CASES)
+    config.stash[_state] = run
+    config.pluginmanager.register(Reporter(run), "reporter-of-rooms")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    node.workerinput[_DONE] = sorted(node.config.stash[_state].left_out)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    done = [item for item in items if item.nodeid in config.stash[_state].left_out]
+    config.hook.pytest_deselected(items=done)
+    items[:] = [item for item in items if item not in done]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Each test's report says how long processors worked for it: for this process, and for its children that ended."""
+    item.stash[_began] = _processor_seconds()
+    return (yield)
+
+
+_began = pytest.StashKey[float]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    report = yield
+    if call.when == "teardown":
+        report.user_properties.append((PROCESSOR, round(_processor_seconds() - item.stash[_began], 2)))
+    return report
+
+
+def _processor_seconds() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+class Reporter:
+    """Counts reports, wherever their tests ran."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        reports = self.run.reports[report.nodeid]
+        reports.append(report)
+        if report.when != "teardown":
+            return
+        del self.run.reports[report.nodeid]
+        figures: dict[str, Any] = dict(report.user_properties)
+        room = self.run.rooms[room_of(report.nodeid)]
+        room.tests += 1
+        room.seconds += (seconds := sum(each.duration for each in reports))
+        room.processor += figures.get(PROCESSOR, 0.0)
+        if self.run.cases:
+            words = " ".join(f"{name}={value}" for name, value in figures.items())
+            append(CASES, report.nodeid, result_of(reports), f"{seconds:.1f}", words)
+
+    def pytest_terminal_summary(self, terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
+        lane = config.getoption("lane")
+        if lane is None or not self.run.rooms:
+            return
+        took = time.monotonic() - self.run.began
+        limit = f" of {LIMITS[lane]:,} that it may take" if lane in LIMITS else ""
+        terminalreporter.section(f"{lane}: {took:,.0f} s{limit}")
+        rows = sorted(self.run.rooms.items(), key=lambda row: -row[1].seconds)
+        terminalreporter.write_line(f"{'room':24} {'tests':>6} {'seconds':>8} {'of processors':>14}")
+        for name, room in rows:
+            terminalreporter.write_line(f"{name:24} {room.tests:6} {room.seconds:8.1f} {room.processor:14.1f}")
+        if config.getoption("log_lane"):
+            total = [sum(room.tests for _, room in rows), sum(room.processor for _, room in rows)]
+            words = " ".join(f"{name.removeprefix('tests/')}={room.seconds:.0f}" for name, room in rows)
+            outcome = "passed" if exitstatus == 0 else "failed"
+            append(LANES, lane, outcome, f"{total[0]}", f"{took:.0f}", f"{total[1]:.0f}", words)
+
+
+def room_of(nodeid: str) -> str:
+    """``tests/zookeeper`` of a test below it."""
+    return "/".join(nodeid.partition("::")[0].split("/")[:2])
+
+
+def result_of(reports: list[pytest.TestReport]) -> str:
+    """One word for the phases of one test."""
+    outcomes = {report.outcome for report in reports}
+    return next(outcome for outcome in ("failed", "skipped", "passed") if outcome in outcomes)
+
+
+def commit() -> str:
+    """The last commit that changed more than these results; with a plus sign when the work tree differs from it."""
+    others = ("--", ".", f":(exclude){DIRECTORY.relative_to(ROOT)}")
+    return _git("log", "-1", "--format=%h", "--abbrev=12", *others) + (
+        "+" if _git("status", "--porcelain", *others) else ""
+    )
+
+
+def _git(*arguments: str) -> str:
+    run = subprocess.run(("git", *arguments), cwd=ROOT, capture_output=True, text=True, check=True)
+    return run.stdout.strip()
+
+
+def passed_on(commit: str, file: Path) -> frozenset[str]:
+    """Cases that passed on a commit. None did on a work tree that differs from its commit."""
+    if commit.endswith("+") or not file.exists():
+        return frozenset()
+    rows = (line.split("\t") for line in file.read_text(encoding="utf-8").splitlines())
+    return frozenset(row[2] for row in rows if row[0] == commit and row[3] == "passed")
+
+
+def append(file: Path, *fields: str) -> None:
+    """One more line, after commit and day."""
+    line = (commit(), dt.datetime.now(dt.UTC).date().isoformat(), *fields)
+    head = "" if file.exists() else "\t".join(HEADS[file]) + "\n"
+    with file.open("a", encoding="utf-8") as lines:
+        lines.write(head + "\t".join(line) + "\n")
+
+
+if __name__ == "__main__":  # `.ci/repeat` logs its runs with it
+    append(LANES, *sys.argv[1:])
