@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hypothesis
 import pytest
+from _pytest.mark.structures import ParameterSet
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
@@ -46,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile(
         "lanes",
         max_examples=examples(100),
-        # How fast an example is made or run says something about the machine, and nothing about the program.
+        deadline=None,  # how fast an example is made or run says something about the machine, nothing about the program
         suppress_health_check=[hypothesis.HealthCheck.too_slow],
     )
     hypothesis.settings.load_profile("lanes")
@@ -55,6 +56,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def examples(count: int) -> int:
     """How many examples hypothesis shall try: ``count``, and more in the long lane."""
     return count * MORE if _long else count
+
+
+def seeds(few: int, many: int) -> list[ParameterSet]:
+    """Ranges of seeds for a parameter: the first ``few`` in the lane of the test, ``many`` others in the long one."""
+    return [
+        pytest.param(range(few), id=f"{few} seeds"),
+        pytest.param(range(few, few + many), id=f"{many} more seeds", marks=pytest.mark.lane(TEST_LONG)),
+    ]
 
 
 def lane_of(item: pytest.Item) -> str:

@@ -21,6 +21,7 @@ FORBIDDEN = {
     re.compile(r"https?://(?!www\.apache\.org/licenses|localhost|127\.0\.0\.1|\{|%s|github\.com/)"): (
         "an address on the network"
     ),
+    re.compile(r"max_examples=(?!examples\()"): "tests.lanes.examples(count) tries more of them in the long lane",
 }
 
 

@@ -19,6 +19,7 @@ from migrator.wire.schemas import request_type
 from migrator.wire.shapes import Shape, shapes_of
 from tests.apis.asking import ALICE, VERSIONS, ask
 from tests.controller.world import CLUSTER_ID, World, some_uuid
+from tests.lanes import examples
 
 TOPIC_ID = some_uuid(1)
 TEXTS = (
@@ -75,7 +76,7 @@ def world_of_brokers() -> World:
     return world
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.data())
 def test_every_request_is_answered(data: st.DataObject) -> None:
     world = world_of_brokers()

@@ -11,6 +11,7 @@ from migrator.image.model import EMPTY_IMAGE, Changes, MetadataImage, Provenance
 from migrator.records.metadata import MetadataRecord
 from migrator.records.uuid import ZERO_UUID
 from tests.image.strategies import record_sequences
+from tests.lanes import examples
 
 
 @given(st.sets(st.integers(0, 200)), st.sets(st.integers(0, 200)))
@@ -27,7 +28,7 @@ def test_partition_set_behaves_like_a_set(added: set[int], removed: set[int]) ->
     assert bool(partitions) == bool(expected)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(record_sequences(), st.integers(1, 7))
 def test_index_follows_batches_forward_and_back(records: list[MetadataRecord], size: int) -> None:
     steps: list[tuple[MetadataImage, MetadataImage, Changes]] = []

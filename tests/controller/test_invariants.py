@@ -18,6 +18,7 @@ from migrator.image.model import PartitionRegistration
 from migrator.records.metadata import NO_LEADER
 from migrator.records.uuid import Uuid
 from tests.controller.world import World, registration
+from tests.lanes import examples
 
 BROKERS = range(1, 5)
 brokers = st.sampled_from(BROKERS)
@@ -169,4 +170,4 @@ class Controller(RuleBasedStateMachine):
 
 
 TestController = Controller.TestCase
-TestController.settings = settings(max_examples=150, stateful_step_count=50)
+TestController.settings = settings(max_examples=examples(150), stateful_step_count=50)

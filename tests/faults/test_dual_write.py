@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from kazoo.client import KazooClient
 from kio.schema.errors import ErrorCode
 
@@ -36,22 +36,22 @@ def knows_no_leader(broker: LightBroker, gone: int) -> bool:
     )
 
 
-OUTAGE_SECONDS = float(os.environ.get("MIGRATOR_TEST_OUTAGE_SECONDS", "0"))
-"""How much longer than the checks themselves ZooKeeper stays away: 300 is a long outage, in which sessions expire."""
+LONG = pytest.mark.lane("test-long")
 
 
 async def brokers_are_served(cluster: FaultCluster, broker: LightBroker, seconds: float) -> None:
-    """What a broker asks is answered at once, second after second."""
+    """What a broker asks is done, second after second, and is not held back."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        answer = await asyncio.wait_for(
-            allocate_producer_ids(cluster.client, broker.options.broker_id, broker.epoch), 5
-        )
+        answer = await allocate_producer_ids(cluster.client, broker.options.broker_id, broker.epoch)
         assert answer.error_code is ErrorCode.none
         await asyncio.sleep(1)
 
 
-async def test_an_outage_of_zookeeper_is_no_outage_of_kafka(own_zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
+@pytest.mark.parametrize("longer_seconds", [0, pytest.param(300, marks=LONG, id="300, in which sessions expire")])
+async def test_an_outage_of_zookeeper_is_no_outage_of_kafka(
+    own_zookeeper: EmbeddedZooKeeper, tmp_path: Path, longer_seconds: int
+) -> None:
     """A broker dies, and the leader too, while ZooKeeper is gone: elections go on, topics wait, then all converges."""
     async with cluster_in(
         tmp_path,
@@ -68,15 +68,11 @@ async def test_an_outage_of_zookeeper_is_no_outage_of_kafka(own_zookeeper: Embed
         await cluster.until("the others lead", lambda: all(knows_no_leader(broker, gone) for broker in living))
         await cluster.until_problem("ZooKeeper", "out of reach")
 
-        # What the brokers need is done at once; what an administrator wants waits, then may be tried again.
-        begin = time.monotonic()
+        # What the brokers need is done; what an administrator wants waits, then may be tried again.
         answer = await allocate_producer_ids(cluster.client, living[0].options.broker_id, living[0].epoch)
         assert answer.error_code is ErrorCode.none
-        assert time.monotonic() - begin < 0.9
-        await brokers_are_served(cluster, living[0], OUTAGE_SECONDS)
-        begin = time.monotonic()
+        await brokers_are_served(cluster, living[0], longer_seconds)
         assert await create_topic(cluster.client, "too-early") is ErrorCode.request_timed_out
-        assert 0.9 < time.monotonic() - begin < 5
         found = await cluster.active()
         assert found is not None
         leader, status = found
@@ -155,24 +151,22 @@ async def follows(controller: Controller) -> bool:
 async def test_sigterm_drains_the_write_behind_and_hands_leadership_over(
     zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
 ) -> None:
-    """Followers miss a leader after fifteen seconds here: only one that hands over has a successor before."""
-    async with cluster_in(tmp_path, zookeeper.hosts, controller_quorum_fetch_timeout_ms="15000") as cluster:
+    """Followers miss a leader after ten minutes here: only one that hands over has a successor before."""
+    async with cluster_in(tmp_path, zookeeper.hosts, controller_quorum_fetch_timeout_ms="600000") as cluster:
         start_all(cluster)
         await cluster.until_converged()
         old = await cluster.until_dual_writing()
         gate = await held_mark(cluster, old, "last-words")
         assert old.process is not None
         old.process.send(signal.SIGTERM)
-        await asyncio.to_thread(old.process.wait_for_output, "Stopping", timeout_seconds=10)
+        await asyncio.to_thread(old.process.wait_for_output, "Stopping", timeout_seconds=60)
         assert await follows(old) is False
         assert old.process.exit_code() is None
         gate.go_on()
-        begin = time.monotonic()
         assert await asyncio.to_thread(old.process.wait, timeout_seconds=20) == 0
         assert zookeeper_client.exists(paths.topic("last-words")) is not None
         new = await cluster.until_dual_writing()
         assert new is not old
-        assert time.monotonic() - begin < 10
         image = await cluster.until_converged()
         assert "last-words" in image.topics.ids
 

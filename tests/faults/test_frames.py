@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import socket
 import struct
@@ -26,12 +25,13 @@ from migrator.wire.client import KafkaClient
 from migrator.wire.schemas import DESCRIBE_QUORUM, build, request_type
 from tests.conftest import ZooKeeperSpace
 from tests.faults.cluster import cluster_in, start_all
+from tests.lanes import examples
 from tests.wire.messages import damaged_frame
 
 REGISTRATION, VOTE, FETCH, API_VERSIONS = 62, 52, 1, 18
 NODE = 3001
-EXAMPLES = int(os.environ.get("MIGRATOR_TEST_FRAMES", "600")) // 14
-"""Of about so many frames each; 100,000 have passed."""
+EXAMPLES = 43
+"""Of about 14 frames each; 100,000 frames have passed."""
 PATIENCE_SECONDS = 60.0
 HTTP_2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 REFUSALS = {
@@ -157,7 +157,7 @@ frames = st.one_of(
 
 
 @settings(
-    max_examples=EXAMPLES,
+    max_examples=examples(EXAMPLES),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     database=None,
 )
@@ -177,7 +177,7 @@ def test_whatever_peers_send_the_process_lives(lonely: Lonely, peers: list[bytes
     lonely.lives()
 
 
-@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow], database=None, deadline=None)
+@settings(max_examples=examples(EXAMPLES), suppress_health_check=[HealthCheck.too_slow], database=None, deadline=None)
 @given(
     sent=st.one_of(
         st.binary(max_size=300),
@@ -195,7 +195,7 @@ def test_noise_on_the_other_ports(lonely: Lonely, sent: bytes) -> None:
     lonely.lives()
 
 
-@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow], database=None, deadline=None)
+@settings(max_examples=examples(EXAMPLES), suppress_health_check=[HealthCheck.too_slow], database=None, deadline=None)
 @given(method=st.sampled_from(METHODS), message=st.binary(max_size=300))
 def test_grpc_messages_of_noise(lonely: Lonely, method: tuple[str, bool], message: bytes) -> None:
     """On the port and on the operator's socket: an answer, a stream that waits for events, or a refusal."""

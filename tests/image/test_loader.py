@@ -16,6 +16,7 @@ from migrator.records.uuid import Uuid
 from tests.image.rows import image_rows, naive_rows
 from tests.image.strategies import image_of, small_uuid, transactional_sequences
 from tests.image.test_builder import covers
+from tests.lanes import examples
 
 BEGIN, END, ABORT = rec.BeginTransactionRecord(), rec.EndTransactionRecord(), rec.AbortTransactionRecord()
 MARKERS = (rec.BeginTransactionRecord, rec.EndTransactionRecord, rec.AbortTransactionRecord)
@@ -169,7 +170,7 @@ class LoaderMachine(RuleBasedStateMachine):
 
 
 TestLoader = LoaderMachine.TestCase
-TestLoader.settings = settings(max_examples=60, stateful_step_count=20)
+TestLoader.settings = settings(max_examples=examples(60), stateful_step_count=20)
 
 
 def topic(number: int) -> rec.TopicRecord:

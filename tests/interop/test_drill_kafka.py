@@ -14,6 +14,15 @@ from migrator.parts.kafka import StockKafka
 
 DRILL_SECONDS = 900.0
 PARTITIONS = "30"
+LONG = pytest.mark.lane("test-long")
+BEFORE_THE_END = ("MigrationIneligible", "MigrateZkData", "DualWrite")
+SIZES = {"small": ("--brokers", "2", "--controllers", "1", "--transport", "kafka"), "usual": ()}
+KILLS = [
+    ("DualWrite", "grpc"),
+    *(pytest.param(state, "grpc", marks=LONG) for state in ("MigrationIneligible", "MigrateZkData", "Finished")),
+    *(pytest.param(state, "kafka", marks=LONG) for state in (*BEFORE_THE_END, "Finished")),
+]
+ROLLBACKS = [("DualWrite", "small"), *(pytest.param(state, "usual", marks=LONG) for state in BEFORE_THE_END)]
 TRAFFIC = {"produce", "consume", "commit", "acknowledged", "read", "transactions ended"}
 
 
@@ -37,8 +46,11 @@ def drilled(directory: Path, *options: str) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(960)
-def test_to_the_end_with_a_leader_killed_on_the_way(kafka_391: StockKafka, tmp_path: Path) -> None:
-    report = drilled(tmp_path, "--kill-leader-at", "DualWrite")
+@pytest.mark.parametrize(("state", "transport"), KILLS)
+def test_to_the_end_with_a_leader_killed_on_the_way(
+    kafka_391: StockKafka, tmp_path: Path, state: str, transport: str
+) -> None:
+    report = drilled(tmp_path, "--kill-leader-at", state, "--transport", transport)
     assert report["totals"]["differences"] == report["totals"]["lost changes"] == 0
     names = [step["name"] for step in report["steps"]]
     assert f"Stock Kafka {kafka_391.version} controllers take over" in names
@@ -46,9 +58,17 @@ def test_to_the_end_with_a_leader_killed_on_the_way(kafka_391: StockKafka, tmp_p
 
 
 @pytest.mark.timeout(960)
-def test_back_to_a_zookeeper_controller_that_works(kafka_391: StockKafka, tmp_path: Path) -> None:
-    small = ("--brokers", "2", "--controllers", "1", "--transport", "kafka")
-    report = drilled(tmp_path, "--rollback-at", "DualWrite", *small)
+@pytest.mark.parametrize(("state", "size"), ROLLBACKS)
+def test_back_to_a_zookeeper_controller_that_works(
+    kafka_391: StockKafka, tmp_path: Path, state: str, size: str
+) -> None:
+    report = drilled(tmp_path, "--rollback-at", state, *SIZES[size])
     names = [step["name"] for step in report["steps"]]
     assert "The ZooKeeper controller elects, creates, reassigns and deletes" in names
     assert "A forgotten quorum wakes up and keeps away" in names
+
+
+@LONG
+@pytest.mark.timeout(960)
+def test_a_way_back_after_the_end_is_refused(kafka_391: StockKafka, tmp_path: Path) -> None:
+    drilled(tmp_path, "--rollback-at", "Finished")

@@ -1,14 +1,13 @@
 """One real broker of every release among very many partitions: what it is told never costs it a log or an offset.
 
 The bulk lives on brokers without data; it makes what real brokers are sent as big as that of a big cluster. More of it
-with MIGRATOR_TEST_PARTITIONS=200000.
+in the long lane.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -35,8 +34,7 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.bench.quiet_broker import QuietBroker
 
-PARTITIONS = int(os.environ.get("MIGRATOR_TEST_PARTITIONS", "2000"))
-SECONDS = 120.0 + PARTITIONS / 500
+LONG = pytest.mark.lane("test-long")
 RELEASES = ("3.6.2", "3.7.2", "3.8.1", "3.9.1")
 LIGHT = (11, 12, 13)
 METADATA = "3.6"
@@ -48,10 +46,17 @@ ANSWER_SECONDS = 15.0
 OFFSETS = "__consumer_offsets"
 
 
+def patience(partitions: int) -> float:
+    """Seconds that each step may take."""
+    return 120.0 + partitions / 500
+
+
 class Crowd:
     """Four real brokers, and three that hold the bulk of the partitions."""
 
-    def __init__(self, directory: Path, zookeeper: EmbeddedZooKeeper) -> None:
+    def __init__(self, directory: Path, zookeeper: EmbeddedZooKeeper, partitions: int) -> None:
+        self.partitions = partitions
+        self.seconds = patience(partitions)
         self.zookeeper = zookeeper
         self.sent = 0
         releases = {broker: KafkaRelease(version).fetch() for broker, version in enumerate(RELEASES, 1)}
@@ -63,7 +68,7 @@ class Crowd:
             zookeeper=zookeeper.hosts,
             release_version=METADATA,
             other_releases=releases,
-            broker_jvm=Jvm(heap=f"{400 + PARTITIONS // 250}m"),
+            broker_jvm=Jvm(heap=f"{400 + partitions // 250}m"),
         )
         level = parse_version(METADATA).level
         addresses = self.cluster.controller_addresses
@@ -89,7 +94,7 @@ class Crowd:
     def grow(self) -> None:
         """Many topics, as if they had always been there."""
         now_ms = int(time.time() * 1000)
-        options = FillOptions(CLUSTER_ID, LIGHT, PARTITIONS, now_ms)
+        options = FillOptions(CLUSTER_ID, LIGHT, self.partitions, now_ms)
         operations = (each for each in znodes(options) if _is_bulk(each.path))
         with zookeeper_client(self.zookeeper.hosts) as client:
             write(client, operations)
@@ -104,9 +109,9 @@ class Crowd:
     def until_calm(self) -> None:
         """Dual-write, everybody unfenced, every partition of the real brokers in sync."""
         everybody = {*self.cluster.brokers, *LIGHT}
-        until("dual-write", lambda: self.cluster.migration_state() == "dual-writing", seconds=SECONDS)
-        until("all are unfenced", lambda: self.cluster.running_brokers().keys() == everybody, seconds=SECONDS)
-        until("the real ones are in sync", self._in_sync, seconds=SECONDS)
+        until("dual-write", lambda: self.cluster.migration_state() == "dual-writing", seconds=self.seconds)
+        until("all are unfenced", lambda: self.cluster.running_brokers().keys() == everybody, seconds=self.seconds)
+        until("the real ones are in sync", self._in_sync, seconds=self.seconds)
 
     def _in_sync(self) -> bool:
         image = self.cluster.controllers[0].image()
@@ -122,7 +127,7 @@ class Crowd:
             return not found
 
         with contextlib.suppress(OperatorError):
-            until("the real brokers agree with the log", agrees, seconds=SECONDS)
+            until("the real brokers agree with the log", agrees, seconds=self.seconds)
         assert found == []
 
     async def _differences(self) -> list[str]:
@@ -177,10 +182,10 @@ def _is_bulk(path: str) -> bool:
 
 
 @pytest.fixture
-async def crowd(tmp_path: Path) -> AsyncIterator[Crowd]:
+async def crowd(tmp_path: Path, partitions: int) -> AsyncIterator[Crowd]:
     options = ZooKeeperOptions(jvm=Jvm(heap="1g"))
     with EmbeddedZooKeeper(tmp_path / "zookeeper", options=options) as zookeeper:
-        crowd = Crowd(tmp_path, zookeeper)
+        crowd = Crowd(tmp_path, zookeeper, partitions)
         with crowd.cluster:
             try:
                 yield crowd
@@ -189,7 +194,8 @@ async def crowd(tmp_path: Path) -> AsyncIterator[Crowd]:
                     await broker.stop(controlled=False)
 
 
-@pytest.mark.timeout(int(5 * SECONDS))
+@pytest.mark.parametrize("partitions", [2_000, pytest.param(200_000, marks=LONG)])
+@pytest.mark.timeout(5 * patience(200_000))
 async def test_no_log_and_no_offset_is_lost_in_a_crowd(crowd: Crowd) -> None:
     await asyncio.to_thread(crowd.live_and_stop)
     await asyncio.to_thread(crowd.grow)

@@ -13,9 +13,9 @@ from migrator.log.retention import Retention
 from migrator.log.segment import segment_name
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import build_batch, iter_batches
+from tests.lanes import seeds
 from tests.log.builders import batch, write_snapshot
 
-SEEDS = range(60)
 STEPS = 60
 LIMITS = LogLimits(segment_bytes=600, segment_ms=10**12)
 
@@ -123,10 +123,14 @@ class Harness:
                 assert log.end_of_epoch(epoch) == EpochOffset(epoch, last + 1)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_log_is_a_list(tmp_path: Path, seed: int) -> None:
-    random = Random(seed)
-    harness = Harness(tmp_path, random)
+@pytest.mark.parametrize("numbers", seeds(60, 3000))
+def test_a_log_is_a_list(tmp_path: Path, numbers: range) -> None:
+    for seed in numbers:
+        try_log(tmp_path / str(seed), Random(seed))
+
+
+def try_log(folder: Path, random: Random) -> None:
+    harness = Harness(folder, random)
     actions = [harness.append] * 8 + [harness.sync, harness.truncate, harness.snapshot, harness.reopen, harness.crash]
     rare = [harness.install, harness.clean]
     for _ in range(STEPS):

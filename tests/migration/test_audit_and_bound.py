@@ -14,6 +14,7 @@ from migrator.migration.bound import Admission, Urgency, WriteBound
 from migrator.migration.translate.reconcile import reconcile
 from migrator.zookeeper.ops import Applied, Create, SetData, Stat
 from migrator.zookeeper.znodes import paths
+from tests.lanes import examples
 from tests.migration import images as some
 from tests.migration.images import apply, empty_cluster, target
 from tests.migration.model_zookeeper import ModelZooKeeper
@@ -76,7 +77,7 @@ def test_forgotten_writes_of_ours_do_not_become_foreign(
     assert look(zookeeper, audit) == ()
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(some.images())
 def test_everything_that_an_image_has_in_zookeeper_is_watched(image: MetadataImage) -> None:
     zookeeper = empty_cluster()

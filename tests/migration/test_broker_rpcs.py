@@ -39,6 +39,7 @@ from migrator.wire.legacy.messages import (
     UpdateType,
 )
 from tests.image.strategies import image_of, small_uuid
+from tests.lanes import examples
 from tests.migration.zk_broker import Replica, ZkBroker
 
 TERMS = Terms("PLAINTEXT")
@@ -236,7 +237,7 @@ class History:
                 cluster.deliver(complete(plan_released(cluster.image, terms, cluster.told, reached)))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(0, 2**32))
 def test_whatever_happens_brokers_end_up_with_what_the_image_says(seed: int) -> None:
     history = History(seed)

@@ -25,6 +25,7 @@ from migrator.records.batch import iter_batches, restamp
 from migrator.records.metadata import ConfigRecord, ConfigResourceType, MetadataRecord
 from migrator.zookeeper.ops import Znode
 from migrator.zookeeper.znodes import paths
+from tests.lanes import examples
 from tests.migration import images as some
 from tests.migration.images import PASSWORDS, apply, comparable, empty_cluster, image_from, read_image, target
 from tests.migration.model_zookeeper import ModelZooKeeper
@@ -84,7 +85,7 @@ def topic_configs_as_brokers_replay_them(records: list[MetadataRecord]) -> dict[
     return found
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(some.images(), some.images(), st.integers(0, 30), st.integers(1, 5))
 def test_what_changes_between_the_readings_is_read_again(
     before: MetadataImage, after: MetadataImage, moment: int, batch_records: int
@@ -109,7 +110,7 @@ def test_what_changes_between_the_readings_is_read_again(
     assert [end.records for end in ends] == [sum(batch.records for batch in batches)]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(some.images())
 def test_without_changes_nothing_is_read_twice(image: MetadataImage) -> None:
     items = list(copy_of(cluster_of(image), 200).run())

@@ -20,6 +20,7 @@ from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.leadership import Claim
 from migrator.zookeeper.znodes.controller import ControllerClaim
 from migrator.zookeeper.znodes.migration import INITIAL_STATE, MigrationState
+from tests.lanes import examples
 from tests.migration.builders import CLUSTER_ID, broker, cluster, controller, standing
 
 EPOCH = 5
@@ -104,7 +105,7 @@ WRITES: tuple[Callable[[], ev.Event] | None, ...] = (
 WORLDS = st.fixed_dictionaries({kind: st.sampled_from(answers) for kind, answers in ANSWERS.items()})
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(
     world=WORLDS,
     written=st.sampled_from(WRITES),

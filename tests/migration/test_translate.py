@@ -13,11 +13,12 @@ from migrator.migration.translate.entity import Effect, tally
 from migrator.migration.translate.reconcile import reconcile, repair
 from migrator.migration.translate.to_ops import delta_writes
 from migrator.zookeeper.znodes import paths
+from tests.lanes import examples
 from tests.migration import images as some
 from tests.migration.images import apply, apply_with_repairs, comparable, content, empty_cluster, image_from, target
 from tests.migration.model_zookeeper import ModelZooKeeper
 
-examples = settings(max_examples=50)
+FEWER = settings(max_examples=examples(50))
 
 
 def cluster_of(image: MetadataImage) -> ModelZooKeeper:
@@ -35,26 +36,26 @@ def states_reach_their_epochs(zookeeper: ModelZooKeeper, image: MetadataImage) -
     )
 
 
-@examples
+@FEWER
 @given(some.images())
 def test_image_to_zookeeper_to_image_is_the_identity(image: MetadataImage) -> None:
     assert comparable(image_from(cluster_of(image))) == comparable(image)
 
 
-@examples
+@FEWER
 @given(some.images())
 def test_a_second_reconcile_finds_nothing(image: MetadataImage) -> None:
     assert list(reconcile(cluster_of(image), target(image))) == []
 
 
-@examples
+@FEWER
 @given(some.images())
 def test_zookeeper_to_image_to_zookeeper_is_the_identity(image: MetadataImage) -> None:
     zookeeper = cluster_of(image)
     assert list(reconcile(zookeeper, target(image_from(zookeeper)))) == []
 
 
-@examples
+@FEWER
 @given(some.images(), some.images())
 def test_a_delta_leads_to_what_a_reconcile_from_scratch_writes(before: MetadataImage, after: MetadataImage) -> None:
     after = some.grown_from(before, after)
@@ -69,7 +70,7 @@ def test_a_delta_leads_to_what_a_reconcile_from_scratch_writes(before: MetadataI
     assert content(zookeeper) == expected
 
 
-@examples
+@FEWER
 @given(some.images(), some.images())
 def test_a_reconcile_leads_from_anything_to_the_image(before: MetadataImage, after: MetadataImage) -> None:
     zookeeper = cluster_of(before)
@@ -86,7 +87,7 @@ def test_a_reconcile_leads_from_anything_to_the_image(before: MetadataImage, aft
     assert image == wanted
 
 
-@examples
+@FEWER
 @given(some.images(), st.data())
 def test_damage_of_every_kind_is_repaired(image: MetadataImage, data: st.DataObject) -> None:
     """Znodes gone, garbage, foreign ones: a reconcile mends it, and the repair of an entity does so for that entity."""
@@ -107,7 +108,7 @@ def test_damage_of_every_kind_is_repaired(image: MetadataImage, data: st.DataObj
     assert content(zookeeper) == content(cluster_of(image))
 
 
-@examples
+@FEWER
 @given(some.images(), some.images())
 def test_effects_tell_what_is_lost(before: MetadataImage, after: MetadataImage) -> None:
     """Whoever bounds deletions must be able to rely on them: writes of no other effect remove an entity."""

@@ -22,6 +22,7 @@ from migrator.zookeeper.session import SessionOptions
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 from tests.conftest import ZooKeeperSpace
+from tests.lanes import examples
 from tests.migration import images as some
 from tests.migration.images import apply, comparable, empty_cluster, read_image, target
 from tests.migration.model_zookeeper import ModelZooKeeper
@@ -43,7 +44,7 @@ def example() -> MetadataImage:
     """One image with something in it."""
     found: list[MetadataImage] = []
 
-    @settings(max_examples=40, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(40), database=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(some.images())
     def search(image: MetadataImage) -> None:
         if image.topics.by_id and image.acls:

@@ -18,6 +18,7 @@ from migrator.zookeeper.leadership import Claim, ClaimPlan, conclude_claim, plan
 from migrator.zookeeper.ops import Applied, Create, Failed, MultiOutcome, Op, SetData, Unknown, ZkError
 from migrator.zookeeper.znodes.migration import INITIAL_STATE, MigrationState, decode_migration
 from migrator.zookeeper.znodes.paths import CONTROLLER_EPOCH, MIGRATION
+from tests.lanes import examples
 from tests.migration.model_images import compare, content_of, delta, derive, image_of, path_of, stored
 from tests.migration.model_zookeeper import ModelZooKeeper
 
@@ -369,7 +370,7 @@ def test_the_answer_to_a_multi_of_an_earlier_claim_is_not_taken_for_that_of_a_la
     assert rig.core._flight is not None
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     contents=st.lists(st.dictionaries(st.sampled_from("abcd"), st.sampled_from("123")), min_size=1, max_size=6),
     faults=st.lists(st.sampled_from(["none", "before", "after", "meddle"]), max_size=12),

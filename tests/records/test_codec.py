@@ -16,12 +16,13 @@ from migrator.records.errors import CorruptRecordsError
 from migrator.records.fastpath import READERS
 from migrator.records.specs import SPECS, RecordSpec
 from migrator.records.uuid import Uuid, reserved_uuid
+from tests.lanes import examples
 from tests.records.strategies import records
 
 EVERY_VERSION = [(spec, version) for spec in SPECS for version in range(spec.latest + 1)]
 FAST = [(spec, version) for spec, version in EVERY_VERSION if spec.record_type in READERS]
 TOPIC = Uuid(bytes(range(16)))
-FEWER = settings(max_examples=40)
+FEWER = settings(max_examples=examples(40))
 """Each of these tests runs once for every version of every record."""
 
 

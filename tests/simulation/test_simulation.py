@@ -8,26 +8,25 @@ from collections import Counter
 import pytest
 from click.testing import CliRunner
 
+from tests.lanes import seeds
 from tests.simulation import planted, runner
 from tests.simulation.__main__ import main
 from tests.simulation.options import expand
 
-SEEDS = 1000
-"""Each is a cluster of 3 or 5 voters, some with an observer."""
 
-
-def test_no_seed_breaks_a_rule() -> None:
+@pytest.mark.parametrize("numbers", seeds(300, 10_000))
+def test_no_seed_breaks_a_rule(numbers: range) -> None:
+    """Each is a cluster of 3 or 5 voters, some with an observer."""
     coverage: Counter[str] = Counter()
     sizes: Counter[int] = Counter()
     failures = []
-    for outcome in runner.run_seeds(range(SEEDS)):
+    for outcome in runner.run_seeds(numbers):
         coverage.update(outcome.coverage)
         sizes[outcome.options.voters] += 1
         if outcome.rule is not None:
             failures.append(runner.describe_failure(outcome))
     assert not failures, "\n".join(failures)
-    assert sizes[3] >= 300
-    assert sizes[5] >= 300
+    assert min(sizes[3], sizes[5]) >= len(numbers) // 3
     assert not runner.never_happened(coverage), runner.describe_coverage(coverage)
     print(runner.describe_coverage(coverage))  # noqa: T201 - shown with -rP
 

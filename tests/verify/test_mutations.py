@@ -1,7 +1,7 @@
 """200 single differences in a verified pair: all are found, and nothing else is; 50 harmless changes are no difference.
 
 Every case goes the whole way from a snapshot on disk and from znodes to rows; one job of Spark compares them all, with
-the case's number in front of each entity. The seed is printed; MIGRATOR_TEST_SEED sets it.
+the case's number in front of each entity.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from migrator.verify.znode_tree import ZnodeTree
 from migrator.verify.zookeeper_reading import other_families, topic_names, topics
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 from tests.golden.stock import STOCK_391, read_dump
+from tests.lanes import seeds
 from tests.verify.mutations import LOG_MUTATIONS, NEUTRAL, ZNODE_MUTATIONS, Leaf, Records, Znodes
 
 MUTATED = 200
@@ -90,13 +91,18 @@ class Cases:
         return [spark.createDataFrame(table) for table in tables]
 
 
+@pytest.mark.parametrize("numbers", seeds(1, 30))
 def test_every_single_difference_is_found_and_none_is_invented(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numbers: range
 ) -> None:
-    seed = int(os.environ.get("MIGRATOR_TEST_SEED", random.randrange(10**6)))
-    print(f"MIGRATOR_TEST_SEED={seed}")  # noqa: T201 - shown when the test fails
+    monkeypatch.setattr(comparing, "EXAMPLES_MAX", 10_000)
+    for seed in numbers:
+        try_mutations(spark, tmp_path / str(seed), seed)
+
+
+def try_mutations(spark: SparkSession, folder: Path, seed: int) -> None:
     generator = random.Random(seed)
-    cases = Cases(tmp_path)
+    cases = Cases(folder)
     mutations = [*LOG_MUTATIONS, *ZNODE_MUTATIONS]
     for number in range(MUTATED):
         records, znodes = cases.pair()
@@ -110,7 +116,6 @@ def test_every_single_difference_is_found_and_none_is_invented(
             neutral(generator, records, znodes)
         cases.add(" ".join(neutral.__name__ for neutral in chosen), records, znodes, set())
 
-    monkeypatch.setattr(comparing, "EXAMPLES_MAX", 10_000)
     comparison = comparing.compare(*cases.frames(spark))
 
     found: defaultdict[int, set[Leaf]] = defaultdict(set)

@@ -31,6 +31,7 @@ from migrator.wire.schemas import (
     response_type,
 )
 from migrator.wire.server import KafkaListener, ListenerLimits, RequestContext
+from tests.lanes import examples
 from tests.wire.babbler import babbling
 
 HEARTBEAT = 63
@@ -227,7 +228,7 @@ async def test_a_malformed_frame_costs_its_sender_the_connection_and_nobody_else
         assert other.connection is before
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(st.binary(max_size=60) | st.integers(0, 90), max_size=5), st.integers(0, 4))
 def test_whatever_is_sent_the_listener_lives(parts: list[bytes | int], version: int) -> None:
     async def scenario() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.passwords import PasswordEncoder, is_password_config
+from tests.lanes import examples
 
 SECRET = "secret"
 PASSWORD = "hunter2 \u00fc\U0001f600"
@@ -56,7 +57,7 @@ def test_no_secret() -> None:
         encoder(None).encode(PASSWORD)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_damage_raises_nothing_but_znode_errors(data: st.DataObject) -> None:
     text = encoder(cipher=data.draw(st.sampled_from(["AES/CBC/PKCS5Padding", "AES/GCM/NoPadding"]))).encode("p")

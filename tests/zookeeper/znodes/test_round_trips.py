@@ -24,6 +24,7 @@ from migrator.zookeeper.znodes import (
     topics,
 )
 from migrator.zookeeper.znodes.errors import ZnodeError
+from tests.lanes import examples
 from tests.zookeeper.znodes import strategies as some
 
 
@@ -97,7 +98,7 @@ def test_hostile_bytes_raise_nothing_but_znode_errors(family: Family, data: st.D
 
 
 @each_family
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_one_wrong_field_raises_nothing_but_znode_errors(family: Family, data: st.DataObject) -> None:
     """Hostile values in an otherwise good znode reach deeper than random bytes do."""
