@@ -33,7 +33,7 @@ def sync_directory(directory: Path) -> None:
             os.close(descriptor)
 
 
-def write_all(descriptor: int, data: bytes, position: int) -> None:
+def write_all(descriptor: int, data: bytes | memoryview, position: int) -> None:
     """Write everything at a position, in as many calls as it takes."""
     view = memoryview(data)
     while view:

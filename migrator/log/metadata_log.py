@@ -23,8 +23,8 @@ from migrator.log.retention import Retention, oldest_may_go
 from migrator.log.segment import Segment, close_all
 from migrator.log.snapshots import SnapshotStore
 from migrator.raft.messages import EpochOffset
-from migrator.records.batch import BatchHeader, checked_batches, iter_headers
 from migrator.records.errors import CorruptRecordsError
+from migrator.records.runs import BatchRun, check_run
 from migrator.values import value
 
 DIRECTORY_NAME = "__cluster_metadata-0"
@@ -118,23 +118,26 @@ class MetadataLog:
 
     # Writing.
 
-    def append(self, data: bytes) -> int:
+    def append(self, batches: bytes | BatchRun) -> int:
         """Write whole batches that start at the end offset, and return the new end offset. No fsync.
 
+        :param batches: a run is checked already; of bytes each batch is checked here.
         :raises CorruptRecordsError: damaged, not following on, or of an older epoch; nothing was written.
         :raises NoSpaceError: no room; the log ends where it ended before.
         :raises StorageError: the disk refused otherwise; the log cannot be used any more.
         """
         self._require_usable()
-        headers = [batch.header for batch in checked_batches(data, next_offset=self.end_offset())]
-        if not headers:
+        run = batches if isinstance(batches, BatchRun) else check_run(batches, self.end_offset())
+        if run is None:
             return self.end_offset()
-        if headers[0].leader_epoch < self.last_epoch():
-            raise CorruptRecordsError(f"leader epoch {headers[0].leader_epoch} comes after {self.last_epoch()}")
+        if run.base_offset != self.end_offset():
+            raise CorruptRecordsError(f"a batch starts at offset {run.base_offset} instead of {self.end_offset()}")
+        if run.epochs[0][0] < self.last_epoch():
+            raise CorruptRecordsError(f"leader epoch {run.epochs[0][0]} comes after {self.last_epoch()}")
         with self._fatal(but=NoSpaceError):
-            self._segment_for(headers[0], len(data)).append(data, headers)
-        for header in headers:
-            self._epochs_dirty |= self._epochs.assign(header.leader_epoch, header.base_offset)
+            self._segment_for(run).append(run)
+        for epoch, first_offset in run.epochs:
+            self._epochs_dirty |= self._epochs.assign(epoch, first_offset)
         return self.end_offset()
 
     def sync(self) -> int:
@@ -206,19 +209,23 @@ class MetadataLog:
         :param up_to: leave out batches that reach beyond this offset. Nothing is returned at or beyond it.
         :raises StorageError: when the disk refuses.
         """
-        end = self.end_offset() if up_to is None else min(up_to, self.end_offset())
-        require(offset >= self._start_offset, f"read at {offset} below the log's start {self._start_offset}")
-        if offset >= end:
-            return b""
-        index = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
-        return self._segments[index].read_batches(offset, max_bytes, end)
+        return self._read(offset, max_bytes, self.end_offset() if up_to is None else min(up_to, self.end_offset()))[0]
 
     def chunks(self, offset: int, up_to: int, max_bytes: int = READ_BYTES) -> Iterator[bytes]:
         """The log from the batch that holds ``offset`` up to an offset, in parts as `read` gives them."""
-        while data := self.read(offset, max_bytes, up_to):
+        while True:
+            data, offset = self._read(offset, max_bytes, min(up_to, self.end_offset()))
+            if not data:
+                return
             yield data
-            *_, last = iter_headers(data)
-            offset = last.next_offset
+
+    def _read(self, offset: int, max_bytes: int, end: int) -> tuple[bytes, int]:
+        """See `read`; also the offset behind what was read."""
+        require(offset >= self._start_offset, f"read at {offset} below the log's start {self._start_offset}")
+        if offset >= end:
+            return b"", offset
+        index = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
+        return self._segments[index].read_batches(offset, max_bytes, end)
 
     def size(self) -> int:
         """Bytes of all segments."""
@@ -281,13 +288,13 @@ class MetadataLog:
     def _end_or_zero(self) -> int:
         return self._segments[-1].next_offset if self._segments else 0
 
-    def _segment_for(self, header: BatchHeader, size: int) -> Segment:
+    def _segment_for(self, run: BatchRun) -> Segment:
         """The segment to append to: the last one, or a new one when that is full or old."""
         last = self._segments[-1]
         first_ms = last.first_timestamp_ms
         if first_ms is None or (
-            last.size + size <= self._limits.segment_bytes
-            and header.base_timestamp - first_ms < self._limits.segment_ms
+            last.size + run.size <= self._limits.segment_bytes
+            and run.base_timestamp - first_ms < self._limits.segment_ms
         ):
             return last
         last.sync()

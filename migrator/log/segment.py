@@ -14,15 +14,14 @@ from pathlib import Path
 
 from migrator.log.errors import NoSpaceError, StorageError, storage_errors
 from migrator.log.files import sync_file, write_all
-from migrator.records.batch import HEADER_SIZE, BatchHeader, iter_headers, read_header
+from migrator.records.batch import HEADER_SIZE, BatchHeader, read_header
 from migrator.records.errors import CorruptRecordsError
+from migrator.records.runs import INDEX_INTERVAL_BYTES, BatchRun
 
 SUFFIX = ".log"
 DELETED_SUFFIX = ".deleted"
 COMPANION_SUFFIXES = (".index", ".timeindex", ".txnindex", ".snapshot")
 """Disposable files that stock Kafka keeps beside a segment."""
-
-INDEX_INTERVAL_BYTES = 4096
 
 
 def segment_name(base_offset: int) -> str:
@@ -63,20 +62,30 @@ class Segment:
         self.size += header.size
         self.next_offset = header.next_offset
 
-    def append(self, data: bytes, headers: list[BatchHeader]) -> None:
-        """Write whole batches behind the last one, without fsync.
+    def append(self, run: BatchRun) -> None:
+        """Write batches behind the last one, without fsync.
 
         :raises NoSpaceError: when there is no room; the file then ends where it ended before.
         :raises StorageError: when writing failed otherwise, or the half-written batch could not be cut.
         """
         try:
             with storage_errors("cannot append", self.path, no_space=NoSpaceError):
-                write_all(self._descriptor, data, self.size)
+                write_all(self._descriptor, run.data, self.size)
         except NoSpaceError:
             self.cut_at(self.size)
             raise
-        for header in headers:
-            self.note(header)
+        self._index(run)
+        if self.first_timestamp_ms is None:
+            self.first_timestamp_ms = run.base_timestamp
+        self.size += run.size
+        self.next_offset = run.next_offset
+
+    def _index(self, run: BatchRun) -> None:
+        """Only a run's first mark can be too close to the last one that is here."""
+        offsets, positions = run.marks
+        first = int(bool(self._positions) and self.size - self._positions[-1] <= INDEX_INTERVAL_BYTES)
+        self._offsets.extend(offsets[first:])
+        self._positions.extend(self.size + position for position in positions[first:])
 
     def cut_at(self, size: int) -> None:
         """Make the file that short, nothing else.
@@ -120,23 +129,42 @@ class Segment:
             position += header.size
         return position
 
-    def read_batches(self, offset: int, max_bytes: int, end_offset: int) -> bytes:
-        """Whole batches from the one that holds an offset: at most so many bytes, but at least one batch, and none that
-        reaches beyond ``end_offset``.
+    def read_batches(self, offset: int, max_bytes: int, end_offset: int) -> tuple[bytes, int]:
+        """Whole batches from the one that holds an offset, and the offset behind them: at most so many bytes, but at
+        least one batch, and none that reaches beyond ``end_offset``. The index spares a look at every header.
 
         :raises StorageError: when the file cannot be read, or does not hold what was written.
         """
         try:
-            position = self.position_of(offset)
-            data = self._read(position, max_bytes)
-            size = _whole_size(data, end_offset)
-            if size == 0:
-                data = self._read(position, self._header_at(position).size)
-                size = _whole_size(data, end_offset)
+            start = self.position_of(offset)
+            stop, next_offset = self._stop_of(start, offset, start + max_bytes, end_offset)
+            data = self._read_all(start, stop - start)
         except CorruptRecordsError as error:
             remedy = "Look at the kernel log (dmesg) for faults of the disk; start again: what can be mended then is"
             raise StorageError(f"the segment has changed: {error}", where=str(self.path), remedy=remedy) from error
-        return data[:size]
+        return data, next_offset
+
+    def _stop_of(self, start: int, offset: int, limit: int, end_offset: int) -> tuple[int, int]:
+        """Position and offset behind the last whole batch from ``start`` on that stays within both bounds."""
+        if limit >= self.size and end_offset >= self.next_offset:
+            return self.size, self.next_offset
+        index = min(bisect_right(self._positions, limit), bisect_right(self._offsets, end_offset)) - 1
+        position, reached = start, offset
+        if index >= 0 and self._positions[index] > start:
+            position, reached = self._positions[index], self._offsets[index]
+        while position < self.size:
+            header = self._header_at(position)
+            too_far = position + header.size > limit and position > start
+            if too_far or header.next_offset > end_offset:
+                break
+            position, reached = position + header.size, header.next_offset
+        return position, reached
+
+    def _read_all(self, position: int, size: int) -> bytes:
+        data = self._read(position, size)
+        if len(data) != size:
+            raise CorruptRecordsError(f"{len(data)} bytes are left of {size}", position)
+        return data
 
     def _read(self, position: int, size: int) -> bytes:
         with storage_errors("cannot read the segment", self.path):
@@ -175,13 +203,3 @@ def close_all(segments: Iterable[Segment]) -> None:
     """Close every one of them."""
     for segment in segments:
         segment.close()
-
-
-def _whole_size(data: bytes, end_offset: int) -> int:
-    """Bytes of the whole batches at the beginning that do not reach beyond an offset."""
-    size = 0
-    for header in iter_headers(data, partial_tail=True):
-        if header.next_offset > end_offset:
-            break
-        size += header.size
-    return size

@@ -20,6 +20,7 @@ from migrator.log.quorum_state import QuorumStateFile
 from migrator.node.active import ActiveController, Admit, IndexKeeper
 from migrator.node.ballot import AskVoter, Ballot
 from migrator.node.leadership import Leadership
+from migrator.node.loop_health import TurnGauge
 from migrator.node.metadata import MetadataRuntime
 from migrator.node.periodic import PeriodicTasks
 from migrator.node.quorum import Quorum, monotonic_ms
@@ -97,8 +98,14 @@ class NodeCore:
         self.storage = storage = directory.storage
         keeper = IndexKeeper(settings.broker_session_timeout_ms)
         self.keeper = keeper
+        self.gauge = TurnGauge()
         self.metadata = MetadataRuntime(
-            storage.open_snapshot, storage.batches_from, on_step=keeper.follow, on_failure=on_failure
+            storage.open_snapshot,
+            storage.some_batches,
+            storage.log.end_offset,
+            on_step=keeper.follow,
+            on_failure=on_failure,
+            gauge=self.gauge,
         )
         self.snapshotter = Snapshotter(settings, storage, self.metadata)
         self.leadership = Leadership(self.metadata, directory.bootstrap, self.snapshotter.appended, on_failure)
@@ -118,6 +125,7 @@ class NodeCore:
             request_timeout_ms=settings.controller_quorum_request_timeout_ms,
             before_vote=ballot.consult,
             on_failure=on_failure,
+            gauge=self.gauge,
         )
         self.controller = ActiveController(
             settings, self.cluster_id, self.quorum, self.metadata, keeper, storage.log.end_offset, admit

@@ -59,10 +59,10 @@ class Leadership(QuorumObserver):
         self._controller = controller
         self._periodic = periodic
 
-    def appended(self, batches: bytes) -> None:
+    def appended(self, size: int) -> None:
         """See `QuorumObserver`."""
-        self._on_appended(len(batches))
-        self._metadata.appended(batches)
+        self._on_appended(size)
+        self._metadata.appended()
 
     def appended_own(self, batches: bytes, records: Sequence[MetadataRecord]) -> None:
         """See `QuorumObserver`."""

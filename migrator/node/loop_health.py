@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections import deque
+from collections import Counter, deque
+from enum import Enum
 
 log = logging.getLogger(__name__)
 
@@ -15,6 +16,37 @@ LATE_MS = 100.0
 WINDOW_SECONDS = 60.0
 GENERATION_THRESHOLDS = (50_000, 50, 1_000)
 """An image is millions of objects that live for hours; a full collection looks at each, and finds nothing."""
+
+
+class Work(Enum):
+    """What a turn of the event loop does to the log and its records, where a peer decides how much there is."""
+
+    CHECKED_BATCHES = "batches checked"
+    CHECKED_BYTES = "bytes checked"
+    WRITTEN_BYTES = "bytes written"
+    READ_BYTES = "bytes read"
+    RECORDS = "records decoded or applied"
+
+
+class TurnGauge:
+    """Counts the work of one turn of the event loop after the other and keeps the largest: a bound that holds on a
+    machine of any speed."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._turn: Counter[Work] = Counter()
+        self.largest: Counter[Work] = Counter()
+        """By kind, the most that one turn did."""
+
+    def count(self, work: Work, amount: int) -> None:
+        """Note work of this turn."""
+        if not self._turn:
+            self._loop.call_soon(self._end)
+        self._turn[work] += amount
+
+    def _end(self) -> None:
+        self.largest |= self._turn
+        self._turn.clear()
 
 
 class LoopHealth:

@@ -1,7 +1,8 @@
 """The images of one node, kept in step with its log: applies in slices, publishes to subscribers, wakes who waits.
 
-Everything that the log appends passes through one queue in order, so that a big copy, or a snapshot that takes the
-log's place, is applied a few milliseconds at a time while heartbeats go on.
+The log itself is the queue: what it has appended is read from there in order, so that a big copy, a follower that is
+far behind, or a snapshot that takes the log's place is applied a few milliseconds and some records at a time while
+heartbeats go on, and no memory is needed for what is still to come.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from migrator.errors import MigratorError
@@ -17,14 +17,18 @@ from migrator.image.changes import compare_images
 from migrator.image.loader import ImageLoader, Step
 from migrator.image.model import Changes, ImageDelta, MetadataImage, Provenance
 from migrator.image.snapshot import load_snapshot
-from migrator.node.loop_health import freeze_live_objects
+from migrator.node.loop_health import TurnGauge, Work, freeze_live_objects
 from migrator.raft.messages import EpochOffset
-from migrator.records.batch import Batch, iter_batches
+from migrator.records.batch import Batch, read_header
 from migrator.records.metadata import MetadataRecord, ZkMigrationState
 
 SLICE_SECONDS = 0.01
 """How long one turn of the event loop applies records."""
+TURN_RECORDS = 4_000
+"""How many records at most that is, on a fast machine."""
 SLICE_RECORDS = 500
+SNAPSHOT_SLICE_RECORDS = 1_024
+"""Records between two steps of `migrator.image.snapshot.load_snapshot`."""
 FREEZE_RECORDS = 20_000
 """After so many records the garbage collector is told that what there is now stays."""
 
@@ -32,7 +36,7 @@ NOWHERE = EpochOffset(-1, -1)
 
 Subscriber = Callable[[ImageDelta], None]
 Snapshot = Callable[[EpochOffset], tuple[Provenance, Iterable[Batch]]]
-Replay = Callable[[int], Iterable[Batch]]
+ReadLog = Callable[[int], Iterable[Batch]]
 
 
 class NotLeadingError(MigratorError):
@@ -70,31 +74,65 @@ class OffsetWaiters:
         self._heap.clear()
 
 
+class _Decoding:
+    """A batch on its way from bytes to records: a stock leader makes batches of 10,000."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.header = batch.header
+        self._records: list[MetadataRecord] = []
+        self._source = batch.iter_records()
+
+    @property
+    def is_done(self) -> bool:
+        return len(self._records) == self.header.count
+
+    def go_on(self, max_records: int) -> int:
+        """Decode some more; how many."""
+        some = [record for record, _ in itertools.islice(self._source, max_records)]
+        self._records += some
+        return len(some)
+
+    def hand_over(self, loader: ImageLoader) -> None:
+        """Give a decoded batch to the loader."""
+        header = self.header
+        loader.append(header.base_offset, header.leader_epoch, header.base_timestamp, self._records)
+
+
 class MetadataRuntime:
     """Images of the metadata of this node.
 
     :param open_snapshot: what a snapshot on disk stands for and its batches, by its id.
-    :param read_log: the batches of the log from an offset on, for a replay after a truncation.
+    :param read_log: some batches of the log, from the one that holds an offset on; none at its end.
+    :param log_end: the offset at which the log ends.
     :param on_step: told of each move of the image at the log's end, see `ImageLoader`.
     :param on_failure: told when a record does not fit the image; this node has to stop.
+    :param gauge: told how many records each turn of the event loop handles.
     """
 
     def __init__(
         self,
         open_snapshot: Snapshot,
-        read_log: Replay,
+        read_log: ReadLog,
+        log_end: Callable[[], int],
         *,
         on_step: Step,
         on_failure: Callable[[BaseException], None],
+        gauge: TurnGauge,
     ) -> None:
         self._open_snapshot = open_snapshot
         self._read_log = read_log
+        self._log_end = log_end
+        self._gauge = gauge
         self._on_failure = on_failure
         self._on_step = on_step
         self._loader = ImageLoader(on_step=self._stepped)
         self.migration_base = NOWHERE
         """Epoch and offset of the record that completed the copy, or of the oldest known to be later."""
-        self._queue: deque[Batch] = deque()
+        self._taken = 0
+        """The log up to here is with the loader, or holds control records."""
+        self._read: Iterator[Batch] = iter(())
+        """What was read of the log behind `_taken`."""
+        self._decoding: _Decoding | None = None
         self._installing: Iterator[ImageDelta | None] | None = None
         self._high_watermark = 0
         self._unfrozen = 0
@@ -133,7 +171,7 @@ class MetadataRuntime:
     @property
     def is_caught_up(self) -> bool:
         """Whether all that the log has appended is applied."""
-        return not self._queue and not self._loader.backlog and self._installing is None
+        return self._taken >= self._log_end() and not self._loader.backlog and self._installing is None
 
     async def caught_up(self) -> None:
         """Wait until all that the log has appended is applied."""
@@ -151,31 +189,30 @@ class MetadataRuntime:
         for batch in batches:
             self._take(batch)
             self._loader.apply()
+        self._go_on_from(self._log_end())
 
-    def appended(self, batches: bytes) -> None:
-        """The log has appended these whole batches; they are applied in slices."""
-        self._queue.extend(batch for batch in iter_batches(batches) if not batch.header.is_control)
-        if self._queue:
-            self._wake()
+    def appended(self) -> None:
+        """The log has grown; what is new is applied in slices."""
+        self._wake()
 
     def appended_own(self, batches: bytes, records: Sequence[MetadataRecord]) -> None:
         """The log has appended one batch of these records, decided on `image`; it is applied at once."""
-        header = next(iter_batches(batches)).header
+        header = read_header(batches)
+        while self._taken < header.base_offset:  # the record that opened the epoch
+            self._advance()
         self._loader.append(header.base_offset, header.leader_epoch, header.base_timestamp, records)
         self._loader.apply()
+        self._go_on_from(header.next_offset)
 
     def truncated(self, offset: int) -> None:
         """The log now ends at ``offset``."""
-        while self._queue and self._queue[-1].header.next_offset > offset:
-            self._queue.pop()
-        if self._loader.end_offset > offset:
-            resume = self._loader.truncate(offset)
-            self._queue.extendleft(reversed([batch for batch in self._read_log(resume) if not batch.header.is_control]))
-            self._wake()
+        is_ahead = self._loader.end_offset > offset
+        self._go_on_from(self._loader.truncate(offset) if is_ahead else min(self._taken, offset))
+        self._wake()
 
     def installed(self, snapshot: EpochOffset) -> None:
         """A snapshot has taken the place of the whole log."""
-        self._queue.clear()
+        self._go_on_from(snapshot.offset)
         self._installing = self._install(snapshot)
         self._wake()
 
@@ -233,9 +270,9 @@ class MetadataRuntime:
         clock = asyncio.get_running_loop().time
         try:
             while not self.is_caught_up:
-                until = clock() + SLICE_SECONDS
-                while clock() < until and self._advance():
-                    pass
+                until, left = clock() + SLICE_SECONDS, TURN_RECORDS
+                while clock() < until and left > 0 and not self.is_caught_up:
+                    left -= self._advance()
                 self._publish()
                 await asyncio.sleep(0)
         except Exception as error:  # noqa: BLE001 - an image that lacks a batch must not be published
@@ -243,20 +280,52 @@ class MetadataRuntime:
         finally:
             self._idle.set()
 
-    def _advance(self) -> bool:
-        """One small piece of work; False when there is none."""
-        if self._installing is not None:
-            delta = next(self._installing)
-            if delta is not None:
-                self._installing = None
-                self._reset(delta.after)
-                self._tell(delta)
-            return True
-        if not self._loader.backlog and self._queue:
-            batch = self._queue.popleft()
-            self._take(batch)
-            self._settle(batch.header.count)
-        return self._loader.apply(SLICE_RECORDS) > 0 or bool(self._queue)
+    def _advance(self) -> int:
+        """One small piece of work; how many records it was, about."""
+        records = self._install_on() if self._installing is not None else self._apply_on()
+        self._gauge.count(Work.RECORDS, records)
+        return records
+
+    def _install_on(self) -> int:
+        delta = None if self._installing is None else next(self._installing)
+        if delta is not None:
+            self._installing = None
+            self._reset(delta.after)
+            self._tell(delta)
+        return SNAPSHOT_SLICE_RECORDS
+
+    def _apply_on(self) -> int:
+        """Apply what the loader has, or decode what comes next in the log."""
+        backlog = self._loader.backlog
+        if backlog:
+            return backlog - self._loader.apply(SLICE_RECORDS)
+        decoding = self._decoding
+        if decoding is None:
+            batch = self._next_batch()
+            if batch is None or batch.header.is_control:
+                return 1
+            decoding = self._decoding = _Decoding(batch)
+        decoded = decoding.go_on(SLICE_RECORDS)
+        if decoding.is_done:
+            self._decoding = None
+            self._taken = decoding.header.next_offset
+            decoding.hand_over(self._loader)
+            self._settle(decoding.header.count)
+        return decoded
+
+    def _next_batch(self) -> Batch | None:
+        """From the log; a control batch holds nothing for the image and is passed over."""
+        batch = next(self._read, None)
+        if batch is None:
+            self._read = iter(self._read_log(self._taken))
+            batch = next(self._read, None)
+        if batch is not None and batch.header.is_control:
+            self._taken = batch.header.next_offset
+        return batch
+
+    def _go_on_from(self, offset: int) -> None:
+        """What comes next for the loader is in the log at ``offset``."""
+        self._taken, self._read, self._decoding = offset, iter(()), None
 
     def _settle(self, records: int) -> None:
         """A copy makes a million objects that live for hours: none of them is worth a collector's look."""
@@ -266,10 +335,11 @@ class MetadataRuntime:
             freeze_live_objects()
 
     def _take(self, batch: Batch) -> None:
-        header = batch.header
-        if not header.is_control:
-            records = [record for record, _ in batch.records()]
-            self._loader.append(header.base_offset, header.leader_epoch, header.base_timestamp, records)
+        """Decode a whole batch at once."""
+        if not batch.header.is_control:
+            decoding = _Decoding(batch)
+            decoding.go_on(batch.header.count)
+            decoding.hand_over(self._loader)
 
     def _publish(self) -> None:
         if self._installing is not None:
@@ -298,5 +368,5 @@ class MetadataRuntime:
     def _load_snapshot(self, snapshot: EpochOffset) -> Iterator[MetadataImage | None]:
         """The image of a snapshot, built in small steps; None until it is whole."""
         provenance, batches = self._open_snapshot(snapshot)
-        records = (record for batch in batches if not batch.header.is_control for record, _ in batch.records())
+        records = (record for batch in batches if not batch.header.is_control for record, _ in batch.iter_records())
         return load_snapshot(records, provenance)

@@ -48,6 +48,7 @@ def reader(core: NodeCore, insight: MigrationInsight | None, health: LoopHealth)
             last_applied_offset=image.provenance.offset,
             high_watermark=core.quorum.high_watermark,
             log_end_offset=core.storage.log.end_offset(),
+            refused_appends=core.quorum.refusals.count,
             migration_state_age_ms=0 if driver is None or driver.state is State.INACTIVE else driver.age_ms,
             last_verdict=-1 if insight is None else insight.last_verdict,
         )

@@ -14,17 +14,20 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from migrator.log.errors import NoSpaceError, StorageError
+from migrator.node.intake import CheckedRecords, check_records
+from migrator.node.loop_health import TurnGauge, Work
+from migrator.node.reads import READ_BYTES_MAX, FetchReads
+from migrator.node.refusals import Refusals
 from migrator.node.storage import NodeStorage
 from migrator.raft import effects as fx
 from migrator.raft import events as ev
 from migrator.raft.core import QuorumStatus, RaftNode
-from migrator.raft.messages import EpochOffset, RaftRequest, RaftResponse, VoteRequest
+from migrator.raft.messages import EpochOffset, FetchRequest, FetchResponse, RaftRequest, RaftResponse, VoteRequest
 from migrator.raft.states import Role
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.metadata import MetadataRecord
@@ -32,12 +35,16 @@ from migrator.rpc.transport import ForeignClusterError, RaftTransport, Transport
 
 log = logging.getLogger(__name__)
 
+CHECK_SHARE = 0.75
+"""Of the request time-out: by then a fetched response is checked, or as much of it as can be. At its end consensus
+would forget the request."""
+
 
 class QuorumObserver(Protocol):
     """Who is told what the quorum did, in order."""
 
-    def appended(self, batches: bytes) -> None:
-        """The log has appended these whole batches."""
+    def appended(self, size: int) -> None:
+        """The log has grown by so many bytes."""
 
     def appended_own(self, batches: bytes, records: Sequence[MetadataRecord]) -> None:
         """The log has appended one batch that `Quorum.append` made of these records."""
@@ -65,6 +72,7 @@ class Quorum:
 
     :param before_vote: awaited with the candidate's id before the core is given a Vote; bounded.
     :param on_failure: told when the disk fails or an invariant is broken; this process has to stop then.
+    :param gauge: told how much each turn of the event loop reads, checks and writes.
     """
 
     def __init__(
@@ -77,6 +85,7 @@ class Quorum:
         request_timeout_ms: int,
         before_vote: Callable[[int], Awaitable[None]],
         on_failure: Callable[[BaseException], None],
+        gauge: TurnGauge,
     ) -> None:
         self._before_vote = before_vote
         self._request_timeout_seconds = request_timeout_ms / 1000
@@ -99,8 +108,11 @@ class Quorum:
         self._proposal: tuple[bytes, Sequence[MetadataRecord]] | None = None
         self._strangers: set[int] = set()
         """Peers of another cluster, as far as that was said in the log."""
-        self._refusal = ""
-        """Why the last append was refused; empty when it was not."""
+        self.refusals = Refusals()
+        self._gauge = gauge
+        self._checked: CheckedRecords | None = None
+        """The records of the response that is being stepped."""
+        self._reads = FetchReads(storage.log, lambda: core.epoch, self._answer_fetch, self._fail, gauge)
         self._ready_to_stop = asyncio.Event()
 
     @property
@@ -175,6 +187,7 @@ class Quorum:
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
+        self._reads.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -193,8 +206,7 @@ class Quorum:
                 for effect in self._core.step(self._inbox.popleft(), monotonic_ms()):
                     self._PERFORM[type(effect)](self, effect)
         except Exception as error:  # noqa: BLE001 - a step that broke off leaves no state to go on from
-            self._is_closed = True
-            self._on_failure(error)
+            self._fail(error)
         finally:
             self._is_stepping = False
         self._schedule()
@@ -223,21 +235,21 @@ class Quorum:
         self._write(effect.batches)
 
     def _write(self, batches: bytes) -> None:
+        metadata_log, checked = self._storage.log, self._checked
+        size = metadata_log.size()
         try:
-            self._storage.log.append(batches)
+            metadata_log.append(checked.take() if checked is not None and checked.records is batches else batches)
         except (NoSpaceError, CorruptRecordsError) as error:
-            if str(error) != self._refusal:  # a follower tries again every some milliseconds
-                self._refusal = str(error)
-                log.warning("%s", error)
+            self.refusals.refused(str(error))
             self._inbox.append(ev.AppendFailed())
             return
-        if self._refusal:
-            self._refusal = ""
-            log.info("Records can be appended again")
+        self.refusals.accepted()
+        grown = metadata_log.size() - size
+        self._gauge.count(Work.WRITTEN_BYTES, grown)
         if self._proposal is not None and self._proposal[0] is batches:
             self._observer.appended_own(*self._proposal)
         else:
-            self._observer.appended(batches)
+            self._observer.appended(grown)
 
     def _truncate(self, effect: fx.TruncateTo) -> None:
         self._storage.log.truncate_to(effect.offset)
@@ -257,10 +269,13 @@ class Quorum:
                 end_offset = await self._loop.run_in_executor(self._syncer, self._storage.log.sync)
                 self._step(ev.LogSynced(end_offset, generation))
         except StorageError as error:
-            self._is_closed = True
-            self._on_failure(error)
+            self._fail(error)
         finally:
             self._is_syncing = False
+
+    def _fail(self, error: Exception) -> None:
+        self._is_closed = True
+        self._on_failure(error)
 
     def _committed(self, effect: fx.AdvanceHighWatermark) -> None:
         self._observer.committed(effect.offset)
@@ -269,6 +284,7 @@ class Quorum:
         self._spawn(self._exchange(effect))
 
     async def _exchange(self, effect: fx.Send) -> None:
+        deadline = self._loop.time() + self._request_timeout_seconds * CHECK_SHARE
         try:
             response = await self._transport.send(effect.peer, effect.request, self._request_timeout_seconds)
         except TransportError as error:
@@ -277,7 +293,15 @@ class Quorum:
             self._step(ev.RequestFailed(effect.peer, effect.correlation))
         else:
             self._note_cluster(effect.peer, is_ours=response.top_error is not ErrorCode.inconsistent_cluster_id)
+            checked = await self._check(effect.request, response, deadline)
+            self._checked = checked
             self._step(ev.ResponseReceived(effect.peer, effect.correlation, response))
+            self._checked = None
+
+    async def _check(self, request: RaftRequest, response: RaftResponse, deadline: float) -> CheckedRecords | None:
+        if not isinstance(request, FetchRequest) or not isinstance(response, FetchResponse) or not response.records:
+            return None
+        return await check_records(response.records, request.fetch_offset, deadline, self._gauge)
 
     def _note_cluster(self, peer: int, *, is_ours: bool) -> None:
         """Say once that a voter's directory was formatted for another cluster; nothing else would tell."""
@@ -295,11 +319,15 @@ class Quorum:
         self._answer(effect.context, effect.response)
 
     def _read_log(self, effect: fx.ReadLog) -> None:
-        records = self._storage.log.read(effect.offset, effect.max_bytes)
-        self._answer(effect.context, replace(effect.response, records=records))
+        self._reads.add(effect)
+
+    def _answer_fetch(self, effect: fx.ReadLog, response: FetchResponse) -> None:
+        self._answer(effect.context, response)
 
     def _read_snapshot(self, effect: fx.ReadSnapshot) -> None:
-        self._answer(effect.context, self._storage.read_snapshot_chunk(effect.response, effect.max_bytes))
+        response = self._storage.read_snapshot_chunk(effect.response, min(effect.max_bytes, READ_BYTES_MAX))
+        self._gauge.count(Work.READ_BYTES, len(response.data))
+        self._answer(effect.context, response)
 
     def _answer(self, context: Hashable, response: RaftResponse) -> None:
         future = self._replies.get(context)
@@ -331,7 +359,7 @@ class Quorum:
         self._observer.installed(effect.snapshot_id)
 
     def _blame(self, effect: fx.BlamePeer) -> None:
-        log.warning("Node %d broke the protocol: %s", effect.peer, effect.reason)
+        self.refusals.refused(f"node {effect.peer} broke the protocol: {effect.reason}")
 
     def _stop(self, _effect: fx.ReadyToStop) -> None:
         self._ready_to_stop.set()

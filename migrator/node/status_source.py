@@ -113,12 +113,17 @@ class NodeStatusSource:
             quorum=self._quorum(),
             migration=self._migration_status(),
             brokers=self._brokers(),
-            problems=() if migration is None else migration.problems(),
+            problems=(*self._log_problems(), *(() if migration is None else migration.problems())),
             write_behind=None if migration is None else migration.write_behind_status(),
             claim=None if migration is None else migration.claim_status(),
             metadata_version=version_at(level).name,
             recent_events=tuple(self._journal(-1)[-RECENT_EVENTS:]),
         )
+
+    def _log_problems(self) -> tuple[Problem, ...]:
+        quorum = self._core.quorum
+        problem = quorum.refusals.problem(self._settings.node_id, quorum.leader_id)
+        return () if problem is None else (problem,)
 
     async def updates(self) -> AsyncIterator[Status]:
         """See `StatusSource`."""

@@ -22,6 +22,8 @@ from migrator.records.control import LeaderChange, Voter, build_control_batch
 
 log = logging.getLogger(__name__)
 
+SOME_BYTES = 256 * 1024
+
 
 class NodeStorage:
     """Log, snapshots and election state below one metadata directory."""
@@ -50,6 +52,10 @@ class NodeStorage:
         return build_control_batch(
             [record], timestamp_ms=now_ms, base_offset=self.log.end_offset(), leader_epoch=effect.epoch
         )
+
+    def some_batches(self, offset: int) -> Iterator[Batch]:
+        """The next batches from the one that holds ``offset`` on, about `SOME_BYTES` of them; none at the log's end."""
+        return iter_batches(self.log.read(offset, SOME_BYTES))
 
     def batches_from(self, offset: int) -> Iterator[Batch]:
         """Every batch from the one that holds ``offset`` to the log's end."""

@@ -50,6 +50,7 @@ class Reading:
     last_applied_offset: int
     high_watermark: int
     log_end_offset: int
+    refused_appends: int
     migration_state_age_ms: int
     last_verdict: int
     """Of the last verification: 1 equal, 0 different, -1 none."""
@@ -98,6 +99,11 @@ GAUGES: tuple[tuple[str, str, Callable[[Reading], float]], ...] = (
     (_CONTROLLER + "lastappliedrecordoffset", "Last offset of the published image", lambda r: r.last_applied_offset),
     (_RAFT + "high_watermark", "End of what is committed", lambda r: r.high_watermark),
     (_RAFT + "log_end_offset", "End of the log", lambda r: r.log_end_offset),
+    (
+        "migrator_log_refused_appends",
+        "Appends in a row that this node's log refused; above 0 it does not follow, and its status says why",
+        lambda r: r.refused_appends,
+    ),
     (
         "migrator_event_loop_stall_ms",
         "Longest turn of the event loop in the last minute",

@@ -20,7 +20,9 @@ The same core is driven by `migrator.node` on real disks and sockets, and by `te
 4. *A full disk:* when an append fails, the log cuts what it wrote of it, the node performs the rest of
    the list as usual and reports `AppendFailed`. A leader then resigns, a follower tries again later.
    For a snapshot chunk it reports `SnapshotFailed`.
-5. *Reads happen when performed:* `ReadLog` and `ReadSnapshot` are answered from the log as it is when their turn comes.
+5. *Reads happen when performed:* `ReadLog` and `ReadSnapshot` are answered from the log as it is when their turn comes,
+   which may be after some more steps, but in their order. When the leader epoch of the answer is over by then, or the
+   log begins later, a `ReadLog` is answered without records.
    A fetch that was waiting is answered after the append that it waited for, because it follows it in the list.
    Every `RequestReceived` gets exactly one `Reply`, `ReadLog` or `ReadSnapshot`, in this or a later step.
 6. *Requests out:* for each `Send` the node reports one `ResponseReceived` or `RequestFailed` with the same correlation,

@@ -83,7 +83,7 @@ def _on_append_failed(quorum: Quorum, _event: ev.AppendFailed) -> None:
     if isinstance(state, Leader):
         replication.resign(quorum, state)
     elif isinstance(state, Follower):
-        quorum.peers.back_off(state.leader_id, quorum.now)
+        follower.append_failed(quorum, state)
 
 
 def _on_resign(quorum: Quorum, event: ev.Resign) -> None:

@@ -40,8 +40,9 @@ class AppendLeaderChange:
 
 @value
 class Append:
-    """Append whole batches as they are. From a leader they start at the log's end; the node verifies that, and their
-    checksums, and reports `AppendFailed` and drops the connection when they are damaged."""
+    """Append batches as they are. From a leader they start at the log's end; the node verifies that, and their
+    checksums, and reports `AppendFailed` when they are damaged. An incomplete last batch, where the bytes of a stock
+    leader ended, is left out; the next fetch begins with it."""
 
     batches: bytes
 
@@ -86,8 +87,8 @@ class Reply:
 
 @value
 class ReadLog:
-    """Answer a fetch: ``response`` with ``records`` set to whole batches from ``offset`` to the log's end, at most
-    ``max_bytes`` but at least one batch; none when ``offset`` is the end."""
+    """Answer a fetch: ``response`` with ``records`` set to whole batches from ``offset`` on, at most ``max_bytes`` or
+    what the node reads in one turn, but at least one batch; none when ``offset`` is the end."""
 
     context: Hashable
     response: FetchResponse

@@ -9,6 +9,8 @@ from migrator.raft.quorum import Quorum
 from migrator.raft.states import NEVER, Follower, Unattached
 from migrator.raft.storage import LogView
 
+DOUBLINGS_MAX = 16
+
 
 def handle_fetch_response(quorum: Quorum, peer: int, response: FetchResponse) -> None:
     """Truncate, begin a snapshot or append, as the leader says."""
@@ -28,6 +30,16 @@ def handle_fetch_response(quorum: Quorum, peer: int, response: FetchResponse) ->
         accepted = True
     if accepted:
         quorum.prolong(follower)
+
+
+def append_failed(quorum: Quorum, follower: Follower) -> None:
+    """A full disk, or a leader that sends damage: each attempt costs both sides megabytes, so they become rarer, but
+    not so rare that the leader would miss us."""
+    end = quorum.log.end_offset()
+    follower.refusals = follower.refusals + 1 if follower.refused_end == end else 0
+    follower.refused_end = end
+    doubled = quorum.config.retry_backoff_ms << min(follower.refusals, DOUBLINGS_MAX)
+    quorum.peers.back_off(follower.leader_id, quorum.now, min(doubled, quorum.config.fetch_timeout_ms // 4))
 
 
 def truncation_offset(log: LogView, diverging: EpochOffset) -> int:

@@ -94,7 +94,8 @@ class FetchRequest:
 
 @value
 class FetchResponse:
-    """At most one of ``diverging``, ``snapshot_id`` and a non-empty ``records`` (whole batches) is there."""
+    """At most one of ``diverging``, ``snapshot_id`` and a non-empty ``records`` is there. Ours are whole batches; those
+    of a stock leader end anywhere, but hold one whole batch at least."""
 
     top_error: ErrorCode
     error: ErrorCode

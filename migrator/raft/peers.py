@@ -65,9 +65,10 @@ class Peers:
         known = self._peers.get(peer)
         return known is not None and known.is_away
 
-    def back_off(self, peer: int, now: int) -> None:
+    def back_off(self, peer: int, now: int, at_least_ms: int = 0) -> None:
         """Leave a peer alone for a moment."""
-        self._peers.setdefault(peer, _Peer()).backoff_until = now + self._retry_backoff_ms
+        wait_ms = max(self._retry_backoff_ms, at_least_ms)
+        self._peers.setdefault(peer, _Peer()).backoff_until = now + wait_ms
 
     def forget_all(self) -> None:
         """Expect no answer any more and wait for nobody: what was asked belonged to another role or epoch."""

@@ -16,6 +16,9 @@ from migrator.raft.quorum import Quorum
 from migrator.raft.states import Download, Follower, Leader
 from migrator.raft.storage import LogView
 
+CHUNK_BYTES_MAX = 1024 * 1024
+"""A part is written in one turn of the event loop."""
+
 # The leader's side
 
 
@@ -73,7 +76,7 @@ def next_chunk(quorum: Quorum, download: Download) -> FetchSnapshotRequest:
         leader_epoch=quorum.epoch,
         snapshot_id=download.snapshot_id,
         position=download.position,
-        max_bytes=config.fetch_max_bytes,
+        max_bytes=min(config.fetch_max_bytes, CHUNK_BYTES_MAX),
         replica_directory_id=config.directory_id,
     )
 

@@ -106,7 +106,8 @@ class Download:
 
 @dataclass(slots=True)
 class Follower:
-    """``leader_ended``: the leader said EndQuorumEpoch, so its term can't be prolonged by hearing from it."""
+    """``leader_ended``: the leader said EndQuorumEpoch, so its term can't be prolonged by hearing from it.
+    ``refusals`` counts how often in a row our log did not take what was fetched for ``refused_end``."""
 
     role: ClassVar[Role] = Role.FOLLOWER
     leader_id: int
@@ -114,6 +115,8 @@ class Follower:
     leader_high_watermark: int = -1
     leader_ended: bool = False
     download: Download | None = None
+    refused_end: int = -1
+    refusals: int = 0
 
 
 @dataclass(slots=True)

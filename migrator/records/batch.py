@@ -26,6 +26,7 @@ BATCH_BYTES_MAX = 8 * 1024 * 1024
 HEADER_SIZE = 61
 LENGTH_END = 12
 """The length field counts what follows it."""
+MAGIC_AT = 16
 CHECKED_FROM = 21
 MAGIC = 2
 CONTROL_ATTRIBUTE = 0x20
@@ -130,15 +131,17 @@ class Batch:
             `NoOpRecord` stands in its place.
         :raises CorruptRecordsError: when a record does not decode, or the batch is a control batch.
         """
+        return list(self.iter_records(wanted))
+
+    def iter_records(self, wanted: Callable[[bytes, int], bool] | None = None) -> Iterator[tuple[MetadataRecord, int]]:
+        """As `records`, one after the other: a batch of a stock leader may hold 10,000 of them."""
         if self.header.is_control:
             raise CorruptRecordsError(f"the batch at offset {self.header.base_offset} holds control records")
         buffer = bytes(self.data)
-        decoded = []
         for key, start, end in _walk(buffer, self.header):
             if key is not None:
                 raise CorruptRecordsError("a metadata record has a key", start)
-            decoded.append(decode_at(buffer, start, end) if wanted is None or wanted(buffer, start) else _PASSED_OVER)
-        return decoded
+            yield decode_at(buffer, start, end) if wanted is None or wanted(buffer, start) else _PASSED_OVER
 
 
 Bounds = tuple[int, int]
@@ -251,7 +254,7 @@ def iter_headers(buffer: Buffer, *, partial_tail: bool = False) -> Iterator[Batc
     """
     position, total = 0, len(buffer)
     while position < total:
-        if partial_tail and not _is_whole(buffer, position):
+        if partial_tail and not is_whole(buffer, position):
             return
         header = read_header(buffer, position)
         if position + header.size > total:
@@ -260,8 +263,14 @@ def iter_headers(buffer: Buffer, *, partial_tail: bool = False) -> Iterator[Batc
         position += header.size
 
 
-def _is_whole(buffer: Buffer, position: int) -> bool:
+def is_whole(buffer: Buffer, position: int) -> bool:
+    """Whether the batch at a position lies in the buffer to its end, as far as its length says.
+
+    :raises CorruptRecordsError: what begins there is no batch at all.
+    """
     left = len(buffer) - position
+    if left > MAGIC_AT and buffer[position + MAGIC_AT] != MAGIC:
+        raise CorruptRecordsError(f"a batch has magic {buffer[position + MAGIC_AT]} instead of {MAGIC}", position)
     return left >= LENGTH_END and _POSITION_AND_LENGTH.unpack_from(buffer, position)[1] + LENGTH_END <= left
 
 
@@ -271,25 +280,6 @@ def iter_batches(buffer: Buffer, *, partial_tail: bool = False) -> Iterator[Batc
     for header in iter_headers(view, partial_tail=partial_tail):
         yield Batch(header, view[position : position + header.size])
         position += header.size
-
-
-def checked_batches(buffer: Buffer, *, next_offset: int, partial_tail: bool = False) -> list[Batch]:
-    """The batches of a buffer that a log may append at ``next_offset``: checksums hold, offsets follow on without
-    a gap, epochs do not fall.
-
-    :raises CorruptRecordsError: when one of these is not so.
-    """
-    batches, epoch = [], 0
-    for batch in iter_batches(buffer, partial_tail=partial_tail):
-        header = batch.header
-        if header.base_offset != next_offset:
-            raise CorruptRecordsError(f"a batch starts at offset {header.base_offset} instead of {next_offset}")
-        if header.leader_epoch < epoch:
-            raise CorruptRecordsError(f"the leader epoch falls from {epoch} to {header.leader_epoch}")
-        batch.check_crc()
-        batches.append(batch)
-        next_offset, epoch = header.next_offset, header.leader_epoch
-    return batches
 
 
 def split_values(

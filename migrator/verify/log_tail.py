@@ -12,8 +12,9 @@ from migrator.errors import InvariantViolation, OperatorError
 from migrator.image.loader import ImageLoader, Step
 from migrator.image.model import Changes, MetadataImage
 from migrator.log.metadata_log import DIRECTORY_NAME
-from migrator.records.batch import HEADER_SIZE, Batch, checked_batches
+from migrator.records.batch import HEADER_SIZE, Batch
 from migrator.records.errors import CorruptRecordsError
+from migrator.records.runs import checked_batches
 from migrator.values import value
 from migrator.verify.kraft_files import read_image
 

@@ -26,6 +26,8 @@ class Wires:
     def __init__(self) -> None:
         self.nodes: dict[int, NodeCore] = {}
         self.cut: set[int] = set()
+        self.on_the_way: Callable[[RaftResponse], RaftResponse] = lambda response: response
+        """What becomes of a response before it arrives."""
 
     def to(self, node_id: int) -> LocalTransport:
         return LocalTransport(self, node_id)
@@ -46,7 +48,7 @@ class LocalTransport:
             raise PeerTimeoutError("slow") from error
         if {peer, self._node_id} & wires.cut:
             raise PeerTimeoutError("the answer was lost")
-        return response
+        return wires.on_the_way(response)
 
     async def close(self) -> None:
         pass

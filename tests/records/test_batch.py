@@ -13,7 +13,6 @@ from migrator.records import metadata as m
 from migrator.records.batch import (
     HEADER_SIZE,
     build_batch,
-    checked_batches,
     iter_batches,
     iter_headers,
     read_header,
@@ -22,6 +21,7 @@ from migrator.records.batch import (
 )
 from migrator.records.codec import encode, encode_all
 from migrator.records.errors import CorruptRecordsError
+from migrator.records.runs import checked_batches
 
 VALUES = st.lists(st.binary(min_size=1, max_size=200), min_size=1, max_size=90)
 NO_OP = encode(m.NoOpRecord(), 0)

@@ -11,7 +11,7 @@ from kio.schema.leader_change_message.v0.data import LeaderChangeMessage
 from kio.schema.voters_record.v0.data import VotersRecord
 from kio.serial import entity_reader
 
-from migrator.records.batch import checked_batches, iter_batches
+from migrator.records.batch import iter_batches
 from migrator.records.control import (
     SPECS,
     ControlRecord,
@@ -32,6 +32,7 @@ from migrator.records.control import (
     encode_control,
 )
 from migrator.records.errors import CorruptRecordsError
+from migrator.records.runs import checked_batches
 from migrator.records.uuid import Uuid
 from tests.records.strategies import structs
 

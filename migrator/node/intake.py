@@ -1,0 +1,66 @@
+"""Checks what a leader sent before consensus hears of it, a part in each turn of the event loop.
+
+A stock leader sends eight megabytes that end anywhere, also within a batch (``KafkaMetadataLog.read`` of Kafka 3.9, a
+slice of the file). The whole batches are taken, and the next fetch begins at the one that was cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from migrator.node.loop_health import TurnGauge, Work
+from migrator.records.errors import CorruptRecordsError
+from migrator.records.runs import BatchRun, RunChecker
+from migrator.values import value
+
+TURN_BATCHES = 1_000
+TURN_BYTES = 256 * 1024
+
+
+@value
+class CheckedRecords:
+    """The records of one response, and what a log may append of them, or why it may append nothing."""
+
+    records: bytes
+    run: BatchRun | None
+    fault: CorruptRecordsError | None
+
+    def take(self) -> bytes | BatchRun:
+        """What to give to the log.
+
+        :raises CorruptRecordsError: nothing of it may be appended.
+        """
+        if self.fault is not None:
+            raise self.fault
+        return self.records if self.run is None else self.run
+
+
+async def check_records(records: bytes, fetch_offset: int, deadline: float, gauge: TurnGauge) -> CheckedRecords:
+    """Check the records of a fetch response, in turns of the event loop.
+
+    :param fetch_offset: where the fetch began, which is the end of our log.
+    :param deadline: on the loop's clock. A slow machine takes what it has checked by then and fetches the rest again:
+        so each fetch gets on, however slow the machine is.
+    :param gauge: told what each turn has checked.
+    """
+    clock = asyncio.get_running_loop().time
+    checker = RunChecker(records, fetch_offset, partial_tail=True)
+    try:
+        while _check_part(checker, gauge) and not (checker.checked_batches and clock() >= deadline):
+            await asyncio.sleep(0)
+    except CorruptRecordsError as error:
+        return CheckedRecords(records, None, error)
+    run, fault = checker.run(), None
+    if run is None:
+        what = f"the leader sent {len(records)} bytes for offset {fetch_offset}, which hold no whole batch"
+        fault = CorruptRecordsError(what)
+    return CheckedRecords(records, run, fault)
+
+
+def _check_part(checker: RunChecker, gauge: TurnGauge) -> bool:
+    batches, size = checker.checked_batches, checker.checked_bytes
+    try:
+        return checker.advance(TURN_BATCHES, TURN_BYTES)
+    finally:
+        gauge.count(Work.CHECKED_BATCHES, checker.checked_batches - batches)
+        gauge.count(Work.CHECKED_BYTES, checker.checked_bytes - size)
