@@ -167,6 +167,12 @@ SCENARIOS: dict[str, tuple[Callable[[Budget], World], Budget]] = {
 }
 
 
+WIDE = {
+    "a failed copy, and a second leader",
+    "a lost answer at every write, and a second leader",
+    "takeover: second leader, crash and change at every step",
+}
+"""They take most of the time."""
 ENDS: dict[str, set[State]] = {
     "/controller deleted at any time during the copy": {State.DUAL_WRITING, State.REFUSED},
     "takeover: rolled back by the operator at any time": {State.DUAL_WRITING, State.REFUSED},
@@ -181,7 +187,9 @@ def search(name: str) -> Explored:
     return explore(build(budget))
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.lane("test-all")] if name in WIDE else []) for name in SCENARIOS]
+)
 def test_nothing_breaks_in_any_order_of_things(name: str) -> None:
     explored = search(name)
     sys.stdout.write(f"{name}: {explored.worlds} worlds, {explored.steps} steps\n")

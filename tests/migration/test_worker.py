@@ -21,7 +21,7 @@ from tests.migration.model_zookeeper import ModelZooKeeper
 
 
 def tools(port: int, timeout_ms: int) -> Tools:
-    options = SessionOptions(f"127.0.0.1:{port}", connection_timeout_ms=timeout_ms)
+    options = SessionOptions(f"127.0.0.1:{port}", session_timeout_ms=timeout_ms, connection_timeout_ms=timeout_ms)
     return Tools(options, PasswordEncoder("secret", os.urandom))
 
 

@@ -27,6 +27,7 @@ def reached(workload: LightWorkload, number: int) -> bool:
     return changes(workload) > number
 
 
+@pytest.mark.lane("test-all")
 @pytest.mark.timeout(600)
 async def test_a_foreign_write_is_named_among_many_of_ours(own_zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
     chroot = "/kafka"
