@@ -17,6 +17,7 @@ from migrator.drill.report import Report
 from migrator.drill.workload import Workload
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
+from migrator.migration.finish import FLAG
 from migrator.observe.status import Role, Status
 from migrator.parts.processes import ChildProcess, free_port, run_to_end
 from migrator.parts.zookeeper import EmbeddedZooKeeper
@@ -32,6 +33,8 @@ FIRST_CONTROLLER_ID = 3001
 COMMAND_SECONDS = 240.0
 STATUS_SECONDS = 2.0
 STOP_SECONDS = 30.0
+ENDED_KEYS = (FLAG, "zookeeper.connect", "inter.broker.listener.name")
+"""What the sample file of Kafka's manual has no longer at the end (docs/ops, "Finalizing the migration")."""
 MIGRATOR = str(Path(sys.executable).with_name("migrator"))
 
 
@@ -56,6 +59,7 @@ class Controller:
         self.properties = {"log.dirs": str(self.metadata_directory), **properties}
         self.process: ChildProcess | None = None
         self.paused = False
+        self._taken_away: dict[str, str] = {}
 
     @property
     def stock_properties(self) -> dict[str, str]:
@@ -105,8 +109,12 @@ class Controller:
             self.process.resume()
 
     def set_migration(self, *, enabled: bool) -> None:
-        """For the next start."""
-        self.properties["zookeeper.metadata.migration.enable"] = str(enabled).lower()
+        """For the next start: on again, or ended as Kafka's manual words it, which takes lines away."""
+        if enabled:
+            self.properties |= self._taken_away | {FLAG: "true"}
+        else:
+            keys = [key for key in ENDED_KEYS if key in self.properties]
+            self._taken_away |= {key: self.properties.pop(key) for key in keys}
 
     async def status(self) -> Status | None:
         """What it says about itself; None when it does not answer."""

@@ -34,6 +34,7 @@ _PACE_MS = {
     State.WAITING_FOR_BROKERS: POLL_MS,
     State.AWAITING_ELECTION: POLL_MS,
     State.PAUSED: 10 * POLL_MS,
+    State.TURNED_OFF: POLL_MS,
     State.FINISHING: POLL_MS,
     State.STEPPING_DOWN: 10 * POLL_MS,
 }
@@ -243,6 +244,7 @@ class MigrationDriver:
         State.RECONCILING: _reconcile,
         State.INFORMING_BROKERS: _inform,
         State.DUAL_WRITING: _dual_write,
+        State.TURNED_OFF: _ask_voters,
         State.FINISHING: _ask_voters,
         State.STEPPING_DOWN: _hand_over,
         State.COMPLETING: _complete,

@@ -88,7 +88,7 @@ def decide(inputs: FinishInputs) -> FinishDecision:
         return FinishDecision(
             Finding.WAIT,
             "; ".join(waits),
-            f"Set {FLAG}=false on every controller and restart it.",
+            f"Remove {FLAG} from the file of every controller, or set it to false, and restart that controller.",
         )
     if inputs.verified is False:
         return FinishDecision(
@@ -98,6 +98,21 @@ def decide(inputs: FinishInputs) -> FinishDecision:
             f"Run 'migrator verify -c FILE --report' on this controller. What differs is repaired with {FLAG}=true.",
         )
     return FinishDecision(Finding.MAY_FINISH, "every voter has the migration turned off")
+
+
+def decide_before_copy(inputs: FinishInputs) -> FinishDecision:
+    """What a leader whose flag is off does while nothing is copied yet: one that has it on leads better, because it
+    knows what the copy waits for, and gives back a claim that a leader may have left in ZooKeeper."""
+    on = [voter for voter, migrating in sorted(inputs.migrating.items()) if migrating]
+    off = [voter for voter, migrating in sorted(inputs.migrating.items()) if migrating is False]
+    plural = "s" if len(off) > 1 else ""
+    reason = f"the migration has not begun, and it is turned off on controller{plural} {', '.join(map(str, off))}"
+    remedy = f"Set {FLAG}=true and zookeeper.connect there, and restart."
+    successor = next((voter for voter in inputs.caught_up if voter in on), -1)
+    if successor < 0:
+        return FinishDecision(Finding.WAIT, reason, remedy)
+    reason += f"; controller {successor}, which has it on, takes over"
+    return FinishDecision(Finding.HAND_OVER, reason, remedy, successor)
 
 
 def _not_while_zk_brokers(inputs: FinishInputs, on: list[int]) -> FinishDecision:
@@ -124,7 +139,8 @@ def refuse_start_with_flag_off(zk_brokers: tuple[int, ...], *, source: str) -> N
     if zk_brokers:
         names = ", ".join(map(str, zk_brokers))
         raise OperatorError(
-            f"{FLAG}=false would finish the migration, but brokers {names} are still in ZooKeeper mode ({source} says)",
+            f"the migration is turned off here, which would finish it, but brokers {names} are still in ZooKeeper mode "
+            f"({source} says)",
             where=FLAG,
             remedy=f"Restart the brokers {names} in KRaft mode first, or set {FLAG}=true. "
             "The other controllers go on with dual-writing.",

@@ -49,19 +49,15 @@ def _elected(soft: SoftState, event: ev.BecameLeader) -> Judgement:
     if event.record is ZkMigrationState.POST_MIGRATION:
         soft.situation = Situation("the migration is finished")
         return Trigger.ELECTED, Finding.ENDED
-    if event.record is ZkMigrationState.MIGRATION:
-        return Trigger.ELECTED, Finding.MIGRATE if event.enabled else Finding.FINISH
-    if event.record is ZkMigrationState.PRE_MIGRATION and event.enabled:
-        return Trigger.ELECTED, Finding.MIGRATE
-    soft.situation = (
-        Situation(
-            "the cluster waits for its migration, but it is turned off on the active controller",
-            f"Set {finish.FLAG}=true and zookeeper.connect, and restart the controller.",
-        )
-        if event.record is ZkMigrationState.PRE_MIGRATION
-        else Situation("this cluster has nothing to migrate")
-    )
-    return Trigger.ELECTED, Finding.NOTHING
+    if event.record is ZkMigrationState.NONE:
+        soft.situation = Situation("this cluster has nothing to migrate")
+        return Trigger.ELECTED, Finding.NOTHING
+    return Trigger.ELECTED, Finding.MIGRATE if event.enabled else _turned_off(soft)
+
+
+def _turned_off(soft: SoftState) -> Finding:
+    """What a leader whose flag is off has to do."""
+    return Finding.FINISH if soft.term.record is ZkMigrationState.MIGRATION else Finding.OFF
 
 
 def _deposed(soft: SoftState, _: ev.LostLeadership) -> Judgement:
@@ -293,7 +289,8 @@ def _audited(soft: SoftState, event: ev.AuditResult) -> Judgement:
 
 def _voters(soft: SoftState, event: ev.VotersAsked) -> Judgement:
     soft.outstanding = False
-    decision = finish.decide(event.inputs)
+    decide = finish.decide_before_copy if soft.state is State.TURNED_OFF else finish.decide
+    decision = decide(event.inputs)
     soft.term.decision = decision
     if decision.finding is Finding.MAY_FINISH and soft.paused:
         soft.situation = Situation("paused by the operator before the end", "Resume when you want it to go on.")
@@ -312,6 +309,8 @@ def _timer(soft: SoftState, _: ev.Timer) -> Judgement:
     if soft.state in {State.DECODING, State.RECONCILING}:
         answered = Finding.FAULTS if soft.state is State.DECODING else Finding.FAILED
         return Trigger.TIMER, Finding.STALLED if soft.outstanding else answered
+    if soft.state is State.STEPPING_DOWN:
+        return Trigger.TIMER, _turned_off(soft)
     return Trigger.TIMER, Finding.ANY
 
 

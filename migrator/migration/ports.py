@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from migrator.image.model import MetadataImage
+from migrator.image.model import ImageDelta, MetadataImage
 from migrator.migration.finish import FinishInputs
 from migrator.migration.readiness import ControllerSignals
 from migrator.migration.translate.source import ZkSource
@@ -16,6 +16,7 @@ from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import MetadataRecord
 from migrator.zookeeper.leadership import ClaimView
 from migrator.zookeeper.ops import MultiOutcome, Op
+from migrator.zookeeper.session import SessionState
 
 
 class LogPort(Protocol):
@@ -104,3 +105,38 @@ class RunningWorker(Protocol):
 
 
 StartWorker = Callable[[Task], AbstractAsyncContextManager[RunningWorker]]
+
+
+class MigratedCluster(Protocol):
+    """What a migration asks of the cluster that it migrates."""
+
+    @property
+    def zookeeper(self) -> ZooKeeperPort:
+        """Reads and writes ZooKeeper."""
+
+    @property
+    def brokers(self) -> BrokersPort:
+        """Tells the brokers in ZooKeeper mode."""
+
+    @property
+    def start_worker(self) -> StartWorker:
+        """Gives worker processes."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether ZooKeeper answers."""
+
+    def start(self, on_connection: Callable[[SessionState], None]) -> None:
+        """Connect, now and whenever the connection was lost; the listener is called on another thread."""
+
+    def lead(self) -> None:
+        """This node leads: workers will be wanted soon."""
+
+    def leave(self) -> None:
+        """This node no longer leads."""
+
+    def publish(self, delta: ImageDelta) -> None:
+        """A committed image, while this node leads."""
+
+    async def close(self) -> None:
+        """Stop everything; ZooKeeper keeps what is written."""

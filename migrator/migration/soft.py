@@ -34,6 +34,7 @@ T = TypeVar("T")
 
 ENTRY_SENTENCES = {
     State.INACTIVE: "this node does not lead",
+    State.TURNED_OFF: "the migration has not begun, and is turned off on this controller",
     State.EXAMINING: "reads who controls the cluster",
     State.REFUSED: "a guard refuses",
     State.RELEASING: "gives a claim back to ZooKeeper",

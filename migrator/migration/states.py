@@ -19,6 +19,7 @@ class State(Enum):
     """What the active controller is doing; the value is how operators read it."""
 
     INACTIVE = "inactive"
+    TURNED_OFF = "turned off"
     EXAMINING = "examining ZooKeeper"
     REFUSED = "refused"
     RELEASING = "releasing a claim"
@@ -54,6 +55,18 @@ class PublicState(Enum):
         """The name that operators see."""
         return self.value[0]
 
+
+WITHOUT_ZOOKEEPER = frozenset(
+    {
+        State.INACTIVE,
+        State.TURNED_OFF,
+        State.FINISHING,
+        State.STEPPING_DOWN,
+        State.COMPLETING,
+        State.FINISHED,
+    }
+)
+"""States that need no ZooKeeper: a leader whose flag is off knows no others, and has no session."""
 
 _COPIES = frozenset(
     {State.CLAIMING, State.COPYING, State.COMMITTING, State.ABORTING, State.RELEASING, State.AWAITING_ELECTION}
@@ -99,6 +112,7 @@ class Finding(Enum):
     # of an election
     MIGRATE = "migration on, not finished"
     FINISH = "migration off, dual-writing"
+    OFF = "migration off, not copied"
     ENDED = "already finished"
     NOTHING = "nothing to migrate"
     # of an examination
@@ -182,7 +196,10 @@ TRANSITIONS: Mapping[Transition, State] = {
     **{(state, Trigger.DEPOSED, Finding.ANY): State.INACTIVE for state in _LEADING},
     (State.INACTIVE, Trigger.ELECTED, Finding.MIGRATE): State.EXAMINING,
     (State.INACTIVE, Trigger.ELECTED, Finding.FINISH): State.FINISHING,
+    (State.INACTIVE, Trigger.ELECTED, Finding.OFF): State.TURNED_OFF,
     (State.INACTIVE, Trigger.ELECTED, Finding.ENDED): State.FINISHED,
+    (State.TURNED_OFF, Trigger.VOTERS, Finding.HAND_OVER): State.STEPPING_DOWN,
+    **_again(State.TURNED_OFF, Trigger.REGISTRATIONS, Trigger.TIMER),
     **_examinations(State.EXAMINING),
     **_examinations(State.REFUSED),
     (State.REFUSED, Trigger.FORCED, Finding.ANY): State.EXAMINING,
@@ -227,9 +244,9 @@ TRANSITIONS: Mapping[Transition, State] = {
     **{(state, Trigger.WRITE, Finding.FENCED): State.EXAMINING for state in _CLAIMED},
     (State.FINISHING, Trigger.VOTERS, Finding.MAY_FINISH): State.COMPLETING,
     (State.FINISHING, Trigger.VOTERS, Finding.HAND_OVER): State.STEPPING_DOWN,
-    (State.FINISHING, Trigger.REGISTRATIONS, Finding.ANY): State.FINISHING,
-    (State.FINISHING, Trigger.TIMER, Finding.ANY): State.FINISHING,
-    (State.STEPPING_DOWN, Trigger.TIMER, Finding.ANY): State.FINISHING,
+    **_again(State.FINISHING, Trigger.REGISTRATIONS, Trigger.TIMER),
+    (State.STEPPING_DOWN, Trigger.TIMER, Finding.FINISH): State.FINISHING,
+    (State.STEPPING_DOWN, Trigger.TIMER, Finding.OFF): State.TURNED_OFF,
     (State.COMPLETING, Trigger.COMMITTED, Finding.ANY): State.FINISHED,
 }
 

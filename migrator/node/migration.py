@@ -16,11 +16,11 @@ from migrator.migration import events as ev
 from migrator.migration.executor import MigrationExecutor, Options
 from migrator.migration.finish import FinishInputs, zk_mode_brokers
 from migrator.migration.messenger import BrokerMessenger
+from migrator.migration.ports import MigratedCluster
 from migrator.migration.readiness import ControllerSignals
 from migrator.migration.soft import Identity
 from migrator.migration.states import State
 from migrator.migration.translate.source import names_below
-from migrator.migration.worker import Tools, Workers
 from migrator.node.core import NodeCore
 from migrator.node.quorum import monotonic_ms
 from migrator.node.snapshotter import wall_ms
@@ -194,36 +194,31 @@ class NodeBrokers:
 class MigrationRuntime:
     """The migration of one node; alive while the node is the active controller.
 
-    :param messenger: tells the brokers.
+    :param cluster: ZooKeeper and the brokers in ZooKeeper mode, as far as this node's settings reach them.
     """
 
     def __init__(
         self,
         settings: Settings,
         core: NodeCore,
-        session: ZooKeeperSession,
-        passwords: PasswordEncoder,
-        messenger: BrokerMessenger,
+        cluster: MigratedCluster,
         voters: VoterSignals,
         journal: Journal,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._settings = settings
         self._core = core
-        self._session = session
-        self._messenger = messenger
+        self._cluster = cluster
         self._journal = journal
         self._loop = asyncio.get_running_loop()
-        self._zookeeper = NodeZooKeeper(session)
         self._said = ""
         self.verdicts = Verdicts()
-        self._workers = Workers(Tools(session.options, passwords))
         options = Options(
             identity=Identity(
                 settings.node_id, core.cluster_id, settings.broker_rpc_listener, settings.migrator_audit_interval_ms
             ),
             directory=core.storage.directory,
-            passwords=passwords,
+            passwords=password_encoder(settings),
             batch_records=max(
                 settings.zookeeper_metadata_migration_min_batch_size, settings.migrator_copy_batch_records
             ),
@@ -232,9 +227,9 @@ class MigrationRuntime:
         self.executor = MigrationExecutor(
             options,
             NodeController(settings, core, voters, self.verdicts),
-            NodeBrokers(settings, core, self._zookeeper, messenger),
-            self._zookeeper,
-            self._workers.worker,
+            cluster.brokers,
+            cluster.zookeeper,
+            cluster.start_worker,
             on_transition=self._tell,
             on_failure=on_failure,
         )
@@ -243,16 +238,12 @@ class MigrationRuntime:
 
     def start(self) -> None:
         """Connect to ZooKeeper, now and whenever the connection was lost."""
-        self._session.add_listener(self._connection_changed)
-        self._session.start_in_background()
+        self._cluster.start(self._connection_changed)
 
     async def close(self) -> None:
         """Stop everything; ZooKeeper keeps what is written."""
         await self.executor.close()
-        self._messenger.close()
-        await self._messenger.closed()
-        await asyncio.to_thread(self._workers.close)
-        await asyncio.to_thread(self._session.close)
+        await self._cluster.close()
 
     async def drain(self, seconds: float) -> None:
         """Let ZooKeeper catch up before this leader leaves, for so long at most."""
@@ -267,17 +258,15 @@ class MigrationRuntime:
         """See `LeaderListener`."""
         state = image.features.zk_migration_state
         enabled = self._settings.zookeeper_metadata_migration_enable
-        if enabled:
-            self._workers.prepare()
+        self._cluster.lead()
         self.executor.lead(ev.BecameLeader(epoch, state, enabled, self._core.metadata.migration_base))
-        if self._session.state is SessionState.CONNECTED:
+        if self._cluster.connected:
             self.executor.feed(ev.ZooKeeperConnected())
 
     def lost_leadership(self, epoch: int) -> None:
         """See `LeaderListener`."""
         self.executor.feed(ev.LostLeadership(epoch))
-        self._messenger.close()
-        self._workers.release()
+        self._cluster.leave()
 
     @property
     def lag(self) -> tuple[int, bool]:
@@ -301,7 +290,7 @@ class MigrationRuntime:
 
     def _published(self, delta: ImageDelta) -> None:
         if self._core.controller.epoch is not None:
-            self._messenger.publish(delta)
+            self._cluster.publish(delta)
             self.executor.published(delta)
 
     def _connection_changed(self, state: SessionState) -> None:

@@ -9,7 +9,7 @@ from migrator.migration.finish import Standing, zk_mode_brokers
 from migrator.migration.judge import FORCEABLE
 from migrator.migration.readiness import Gap, Severity
 from migrator.migration.soft import Status
-from migrator.migration.states import PublicState, State
+from migrator.migration.states import WITHOUT_ZOOKEEPER, PublicState, State
 from migrator.node.core import NodeCore
 from migrator.node.migration import MigrationRuntime
 from migrator.node.quorum import monotonic_ms
@@ -76,7 +76,7 @@ class MigrationInsight:
             if status.state in (State.WAITING_FOR_CONTROLLERS, State.WAITING_FOR_BROKERS):
                 found = [_problem(gap) for gap in (*readiness.controllers, *readiness.brokers)] or found
             found += [_problem(gap) for gap in readiness.warnings]
-        if not status.zookeeper_connected:
+        if not status.zookeeper_connected and status.state not in WITHOUT_ZOOKEEPER:
             found.append(Problem("ZooKeeper", "it is out of reach", "Check zookeeper.connect and the servers"))
         return tuple(found)
 

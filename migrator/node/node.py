@@ -15,13 +15,13 @@ from migrator.config.settings import Settings
 from migrator.controller.context import SUPPORTED_FEATURES, Context
 from migrator.controller.index import ControllerIndex
 from migrator.errors import InvariantViolation, MigratorError, OperatorError
-from migrator.migration.messenger import BrokerMessenger
 from migrator.node.core import NodeCore, OpenedDirectory
 from migrator.node.describe import QuorumDescriber
 from migrator.node.endpoint import ControllerEndpoint
 from migrator.node.loop_health import LoopHealth, calm_garbage_collector
 from migrator.node.metrics import reader
-from migrator.node.migration import MigrationRuntime, password_encoder
+from migrator.node.migrated_cluster import migrated_cluster
+from migrator.node.migration import MigrationRuntime
 from migrator.node.migration_status import MigrationInsight
 from migrator.node.quorum import monotonic_ms
 from migrator.node.quorum_view import NodeQuorumView
@@ -30,7 +30,6 @@ from migrator.node.snapshotter import wall_ms
 from migrator.node.start_check import check_start
 from migrator.node.status_source import NodeStatusSource
 from migrator.node.transports import (
-    broker_security,
     controller_security,
     grpc_address,
     grpc_tls,
@@ -46,16 +45,13 @@ from migrator.node.voters import VoterSignals
 from migrator.node.write_gate import WriteGate
 from migrator.observe.journal import Journal
 from migrator.observe.metrics import MetricsServer
-from migrator.records.metadata import Endpoint
 from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.quorum_service import NodeAddress, QuorumService
 from migrator.rpc.server import GrpcServer, Service
 from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
-from migrator.wire.client import KafkaClient
 from migrator.wire.raft_transport import RaftService
 from migrator.wire.schemas import DESCRIBE_QUORUM, VersionRange
 from migrator.wire.server import KafkaListener
-from migrator.zookeeper.session import ZooKeeperSession, options_from
 
 log = logging.getLogger(__name__)
 
@@ -156,8 +152,7 @@ async def _assemble(settings: Settings, failure: Failure, stack: AsyncExitStack)
     stack.push_async_callback(server.close)
     stack.push_async_callback(core.close, HAND_OVER_SECONDS)
     core.start()
-    if insight is not None:
-        stack.push_async_callback(insight.drain, settings.migrator_write_behind_drain_ms / 1000)
+    stack.push_async_callback(insight.drain, settings.migrator_write_behind_drain_ms / 1000)
     registrar = ControllerRegistrar(settings, core.metadata, core.quorum, core.controller, clients, ports)
     registering = asyncio.get_running_loop().create_task(registrar.run())
     registering.add_done_callback(failure.watched)
@@ -175,26 +170,10 @@ def _migration(
     journal: Journal,
     failure: Failure,
     stack: AsyncExitStack,
-) -> MigrationInsight | None:
-    """The migration of this node, if its settings name a ZooKeeper."""
-    if not settings.zookeeper_connect:
-        return None
-    brokers = broker_security(settings)
-    name = f"controller-{settings.node_id}"
-
-    def connect(_broker_id: int, endpoint: Endpoint) -> KafkaClient:
-        return KafkaClient(endpoint.host, endpoint.port, name, security=brokers)
-
-    runtime = MigrationRuntime(
-        settings,
-        core,
-        ZooKeeperSession(options_from(settings)),
-        password_encoder(settings),
-        BrokerMessenger(settings.broker_rpc_listener, connect, failure),
-        signals,
-        journal,
-        failure,
-    )
+) -> MigrationInsight:
+    """The migration of this node. It is there whatever the settings lack: the log may say that one is under way."""
+    cluster = migrated_cluster(settings, core, failure)
+    runtime = MigrationRuntime(settings, core, cluster, signals, journal, failure)
     gate.measures(lambda: runtime.lag)
     runtime.start()
     stack.push_async_callback(runtime.close)

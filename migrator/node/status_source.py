@@ -93,7 +93,7 @@ class NodeStatusSource:
         self,
         settings: Settings,
         core: NodeCore,
-        migration: MigrationView | None,
+        migration: MigrationView,
         journal: Callable[[int], list[JournalEvent]],
     ) -> None:
         self._settings = settings
@@ -113,9 +113,9 @@ class NodeStatusSource:
             quorum=self._quorum(),
             migration=self._migration_status(),
             brokers=self._brokers(),
-            problems=(*self._log_problems(), *(() if migration is None else migration.problems())),
-            write_behind=None if migration is None else migration.write_behind_status(),
-            claim=None if migration is None else migration.claim_status(),
+            problems=(*self._log_problems(), *migration.problems()),
+            write_behind=migration.write_behind_status(),
+            claim=migration.claim_status(),
             metadata_version=version_at(level).name,
             recent_events=tuple(self._journal(-1)[-RECENT_EVENTS:]),
         )
@@ -166,7 +166,7 @@ class NodeStatusSource:
         return self._active_migration().report_verdict(report)
 
     def _active_migration(self) -> MigrationView:
-        if self._migration is None or self._core.controller.epoch is None:
+        if self._core.controller.epoch is None:
             leader = self._core.quorum.leader_id
             raise OperatorError(
                 "this controller does not drive the migration",
@@ -178,7 +178,7 @@ class NodeStatusSource:
     def _quorum(self) -> QuorumStatus:
         status, log = self._core.quorum.status(), self._core.storage.log
         ends = {row.replica_id: row.end_offset for row in status.voters}
-        ready = {} if self._migration is None else self._migration.voters_ready()
+        ready = self._migration.voters_ready()
         return QuorumStatus(
             role=ROLES[status.role],
             leader_id=-1 if status.leader_id is None else status.leader_id,
@@ -195,7 +195,7 @@ class NodeStatusSource:
         )
 
     def _migration_status(self) -> MigrationStatus:
-        active = None if self._migration is None else self._migration.migration_status()
+        active = self._migration.migration_status()
         if active is not None:
             return active
         record = self._core.metadata.published.features.zk_migration_state

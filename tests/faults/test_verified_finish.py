@@ -10,6 +10,7 @@ import pytest
 
 from migrator.drill.cluster import COMMAND_SECONDS, MIGRATOR
 from migrator.drill.report import Report
+from migrator.migration.finish import FLAG
 from migrator.migration.states import State
 from migrator.observe.status import Goal, VerdictReport
 from migrator.parts.processes import run_to_end
@@ -51,7 +52,7 @@ async def test_the_migration_ends_only_on_a_verdict_that_began_after_the_last_wr
         assert "dual-writing: what is written from now on is not covered" in await reported(early.leader_epoch)
         await cluster.roll_to_kraft(Report({}))
         assert await asyncio.to_thread(controller.stop) == 0
-        controller.set_migration(enabled=False)
+        controller.properties[FLAG] = "false"
         controller.start()
         await cluster.until_problem("no verification has found", "migrator verify -c FILE --report")
         assert await cluster.in_state(State.FINISHING)

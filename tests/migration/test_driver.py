@@ -15,7 +15,7 @@ from migrator.migration.finish import FinishInputs
 from migrator.migration.guards import Standing
 from migrator.migration.readiness import ControllerSignals, Gap, ZooKeeperBrokers
 from migrator.migration.soft import BACKOFF_MAX_MS, ENTRY_SENTENCES, POLL_MS, SETTLE_MS, STALL_MS, Identity
-from migrator.migration.states import PublicState, State
+from migrator.migration.states import TRANSITIONS, WITHOUT_ZOOKEEPER, PublicState, State
 from migrator.observe.status import Force
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState
@@ -32,6 +32,12 @@ COPIED = MigrationState(3002, 4, 1000, 4)
 KEPT = Claim(
     zk_epoch=8, epoch_version=8, controller_version=1, migration_version=4, migration=MigrationState(3001, 5, 1000, 4)
 )
+
+
+def successors(state: State) -> set[State]:
+    """All but those of a leader that is elected: they are decided by its flag."""
+    found = {after for (before, _, _), after in TRANSITIONS.items() if before is state}
+    return set() if state is State.INACTIVE else found
 
 
 class Run:
@@ -413,11 +419,33 @@ def test_a_finished_cluster_does_nothing_and_cannot_go_back() -> None:
     assert run.timer is None
 
 
-@pytest.mark.parametrize("record", [ZkMigrationState.NONE, ZkMigrationState.PRE_MIGRATION])
-def test_without_the_flag_nothing_happens(record: ZkMigrationState) -> None:
-    run = Run(record, enabled=False)
+def test_without_a_migration_nothing_happens() -> None:
+    run = Run(ZkMigrationState.NONE, enabled=False)
     assert run.state() is State.INACTIVE
-    assert run.asked_nothing_of(ef.Examine)
+    assert run.timer is None
+
+
+def test_a_leader_without_the_flag_says_so_before_the_copy_and_lets_one_lead_that_has_it() -> None:
+    run = Run(ZkMigrationState.PRE_MIGRATION, enabled=False)
+    assert run.driver.status(run.now).public is PublicState.MIGRATION_INELIGIBLE
+    run(ev.VotersAsked(run.asked(ef.AskVoters).ticket, FinishInputs({3001: False, 3002: None}, ())))
+    assert (run.state(), "controller 3001" in run.why) == (State.TURNED_OFF, True)
+    asked = run.wait_for(ef.AskVoters)
+    run(ev.VotersAsked(asked.ticket, FinishInputs({3001: False, 3002: True}, (), caught_up=(3002,))))
+    assert run.asked(ef.HandOver).successor == 3002
+    run.wait_for(ef.AskVoters)
+    assert run.state() is State.TURNED_OFF, "3002 did not take over"
+
+
+@pytest.mark.parametrize("record", [ZkMigrationState.PRE_MIGRATION, ZkMigrationState.MIGRATION])
+def test_a_leader_without_the_flag_never_needs_zookeeper(record: ZkMigrationState) -> None:
+    """It has no session: every way on, whatever the voters say, stays among the states that need none."""
+    run = Run(record, enabled=False)
+    reached = {run.state()}
+    while grown := {after for state in reached for after in successors(state)} - reached:
+        reached |= grown
+    assert reached <= WITHOUT_ZOOKEEPER
+    assert not {State.EXAMINING, State.DUAL_WRITING} & WITHOUT_ZOOKEEPER
 
 
 def test_dual_writing_before_the_copy_is_committed_is_an_invariant_violation() -> None:

@@ -8,9 +8,11 @@ import pytest
 
 from migrator.errors import ExitCode, OperatorError
 from migrator.migration.finish import (
+    FLAG,
     FinishInputs,
     Standing,
     decide,
+    decide_before_copy,
     objection,
     refuse_start_with_flag_off,
     zk_mode_brokers,
@@ -41,6 +43,28 @@ def test_what_a_leader_with_the_flag_off_does(
     decision = decide(inputs)
     assert (decision.finding, decision.successor) == (finding, successor)
     assert words in decision.reason
+
+
+@pytest.mark.parametrize(
+    ("inputs", "finding", "successor", "words"),
+    [
+        (FinishInputs({1: False, 2: False, 3: None}, ()), Finding.WAIT, -1, "off on controllers 1, 2"),
+        (
+            FinishInputs({1: False, 2: True}, (7,), caught_up=(2,)),
+            Finding.HAND_OVER,
+            2,
+            "controller 2, which has it on",
+        ),
+        (FinishInputs({1: False, 2: True}, (7,), caught_up=()), Finding.WAIT, -1, "off on controller 1"),
+    ],
+)
+def test_what_a_leader_with_the_flag_off_does_before_the_copy(
+    inputs: FinishInputs, finding: Finding, successor: int, words: str
+) -> None:
+    decision = decide_before_copy(inputs)
+    assert (decision.finding, decision.successor) == (finding, successor)
+    assert words in decision.reason
+    assert FLAG in decision.remedy
 
 
 def test_a_node_does_not_start_with_the_flag_off_while_zookeeper_brokers_are_registered() -> None:

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 from migrator.config.load import settings_from
 from migrator.config.settings import Settings
@@ -18,6 +20,14 @@ from migrator.rpc.transport import PeerTimeoutError, UnreachableError
 
 CLUSTER_ID = "9egfFDzKSbaonHwNn88EuQ"
 PATIENCE_SECONDS = 20.0
+FOLLOWS: Any = SimpleNamespace(
+    migration_status=lambda: None,
+    problems=tuple,
+    write_behind_status=lambda: None,
+    claim_status=lambda: None,
+    voters_ready=dict,
+)
+"""What the migration of a node that does not lead tells."""
 
 
 class Wires:

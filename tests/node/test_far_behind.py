@@ -22,7 +22,7 @@ from migrator.records.batch import BATCH_BYTES_MAX, build_batch, iter_headers
 from migrator.records.codec import encode, encode_all
 from migrator.records.metadata import ConfigRecord, ConfigResourceType, FeatureLevelRecord, NoOpRecord
 from migrator.records.versions import FEATURE_NAME, parse_version
-from tests.node.cluster import Cluster, until
+from tests.node.cluster import FOLLOWS, Cluster, until
 
 AWAY = 3
 LEVEL = parse_version("3.9").level
@@ -139,7 +139,7 @@ async def test_a_voter_that_cannot_follow_says_so_until_it_can(
     wires.cut.add(2 if leader is quorum.cluster.nodes[1] else 1)
     away = quorum.cluster.start(AWAY)
     await until(lambda: away.quorum.refusals.count > 2, "the log of the third voter refuses")
-    source = NodeStatusSource(quorum.cluster.settings(AWAY), away, None, lambda _after: [])
+    source = NodeStatusSource(quorum.cluster.settings(AWAY), away, FOLLOWS, lambda _after: [])
     (problem,) = source.status().problems
     assert reason in problem.what
     wires.on_the_way = lambda response: response
