@@ -287,9 +287,9 @@ class MigrationExecutor:
         self._tasks.spawn(work())
 
     def _send_full(self, effect: ef.SendFullRpcs) -> None:
-        async def work() -> AnyEvent:
-            await self._brokers.send_full(effect.zk_epoch)
-            return ev.RpcsQueued(effect.ticket)
+        async def work() -> AnyEvent | None:
+            queued = await self._brokers.send_full(effect.zk_epoch)
+            return ev.RpcsQueued(effect.ticket) if queued else None
 
         self._writes.audit_from(self._writes.mark_zxid)
         self._tasks.spawn(work())

@@ -1,18 +1,22 @@
 """Keeps the brokers in ZooKeeper mode told: plans what follows from each image, in slices, and hands it to channels.
 
 One task plans, one plan after the other, each from the image of the one before; changes that come meanwhile are one
-delta. So a slow plan never lets requests overtake each other.
+delta. So a slow plan never lets requests overtake each other. A step that fails unexpectedly is tried again, after a
+back-off and with what was published meanwhile: the next leader would have to plan from the same image.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Container
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from migrator.errors import MigratorError
+from kio.schema.errors import ErrorCode
+
 from migrator.image.changes import merge_changes
 from migrator.image.model import Changes, ImageDelta, MetadataImage
 from migrator.migration.broker_rpcs import (
@@ -28,11 +32,21 @@ from migrator.migration.broker_rpcs import (
 )
 from migrator.migration.broker_rpcs_delta import plan_again, plan_delta
 from migrator.migration.rpc_channels import EVERYTHING, LEADERS, Answered, BrokerChannels, Connect
+from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
 from migrator.wire.legacy.encode import RequestEncoder
-from migrator.wire.legacy.messages import Controller, LegacyRequest
+from migrator.wire.legacy.messages import Controller, LeaderAndIsr, LegacyRequest
 
 log = logging.getLogger(__name__)
 
+MAX_UNMERGED = 64
+"""Changes that wait for a slow plan; more of them become one."""
+PLANNER = TaskKind("broker-planner", OnError.RESTART)
+CLOSING = TaskKind("broker-channels-closing", OnError.DROP)
+
+WITHOUT_TOPIC_IDS = (
+    "it failed a LeaderAndIsr as a whole, as brokers do that have logs without a topic id; it gets requests that name "
+    "changes only, so it moves no stray logs aside"
+)
 Step = Callable[[], Awaitable[None]]
 
 
@@ -42,10 +56,13 @@ class BrokerMessenger:
     :param on_failure: told when planning breaks an invariant.
     """
 
-    def __init__(self, listener: str, connect: Connect, on_failure: Callable[[BaseException], None]) -> None:
+    def __init__(self, listener: str, connect: Connect, on_failure: OnFailure) -> None:
         self._listener = listener
         self._connect = connect
         self._on_failure = on_failure
+        self._supervisor = Supervisor(on_failure)
+        self._fault = ""
+        """Why nobody is told anything; empty when planning works."""
         self._missed: set[int] = set()
         self._channels: BrokerChannels | None = None
         self._terms = Terms(listener)
@@ -54,6 +71,8 @@ class BrokerMessenger:
         self._pending: list[ImageDelta] = []
         self._reached = -1
         self._steps: deque[Step] = deque()
+        self._full: list[asyncio.Future[bool]] = []
+        """Who waits for the full state to be queued, or has waited."""
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
@@ -62,6 +81,17 @@ class BrokerMessenger:
     def queued(self) -> dict[int, int]:
         """How many requests wait, by broker."""
         return {} if self._channels is None else self._channels.queued
+
+    @property
+    def troubles(self) -> dict[int, str]:
+        """What is wrong with brokers in ZooKeeper mode that are up and cannot be told, or do not take it, by id."""
+        if self._channels is None or self._image is None:
+            return {}
+        told = recipients(self._image)
+        without_ids = dict.fromkeys(self._terms.without_topic_ids, WITHOUT_TOPIC_IDS)
+        planning = dict.fromkeys(told, self._fault) if self._fault else {}
+        found = without_ids | self._channels.troubles | planning
+        return {broker_id: found[broker_id] for broker_id in sorted(found.keys() & told.keys())}
 
     def open(
         self, controller: Controller, image: MetadataImage, has_config: Container[str], predecessor_offset: int
@@ -72,31 +102,41 @@ class BrokerMessenger:
             RequestEncoder(controller),
             self._connect,
             self._listener,
-            on_answer=_report,
-            on_overflow=self._missed.add,
+            on_answer=self._answered,
+            on_overflow=self._tell_anew,
+            on_failure=self._on_failure,
         )
         self._terms, self._told, self._image = Terms(self._listener), NOTHING_OPEN, image
-        self._pending, self._reached = [], -1
+        self._pending, self._reached, self._missed = [], -1, set()
         self._steps.append(lambda: self._send(plan_takeover(image, self._terms, has_config, predecessor_offset), image))
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = self._supervisor.keep(PLANNER, self._run, on_error=self._failed)
         self._wake.set()
 
-    def full(self, done: Callable[[], None]) -> None:
-        """ZooKeeper equals the image: everybody gets everything; ``done`` is called when it is queued."""
+    async def full(self) -> bool:
+        """ZooKeeper equals the image: everybody gets everything. Returns whether that is queued; it is not when the
+        claim is gone."""
+        if self._channels is None:
+            return False
+        queued: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._full.append(queued)
 
         async def step() -> None:
             image = self._image
             if image is not None:
                 await self._send(plan_full(image, self._terms, self._told, self._reached), image, replaces=LEADERS)
                 self._terms = replace(self._terms, confirmed=True)
-                done()
+                _conclude(queued, result=True)
 
         self._add(step)
+        return await queued
 
     def publish(self, delta: ImageDelta) -> None:
         """A committed change."""
         if self._channels is not None:
             self._pending.append(delta)
+            if len(self._pending) > MAX_UNMERGED:
+                changes: Changes = merge_changes([each.changes for each in self._pending])
+                self._pending = [ImageDelta(self._pending[0].before, delta.after, changes)]
             self._add(self._tell_pending)
 
     def reached(self, offset: int) -> None:
@@ -107,15 +147,19 @@ class BrokerMessenger:
 
     def close(self) -> None:
         """The claim is gone: nobody is told anything any more."""
-        self._steps.clear()
+        self._steps = deque()
         self._pending = []
         self._image = None
+        self._fault = ""
+        for queued in self._full:
+            _conclude(queued, result=False)
+        self._full = []
         tasks, channels = self._task, self._channels
         self._task, self._channels = None, None
         if tasks is not None:
             tasks.cancel()
         if channels is not None:
-            closing = asyncio.get_running_loop().create_task(channels.close())
+            closing = self._supervisor.spawn(CLOSING, channels.close())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
@@ -124,59 +168,88 @@ class BrokerMessenger:
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     def _add(self, step: Step) -> None:
-        self._steps.append(step)
+        """Behind the others. The one that is under way may be the same: what it began with is older."""
+        if step not in itertools.islice(self._steps, 1, None):
+            self._steps.append(step)
         self._wake.set()
 
     async def _run(self) -> None:
-        try:
-            while True:
-                await self._wake.wait()
-                while self._steps:
-                    await self._steps.popleft()()
-                self._wake.clear()
-        except MigratorError as error:
-            self._on_failure(error)
+        steps = self._steps
+        while True:
+            await self._wake.wait()
+            while steps:
+                await steps[0]()
+                self._fault = ""
+                steps.popleft()
+            self._wake.clear()
+
+    def _failed(self, error: Exception) -> None:
+        self._fault = f"requests for it cannot be planned: {type(error).__name__}: {error}"
 
     async def _tell_pending(self) -> None:
-        deltas, self._pending = self._pending, []
-        if not deltas or self._image is None or self._channels is None:
+        if not self._pending or self._image is None:
             return
-        after = deltas[-1].after
-        changes: Changes = merge_changes([delta.changes for delta in deltas])
+        after = self._pending[-1].after
+        changes: Changes = merge_changes([delta.changes for delta in self._pending])
         await self._send(plan_delta(ImageDelta(self._image, after, changes), self._terms, self._told), after)
+        told = after.provenance.offset
+        self._pending = [delta for delta in self._pending if delta.after.provenance.offset > told]
+
+    def _tell_anew(self, broker_id: int) -> None:
+        """What waited for the broker is gone: it gets everything."""
+        self._missed.add(broker_id)
+        self._add(self._tell_again)
+
+    def _answered(self, answered: Answered) -> None:
+        log.warning("Broker %d: %s", answered.broker_id, answered.refusal)
+        failed_whole = answered.request == LeaderAndIsr.__name__ and answered.error is ErrorCode.unknown_server_error
+        if failed_whole and answered.broker_id not in self._terms.without_topic_ids:
+            # `LogManager.findStrayReplicas` throws on a log without a topic id, but only for requests of type 2.
+            without = self._terms.without_topic_ids | {answered.broker_id}
+            self._terms = replace(self._terms, without_topic_ids=without)
+            self._tell_anew(answered.broker_id)
 
     async def _tell_again(self) -> None:
         """Whoever is fenced waits until it is back."""
         if self._image is None:
             return
         missed = self._missed & recipients(self._image).keys()
-        self._missed -= missed
         if missed:
             work = plan_again(self._image, self._terms, self._told, missed)
-            await self._send(work, self._image, replaces=EVERYTHING)
+            await self._send(work, self._image, replaces=EVERYTHING, anew=missed)
 
     async def _release(self) -> None:
         if self._image is not None and self._told.waiting:
             await self._send(plan_released(self._image, self._terms, self._told, self._reached), self._image)
 
     async def _send(
-        self, work: Work[Plan], image: MetadataImage, *, replaces: tuple[type[LegacyRequest], ...] = ()
+        self,
+        work: Work[Plan],
+        image: MetadataImage,
+        *,
+        replaces: tuple[type[LegacyRequest], ...] = (),
+        anew: AbstractSet[int] = frozenset(),
     ) -> None:
+        """Hand a plan over.
+
+        :param anew: brokers that it tells everything.
+        """
         plan = await _finish(work)
         if self._channels is None:
             return
-        self._image, self._told = image, plan.told
+        self._missed -= anew
         self._channels.registered(image.cluster.brokers)
         self._channels.send(plan.sends, replaces=replaces)
-        if self._missed:
+        self._image, self._told = image, plan.told
+        if self._missed & recipients(image).keys():
             self._add(self._tell_again)
         if self._told.waiting and any(offset <= self._reached for offset in self._told.waiting.values()):
             self._add(self._release)
 
 
-def _report(answered: Answered) -> None:
-    refused = "".join(f", {error.name} for {count} partitions" for error, count in answered.partition_errors.items())
-    log.warning("Broker %d answers a %s: %s%s", answered.broker_id, answered.request, answered.error.name, refused)
+def _conclude(waiting: asyncio.Future[bool], *, result: bool) -> None:
+    if not waiting.done():
+        waiting.set_result(result)
 
 
 async def _finish(work: Work[Plan]) -> Plan:

@@ -68,8 +68,8 @@ class BrokersPort(Protocol):
     async def take_over(self, zk_epoch: int) -> None:
         """Open the channels and queue the first, partial state."""
 
-    async def send_full(self, zk_epoch: int) -> None:
-        """Queue the full state."""
+    async def send_full(self, zk_epoch: int) -> bool:
+        """Queue the full state, behind the first one. False: the claim is gone, and nothing is queued."""
 
     def written(self, at: EpochOffset) -> None:
         """ZooKeeper holds everything up to there: LeaderAndIsr of new topics may go out."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 
 from migrator.config.settings import Settings
@@ -161,25 +161,34 @@ class NodeBrokers:
         self._core = core
         self._zookeeper = zookeeper
         self._messenger = messenger
+        self._claims = 0
+        """Claims taken and given up so far: what has awaited something looks whether its claim is still held."""
+        self._opened = asyncio.Event()
+        """Whether the channels of the latest claim are open, or will not be."""
 
     async def take_over(self, zk_epoch: int) -> None:
         """See `BrokersPort`."""
         epoch = self._core.controller.epoch
+        self._claims += 1
+        claim = self._claims
+        self._opened.clear()
         try:
             has_config = await asyncio.to_thread(self._zookeeper.topics_with_config)
         except OperatorError as error:
             log.warning("Brokers get no LeaderAndIsr before the comparison: %s", error)
             has_config = frozenset()
         start = self._core.quorum.epoch_start_offset
-        if epoch is not None and start is not None and self._core.controller.epoch == epoch:
+        held = claim == self._claims and epoch is not None and self._core.controller.epoch == epoch
+        if held and epoch is not None and start is not None:
             controller = Controller(self._node_id, zk_epoch, epoch)
             self._messenger.open(controller, self._core.metadata.published, has_config, start - 1)
+        if claim == self._claims:
+            self._opened.set()
 
-    async def send_full(self, zk_epoch: int) -> None:  # noqa: ARG002 - the channels know it since they were opened
+    async def send_full(self, zk_epoch: int) -> bool:  # noqa: ARG002 - the channels know it since they were opened
         """See `BrokersPort`."""
-        queued: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._messenger.full(lambda: queued.set_result(None))
-        await queued
+        await self._opened.wait()
+        return await self._messenger.full()
 
     def written(self, at: EpochOffset) -> None:
         """See `BrokersPort`."""
@@ -187,6 +196,8 @@ class NodeBrokers:
 
     async def stop(self) -> None:
         """See `BrokersPort`."""
+        self._claims += 1
+        self._opened.set()
         self._messenger.close()
         await self._messenger.closed()
 
@@ -273,6 +284,11 @@ class MigrationRuntime:
         """Records that ZooKeeper does not hold yet, and whether this node writes to it at all."""
         coordinator = self.executor.coordinator
         return coordinator.write_behind.lag, coordinator.state in WRITING
+
+    @property
+    def broker_troubles(self) -> Mapping[int, str]:
+        """See `BrokerMessenger.troubles`."""
+        return self._messenger.troubles
 
     @property
     def verified(self) -> bool | None:

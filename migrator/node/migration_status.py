@@ -27,6 +27,11 @@ from migrator.observe.status import (
     WriteBehindStatus,
 )
 
+NOT_TOLD_REMEDY = (
+    "Other brokers are told, and this one is tried again. Look at its log, at the host and port that it advertises for "
+    "the listener between brokers, and at the certificates or passwords there; a restart of the broker begins anew"
+)
+
 
 class MigrationInsight:
     """A `MigrationView` on the runtime."""
@@ -76,6 +81,10 @@ class MigrationInsight:
             if status.state in (State.WAITING_FOR_CONTROLLERS, State.WAITING_FOR_BROKERS):
                 found = [_problem(gap) for gap in (*readiness.controllers, *readiness.brokers)] or found
             found += [_problem(gap) for gap in readiness.warnings]
+        found += [
+            Problem(f"broker {broker_id}", what, NOT_TOLD_REMEDY, warning=True)
+            for broker_id, what in self._runtime.broker_troubles.items()
+        ]
         if not status.zookeeper_connected and status.state not in WITHOUT_ZOOKEEPER:
             found.append(Problem("ZooKeeper", "it is out of reach", "Check zookeeper.connect and the servers"))
         return tuple(found)

@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.errors import PeerError
 from migrator.rpc.transport import PeerTimeoutError, TransportError, UnreachableError
+from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.values import value
 from migrator.wire.api_versions import NO_FEATURES, Features, parse_api_versions
 from migrator.wire.decode import decode_body
@@ -34,6 +35,8 @@ from migrator.wire.security import PLAINTEXT, ListenerSecurity
 
 API_VERSIONS_VERSION = 4
 MAX_CORRELATION_ID = 2**31 - 1
+READER = TaskKind("client-answers", OnError.DROP)
+"""Requests that wait for an answer fail, and the next one connects again."""
 
 
 @value
@@ -51,6 +54,7 @@ class KafkaConnection:
 
     def __init__(self, stream: FrameStream, client_id: str) -> None:
         self._stream = stream
+        self._supervisor = Supervisor()
         self._client_id = client_id
         self._correlation = 0
         self._waiting: deque[asyncio.Future[bytearray]] = deque()
@@ -72,10 +76,14 @@ class KafkaConnection:
             stream = await open_stream(host, port, max_response_bytes, security.client_context)
         except ssl.SSLError as error:
             raise UnreachableError(f"TLS with {host}:{port} failed: {error.reason or error}") from error
-        except OSError as error:
+        except (
+            OSError,
+            ValueError,
+            OverflowError,
+        ) as error:  # the last two: what the resolver takes for no host or port
             raise UnreachableError(f"no connection to {host}:{port}: {error}") from error
         connection = cls(stream, client_id)
-        connection._reader = asyncio.get_running_loop().create_task(connection._read())
+        connection._reader = connection._supervisor.spawn(READER, connection._read(), f"answers of {host}:{port}")
         try:
             if security.sasl is not None:
                 await connection._log_in(security)
@@ -147,6 +155,7 @@ class KafkaConnection:
             self._fail(TransportError(f"the connection broke: {error}"))
         finally:
             self._stream.abort()
+            self._fail(TransportError("the connection broke"))
 
     def _deliver(self, frame: bytearray) -> None:
         if not self._waiting:
@@ -192,7 +201,8 @@ class KafkaConnection:
             response = await self.request(request_type(SASL_AUTHENTICATE, 2)(auth_bytes=token))
             if response.error_code != ErrorCode.none:
                 raise PeerError(f"authentication as {exchange.user!r} failed: {response.error_message}")
-            token = exchange.step(response.auth_bytes)
+            # The peer chooses the number of iterations: a million take most of a second.
+            token = await asyncio.to_thread(exchange.step, response.auth_bytes)
 
 
 class KafkaClient:
@@ -275,7 +285,7 @@ class KafkaClient:
             if isinstance(error, TransportError):
                 raise
             raise TransportError(f"{self.host}:{self.port}: {error}") from error
-        except asyncio.CancelledError:
+        except BaseException:
             await self._drop(connection)
             raise
 

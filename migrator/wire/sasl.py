@@ -6,7 +6,6 @@ Messages are KIP-43's and KIP-152's: SaslHandshake names the mechanism, SaslAuth
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import secrets
@@ -231,7 +230,8 @@ class ScramClient:
             return b""
         fields = _fields(token)
         nonce, salt = fields.get("r", ""), _unb64(fields.get("s", ""))
-        iterations = int(fields.get("i", "0")) if fields.get("i", "0").isdecimal() else 0
+        digits = fields.get("i", "")
+        iterations = int(digits) if digits.isdecimal() and len(digits) <= len(str(MAX_ITERATIONS)) else 0
         if not nonce.startswith(self._nonce) or not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
             raise AuthenticationError("malformed SCRAM message")
         salted = hashlib.pbkdf2_hmac(self._hash, self._password.reveal().encode(), salt, iterations)
@@ -281,7 +281,7 @@ def _b64(raw: bytes) -> str:
 def _unb64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:  # `binascii.Error` among them
         raise AuthenticationError("malformed SCRAM message") from error
 
 

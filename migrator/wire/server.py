@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from migrator.errors import InvariantViolation, PeerError
+from migrator.errors import PeerError
+from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
 from migrator.values import value
 from migrator.wire.api_versions import (
     NO_FEATURES,
@@ -50,6 +51,7 @@ log = logging.getLogger(__name__)
 
 DECODE_INLINE_BYTES = 256 * 1024
 """Bigger requests are decoded in a thread, so that no turn of the event loop takes long."""
+CONNECTION = TaskKind("listener-connection", OnError.DROP)
 
 
 @value
@@ -123,7 +125,7 @@ class KafkaListener:
         features: Callable[[], Features] = lambda: NO_FEATURES,
         security: ListenerSecurity = PLAINTEXT,
         limits: ListenerLimits | None = None,
-        on_violation: Callable[[InvariantViolation], None] | None = None,
+        on_violation: OnFailure | None = None,
     ) -> None:
         self.name = name
         self.handler = handler
@@ -133,7 +135,7 @@ class KafkaListener:
         self.security = security
         self.limits = limits or ListenerLimits()
         self.counters = ListenerCounters()
-        self._on_violation = on_violation
+        self._supervisor = Supervisor(on_violation)
         self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[None], _Connection] = {}
         self._closing = False
@@ -194,12 +196,13 @@ class KafkaListener:
             stream.abort()
             return
         self.counters.accepted += 1
-        task = asyncio.get_running_loop().create_task(self._serve(connection, stream))
+        name = f"{self.name}: a connection of {connection.host}"
+        task = self._supervisor.spawn(CONNECTION, self._serve(connection, stream), name)
         self._connections[task] = connection
         task.add_done_callback(lambda done: self._connections.pop(done, None))
 
     async def _serve(self, connection: _Connection, stream: FrameStream) -> None:
-        """A connection's life. This is the top of every request: whatever goes wrong ends here."""
+        """A connection's life. What goes wrong in a request ends it, and nothing else."""
         host = connection.host
         try:
             await connection.run()
@@ -210,13 +213,9 @@ class KafkaListener:
             log.info("%s: idle connection from %s closed", self.name, host)
         except ConnectionError:
             log.debug("%s: %s went away", self.name, host)
-        except InvariantViolation as violation:
-            log.critical("%s: %s", self.name, violation, exc_info=True)
-            if self._on_violation is not None:
-                self._on_violation(violation)
-        except Exception:  # the top of a connection: whatever it is, the others must not notice
+        except Exception:  # the top of a request: the supervisor logs it, and the others do not notice
             self.counters.failed += 1
-            log.exception("%s: a request of %s failed; its connection is closed", self.name, host)
+            raise
         finally:
             # What has been answered still goes out; a peer that does not read it was cut off before.
             stream.close()

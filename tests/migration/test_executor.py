@@ -134,8 +134,9 @@ class FakeBrokers:
     async def take_over(self, zk_epoch: int) -> None:
         self.told.append(f"take over {zk_epoch}")
 
-    async def send_full(self, zk_epoch: int) -> None:
+    async def send_full(self, zk_epoch: int) -> bool:
         self.told.append(f"full {zk_epoch}")
+        return True
 
     def written(self, at: EpochOffset) -> None:
         self.reached = at
