@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
@@ -134,6 +134,10 @@ class MigratedCluster(Protocol):
 
     def leave(self) -> None:
         """This node no longer leads."""
+
+    @property
+    def troubles(self) -> Mapping[int, str]:
+        """What is wrong with brokers in ZooKeeper mode that are up and cannot be told, or do not take it, by id."""
 
     def publish(self, delta: ImageDelta) -> None:
         """A committed image, while this node leads."""

@@ -8,7 +8,7 @@ says: Kafka's manual ends a migration by removing ``zookeeper.connect`` as well,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NoReturn, cast
 
 from migrator.config.settings import Settings
@@ -49,6 +49,11 @@ class ReachedCluster:
         """See `MigratedCluster`."""
         return self._session.state is SessionState.CONNECTED
 
+    @property
+    def troubles(self) -> Mapping[int, str]:
+        """See `MigratedCluster`."""
+        return self._messenger.troubles
+
     def start(self, on_connection: Callable[[SessionState], None]) -> None:
         """See `MigratedCluster`."""
         self._session.add_listener(on_connection)
@@ -81,6 +86,7 @@ class NoCluster:
     connected = False
 
     def __init__(self) -> None:
+        self.troubles: Mapping[int, str] = {}
         self.zookeeper = cast("ZooKeeperPort", _Absent("ZooKeeper"))
         self.brokers = cast("BrokersPort", _Absent("the channels to brokers"))
 

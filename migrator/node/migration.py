@@ -287,8 +287,8 @@ class MigrationRuntime:
 
     @property
     def broker_troubles(self) -> Mapping[int, str]:
-        """See `BrokerMessenger.troubles`."""
-        return self._messenger.troubles
+        """See `MigratedCluster`."""
+        return self._cluster.troubles
 
     @property
     def verified(self) -> bool | None:
