@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from migrator.errors import OperatorError
+from migrator.errors import ExitCode, OperatorError
 from migrator.image.model import ClusterImage
 from migrator.migration.states import Finding, State
 from migrator.observe.status import VerdictReport
@@ -130,11 +130,12 @@ def _not_while_zk_brokers(inputs: FinishInputs, on: list[int]) -> FinishDecision
     )
 
 
-def refuse_start_with_flag_off(zk_brokers: tuple[int, ...], *, source: str) -> None:
+def refuse_start_with_flag_off(zk_brokers: tuple[int, ...], *, source: str, current: bool) -> None:
     """The check at the start of a node whose flag is off while the log says MIGRATION.
 
-    :param source: who was asked, "the leader, controller 2" or "the log of this node".
-    :raises OperatorError: (exit code 2) while a broker in ZooKeeper mode is registered.
+    :param source: who was asked, "the leader, controller 2," or "the log of this node,".
+    :param current: whether the source knows everything that is committed.
+    :raises OperatorError: while a broker in ZooKeeper mode is registered; exit code 2, or 75 if that may be over.
     """
     if zk_brokers:
         names = ", ".join(map(str, zk_brokers))
@@ -143,7 +144,8 @@ def refuse_start_with_flag_off(zk_brokers: tuple[int, ...], *, source: str) -> N
             f"({source} says)",
             where=FLAG,
             remedy=f"Restart the brokers {names} in KRaft mode first, or set {FLAG}=true. "
-            "The other controllers go on with dual-writing.",
+            + ("The other controllers go on with dual-writing." if current else "If that is done, start again."),
+            exit_code=ExitCode.REFUSED if current else ExitCode.TRY_AGAIN,
         )
 
 

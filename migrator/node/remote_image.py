@@ -1,6 +1,9 @@
 """The committed metadata of a running quorum, read as a client reads it: without joining, without a trace.
 
-Works with our controllers and with stock ones: Fetch and FetchSnapshot with replica id -1.
+Works with our controllers and with stock ones: Fetch and FetchSnapshot with replica id -1. A leader that was elected an
+instant ago does not know yet how far the log is committed, and what it has may be older than what its predecessor
+committed. It tells a high watermark only once the first record of its own epoch is committed (Kafka's ``LeaderState``),
+so an answer counts from there on.
 """
 
 from __future__ import annotations
@@ -28,11 +31,15 @@ NOBODY = -1
 MAX_BYTES = 8 * 1024 * 1024
 REQUEST_SECONDS = 5.0
 REDIRECTS_MAX = 5
-"""How often one look follows from node to node before it gives up."""
+"""How often one question follows from node to node before it rests."""
+PATIENCE_SECONDS = 10.0
+"""How long one look waits for a leader, and for the leader to have committed something in its epoch: both come within
+an election or two, unless a majority is away."""
+REST_SECONDS = 0.1
 
 
 class NoAnswerError(MigratorError):
-    """No node told where the leader is, or the leader went away."""
+    """Nobody can say what is committed now; the message says why."""
 
 
 class RemoteImage:
@@ -40,12 +47,21 @@ class RemoteImage:
 
     :param transport: reaches the voters, by id.
     :param cluster_id: None reads whichever cluster's it is.
+    :param patience_seconds: see `PATIENCE_SECONDS`.
     """
 
-    def __init__(self, transport: RaftTransport, voters: Iterable[int], cluster_id: str | None) -> None:
+    def __init__(
+        self,
+        transport: RaftTransport,
+        voters: Iterable[int],
+        cluster_id: str | None,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
         self._transport = transport
         self._voters = tuple(voters)
         self._cluster_id = cluster_id
+        self._patience_seconds = patience_seconds
+        self._deadline = 0.0
         self._leader = NOBODY
         self._epoch = 0
         self._loader = ImageLoader()
@@ -53,8 +69,9 @@ class RemoteImage:
     async def read(self) -> tuple[MetadataImage, int]:
         """The published image at the leader's high watermark, and the leader's id.
 
-        :raises NoAnswerError: there is no leader to be found.
+        :raises NoAnswerError: no voter answers, none leads, or the one that leads cannot commit anything.
         """
+        self._deadline = asyncio.get_running_loop().time() + self._patience_seconds
         offset, epoch = 0, 0
         while True:
             response = await self._fetch(offset, epoch)
@@ -62,15 +79,28 @@ class RemoteImage:
                 self._loader = await self._snapshot(response.snapshot_id)
                 offset, epoch = response.snapshot_id.offset, response.snapshot_id.epoch
                 continue
-            if response.diverging is not None:
-                raise NoAnswerError("the leader's log changed while it was read")
+            if response.diverging is not None:  # another leader, without what the one before had not committed
+                self._loader = ImageLoader()
+                offset, epoch = 0, 0
+                continue
             for batch in iter_batches(response.records, partial_tail=True):
                 offset, epoch = batch.header.next_offset, batch.header.leader_epoch
                 self._append(batch)
                 await asyncio.sleep(0)
-            if not response.records or offset >= response.high_watermark:
+            if 0 <= response.high_watermark <= offset:
                 self._loader.commit(max(response.high_watermark, self._loader.published.provenance.offset + 1))
                 return self._loader.published, self._leader
+            if not response.records:
+                await self._rest(f"controller {self._leader} leads, and has not committed anything in its epoch")
+
+    async def _rest(self, why: str) -> None:
+        """Before the same question is asked again.
+
+        :raises NoAnswerError: it was asked for long enough.
+        """
+        if asyncio.get_running_loop().time() >= self._deadline:
+            raise NoAnswerError(f"{why} (asked for {self._patience_seconds:g} s)")
+        await asyncio.sleep(REST_SECONDS)
 
     def _append(self, batch: Batch) -> None:
         header = batch.header
@@ -80,21 +110,26 @@ class RemoteImage:
             self._loader.apply()
 
     async def _fetch(self, offset: int, epoch: int) -> FetchResponse:
-        """From the leader, which is found on the way."""
-        for _ in range(REDIRECTS_MAX):
-            for voter in (self._leader,) if self._leader != NOBODY else self._voters:
-                response = await self._try_fetch(voter, offset, epoch)
-                if response is None:
-                    continue
-                if response.error is ErrorCode.none and response.top_error is ErrorCode.none:
-                    self._leader = voter
-                    return response
-                if response.leader_id != NOBODY:
-                    self._leader, self._epoch = response.leader_id, response.leader_epoch
-                    break
-            else:
-                self._leader = NOBODY
-        raise NoAnswerError("no voter knows a leader that answers")
+        """From the leader, which is found on the way; an election is waited for."""
+        while True:
+            answered = False
+            for _ in range(REDIRECTS_MAX):
+                for voter in (self._leader,) if self._leader != NOBODY else self._voters:
+                    response = await self._try_fetch(voter, offset, epoch)
+                    if response is None:
+                        continue
+                    answered = True
+                    if response.error is ErrorCode.none and response.top_error is ErrorCode.none:
+                        self._leader = voter
+                        return response
+                    if response.leader_id != NOBODY:
+                        self._leader, self._epoch = response.leader_id, response.leader_epoch
+                        break
+                else:
+                    self._leader = NOBODY
+            if not answered:
+                raise NoAnswerError("no other voter answers")
+            await self._rest("no voter knows a leader that answers")
 
     async def _try_fetch(self, voter: int, offset: int, epoch: int) -> FetchResponse | None:
         request = FetchRequest(

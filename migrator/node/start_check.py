@@ -2,8 +2,9 @@
 
 The migration ends for good when every voter has the flag off, so a node whose flag is off must not even start while
 brokers in ZooKeeper mode are registered. And it ends as soon as a stock controller without the flag is elected, which
-our voters prevent as long as no majority can do without them. The leader is asked; only where no voter answers, the
-node's own log. Source: KIP-866, KAFKA-20960.
+our voters prevent as long as no majority can do without them. The leader is asked; only where nobody can tell what is
+committed now, the node's own log is read. That log may be behind, so a refusal which rests on it is not final: the exit
+code makes a service start again. Source: KIP-866, KAFKA-20960.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ async def check_start(
 
     :param own: the image at the end of this node's own log.
     :param ask_voters: what every voter's process says of itself now.
-    :raises OperatorError: (exit code 2) names the brokers that are in ZooKeeper mode, or the stock controllers.
+    :raises OperatorError: names the brokers that are in ZooKeeper mode, or the stock controllers. Exit code 2; 75 where
+        only the log of this node could be read.
     """
     state = own.features.zk_migration_state
     migrates = settings.zookeeper_metadata_migration_enable
@@ -47,11 +49,13 @@ async def check_start(
     if migrates and not outnumbered:
         return
     others = [voter.voter_id for voter in settings.voters if voter.voter_id != settings.node_id]
+    current = True
     try:
         image, leader = await RemoteImage(transport, others, cluster_id).read()
         source = f"the leader, controller {leader},"
-    except NoAnswerError:
-        image, source = own, "the log of this node"
+    except NoAnswerError as error:
+        image, source = own, f"the log of this node, because {error},"
+        current = not others
     state = image.features.zk_migration_state
     if outnumbered and (state in UNDER_WAY or (migrates and image.provenance.offset < 0)):
         names = ", ".join(map(str, sorted(strangers)))
@@ -61,4 +65,4 @@ async def check_start(
             remedy=TOO_MANY_STOCK_REMEDY,
         )
     if state is ZkMigrationState.MIGRATION and not migrates:
-        refuse_start_with_flag_off(zk_mode_brokers(image.cluster), source=source)
+        refuse_start_with_flag_off(zk_mode_brokers(image.cluster), source=source, current=current)

@@ -140,12 +140,17 @@ class _Observer:
             await client.close()
 
     async def end_offset(self) -> int:
-        """The high watermark."""
+        """The high watermark, which a new leader does not know before it has committed something in its own epoch.
+
+        :raises PeerError: it has not in time.
+        """
         deadline = time.monotonic() + LEADER_SECONDS
         while True:
             response = await self._fetch(0, 0, 1)
-            if response.high_watermark > 0 or time.monotonic() > deadline:
+            if response.high_watermark > 0:
                 return response.high_watermark
+            if time.monotonic() > deadline:
+                raise PeerError(f"the leader committed nothing in epoch {self._epoch} for {LEADER_SECONDS:g} s")
 
     async def fetch(self, directory: Path, until: int | None, start: Reached) -> Reached:
         """See `Observed.fetch`."""

@@ -71,9 +71,9 @@ def test_a_node_does_not_start_with_the_flag_off_while_zookeeper_brokers_are_reg
     left = zk_mode_brokers(cluster([broker(2), broker(1), broker(3, migrating=False)], []))
     assert left == (1, 2)
     with pytest.raises(OperatorError, match="brokers 1, 2 are still in ZooKeeper mode") as refusal:
-        refuse_start_with_flag_off(left, source="the leader, controller 3001,")
+        refuse_start_with_flag_off(left, source="the leader, controller 3001,", current=True)
     assert refusal.value.exit_code == ExitCode.REFUSED
-    refuse_start_with_flag_off((), source="the leader")
+    refuse_start_with_flag_off((), source="the leader", current=True)
 
 
 REPORT = VerdictReport("cluster", 5, 900, 4, 0x17, equal=True, differences=0)

@@ -5,23 +5,39 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from migrator.config.load import settings_from
 from migrator.errors import ExitCode, OperatorError
 from migrator.image.model import EMPTY_IMAGE
+from migrator.migration.finish import zk_mode_brokers
 from migrator.node.core import NodeCore
 from migrator.node.remote_image import NoAnswerError, RemoteImage
 from migrator.node.start_check import AskVoters, check_start
 from migrator.node.voters import VoterAnswer
+from migrator.raft.messages import (
+    EpochOffset,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    RaftRequest,
+    RaftResponse,
+)
+from migrator.records.batch import build_batch
+from migrator.records.codec import encode_all
 from migrator.records.metadata import (
     ConfigRecord,
     ConfigResourceType,
+    FeatureLevelRecord,
     MetadataRecord,
+    NoOpRecord,
     RegisterBrokerRecord,
     ZkMigrationState,
     ZkMigrationStateRecord,
 )
 from migrator.records.uuid import Uuid
+from migrator.records.versions import FEATURE_NAME, parse_version
 from tests.node.cluster import CLUSTER_ID, Cluster, Wires, running
 
 ASKING = 99
@@ -94,6 +110,63 @@ async def test_a_quorum_that_is_away_is_no_answer() -> None:
         await RemoteImage(Wires().to(ASKING), [1, 2, 3], CLUSTER_ID).read()
 
 
+class NewLeader:
+    """A stock leader of epoch 2; its log begins with a snapshot. A broker was in ZooKeeper mode then, and is not since.
+
+    :param silent: how often it answers without a high watermark, as it does until its epoch has begun for a majority;
+        None: for ever.
+    """
+
+    def __init__(self, silent: int | None) -> None:
+        self._silent = silent
+        level = parse_version("3.9").level
+        state = ZkMigrationStateRecord(ZkMigrationState.MIGRATION)
+        before: list[MetadataRecord] = [
+            FeatureLevelRecord(FEATURE_NAME, level),
+            state,
+            registration(7, in_zookeeper_mode=True),
+        ]
+        self._snapshot = build_batch(encode_all(before, level), timestamp_ms=0)
+        after = encode_all([registration(7, in_zookeeper_mode=False)], level)
+        self._records = build_batch(after, timestamp_ms=0, base_offset=10, leader_epoch=1)
+        self._records += build_batch(encode_all([NoOpRecord()], level), timestamp_ms=0, base_offset=11, leader_epoch=2)
+
+    async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
+        none, start = ErrorCode.none, EpochOffset(1, 10)
+        if isinstance(request, FetchSnapshotRequest):
+            size = len(self._snapshot)
+            return FetchSnapshotResponse(none, none, peer, 2, start, size, 0, self._snapshot)
+        assert isinstance(request, FetchRequest)
+        if self._silent:
+            self._silent -= 1
+        watermark = 12 if self._silent == 0 else -1
+        if request.fetch_offset < start.offset:
+            return FetchResponse(none, none, peer, 2, watermark, start.offset, snapshot_id=start)
+        records = self._records if request.fetch_offset == start.offset else b""
+        return FetchResponse(none, none, peer, 2, watermark, start.offset, records=records)
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_a_leader_elected_an_instant_ago_is_asked_until_its_epoch_has_begun() -> None:
+    image, _ = await RemoteImage(NewLeader(silent=5), [1], None).read()
+    assert zk_mode_brokers(image.cluster) == ()
+
+
+async def test_a_leader_that_commits_nothing_is_no_answer() -> None:
+    with pytest.raises(NoAnswerError, match="has not committed anything in its epoch"):
+        await RemoteImage(NewLeader(silent=None), [1], None, patience_seconds=0).read()
+
+
+async def test_an_election_is_waited_for(tmp_path: Path) -> None:
+    async with running(tmp_path, 3) as cluster:
+        leader = await dual_writing(cluster, zk_brokers=())
+        leader_id = next(voter for voter, node in cluster.nodes.items() if node is leader)
+        await cluster.stop(leader_id)
+        await check(cluster)
+
+
 async def test_the_flag_off_is_refused_with_the_names_of_brokers_in_zookeeper_mode(tmp_path: Path) -> None:
     async with running(tmp_path, 3) as cluster:
         await dual_writing(cluster, zk_brokers=(1, 3))
@@ -114,8 +187,18 @@ async def test_its_own_log_counts_only_where_nobody_answers(tmp_path: Path) -> N
         leader = await dual_writing(cluster, zk_brokers=(2,))
         own = leader.metadata.published
         settings, _ = settings_from(dict(cluster.settings(1).explicit), "test")
-        with pytest.raises(OperatorError, match="the log of this node says"):
+        with pytest.raises(OperatorError, match="the log of this node, because no other voter answers, says") as caught:
             await check_start(settings, own, CLUSTER_ID, Wires().to(ASKING), answering())
+        assert caught.value.exit_code == ExitCode.REFUSED, "nobody else has a log"
+
+
+async def test_a_refusal_by_a_log_that_may_be_behind_is_not_final(tmp_path: Path) -> None:
+    async with running(tmp_path, 3) as cluster:
+        own = (await dual_writing(cluster, zk_brokers=(2,))).metadata.published
+        settings, _ = settings_from(dict(cluster.settings(1).explicit), "test")
+        with pytest.raises(OperatorError, match=r"brokers 2 .*start again") as caught:
+            await check_start(settings, own, CLUSTER_ID, Wires().to(ASKING), answering())
+        assert caught.value.exit_code == ExitCode.TRY_AGAIN
 
 
 async def test_a_majority_of_stock_voters_is_refused_until_the_end(tmp_path: Path) -> None:
@@ -136,5 +219,5 @@ async def test_the_first_start_of_a_migration_is_refused_among_stock_voters() ->
         "test",
     )
     ask = answering(voter_2=True, voter_3=True)
-    with pytest.raises(OperatorError, match="the log of this node says"):
+    with pytest.raises(OperatorError, match="the log of this node, because no other voter answers, says"):
         await check_start(settings, EMPTY_IMAGE, CLUSTER_ID, Wires().to(ASKING), ask)
