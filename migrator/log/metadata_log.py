@@ -23,6 +23,7 @@ from migrator.log.retention import Retention, oldest_may_go
 from migrator.log.segment import Segment, close_all
 from migrator.log.snapshots import SnapshotStore
 from migrator.raft.messages import EpochOffset
+from migrator.records.batch import BatchHeader
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.runs import BatchRun, check_run
 from migrator.values import value
@@ -211,6 +212,20 @@ class MetadataLog:
         """
         return self._read(offset, max_bytes, self.end_offset() if up_to is None else min(up_to, self.end_offset()))[0]
 
+    def header_at(self, offset: int) -> BatchHeader | None:
+        """The header of the batch that holds ``offset``, None outside the log.
+
+        :raises StorageError: when the disk refuses.
+        """
+        if not self._start_offset <= offset < self.end_offset():
+            return None
+        index = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
+        return self._segments[index].header_of(offset)
+
+    def epoch_start(self, epoch: int) -> int | None:
+        """The first offset of that leader epoch in the log, None when it holds no record of it."""
+        return next((start.start_offset for start in self._epochs.starts if start.epoch == epoch), None)
+
     def chunks(self, offset: int, up_to: int, max_bytes: int = READ_BYTES) -> Iterator[bytes]:
         """The log from the batch that holds ``offset`` up to an offset, in parts as `read` gives them."""
         while True:
@@ -233,18 +248,23 @@ class MetadataLog:
 
     # Cleaning.
 
-    def clean(self, retention: Retention, now_ms: int) -> list[EpochOffset]:
+    def clean(self, retention: Retention, now_ms: int, needed_from: int | None = None) -> list[EpochOffset]:
         """Drop the oldest snapshots beyond the limits, and the segments that only they needed; the dropped ids.
 
         :param now_ms: wall clock, as records are stamped with.
+        :param needed_from: see `oldest_may_go`.
         :raises StorageError: the disk refused.
         """
         dropped = []
-        while oldest_may_go(self.store, self.size(), retention, now_ms):
+        while oldest_may_go(self.store, self.size(), retention, now_ms, needed_from):
             oldest, following = self.store.ids()[:2]
             self._forget_before(following, now_ms)
             dropped.append(oldest)
         return dropped
+
+    def is_due(self, retention: Retention, now_ms: int) -> bool:
+        """Whether `clean` would drop anything that nobody needs. Errors likewise."""
+        return oldest_may_go(self.store, self.size(), retention, now_ms)
 
     def remove_deleted(self, now_ms: int) -> None:
         """Remove the files that `clean` gave up a minute ago or earlier. For any thread, one at a time.

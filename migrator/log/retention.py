@@ -17,15 +17,24 @@ class Retention:
     max_ms: int = 7 * 24 * 3600 * 1000
 
 
-def oldest_may_go(store: SnapshotStore, log_bytes: int, retention: Retention, now_ms: int) -> bool:
+HELD_BACK = 10
+"""What somebody needs is kept beyond the limits until it takes so many times ``max_bytes``: a full disk is worse."""
+
+
+def oldest_may_go(
+    store: SnapshotStore, log_bytes: int, retention: Retention, now_ms: int, needed_from: int | None = None
+) -> bool:
     """Whether the oldest snapshot is beyond a limit and not the only one.
 
+    :param needed_from: the log has to hold this offset and what follows, up to `HELD_BACK`; None: nobody needs it.
     :raises StorageError: when a snapshot cannot be looked at.
     """
     ids = store.ids()
     if len(ids) < 2:
         return False
     total = log_bytes + sum(map(store.size, ids))
+    if needed_from is not None and ids[1].offset > needed_from and not 0 <= HELD_BACK * retention.max_bytes < total:
+        return False
     if 0 <= retention.max_bytes < total:
         return True
     return 0 <= retention.max_ms < now_ms - store.last_contained_log_timestamp_ms(ids[0])

@@ -129,6 +129,16 @@ class Segment:
             position += header.size
         return position
 
+    def header_of(self, offset: int) -> BatchHeader:
+        """The header of the batch that holds an offset of this segment.
+
+        :raises StorageError: when the file cannot be read, or does not hold what was written.
+        """
+        try:
+            return self._header_at(self.position_of(offset))
+        except CorruptRecordsError as error:
+            raise _changed(self.path, error) from error
+
     def read_batches(self, offset: int, max_bytes: int, end_offset: int) -> tuple[bytes, int]:
         """Whole batches from the one that holds an offset, and the offset behind them: at most so many bytes, but at
         least one batch, and none that reaches beyond ``end_offset``. The index spares a look at every header.
@@ -140,8 +150,7 @@ class Segment:
             stop, next_offset = self._stop_of(start, offset, start + max_bytes, end_offset)
             data = self._read_all(start, stop - start)
         except CorruptRecordsError as error:
-            remedy = "Look at the kernel log (dmesg) for faults of the disk; start again: what can be mended then is"
-            raise StorageError(f"the segment has changed: {error}", where=str(self.path), remedy=remedy) from error
+            raise _changed(self.path, error) from error
         return data, next_offset
 
     def _stop_of(self, start: int, offset: int, limit: int, end_offset: int) -> tuple[int, int]:
@@ -197,6 +206,11 @@ class Segment:
             header = self._header_at(at)
             at, end = at + header.size, header.next_offset
         return end
+
+
+def _changed(path: Path, error: CorruptRecordsError) -> StorageError:
+    remedy = "Look at the kernel log (dmesg) for faults of the disk; start again: what can be mended then is"
+    return StorageError(f"the segment has changed: {error}", where=str(path), remedy=remedy)
 
 
 def close_all(segments: Iterable[Segment]) -> None:

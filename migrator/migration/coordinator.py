@@ -19,6 +19,7 @@ from migrator.migration.states import State
 from migrator.migration.write_behind import Derive, WriteBehind
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState
+from migrator.zookeeper.leadership import CrcAt
 
 AnyEvent = ev.Event | wb.WriteEvent
 AnyEffect = ef.Effect | wb.WriteEffect
@@ -27,12 +28,13 @@ AnyEffect = ef.Effect | wb.WriteEffect
 class Coordinator:
     """One per process. Not thread-safe: the node's event loop owns it."""
 
-    def __init__(self, identity: Identity, derive: Derive, limits: Limits | None = None) -> None:
+    def __init__(self, identity: Identity, derive: Derive, crc_at: CrcAt, limits: Limits | None = None) -> None:
         self._driver = MigrationDriver(identity)
         self._derive = derive
+        self._crc_at = crc_at
         self._limits = limits
         self._image = EMPTY_IMAGE
-        self._write_behind = WriteBehind(EMPTY_IMAGE, derive, limits)
+        self._write_behind = WriteBehind(EMPTY_IMAGE, derive, crc_at, limits)
         self._epoch = -1
         self._reconcile = ev.Ticket(-1, -1)
         self._needed = EpochOffset(-1, -1)
@@ -57,7 +59,7 @@ class Coordinator:
         """This node leads, and ``image`` is the newest committed one."""
         effects = self._driver.step(ev.LostLeadership(self._epoch), now_ms)
         self._epoch, self._image, self._deferred = event.epoch, image, None
-        self._write_behind = WriteBehind(image, self._derive, self._limits)
+        self._write_behind = WriteBehind(image, self._derive, self._crc_at, self._limits)
         return self._route([*effects, *self._driver.step(event, now_ms)], now_ms)
 
     def step(self, event: AnyEvent, now_ms: int) -> list[AnyEffect]:

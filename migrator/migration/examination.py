@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from migrator.image.model import MetadataImage
 from migrator.migration.guards import UNREADABLE, Standing
-from migrator.migration.ports import LogPort, ReadPort
+from migrator.migration.ports import ReadPort
 from migrator.migration.readiness import Gap, ZooKeeperBrokers
 from migrator.migration.translate.source import ZkSource, names_below
 from migrator.zookeeper.znodes import paths
@@ -15,8 +15,8 @@ from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.topics import decode_topic
 
 
-def read_standing(zookeeper: ReadPort, log: LogPort) -> Standing:
-    """Who controls the cluster, and what our log knows of it.
+def read_standing(zookeeper: ReadPort) -> Standing:
+    """Who controls the cluster, as ZooKeeper shows it; what a log knows of it has to be added.
 
     :raises MigratorError: when ZooKeeper cannot be read; what does not decode is `Standing.fault`.
     """
@@ -26,9 +26,7 @@ def read_standing(zookeeper: ReadPort, log: LogPort) -> Standing:
         view = zookeeper.view()
     except ZnodeError as fault:
         return Standing(None, UNREADABLE, fault=fault)
-    offset = view.migration.kraft_metadata_offset if view.migration is not None else -1
-    in_log = log.epoch_at(offset) if offset > 0 else None
-    return Standing(cluster_id, view, in_log, log.log_start())
+    return Standing(cluster_id, view)
 
 
 def read_brokers(zookeeper: ReadPort, image: MetadataImage) -> tuple[ZooKeeperBrokers, ControllerClaim | None]:

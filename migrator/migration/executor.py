@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,7 @@ class MigrationExecutor:
         self._on_transition = on_transition
         self._tasks = Tasks(self.feed, on_failure)
         self._writes = WriteExecutor(zookeeper, options.passwords, self._tasks)
-        self.coordinator = Coordinator(options.identity, self._writes.derive)
+        self.coordinator = Coordinator(options.identity, self._writes.derive, controller.crc_at)
         self._writes.attach(lambda: self.coordinator.write_behind)
         self._work: Task | None = None
         self._epoch = -1
@@ -124,7 +124,9 @@ class MigrationExecutor:
     def _examine(self, effect: ef.Examine) -> None:
         async def work() -> AnyEvent:
             try:
-                found = await self._tasks.blocking(lambda: read_standing(self._zookeeper, self._controller))
+                found = await self._tasks.blocking(lambda: read_standing(self._zookeeper))
+                if found.mark.copied:
+                    found = replace(found, evidence=await self._controller.evidence(found.mark))
             except MigratorError as error:
                 return ev.Examined(effect.ticket, None, str(error))
             return ev.Examined(effect.ticket, found)
@@ -172,6 +174,7 @@ class MigrationExecutor:
                     kraft_epoch=effect.ticket.epoch,
                     now_ms=int(time.time() * 1000),
                     heal_to=effect.heal_to,
+                    crc_at=self._controller.crc_at,
                 )
                 if isinstance(plan, leadership.ClaimPlan):
                     outcome = await asyncio.wrap_future(self._zookeeper.submit(plan.ops))

@@ -18,16 +18,28 @@ from migrator.zookeeper.znodes.migration import INITIAL_STATE, MigrationState
 
 
 @value
+class Evidence:
+    """What our log tells of the offset in ``/migration``, and of whoever wrote it there.
+
+    ``epoch`` and ``crc``: of the batch that holds the offset; None when the log holds no such offset. ``compacted``:
+    the offset lies below the log's start, where nothing can be looked up any more. ``stock_wrote``: the controller
+    that wrote it led our log in the epoch in which it did, and was one of stock Kafka, which writes no CRC.
+    """
+
+    epoch: int | None = None
+    crc: int | None = None
+    compacted: bool = False
+    stock_wrote: bool = False
+
+
+@value
 class Standing:
     """One reading of what decides who controls the cluster. A ``/migration`` without data is as good as none
     (zookeeper-security-migration leaves such, KAFKA-19480)."""
 
     cluster_id: str | None
     view: ClaimView
-    mark_in_log: int | None = None
-    """The leader epoch of the record at the offset of ``/migration``; None when our log does not hold that offset."""
-    log_start: EpochOffset = EpochOffset(0, 0)
-    """Where our log starts; what is older is in a snapshot only."""
+    evidence: Evidence = Evidence()
     fault: ZnodeError | None = None
     """One of these znodes does not decode; the other fields then say nothing."""
 
@@ -70,23 +82,25 @@ class Ownership(Enum):
     OURS = "ours"
     NOT_COPIED = "not copied"
     FOREIGN = "foreign"
+    UNPROVED = "unproved"
 
 
 def ownership(standing: Standing) -> Ownership:
-    """Whether our log holds the offset of ``/migration`` with its epoch.
+    """Whether our log holds the offset of ``/migration`` with its epoch and in that very batch.
 
-    An offset below the start of our log cannot be looked up any more; it is taken as ours when its epoch is not newer
-    than the first that the log still holds (checked only after the log said that we did copy a cluster).
+    Offset and epoch alone prove nothing: every young quorum has an offset 100 of epoch 1. The CRC of the batch does: it
+    covers the records and the millisecond of their append.
     """
-    mark = standing.mark
+    mark, evidence = standing.mark, standing.evidence
     if not mark.copied:
         return Ownership.NOT_COPIED
-    if standing.mark_in_log is not None:
-        return Ownership.OURS if standing.mark_in_log == mark.kraft_metadata_epoch else Ownership.FOREIGN
-    compacted = (
-        mark.kraft_metadata_offset < standing.log_start.offset and mark.kraft_metadata_epoch <= standing.log_start.epoch
-    )
-    return Ownership.OURS if compacted else Ownership.FOREIGN
+    if evidence.compacted:
+        return Ownership.UNPROVED
+    if evidence.epoch is None or evidence.epoch != mark.kraft_metadata_epoch:
+        return Ownership.FOREIGN
+    if mark.batch_crc is None:
+        return Ownership.OURS if evidence.stock_wrote else Ownership.UNPROVED
+    return Ownership.OURS if mark.batch_crc == evidence.crc else Ownership.FOREIGN
 
 
 def examine(standing: Standing, us: Claimant) -> Verdict:
@@ -149,22 +163,46 @@ def _history(standing: Standing, us: Claimant) -> Verdict | None:
         )
     if us.record is not ZkMigrationState.MIGRATION:
         return None
-    if ownership(standing) is Ownership.FOREIGN:
+    owner = ownership(standing)
+    if owner is Ownership.FOREIGN:
         return Verdict(
             Finding.REFUSE,
             f"/migration holds {_place(mark)}, which the log of this quorum does not: another quorum migrated this "
             "cluster",
             "Stop whichever quorum should not control this cluster; do not delete /migration before you know which.",
         )
+    if owner is Ownership.UNPROVED and not us.forced:
+        return _unproved(standing)
     controller = standing.view.controller
     if us.forced or (controller is not None and controller.is_kraft):
         return None
-    owner = "absent" if controller is None else f"held by ZooKeeper broker {controller.broker_id}"
+    holder = "absent" if controller is None else f"held by ZooKeeper broker {controller.broker_id}"
     return Verdict(
         Finding.REFUSE,
-        f"the log says that the cluster was migrated, but /controller is {owner}: it was rolled back to ZooKeeper",
+        f"the log says that the cluster was migrated, but /controller is {holder}: it was rolled back to ZooKeeper",
         "Stop this quorum if the rollback was meant. To take the cluster over again with the metadata of this log, "
         "which overwrites what changed in ZooKeeper since, force it with 'migrator force reclaim'.",
+    )
+
+
+def _unproved(standing: Standing) -> Verdict:
+    """Ours perhaps, perhaps another quorum's: an operator has to know."""
+    mark = standing.mark
+    if standing.evidence.compacted:
+        why = "which is below the start of this controller's log: nothing here proves that this quorum wrote it"
+        first = "A controller whose log reaches further back can prove it: restart this one, so that another leads. "
+    else:
+        writer = f"stock controller {mark.kraft_controller_id} as leader of epoch {mark.kraft_controller_epoch}"
+        why = (
+            f"but without the checksum that this program writes, and the log does not show {writer}: another quorum "
+            "wrote it, or an old version of this program"
+        )
+        first = ""
+    return Verdict(
+        Finding.REFUSE,
+        f"/migration holds {_place(mark)}, {why}",
+        f"{first}If no other quorum has migrated this cluster since, force it with 'migrator force reclaim': what "
+        "ZooKeeper holds is then overwritten with the metadata of this log. If another one has, stop this quorum.",
     )
 
 

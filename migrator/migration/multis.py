@@ -93,11 +93,14 @@ def pack(
     mark: MigrationState,
     mark_version: int,
     target: EpochOffset | None,
+    target_crc: int | None,
     limits: Limits,
 ) -> Flight:
     """Take entities off the queue, as many as fit; a large one is cut, and its rest put back.
 
     :param target: the offset of the batch if the queue holds all that is left of it, else None.
+    :param target_crc: what proves that offset ours; without it ``/migration`` stays where it is: a mark that no later
+        leader can prove is worse than an old one.
     """
     taken: list[EntityWrite] = []
     ops: list[Op] = []
@@ -120,7 +123,7 @@ def pack(
         ops += (*write.ops, *write.notices)
         taken.append(write)
     last = target is not None and not queue
-    after = mark if target is None or queue else _moved(mark, target)
+    after = mark if target is None or target_crc is None or queue else _moved(mark, target, target_crc)
     guards: tuple[Op, ...] = (
         Check(paths.CONTROLLER_EPOCH, claim.epoch_version),
         SetData(paths.MIGRATION, encode_migration(after), mark_version),
@@ -128,12 +131,13 @@ def pack(
     return Flight((*guards, *ops), tuple(taken), tuple(owners), after, last)
 
 
-def _moved(mark: MigrationState, target: EpochOffset) -> MigrationState:
+def _moved(mark: MigrationState, target: EpochOffset, crc: int) -> MigrationState:
     return MigrationState(
         kraft_controller_id=mark.kraft_controller_id,
         kraft_controller_epoch=mark.kraft_controller_epoch,
         kraft_metadata_offset=target.offset,
         kraft_metadata_epoch=target.epoch,
+        batch_crc=crc,
     )
 
 

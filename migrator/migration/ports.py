@@ -9,6 +9,7 @@ from typing import Protocol
 
 from migrator.image.model import ImageDelta, MetadataImage
 from migrator.migration.finish import FinishInputs
+from migrator.migration.guards import Evidence
 from migrator.migration.readiness import ControllerSignals
 from migrator.migration.translate.source import ZkSource
 from migrator.migration.worker import Message, Task
@@ -17,16 +18,7 @@ from migrator.records.metadata import MetadataRecord
 from migrator.zookeeper.leadership import ClaimView
 from migrator.zookeeper.ops import MultiOutcome, Op
 from migrator.zookeeper.session import SessionState
-
-
-class LogPort(Protocol):
-    """What is asked of a log to tell whose copy ZooKeeper holds."""
-
-    def epoch_at(self, offset: int) -> int | None:
-        """See `migrator.raft.storage.LogView`."""
-
-    def log_start(self) -> EpochOffset:
-        """Start offset, and the first epoch that the log knows."""
+from migrator.zookeeper.znodes.migration import MigrationState
 
 
 class TransactionLog(Protocol):
@@ -39,12 +31,18 @@ class TransactionLog(Protocol):
         """Append what ``batches(base offset, epoch)`` gives; errors likewise."""
 
 
-class ControllerPort(TransactionLog, LogPort, Protocol):
+class ControllerPort(TransactionLog, Protocol):
     """The log and the quorum, as the active controller has them."""
 
     @property
     def image(self) -> MetadataImage:
         """The published image."""
+
+    def crc_at(self, offset: int) -> int | None:
+        """See `migrator.zookeeper.leadership.CrcAt`."""
+
+    async def evidence(self, mark: MigrationState) -> Evidence:
+        """What the log tells of a mark that says copied, and of whoever wrote it."""
 
     async def committed(self, offset: int) -> None:
         """Wait for it; raises a `MigratorError` when leadership is lost first."""

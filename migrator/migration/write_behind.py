@@ -41,7 +41,7 @@ from migrator.migration.write_messages import (
     WriteEvent,
 )
 from migrator.raft.messages import EpochOffset
-from migrator.zookeeper.leadership import Claim
+from migrator.zookeeper.leadership import Claim, CrcAt
 from migrator.zookeeper.ops import Applied, Failed, MultiOutcome, Stat, Unknown, ZkError
 from migrator.zookeeper.znodes.migration import MigrationState
 
@@ -58,8 +58,9 @@ Derive = Callable[[MetadataImage, MetadataImage, Changes], Iterator[EntityWrite]
 class WriteBehind:
     """Lives as long as a leadership. Not thread-safe."""
 
-    def __init__(self, image: MetadataImage, derive: Derive, limits: Limits | None = None) -> None:
+    def __init__(self, image: MetadataImage, derive: Derive, crc_at: CrcAt, limits: Limits | None = None) -> None:
         self._derive = derive
+        self._crc_at = crc_at
         self._limits = limits or Limits()
         self._claim: Claim | None = None
         self._mark_version = -1
@@ -232,12 +233,14 @@ class WriteBehind:
         claim, mark = self._claim, self._mark
         if claim is None or mark is None:
             return []
+        target = batch.target if batch.exhausted and batch.held is None else None
         self._flight = pack(
             batch.queue,
             claim=claim,
             mark=mark,
             mark_version=self._mark_version,
-            target=batch.target if batch.exhausted and batch.held is None else None,
+            target=target,
+            target_crc=None if target is None else self._crc_at(target.offset),
             limits=self._limits,
         )
         self._flight_batch = batch

@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 
 from migrator.config.settings import Settings
-from migrator.errors import OperatorError
+from migrator.errors import MigratorError, OperatorError
 from migrator.image.model import ImageDelta, MetadataImage
 from migrator.migration import effects as ef
 from migrator.migration import events as ev
 from migrator.migration.executor import MigrationExecutor, Options
 from migrator.migration.finish import FinishInputs, zk_mode_brokers
+from migrator.migration.guards import Evidence
 from migrator.migration.messenger import BrokerMessenger
 from migrator.migration.ports import MigratedCluster
 from migrator.migration.readiness import ControllerSignals
@@ -22,13 +23,14 @@ from migrator.migration.soft import Identity
 from migrator.migration.states import State
 from migrator.migration.translate.source import names_below
 from migrator.node.core import NodeCore
+from migrator.node.mark_proofs import MarkProofs
 from migrator.node.quorum import monotonic_ms
 from migrator.node.snapshotter import wall_ms
 from migrator.node.verdicts import Verdicts
 from migrator.node.voters import VoterSignals, ready, stock
 from migrator.observe.journal import Journal
 from migrator.raft.messages import EpochOffset
-from migrator.records.metadata import MetadataRecord
+from migrator.records.metadata import MetadataRecord, ZkMigrationState
 from migrator.wire.legacy.messages import Controller
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.claim import Claimer
@@ -38,6 +40,7 @@ from migrator.zookeeper.recovery import create_standard_paths
 from migrator.zookeeper.session import SessionState, ZooKeeperSession
 from migrator.zookeeper.writer import ConditionalWriter
 from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.migration import MigrationState
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
 log = logging.getLogger(__name__)
@@ -52,11 +55,14 @@ WRITING = frozenset({State.RECONCILING, State.HOLDING, State.INFORMING_BROKERS, 
 class NodeController:
     """A `migrator.migration.ports.ControllerPort`."""
 
-    def __init__(self, settings: Settings, core: NodeCore, voters: VoterSignals, verdicts: Verdicts) -> None:
+    def __init__(
+        self, settings: Settings, core: NodeCore, voters: VoterSignals, verdicts: Verdicts, proofs: MarkProofs
+    ) -> None:
         self._settings = settings
         self._core = core
         self._voters = voters
         self._verdicts = verdicts
+        self._proofs = proofs
 
     @property
     def image(self) -> MetadataImage:
@@ -79,16 +85,13 @@ class NodeController:
         """See `ControllerPort`."""
         return await self._core.controller.abort_open(epoch, reason)
 
-    def epoch_at(self, offset: int) -> int | None:
+    def crc_at(self, offset: int) -> int | None:
         """See `ControllerPort`."""
-        return self._core.storage.log.epoch_at(offset)
+        return self._proofs.crc_at(offset)
 
-    def log_start(self) -> EpochOffset:
+    async def evidence(self, mark: MigrationState) -> Evidence:
         """See `ControllerPort`."""
-        metadata_log = self._core.storage.log
-        start = metadata_log.start_offset()
-        epoch = metadata_log.epoch_at(start)
-        return EpochOffset(metadata_log.last_epoch() if epoch is None else epoch, start)
+        return await self._proofs.evidence(mark)
 
     async def signals(self) -> ControllerSignals:
         """See `ControllerPort`."""
@@ -223,6 +226,8 @@ class MigrationRuntime:
         self._journal = journal
         self._loop = asyncio.get_running_loop()
         self._said = ""
+        self._proofs = MarkProofs(core.storage, settings.node_id, voters.ask_one)
+        self._needed_from: int | None = None
         self.verdicts = Verdicts()
         options = Options(
             identity=Identity(
@@ -237,7 +242,7 @@ class MigrationRuntime:
         )
         self.executor = MigrationExecutor(
             options,
-            NodeController(settings, core, voters, self.verdicts),
+            NodeController(settings, core, voters, self.verdicts, self._proofs),
             cluster.brokers,
             cluster.zookeeper,
             cluster.start_worker,
@@ -246,6 +251,8 @@ class MigrationRuntime:
         )
         core.leadership.listeners.append(self)
         core.metadata.subscribers.append(self._published)
+        if settings.zookeeper_metadata_migration_enable:
+            core.snapshotter.needed_from = self.needed_from
 
     def start(self) -> None:
         """Connect to ZooKeeper, now and whenever the connection was lost."""
@@ -264,6 +271,19 @@ class MigrationRuntime:
                 log.warning("ZooKeeper is still %d records behind; the next leader writes them", self.lag[0])
                 return
             await asyncio.sleep(0.05)
+
+    async def needed_from(self) -> int | None:
+        """The offset from which on the log must stay, so that a leader can prove ``/migration`` ours; None outside of
+        dual-write. While ZooKeeper is away: as it was read last, and before that, the end of the copy."""
+        if self._core.metadata.published.features.zk_migration_state is not ZkMigrationState.MIGRATION:
+            return None
+        try:
+            mark = (await asyncio.to_thread(self._cluster.zookeeper.view)).migration
+        except MigratorError as error:
+            log.debug("Nobody knows what /migration names: %s", error)
+        else:
+            self._needed_from = self._proofs.needed_from(mark) if mark is not None and mark.copied else None
+        return max(0, self._core.metadata.migration_base.offset) if self._needed_from is None else self._needed_from
 
     def became_active(self, epoch: int, image: MetadataImage) -> None:
         """See `LeaderListener`."""

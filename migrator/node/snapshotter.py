@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from migrator.config.settings import Settings
@@ -16,7 +17,7 @@ from migrator.controller.context import metadata_version
 from migrator.image.model import MetadataImage
 from migrator.image.snapshot import snapshot_batches
 from migrator.log.errors import StorageError
-from migrator.log.retention import Retention
+from migrator.log.retention import HELD_BACK, Retention
 from migrator.log.snapshots import SnapshotWriter
 from migrator.node.metadata import MetadataRuntime
 from migrator.node.storage import NodeStorage
@@ -35,7 +36,11 @@ def wall_ms() -> int:
 
 
 class Snapshotter:
-    """One per node, leader or not."""
+    """One per node, leader or not.
+
+    :ivar needed_from: the offset that the log has to hold whatever its retention says, see `MetadataLog.clean`; asked
+        before anything is dropped.
+    """
 
     def __init__(self, settings: Settings, storage: NodeStorage, metadata: MetadataRuntime) -> None:
         self._max_bytes = settings.metadata_log_max_record_bytes_between_snapshots
@@ -45,6 +50,8 @@ class Snapshotter:
         self._metadata = metadata
         self._appended_bytes = 0
         self._last_ms = wall_ms()
+        self._held_back = False
+        self.needed_from: Callable[[], Awaitable[int | None]] | None = None
 
     def appended(self, size: int) -> None:
         """The log has grown by so many bytes."""
@@ -94,9 +101,24 @@ class Snapshotter:
         return snapshot_id
 
     async def _clean(self) -> None:
-        for dropped in self._storage.log.clean(self._retention, wall_ms()):
+        metadata_log = self._storage.log
+        needed = None
+        if self.needed_from is not None and metadata_log.is_due(self._retention, wall_ms()):
+            needed = await self.needed_from()
+        for dropped in metadata_log.clean(self._retention, wall_ms(), needed):
             log.info("Snapshot %020d-%010d is beyond retention", dropped.offset, dropped.epoch)
+        self._tell_held_back(needed, held_back=metadata_log.is_due(self._retention, wall_ms()))
         await asyncio.get_running_loop().run_in_executor(None, self._storage.log.remove_deleted, wall_ms())
+
+    def _tell_held_back(self, needed: int | None, *, held_back: bool) -> None:
+        if held_back and not self._held_back:
+            log.warning(
+                "The log is kept beyond its retention, up to %d times metadata.max.retention.bytes: /migration in "
+                "ZooKeeper may still name offset %s. Bring ZooKeeper back",
+                HELD_BACK,
+                needed,
+            )
+        self._held_back = held_back
 
 
 async def write_snapshot(directory: Path, image: MetadataImage) -> EpochOffset:

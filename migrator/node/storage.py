@@ -18,7 +18,7 @@ from migrator.raft.effects import AppendLeaderChange
 from migrator.raft.messages import EpochOffset, FetchSnapshotResponse
 from migrator.raft.states import ElectionState
 from migrator.records.batch import Batch, iter_batches
-from migrator.records.control import LeaderChange, Voter, build_control_batch
+from migrator.records.control import LeaderChange, Voter, build_control_batch, control_records
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +48,7 @@ class NodeStorage:
             effect.leader_id,
             tuple(Voter(voter) for voter in effect.voters),
             tuple(Voter(voter) for voter in effect.granting_voters),
+            led_by_migrator=True,
         )
         return build_control_batch(
             [record], timestamp_ms=now_ms, base_offset=self.log.end_offset(), leader_epoch=effect.epoch
@@ -56,6 +57,18 @@ class NodeStorage:
     def some_batches(self, offset: int) -> Iterator[Batch]:
         """The next batches from the one that holds ``offset`` on, about `SOME_BYTES` of them; none at the log's end."""
         return iter_batches(self.log.read(offset, SOME_BYTES))
+
+    def leader_of(self, epoch: int) -> LeaderChange | None:
+        """Who led in an epoch, as the log's first record of that epoch says; None when the log does not hold it (any
+        more)."""
+        start = self.log.epoch_start(epoch)
+        if start is None:
+            return None
+        batch = next(iter_batches(self.log.read(start, 1)), None)
+        if batch is None or not batch.header.is_control:
+            return None
+        record, _ = control_records(batch)[0]
+        return record if isinstance(record, LeaderChange) else None
 
     def batches_from(self, offset: int) -> Iterator[Batch]:
         """Every batch from the one that holds ``offset`` to the log's end."""

@@ -17,7 +17,6 @@ from migrator.migration.translate.to_records import NO_TOPIC_ID, RecordReader
 from migrator.preflight.census import Tally, TopicCensus, sample_of
 from migrator.preflight.evidence import Sample, TopicFacts, Trouble, ZooKeeperFacts
 from migrator.preflight.permissions import Wanted, look_at_permissions
-from migrator.raft.messages import EpochOffset
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.leadership import ClaimView, read_view
 from migrator.zookeeper.ops import Znode
@@ -113,7 +112,7 @@ class Passwords(PasswordEncoder):
 
 
 class _Port:
-    """What `read_standing` asks of a session and of a log; there is no log yet."""
+    """What `read_standing` asks of a session."""
 
     def __init__(self, reader: Surveyor) -> None:
         self._reader = reader
@@ -124,12 +123,6 @@ class _Port:
 
     def view(self) -> ClaimView:
         return read_view(self._reader.read)
-
-    def epoch_at(self, offset: int) -> int | None:  # noqa: ARG002 - of the protocol
-        return None
-
-    def log_start(self) -> EpochOffset:
-        return EpochOffset(0, 0)
 
 
 class ZooKeeperReading:
@@ -152,12 +145,12 @@ class ZooKeeperReading:
         """
         version = self._session.server_version()
         port = _Port(self._source)
-        standing = read_standing(port, port)
+        standing = read_standing(port)
         if standing.fault is not None:
             self._on_fault(standing.fault)
         brokers = self._brokers()
         records, topics = self._topics(standing)
-        if read_standing(port, port).view.epoch != standing.view.epoch:  # a controller was elected meanwhile
+        if read_standing(port).view.epoch != standing.view.epoch:  # a controller was elected meanwhile
             topics = replace(topics, newer_epochs=Sample())
         self._tell("reading configurations, ACLs and tokens")
         reader = self._records()

@@ -13,6 +13,7 @@ from migrator.records.batch import Batch, build_batch
 from migrator.records.codec import DECODE_ERRORS
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.schema import (
+    BOOLEAN,
     INT16,
     INT32,
     INT64,
@@ -39,11 +40,15 @@ class Voter:
 
 @value
 class LeaderChange:
-    """First record of each leader epoch."""
+    """First record of each leader epoch.
+
+    ``led_by_migrator``: this program led, not a stock controller. A tagged field of ours, which Kafka passes over.
+    """
 
     leader_id: int
     voters: tuple[Voter, ...]
     granting_voters: tuple[Voter, ...]
+    led_by_migrator: bool = False
 
 
 @value
@@ -120,9 +125,16 @@ _DYNAMIC_VOTER = Struct(
         Field("k_raft_version_feature", _RANGE),
     ),
 )
+_OUR_TAG = 10_866
+"""Kafka numbers its tags from 0, one after the other: one that far away stays ours."""
 _LEADER_CHANGE = Struct(
     LeaderChange,
-    (Field("leader_id", INT32), Field("voters", ListOf(_VOTER)), Field("granting_voters", ListOf(_VOTER))),
+    (
+        Field("leader_id", INT32),
+        Field("voters", ListOf(_VOTER)),
+        Field("granting_voters", ListOf(_VOTER)),
+        Field("led_by_migrator", BOOLEAN, tag=_OUR_TAG, default=False),
+    ),
 )
 _SNAPSHOT_HEADER = Struct(SnapshotHeader, (Field("last_contained_log_timestamp", INT64),))
 

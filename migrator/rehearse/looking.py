@@ -9,7 +9,6 @@ from migrator.migration.examination import read_registered, read_replicas, read_
 from migrator.migration.guards import Claimant, Standing, examine
 from migrator.migration.readiness import Gap, Severity, ZooKeeperBrokers, foresee
 from migrator.migration.states import Finding
-from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState
 from migrator.rehearse.local_log import EPOCH
 from migrator.values import value
@@ -48,7 +47,7 @@ class Looking:
 
     def standing(self) -> Standing:
         """Who controls the cluster."""
-        return read_standing(self, _EmptyLog())
+        return read_standing(self)
 
     def brokers(self) -> ZooKeeperBrokers:
         """Every broker that ZooKeeper knows of, assignments included."""
@@ -62,16 +61,6 @@ class Looking:
         for some in slices(image):
             found += audit.foreign(self.reader.read(some))
         return found
-
-
-class _EmptyLog:
-    """The log of a quorum that has not copied anything: a `migrator.migration.ports.LogPort`."""
-
-    def epoch_at(self, _offset: int) -> int | None:
-        return None
-
-    def log_start(self) -> EpochOffset:
-        return EpochOffset(0, 0)
 
 
 @value

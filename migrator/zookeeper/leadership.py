@@ -35,6 +35,13 @@ from migrator.zookeeper.znodes.controller import (
 )
 from migrator.zookeeper.znodes.migration import INITIAL_STATE, MigrationState, decode_migration, encode_migration
 
+CrcAt = Callable[[int], int | None]
+"""CRC of the batch of our log that holds an offset; None when our log does not hold it."""
+
+
+def _holds_nothing(_: int) -> None:
+    """The `CrcAt` of nobody's log."""
+
 
 @value
 class ClaimView:
@@ -109,14 +116,21 @@ def read_view(read: Callable[[list[str]], Iterator[Znode | None]]) -> ClaimView:
 
 
 def plan_claim(
-    view: ClaimView, *, controller_id: int, kraft_epoch: int, now_ms: int, heal_to: EpochOffset | None = None
+    view: ClaimView,
+    *,
+    controller_id: int,
+    kraft_epoch: int,
+    now_ms: int,
+    heal_to: EpochOffset | None = None,
+    crc_at: CrcAt = _holds_nothing,
 ) -> ClaimPlan | Claim | Superseded:
     """Decide on a claim: what to write, or that it is ours already, or somebody else's.
 
     The second set of ``/controller`` gives it a version other than the 0 of ZooKeeper controllers' znodes, which
     brokers from 3.7 tell a change of controller by.
 
-    :param heal_to: what ``/migration`` is set to: that of the End record, where a crash kept it from there.
+    :param heal_to: what ``/migration`` is set to: that of the End record, where a crash kept it from there. Only if our
+        log still holds it; else the end of the reconcile sets it.
     :raises OperatorError: without ``/controller_epoch``, which only brokers create.
     """
     held = view.controller
@@ -132,9 +146,7 @@ def plan_claim(
             where=paths.CONTROLLER_EPOCH,
             remedy="Check the chroot in zookeeper.connect, and that a broker of this cluster runs in ZooKeeper mode",
         )
-    before = view.migration or INITIAL_STATE
-    reached = heal_to or EpochOffset(offset=before.kraft_metadata_offset, epoch=before.kraft_metadata_epoch)
-    migration = MigrationState(controller_id, kraft_epoch, reached.offset, reached.epoch)
+    migration = _mark(view.migration or INITIAL_STATE, controller_id, kraft_epoch, heal_to, crc_at)
     controller = encode_controller(ControllerClaim(controller_id, now_ms, kraft_epoch))
     ops: list[Op] = [SetData(paths.CONTROLLER_EPOCH, encode_controller_epoch(view.epoch + 1), view.epoch_version)]
     if held is not None:
@@ -197,6 +209,18 @@ def conclude_release(ops: tuple[Op, ...], outcome: MultiOutcome) -> Released | L
             return _lost(ops, index, error.name)
         case Unknown(reason):
             return LostRace(f"the outcome is unknown ({reason})")
+
+
+def _mark(
+    before: MigrationState, controller_id: int, kraft_epoch: int, heal_to: EpochOffset | None, crc_at: CrcAt
+) -> MigrationState:
+    """What a claim writes into ``/migration``: the offset that is there, with what proves it ours if that is known."""
+    crc = None if heal_to is None else crc_at(heal_to.offset)
+    if heal_to is not None and crc is not None:
+        return MigrationState(controller_id, kraft_epoch, heal_to.offset, heal_to.epoch, crc)
+    offset, epoch = before.kraft_metadata_offset, before.kraft_metadata_epoch
+    crc = crc_at(offset) if before.copied else None
+    return MigrationState(controller_id, kraft_epoch, offset, epoch, before.batch_crc if crc is None else crc)
 
 
 def _already_ours(view: ClaimView, controller_id: int, kraft_epoch: int) -> Claim | None:

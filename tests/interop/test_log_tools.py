@@ -25,7 +25,7 @@ def log_of_every_record(folder: Path) -> Path:
     """A log with a leader change and, in a batch each and all in one, every record that 3.9 knows."""
     values = [encode(*sample) for sample in samples() if not isinstance(sample[0], m.ClearElrRecord)]
     log = MetadataLog.open(folder)
-    change = LeaderChange(1, (Voter(1), Voter(2)), (Voter(1),))
+    change = LeaderChange(1, (Voter(1), Voter(2)), (Voter(1),), led_by_migrator=True)
     log.append(build_control_batch([change], timestamp_ms=1000, leader_epoch=2))
     for group in [[content] for content in values] + [values]:
         log.append(build_batch(group, timestamp_ms=2000, base_offset=log.end_offset(), leader_epoch=3))

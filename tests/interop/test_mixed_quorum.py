@@ -23,6 +23,7 @@ from migrator.parts.kafka import StockKafka
 from migrator.records.metadata import ZkMigrationState
 from migrator.wire.schemas import build, request_type
 from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.migration import MigrationState, decode_migration
 from tests.drill.stock_controllers import StockController
 
 WAIT_SECONDS = 120.0
@@ -187,6 +188,13 @@ def damage_is_gone(hosts: str) -> bool:
         return b"retention" not in client.get(paths.topic_config(DAMAGED))[0]
 
 
+def mark(hosts: str) -> MigrationState:
+    with zookeeper_client(hosts) as client:
+        found = decode_migration(paths.MIGRATION, client.get(paths.MIGRATION)[0])
+    assert found is not None
+    return found
+
+
 def topics_in_zookeeper(hosts: str) -> set[str]:
     with zookeeper_client(hosts) as client:
         return set(client.get_children(paths.TOPICS))
@@ -217,6 +225,7 @@ async def test_a_stock_voter_beside_ours(kafka_391: StockKafka, tmp_path: Path) 
         await cluster.brokers[1].start()
         await until("ours dual-writes", lambda: dual_writing(cluster))
         await mixed.create("before")
+        await until("the mark is proved by the log", lambda: proved(mixed))
 
         killed = await mixed.elects_stock()
         await mixed.create("in-the-terms-of-stock")
@@ -225,10 +234,15 @@ async def test_a_stock_voter_beside_ours(kafka_391: StockKafka, tmp_path: Path) 
         await until("the stock controller dual-writes", lambda: stock_dual_writes(mixed))
         await until("ZooKeeper has its topics", lambda: in_zookeeper(mixed))
         await asyncio.to_thread(damage, hosts)
+        theirs = await asyncio.to_thread(mark, hosts)
+        assert (theirs.kraft_controller_id, theirs.batch_crc) == (stock.node_id, None), (
+            "stock drops what it does not know"
+        )
 
         await asyncio.to_thread(stock.stop)
         await until("one of ours leads again", lambda: mixed.leads(stock=False))
         await until("ours dual-writes again", lambda: dual_writing(cluster))
+        await until("the mark is proved by the log again", lambda: proved(mixed))
         assert await asyncio.to_thread(damage_is_gone, hosts), "the next leader of ours compares everything"
         await mixed.create("after")
 
@@ -254,6 +268,10 @@ async def test_a_stock_voter_beside_ours(kafka_391: StockKafka, tmp_path: Path) 
 async def stock_dual_writes(mixed: Mixed) -> bool:
     status = await mixed.stock.status()
     return status is not None and status.migration.internal_state == "dual-writing"
+
+
+async def proved(mixed: Mixed) -> bool:
+    return (await asyncio.to_thread(mark, mixed.cluster.zookeeper_hosts)).batch_crc is not None
 
 
 async def in_zookeeper(mixed: Mixed) -> bool:

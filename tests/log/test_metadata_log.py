@@ -17,7 +17,7 @@ from migrator.log import files, segment
 from migrator.log.errors import NoSpaceError, StorageError
 from migrator.log.metadata_log import DIRECTORY_NAME, LogLimits, MetadataLog
 from migrator.log.recovery import Recovery
-from migrator.log.retention import Retention
+from migrator.log.retention import HELD_BACK, Retention
 from migrator.raft.messages import EpochOffset
 from migrator.raft.storage import LogView
 from migrator.records.errors import CorruptRecordsError
@@ -285,6 +285,37 @@ def test_cleaning_by_size_and_by_age(tmp_path: Path) -> None:
     again = reopened(log)
     assert (again.end_offset(), again.last_epoch(), again.snapshots()) == (30, 3, [EpochOffset(3, 25)])
     again.close()
+
+
+def test_what_somebody_needs_stays_beyond_retention_up_to_a_bound(tmp_path: Path) -> None:
+    log = MetadataLog.open(tmp_path, SMALL)
+    for offset in range(30):
+        log.append(batch(offset))
+    for offset in (5, 15, 25):
+        log.store.add(write_snapshot(tmp_path, offset, 1))
+    held = log.size() + sum(map(log.store.size, log.snapshots()))
+    within = Retention(max_bytes=held // HELD_BACK + 1, max_ms=-1)
+    assert log.is_due(within, 10**9)
+    assert log.clean(within, 10**9, needed_from=14) == []
+    assert log.clean(within, 10**9, needed_from=15) == [EpochOffset(1, 5)]
+    assert (log.start_offset(), log.header_at(15) is None, log.header_at(14)) == (15, False, None)
+    assert log.clean(Retention(max_bytes=-1, max_ms=1), 10**9, needed_from=15) == []
+    beyond = Retention(max_bytes=1, max_ms=-1)
+    assert log.clean(beyond, 10**9, needed_from=15) == [EpochOffset(1, 15)], "a full disk is worse"
+    log.close()
+
+
+def test_the_header_of_any_offset(tmp_path: Path) -> None:
+    log = MetadataLog.open(tmp_path, SMALL)
+    for offset in range(0, 30, 3):
+        log.append(batch(offset, count=3, epoch=1 + offset // 15))
+    for offset in range(30):
+        header = log.header_at(offset)
+        assert header is not None
+        assert (header.base_offset, header.leader_epoch) == (offset // 3 * 3, log.epoch_at(offset))
+    assert [log.header_at(offset) for offset in (-1, 30)] == [None, None]
+    assert [log.epoch_start(epoch) for epoch in (0, 1, 2, 3)] == [None, 0, 15, None]
+    log.close()
 
 
 def test_an_old_segment_is_rolled(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from immutables import Map
 
 from migrator.image.model import BrokerRegistration, ClusterImage, ControllerRegistration
-from migrator.migration.guards import Standing
-from migrator.raft.messages import EpochOffset
+from migrator.migration.guards import Evidence, Standing
 from migrator.records.metadata import FeatureRange
 from migrator.records.uuid import ZERO_UUID
 from migrator.zookeeper.leadership import ClaimView
@@ -17,6 +16,8 @@ CLUSTER_ID = "TestClusterTestCluster"
 
 
 BROKER_1 = ControllerClaim(1, 0)
+CRC = 0xC0FFEE
+"""Of the batch in our log that holds the offset of a mark."""
 
 
 def standing(
@@ -26,9 +27,11 @@ def standing(
     mark_in_log: int | None = None,
     cluster_id: str | None = CLUSTER_ID,
     epoch: int | None = 7,
-    log_start: EpochOffset = EpochOffset(0, 0),  # noqa: B008 - immutable
 ) -> Standing:
-    """A cluster under ZooKeeper broker 1, never migrated, unless said otherwise."""
+    """A cluster under ZooKeeper broker 1, never migrated, unless said otherwise.
+
+    :param mark_in_log: the epoch of the batch in our log that holds the mark's offset, and has `CRC`.
+    """
     view = ClaimView(
         epoch=epoch,
         epoch_version=7,
@@ -37,7 +40,7 @@ def standing(
         migration=mark,
         migration_version=3,
     )
-    return Standing(cluster_id, view, mark_in_log=mark_in_log, log_start=log_start)
+    return Standing(cluster_id, view, Evidence() if mark_in_log is None else Evidence(mark_in_log, CRC))
 
 
 def broker(broker_id: int, *, migrating: bool = True, levels: tuple[int, int] = (19, 19)) -> BrokerRegistration:

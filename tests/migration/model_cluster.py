@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from migrator.image.model import MetadataImage
 from migrator.migration import write_messages as wm
-from migrator.migration.guards import Standing
+from migrator.migration.guards import Evidence, Standing
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper import leadership
 from migrator.zookeeper.ops import Applied, Delete, MultiOutcome, Op
 from migrator.zookeeper.znodes.controller import ControllerClaim, decode_controller, encode_controller
 from migrator.zookeeper.znodes.migration import MigrationState, decode_migration
 from migrator.zookeeper.znodes.paths import CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH, MIGRATION
-from tests.migration.model_images import image_of, path_of, stored
+from tests.migration.model_images import crc_at, image_of, path_of, stored
 from tests.migration.model_log import PRE, Committed, Entry, committed
 from tests.migration.model_zookeeper import ModelZooKeeper
 
@@ -120,9 +120,10 @@ class ModelCluster:
         view = leadership.read_view(self.zookeeper.read)
         mark = view.migration
         offset = mark.kraft_metadata_offset if mark is not None else -1
-        in_log = self.log[offset - 1].epoch if 0 < offset <= len(self.log) else None
+        held = 0 < offset <= len(self.log)
+        evidence = Evidence(self.log[offset - 1].epoch, crc_at(offset)) if held else Evidence()
         found = self.zookeeper.get(CLUSTER_ID)
-        return Standing((found.data or b"").decode() if found else None, view, in_log)
+        return Standing((found.data or b"").decode() if found else None, view, evidence)
 
     def _listing(self) -> tuple[tuple[str, str, int], ...]:
         found = []

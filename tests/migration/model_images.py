@@ -40,6 +40,11 @@ def image_of(content: Content, offset: int, epoch: int) -> MetadataImage:
     )
 
 
+def crc_at(offset: int) -> int:
+    """The CRC of our log's batch at an offset, which holds one record: no two leaders commit at the same offset."""
+    return 1_000_000 + offset
+
+
 def content_of(image: MetadataImage) -> dict[str, str]:
     return {config.name: values["v"] for config, values in image.configs.items()}
 

@@ -16,7 +16,7 @@ from migrator.migration.soft import Identity
 from migrator.migration.states import State
 from migrator.migration.translate.entity import EntityWrite
 from tests.migration.builders import CLUSTER_ID
-from tests.migration.model_images import derive
+from tests.migration.model_images import crc_at, derive
 
 LIMITS = Limits(max_ops=4)
 
@@ -132,4 +132,4 @@ def derive_now(before: MetadataImage, after: MetadataImage, changes: Changes) ->
 
 def new_node(node_id: int) -> Node:
     """One that has just been started."""
-    return Node(node_id, Coordinator(Identity(node_id, CLUSTER_ID), derive_now, LIMITS))
+    return Node(node_id, Coordinator(Identity(node_id, CLUSTER_ID), derive_now, crc_at, LIMITS))

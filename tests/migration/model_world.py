@@ -32,7 +32,7 @@ from migrator.zookeeper.znodes.paths import CLUSTER_ID, CONTROLLER, CONTROLLER_E
 from tests.migration.builders import CLUSTER_ID as OURS
 from tests.migration.builders import broker, cluster, controller
 from tests.migration.model_cluster import Budget, ModelCluster, demand
-from tests.migration.model_images import Content, compare, content_of, delta, path_of, stored
+from tests.migration.model_images import Content, compare, content_of, crc_at, delta, path_of, stored
 from tests.migration.model_log import MIGRATION_ON, PRE, Entry
 from tests.migration.model_node import CompareStage, CopyStage, Job, Node, new_node
 from tests.migration.model_zookeeper import ModelZooKeeper
@@ -373,7 +373,12 @@ class World(ModelCluster):
 
     def _plan(self, node: Node, job: ef.TakeClaim) -> leadership.ClaimPlan | leadership.Claim | leadership.Superseded:
         return leadership.plan_claim(
-            job.view, controller_id=node.node_id, kraft_epoch=node.epoch, now_ms=0, heal_to=job.heal_to
+            job.view,
+            controller_id=node.node_id,
+            kraft_epoch=node.epoch,
+            now_ms=0,
+            heal_to=job.heal_to,
+            crc_at=crc_at,
         )
 
     def _copy_stage(self, node: Node, stage: CopyStage) -> ev.Event | None:

@@ -22,15 +22,19 @@ from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.leadership import Claim
 from migrator.zookeeper.znodes.controller import ControllerClaim
 from migrator.zookeeper.znodes.migration import MigrationState
-from tests.migration.builders import CLUSTER_ID, broker, cluster, controller, standing
+from tests.migration.builders import CLUSTER_ID, CRC, broker, cluster, controller, standing
 
 E = TypeVar("E")
 CLAIM = Claim(
     zk_epoch=8, epoch_version=8, controller_version=1, migration_version=4, migration=MigrationState(3001, 5, -1, -1)
 )
-COPIED = MigrationState(3002, 4, 1000, 4)
+COPIED = MigrationState(3002, 4, 1000, 4, CRC)
 KEPT = Claim(
-    zk_epoch=8, epoch_version=8, controller_version=1, migration_version=4, migration=MigrationState(3001, 5, 1000, 4)
+    zk_epoch=8,
+    epoch_version=8,
+    controller_version=1,
+    migration_version=4,
+    migration=MigrationState(3001, 5, 1000, 4, CRC),
 )
 
 
@@ -316,10 +320,10 @@ def test_held_deletes_can_be_compared_again_without_being_allowed() -> None:
 
 def test_a_reclaim_that_another_guard_refuses_is_not_kept() -> None:
     run = Run(ZkMigrationState.MIGRATION)
-    run.examined(standing(mark=MigrationState(9, 1, 77, 1)))
+    run.examined(standing(mark=MigrationState(9, 1, 77, 1, CRC)))
     assert "another quorum" in run.why
-    run(ev.OperatorForce(Force.RECLAIM)).examined(standing(mark=MigrationState(9, 1, 77, 1)))
-    rolled_back = standing(mark=MigrationState(3001, 5, 77, 5), mark_in_log=5)
+    run(ev.OperatorForce(Force.RECLAIM)).examined(standing(mark=MigrationState(9, 1, 77, 1, CRC)))
+    rolled_back = standing(mark=MigrationState(3001, 5, 77, 5, CRC), mark_in_log=5)
     run.examined(rolled_back)
     assert run.state() is State.REFUSED
     run(ev.OperatorForce(Force.RECLAIM)).examined(rolled_back)
@@ -330,11 +334,11 @@ def test_a_rollback_during_dual_write_is_noticed_and_not_undone() -> None:
     run = Run().dual_writing()
     run(ev.WriteBehindFailed(5, fenced=True, reason="/controller_epoch has changed"))
     assert run.asked(ef.StopDualWrite)
-    run.examined(standing(mark=MigrationState(3001, 5, 77, 5), mark_in_log=5))
+    run.examined(standing(mark=MigrationState(3001, 5, 77, 5, CRC), mark_in_log=5))
     assert run.state() is State.REFUSED
     assert "rolled back" in run.why
     assert run.asked_nothing_of(ef.TakeClaim)
-    run(ev.OperatorForce(Force.RECLAIM)).examined(standing(mark=MigrationState(3001, 5, 77, 5), mark_in_log=5))
+    run(ev.OperatorForce(Force.RECLAIM)).examined(standing(mark=MigrationState(3001, 5, 77, 5, CRC), mark_in_log=5))
     assert run.asked(ef.TakeClaim)
 
 

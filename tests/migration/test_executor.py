@@ -20,6 +20,7 @@ from migrator.migration.compare import compare
 from migrator.migration.copy import Copy, decode_all
 from migrator.migration.executor import MigrationExecutor, Options
 from migrator.migration.finish import FinishInputs
+from migrator.migration.guards import Evidence
 from migrator.migration.readiness import ControllerSignals
 from migrator.migration.soft import Identity
 from migrator.migration.states import State
@@ -45,6 +46,7 @@ from migrator.zookeeper.ops import MultiOutcome, Op
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, encode_broker
 from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller
+from migrator.zookeeper.znodes.migration import MigrationState
 from tests.migration.builders import CLUSTER_ID
 from tests.migration.images import PASSWORDS, comparable, empty_cluster, image_from
 from tests.migration.model_zookeeper import ModelZooKeeper
@@ -110,11 +112,12 @@ class FakeController:
     async def committed(self, offset: int) -> None:
         await asyncio.sleep(0)
 
-    def epoch_at(self, offset: int) -> int | None:
-        return self.epochs[offset] if offset < len(self.epochs) else None
+    def crc_at(self, offset: int) -> int | None:
+        return 1_000_000 + offset if offset < len(self.epochs) else None
 
-    def log_start(self) -> EpochOffset:
-        return EpochOffset(0, 0)
+    async def evidence(self, mark: MigrationState) -> Evidence:
+        offset = mark.kraft_metadata_offset
+        return Evidence(self.epochs[offset], self.crc_at(offset)) if offset < len(self.epochs) else Evidence()
 
     async def signals(self) -> ControllerSignals:
         return ControllerSignals({3001: True})

@@ -32,6 +32,7 @@ from migrator.zookeeper.znodes.migration import MigrationState, encode_migration
 from migrator.zookeeper.znodes.paths import CONTROLLER_EPOCH, MIGRATION
 from tests.migration import model_world
 from tests.migration.model_cluster import BrokenInvariantError, Budget
+from tests.migration.model_images import crc_at
 from tests.migration.model_log import Entry
 from tests.migration.model_world import World
 
@@ -113,6 +114,18 @@ def stale_mark(budget: Budget) -> World:
     return world.start()
 
 
+def successor(budget: Budget) -> World:
+    """Our quorum is forgotten; the one that follows it is as young, and has another record at our offset and epoch."""
+    world = migrated(budget)
+    mark, holder = world._mark(), world._controller()
+    assert mark.copied
+    assert holder is not None
+    theirs = replace(mark, kraft_controller_id=holder.broker_id, batch_crc=crc_at(mark.kraft_metadata_offset) + 1)
+    world.zookeeper.set(MIGRATION, encode_migration(theirs))
+    world.untouchable = True
+    return world
+
+
 def undecodable(budget: Budget) -> World:
     world = World.fresh(budget)
     world.broken_znode = world.untouchable = True
@@ -151,6 +164,7 @@ SCENARIOS: dict[str, tuple[Callable[[Budget], World], Budget]] = {
     "repair by order of the operator: a change, a lost answer": (migrated, Budget(repairs=1, changes=1, lost=1)),
     "repair by order of the operator: a crash, a change": (migrated, Budget(repairs=1, changes=1, crashes=1)),
     "another quorum's /migration": (stale_mark, Budget(crashes=1, elections=1)),
+    "the successor of a forgotten quorum": (successor, Budget(crashes=1, elections=1, changes=1)),
     "a znode that does not decode": (undecodable, Budget(crashes=1, elections=1)),
     "finish: all off": (
         lambda b: finishing(b, enabled=(False, False), zk_brokers=()),
@@ -260,6 +274,17 @@ def ignore_the_guard_of_histories(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(guards, "_history", lambda *_: None)
 
 
+def take_an_offset_and_an_epoch_for_a_proof(patch: pytest.MonkeyPatch) -> None:
+    real = guards.ownership
+
+    def ownership(standing: guards.Standing) -> guards.Ownership:
+        found = real(standing)
+        same = standing.evidence.epoch == standing.mark.kraft_metadata_epoch
+        return guards.Ownership.OURS if found is guards.Ownership.FOREIGN and same else found
+
+    patch.setattr(guards, "ownership", ownership)
+
+
 def move_the_mark_with_the_first_part(patch: pytest.MonkeyPatch) -> None:
     real = multis.pack
 
@@ -268,7 +293,7 @@ def move_the_mark_with_the_first_part(patch: pytest.MonkeyPatch) -> None:
         target = given["target"]
         if target is None:
             return flight
-        after = multis._moved(given["mark"], target)
+        after = multis._moved(given["mark"], target, given["target_crc"])
         op = SetData(MIGRATION, encode_migration(after), given["mark_version"])
         return replace(flight, ops=(flight.ops[0], op, *flight.ops[2:]), mark_after=after)
 
@@ -350,6 +375,7 @@ MISTAKES: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     take_an_unknown_outcome_for_applied: LATE,
     send_again_after_an_unknown_outcome_without_reading: LATE,
     ignore_the_guard_of_histories: "another quorum's /migration",
+    take_an_offset_and_an_epoch_for_a_proof: "the successor of a forgotten quorum",
     move_the_mark_with_the_first_part: LATE,
     reconcile_with_whatever_image_is_at_hand: "a crash at every step of a migration",
     skip_the_reconcile_at_the_takeover: LATE,

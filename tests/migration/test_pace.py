@@ -21,11 +21,11 @@ from migrator.zookeeper.leadership import Claim
 from migrator.zookeeper.znodes.controller import ControllerClaim
 from migrator.zookeeper.znodes.migration import INITIAL_STATE, MigrationState
 from tests.lanes import examples
-from tests.migration.builders import CLUSTER_ID, broker, cluster, controller, standing
+from tests.migration.builders import CLUSTER_ID, CRC, broker, cluster, controller, standing
 
 EPOCH = 5
 SECONDS = 60
-COPIED = MigrationState(3002, 4, 1000, 4)
+COPIED = MigrationState(3002, 4, 1000, 4, CRC)
 OTHERS = ControllerClaim(3002, 0, 4)
 BROKERS = ZooKeeperBrokers({0: frozenset({"PLAINTEXT"})}, frozenset({0}))
 CLAIM = Claim(zk_epoch=8, epoch_version=8, controller_version=1, migration_version=4, migration=INITIAL_STATE)

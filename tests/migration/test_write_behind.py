@@ -19,7 +19,7 @@ from migrator.zookeeper.ops import Applied, Create, Failed, MultiOutcome, Op, Se
 from migrator.zookeeper.znodes.migration import INITIAL_STATE, MigrationState, decode_migration
 from migrator.zookeeper.znodes.paths import CONTROLLER_EPOCH, MIGRATION
 from tests.lanes import examples
-from tests.migration.model_images import compare, content_of, delta, derive, image_of, path_of, stored
+from tests.migration.model_images import compare, content_of, crc_at, delta, derive, image_of, path_of, stored
 from tests.migration.model_zookeeper import ModelZooKeeper
 
 Fault = Callable[["Rig", tuple[Op, ...]], MultiOutcome | None]
@@ -54,7 +54,7 @@ class Rig:
         if not content:
             self.zookeeper.load({"/config/topics": None})
         self.image = image_of(content, 100, EPOCH)
-        self.core = WriteBehind(self.image, derive, limits)
+        self.core = WriteBehind(self.image, derive, crc_at, limits)
         self.fault: Fault = no_fault
         self.effects: list[wb.WriteEffect] = []
         self.multis: list[tuple[Op, ...]] = []
@@ -292,7 +292,7 @@ def test_an_entity_larger_than_a_multi_is_cut_between_operations() -> None:
         yield EntityWrite("big", ops, (Create("/notice_", b"big", sequential=True),))
 
     rig = Rig({}, Limits(max_ops=6))
-    rig.core = WriteBehind(rig.image, one_entity, Limits(max_ops=6))
+    rig.core = WriteBehind(rig.image, one_entity, crc_at, Limits(max_ops=6))
     rig.open().publish(dict.fromkeys(names, "1"))
     assert rig.equal()
     assert all(len(ops) <= 6 for ops in rig.multis)

@@ -14,6 +14,7 @@ from migrator.zookeeper.leadership import (
     Claim,
     ClaimPlan,
     ClaimView,
+    CrcAt,
     LostRace,
     Released,
     Superseded,
@@ -56,9 +57,15 @@ def view_of(zookeeper: ModelZooKeeper) -> ClaimView:
 
 
 def claim(
-    zookeeper: ModelZooKeeper, *, kraft_epoch: int = 5, heal_to: EpochOffset | None = None
+    zookeeper: ModelZooKeeper,
+    *,
+    kraft_epoch: int = 5,
+    heal_to: EpochOffset | None = None,
+    crc_at: CrcAt = lambda _: None,
 ) -> Claim | LostRace | Superseded:
-    plan = plan_claim(view_of(zookeeper), controller_id=3000, kraft_epoch=kraft_epoch, now_ms=17, heal_to=heal_to)
+    plan = plan_claim(
+        view_of(zookeeper), controller_id=3000, kraft_epoch=kraft_epoch, now_ms=17, heal_to=heal_to, crc_at=crc_at
+    )
     return conclude_claim(plan, zookeeper.multi(plan.ops)) if isinstance(plan, ClaimPlan) else plan
 
 
@@ -98,11 +105,30 @@ def test_a_claim_whose_answer_was_lost_is_recognised() -> None:
     assert claim(zookeeper) == Superseded(3000, 5)
 
 
-def test_a_copy_that_missed_migration_is_healed_within_the_claim() -> None:
-    zookeeper = cluster(migration=INITIAL_STATE)
-    held = claim(zookeeper, heal_to=EpochOffset(epoch=4, offset=120))
+def our_log(offset: int) -> int | None:
+    """The CRC of the batch there; the log holds the offsets from 100 on."""
+    return 7_000 + offset if offset >= 100 else None
+
+
+@pytest.mark.parametrize(
+    ("before", "heal_to", "after"),
+    [
+        (INITIAL_STATE, None, MigrationState(3000, 5, -1, -1)),
+        (INITIAL_STATE, 120, MigrationState(3000, 5, 120, 4, our_log(120))),
+        # what no later leader could prove is left to the end of the reconcile
+        (INITIAL_STATE, 99, MigrationState(3000, 5, -1, -1)),
+        (COPIED, None, MigrationState(3000, 5, 100, 4, our_log(100))),  # a stock leader's mark is completed
+        (MigrationState(3001, 4, 99, 3), None, MigrationState(3000, 5, 99, 3)),
+        (MigrationState(3001, 4, 99, 3, 77), None, MigrationState(3000, 5, 99, 3, 77)),
+    ],
+)
+def test_what_a_claim_makes_of_the_mark(before: MigrationState, heal_to: int | None, after: MigrationState) -> None:
+    zookeeper = cluster(migration=before)
+    held = claim(zookeeper, heal_to=None if heal_to is None else EpochOffset(4, heal_to), crc_at=our_log)
     assert isinstance(held, Claim)
-    assert held.migration == MigrationState(3000, 5, 120, 4)
+    assert held.migration == after
+    stored = read(zookeeper, paths.MIGRATION)
+    assert decode_migration(stored.path, stored.data) == after
 
 
 def test_without_controller_epoch_nothing_is_created() -> None:

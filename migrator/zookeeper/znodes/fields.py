@@ -16,6 +16,7 @@ from migrator.zookeeper.znodes.errors import ZnodeError
 
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+UINT32_MAX = 2**32 - 1
 
 _DECIMAL = re.compile(r"-?[0-9]{1,19}")
 
