@@ -4,8 +4,9 @@ A test runs in the lane of its place (`PLACES`, "test" elsewhere), unless it say
 ``@pytest.mark.lane("test-all")`` on a test, a module (``pytestmark``) or one case (``pytest.param(..., marks=...)``).
 The narrowest mark counts. Without ``--lane`` pytest runs whatever it is asked for. docs/lanes.md says how to choose.
 
-Who runs beside whom: tests with whole clusters take turns on one worker, all others fill the second one. A cluster is
-three controllers, a ZooKeeper and mostly some Kafka brokers. Two of them at once on two cores starve each other.
+Who runs beside whom: tests with whole clusters take turns on one worker, all others fill the second one, among them
+those that share one Spark. A cluster is three controllers, a ZooKeeper and mostly some Kafka brokers. Two of them at
+once on two cores starve each other.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ PLACES = {
     "tests/bench/test_verify.py": TEST_ALL,
 }
 """Where whole clusters are started, and the lane of what is there."""
-CLUSTERS = "clusters"
+UNITS = {"clusters": tuple(PLACES), "spark": ("tests/verify/",)}
+"""What one worker runs without a break, the longest first."""
 MORE = 20
 """So many times the examples of the short lanes are tried in the long one."""
 
@@ -82,30 +84,30 @@ def runs_in(lane: str, item: pytest.Item) -> bool:
     return lane_of(item) == lane or (lane == TEST_LONG and item.get_closest_marker("hypothesis") is not None)
 
 
-def runs_clusters(nodeid: str) -> bool:
-    """Whether it is one of the tests that start whole clusters."""
-    return nodeid.startswith(tuple(PLACES))
+def turn_of(nodeid: str) -> int:
+    """When a test is handed out: units of `UNITS` come before single files."""
+    return next((turn for turn, places in enumerate(UNITS.values()) if nodeid.startswith(places)), len(UNITS))
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Clusters first, which take longest; among themselves tests keep their random order."""
+    """The units that take longest first; among themselves tests keep their random order."""
     lane = config.getoption("lane")
     kept = [item for item in items if lane_of(item) and (lane is None or runs_in(lane, item))]
     config.hook.pytest_deselected(items=list(set(items).difference(kept)))
-    items[:] = sorted(kept, key=lambda item: not runs_clusters(item.nodeid))
+    items[:] = sorted(kept, key=lambda item: turn_of(item.nodeid))
 
 
 class ClustersInTurn(LoadFileScheduling):  # type: ignore[misc]
-    """One unit of work a file, but only one for all the clusters."""
+    """One unit of work a file, but only one for all the clusters, and one for all who share a Spark."""
 
     def _split_scope(self, nodeid: str) -> str:
         scope: str = super()._split_scope(nodeid)
-        return CLUSTERS if runs_clusters(nodeid) else scope
+        return next((unit for unit in UNITS if nodeid.startswith(UNITS[unit])), scope)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ClustersInTurn:
-    """The clusters are handed out first."""
+    """Units are handed out in the order of the tests."""
     config.option.loadscopereorder = False
     return ClustersInTurn(config, log)
