@@ -1,7 +1,8 @@
 """A stock 3.9.1 voter beside ours: either side leads, one log, and who would end the migration never leads.
 
-Ours speak gRPC with each other, and Kafka's protocol with the stock voter. That one has short time-outs and ours have
-long ones, so that it is always the first to stand for election.
+Ours speak gRPC with each other, and Kafka's protocol with the stock voter. That one has short time-outs, so that it
+stands for election often. No election is left to chance: a voter that was frozen (SIGSTOP) while the other two
+committed lacks records, and a peer that has them does not elect it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from kio.schema.errors import ErrorCode
@@ -17,7 +18,7 @@ from kio.schema.errors import ErrorCode
 from migrator.drill.cluster import ClusterOptions, Controller, zookeeper_client
 from migrator.drill.light_cluster import LightCluster
 from migrator.drill.steps import dual_writing, leader_of
-from migrator.log.metadata_log import MetadataLog
+from migrator.log.metadata_log import DIRECTORY_NAME, MetadataLog
 from migrator.observe.status import Role
 from migrator.parts.kafka import StockKafka
 from migrator.records.metadata import ZkMigrationState
@@ -26,10 +27,9 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.migration import MigrationState, decode_migration
 from tests.drill.stock_controllers import StockController
 
-WAIT_SECONDS = 120.0
-ELECTION_SECONDS = 30.0
-TRIES = 5
-"""Elections, until one goes the way that the time-outs make likely, on a machine of whatever speed."""
+WAIT_SECONDS = 300.0
+LACKING = 3
+"""So many times the others' logs grow while a voter is frozen. What is on its way to it then is at most the first."""
 OURS = {
     "controller.quorum.fetch.timeout.ms": "3000",
     "controller.quorum.election.timeout.ms": "2000",
@@ -38,6 +38,7 @@ STOCK = {
     "controller.quorum.fetch.timeout.ms": "1000",
     "controller.quorum.election.timeout.ms": "300",
 }
+REFUSAL = "Controller {} wants to lead and gets no vote from this one: it is a stock controller without"
 CREATE_TOPICS = request_type(19, 7)
 DAMAGED = "in-the-terms-of-stock-0"
 
@@ -81,56 +82,70 @@ class Mixed:
             assert answer.topics[0].error_code is ErrorCode.none, answer
             self.created.add(name)
 
-    async def stock_is_next(self) -> bool:
-        """Whether it is the stock controller that leads after an election, as soon as anybody does."""
-        found: list[Controller] = []
-
-        async def somebody_leads() -> bool:
-            leader = await self.cluster.leader()
-            found.extend([leader] if leader is not None else [])
-            return leader is not None
-
-        await until("somebody leads", somebody_leads)
-        return found[0] is self.stock
-
     async def leads(self, stock: bool) -> bool:
         """Whether somebody leads, and it is one of that sort."""
         leader = await self.cluster.leader()
         return leader is not None and (leader is self.stock) == stock
 
-    async def kill_our_leader(self) -> Controller:
-        leader = await leader_of(self.cluster)
-        assert leader is not self.stock
-        await asyncio.to_thread(leader.kill)
-        return leader
+    async def grow_without(self, frozen: Controller, *others: Controller) -> None:
+        """Freeze a voter until all the others have records that it lacks, and that cannot be on their way to it."""
+        await asyncio.to_thread(frozen.pause)
+        longest = 0
+
+        async def all_grew() -> bool:
+            return min(map(log_size, others)) > longest
+
+        for _ in range(LACKING):
+            longest = max(map(log_size, self.cluster.controllers))
+            await until("the others' logs grow", all_grew)
+
+    async def only_stock_has_all(self) -> tuple[Controller, Controller]:
+        """Our leader is dead, and our other voter has fewer records than the stock one, so it cannot be elected.
+        Gives the dead one and the other one."""
+        killed, other = self.ours
+        await self.grow_without(other, killed, self.stock)
+        await asyncio.to_thread(killed.kill)
+        await asyncio.to_thread(other.resume)
+        return killed, other
 
     async def refuses_stock(self) -> None:
-        """Our leader dies; the stock voter stands and is not elected, our other one is, unless it lacks a record that
-        the stock one has fetched already: then there is no leader until the third voter is back."""
-        stood, elected = self.said_by_stock().count("CandidateState"), False
-        for _ in range(TRIES):
-            killed = await self.kill_our_leader()
-            with suppress(AssertionError):
-                await until("another of ours leads", lambda: self.leads(stock=False), seconds=ELECTION_SECONDS)
-                elected = True
-            await self.start(killed)
-            await until("everybody follows again", self.all_follow)
-            roles = self.said_by_stock()
-            assert "Leader" not in roles
-            if elected and roles.count("CandidateState") > stood:
-                return
-        raise AssertionError(f"in {TRIES} elections the stock controller never stood, or none of ours was elected")
+        """Our leader dies. The stock voter stands, and is refused even by the one that has fewer records than it has;
+        who has more than the stock voter is elected although that one keeps standing."""
+        _, other = self.ours
+        await asyncio.to_thread(other.stop)  # a process says but once of a candidate that it refuses it
+        await self.start(other)
+        await until("everybody follows", self.all_follow)
+        killed, other = await self.only_stock_has_all()
+        await until("the stock controller is refused", lambda: self.has_refused(other))
+        await self.start(killed)
+        await until("everybody follows again", self.all_follow)
+
+        await self.grow_without(self.stock, *self.ours)
+        leader = await leader_of(self.cluster)
+        await asyncio.to_thread(leader.kill)
+        await asyncio.to_thread(self.stock.resume)
+        await until("another of ours leads", lambda: self.leads(stock=False))
+        await self.start(leader)
+        await until("everybody follows again", self.all_follow)
+        assert "Leader" not in self.said_by_stock()
+
+    async def has_refused(self, controller: Controller) -> bool:
+        """Whether one of ours says that it gives the stock voter no vote, and why."""
+        process = controller.process
+        assert process is not None
+        said = re.findall(REFUSAL.format(self.stock.node_id), process.output_text())
+        return bool(said)
 
     async def elects_stock(self) -> Controller:
-        """Our leader dies; the stock voter is elected, unless our other one has records that it has not fetched yet.
-        Gives the controller that was killed."""
-        for _ in range(TRIES):
-            killed = await self.kill_our_leader()
-            if await self.stock_is_next():
-                return killed
-            await self.start(killed)
-            await until("everybody follows again", self.all_follow)
-        raise AssertionError(f"the stock controller was not elected in {TRIES} elections")
+        """Our leader dies, and the stock voter is elected. Gives the controller that was killed."""
+        killed, _ = await self.only_stock_has_all()
+        await until("the stock controller leads", lambda: self.leads(stock=True))
+        return killed
+
+    @property
+    def ours(self) -> tuple[Controller, Controller]:
+        first, second, _ = self.cluster.controllers
+        return first, second
 
     async def all_follow(self) -> bool:
         """Whether all three run, and agree on the leader's epoch."""
@@ -198,6 +213,11 @@ def mark(hosts: str) -> MigrationState:
 def topics_in_zookeeper(hosts: str) -> set[str]:
     with zookeeper_client(hosts) as client:
         return set(client.get_children(paths.TOPICS))
+
+
+def log_size(controller: Controller) -> int:
+    """Bytes of its log. Logs of one quorum are alike, so the longer one has more records."""
+    return sum(segment.stat().st_size for segment in (controller.metadata_directory / DIRECTORY_NAME).glob("*.log"))
 
 
 def log_bytes(controller: Controller) -> bytes:
