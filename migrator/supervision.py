@@ -122,11 +122,19 @@ class Supervisor:
         self._own(task)
         return task
 
+    def call(self, kind: TaskKind, callback: Callable[..., None], *args: Any) -> None:
+        """Call it now, from where nobody above would notice its error: e.g. at the end of a task."""
+        self._call(kind, callback, args)
+
     def call_later(
         self, kind: TaskKind, seconds: float, callback: Callable[..., None], *args: Any
     ) -> asyncio.TimerHandle:
         """As `asyncio.loop.call_later`."""
         return asyncio.get_running_loop().call_later(seconds, self._call, kind, callback, args)
+
+    def call_soon(self, kind: TaskKind, callback: Callable[..., None], *args: Any) -> asyncio.Handle:
+        """As `asyncio.loop.call_soon`."""
+        return asyncio.get_running_loop().call_soon(self._call, kind, callback, args)
 
     def call_soon_threadsafe(
         self, loop: asyncio.AbstractEventLoop, kind: TaskKind, callback: Callable[..., None], *args: Any

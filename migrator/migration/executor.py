@@ -111,12 +111,10 @@ class MigrationExecutor:
             self._PERFORM[type(effect)](self, effect)
 
     def _timer(self, effect: ef.ScheduleTimer) -> None:
-        loop = asyncio.get_running_loop()
-        loop.call_later(effect.delay_ms / 1000, self.feed, ev.Timer(effect.ticket))
+        self._tasks.feed_later(effect.delay_ms / 1000, ev.Timer(effect.ticket))
 
     def _wake(self, effect: wm.WakeAt) -> None:
-        loop = asyncio.get_running_loop()
-        loop.call_later(max(0, effect.time_ms - _now_ms()) / 1000, self.feed, wm.Tick())
+        self._tasks.feed_later(max(0, effect.time_ms - _now_ms()) / 1000, wm.Tick())
 
     def _tell(self, effect: ef.JournalTransition | ef.Report) -> None:
         self._on_transition(effect)

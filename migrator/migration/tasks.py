@@ -8,6 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from migrator.migration.coordinator import AnyEvent
+from migrator.supervision import OnError, Supervisor, TaskKind
+
+WORK = TaskKind("migration-work", OnError.STOP)
+TIMER = TaskKind("migration-timer", OnError.STOP)
 
 Task = asyncio.Task[AnyEvent | None]
 """A piece of work; its result is the event that it ends with."""
@@ -22,16 +26,18 @@ class Tasks:
 
     def __init__(self, feed: Callable[[AnyEvent], None], on_failure: Callable[[BaseException], None]) -> None:
         self.feed = feed
-        self._on_failure = on_failure
-        self._running: set[Task] = set()
+        self._supervisor = Supervisor(on_failure)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="migration-zookeeper")
 
     def spawn(self, work: Coroutine[Any, Any, AnyEvent | None]) -> Task:
         """Start it; cancelling the task is all it takes to give it up."""
-        task = asyncio.create_task(work)
-        self._running.add(task)
+        task = self._supervisor.spawn(WORK, work)
         task.add_done_callback(self._ended)
         return task
+
+    def feed_later(self, seconds: float, event: AnyEvent) -> None:
+        """Take an event in after that time."""
+        self._supervisor.call_later(TIMER, seconds, self.feed, event)
 
     async def blocking(self, call: Callable[[], Any]) -> Any:
         """Run it in the thread, behind what runs there."""
@@ -39,21 +45,13 @@ class Tasks:
 
     async def close(self) -> None:
         """Give everything up and wait for its end."""
-        running = [*self._running]
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await self._supervisor.close()
         self._thread.shutdown(wait=False)
 
     def _ended(self, task: Task) -> None:
         """Take the event in that the work ended with."""
-        self._running.discard(task)
-        if task.cancelled():
-            return
-        error = task.exception()
-        if error is not None:
-            self._on_failure(error)
+        if task.cancelled() or task.exception() is not None:
             return
         event = task.result()
         if event is not None:
-            self.feed(event)
+            self._supervisor.call(WORK, self.feed, event)

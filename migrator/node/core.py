@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -33,8 +32,12 @@ from migrator.records.batch import Batch
 from migrator.records.uuid import ZERO_UUID
 from migrator.records.versions import LATEST_SUPPORTED, version_at
 from migrator.rpc.transport import RaftTransport
+from migrator.supervision import OnError, Supervisor, TaskKind
 
 log = logging.getLogger(__name__)
+
+SNAPSHOTS = TaskKind("snapshots", OnError.RESTART)
+"""Without them the log grows, which can wait; a disk that fails is an `OperatorError`, and stops the process."""
 
 
 async def admit_everything() -> None:
@@ -93,7 +96,7 @@ class NodeCore:
         random: Random | None = None,
     ) -> None:
         self._directory = directory
-        self._on_failure = on_failure
+        self._supervisor = Supervisor(on_failure)
         self.cluster_id = directory.identity.cluster_id
         self.storage = storage = directory.storage
         keeper = IndexKeeper(settings.broker_session_timeout_ms)
@@ -131,7 +134,6 @@ class NodeCore:
             settings, self.cluster_id, self.quorum, self.metadata, keeper, storage.log.end_offset, admit
         )
         self.leadership.attach(self.controller, PeriodicTasks(settings, self.controller))
-        self._snapshots: asyncio.Task[None] | None = None
 
     def boot(self) -> MetadataImage:
         """Load what is on disk; the image at the end of the log, uncommitted records included."""
@@ -140,14 +142,8 @@ class NodeCore:
 
     def start(self) -> None:
         """Begin to take part in the quorum, after `boot`."""
-        self._snapshots = asyncio.get_running_loop().create_task(self._take_snapshots())
+        self._supervisor.keep(SNAPSHOTS, self.snapshotter.run)
         self.quorum.start()
-
-    async def _take_snapshots(self) -> None:
-        try:
-            await self.snapshotter.run()
-        except Exception as error:  # noqa: BLE001 - without snapshots the log grows until the disk is full
-            self._on_failure(error)
 
     def _batches(self) -> Iterable[Batch]:
         """The log behind the latest snapshot."""
@@ -161,9 +157,7 @@ class NodeCore:
             await self.quorum.shut_down(patience_seconds)
         else:
             await self.quorum.close()
-        if self._snapshots is not None:
-            self._snapshots.cancel()
-            await asyncio.gather(self._snapshots, return_exceptions=True)
+        await self._supervisor.close()
         await self.leadership.close()
         await self.metadata.close()
         self._directory.close()

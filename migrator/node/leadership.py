@@ -15,8 +15,12 @@ from migrator.node.quorum import QuorumObserver
 from migrator.raft.messages import EpochOffset
 from migrator.raft.states import Role
 from migrator.records.metadata import MetadataRecord
+from migrator.supervision import OnError, Supervisor, TaskKind
 
 log = logging.getLogger(__name__)
+
+LEADING = TaskKind("leadership", OnError.STOP)
+"""A leader that is not active would serve nobody, for ever."""
 
 
 class LeaderListener(Protocol):
@@ -46,7 +50,7 @@ class Leadership(QuorumObserver):
         self._metadata = metadata
         self._bootstrap = bootstrap
         self._on_appended = on_appended
-        self._on_failure = on_failure
+        self._supervisor = Supervisor(on_failure)
         self._leading: int | None = None
         self._task: asyncio.Task[None] | None = None
         self._controller: ActiveController | None = None
@@ -88,7 +92,7 @@ class Leadership(QuorumObserver):
             self._end()
         if role is Role.LEADER and self._leading is None:
             self._leading = epoch
-            self._task = asyncio.get_running_loop().create_task(self._lead(epoch))
+            self._task = self._supervisor.spawn(LEADING, self._lead(epoch))
         for listener in self.role_listeners:
             listener()
 
@@ -110,8 +114,6 @@ class Leadership(QuorumObserver):
             await self._periodic.run(epoch)
         except NotLeadingError as error:
             log.info("Epoch %d ended before it began: %s", epoch, error)
-        except Exception as error:  # noqa: BLE001 - a leader that is not active would serve nobody, for ever
-            self._on_failure(error)
 
     def _end(self) -> None:
         epoch, self._leading = self._leading, None

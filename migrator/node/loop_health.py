@@ -8,8 +8,11 @@ import logging
 from collections import Counter, deque
 from enum import Enum
 
+from migrator.supervision import OnError, Supervisor, TaskKind
+
 log = logging.getLogger(__name__)
 
+PROBE = TaskKind("loop-probe", OnError.RESTART)
 PROBE_SECONDS = 0.02
 LATE_MS = 100.0
 """What operators should hear of."""
@@ -54,20 +57,20 @@ class LoopHealth:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._due = 0.0
-        self._handle: asyncio.TimerHandle | None = None
+        self._supervisor = Supervisor()
+        self._task: asyncio.Task[None] | None = None
         self._recent: deque[tuple[float, float]] = deque()
         self.longest_stall_ms = 0.0
         """Since the start, or since `reset`."""
 
     def start(self) -> None:
         """Begin to measure."""
-        self._schedule()
+        self._task = self._supervisor.keep(PROBE, self._probe)
 
     def stop(self) -> None:
         """End measuring."""
-        if self._handle is not None:
-            self._handle.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
     def reset(self) -> None:
         """Begin a new period, e.g. with an election."""
@@ -79,13 +82,14 @@ class LoopHealth:
         self._forget(self._loop.time())
         return max((stall for _, stall in self._recent), default=0.0)
 
-    def _schedule(self) -> None:
-        self._due = self._loop.time() + PROBE_SECONDS
-        self._handle = self._loop.call_at(self._due, self._probe)
+    async def _probe(self) -> None:
+        while True:
+            due = self._loop.time() + PROBE_SECONDS
+            await asyncio.sleep(PROBE_SECONDS)
+            self._measured(max(0.0, self._loop.time() - due) * 1000)
 
-    def _probe(self) -> None:
+    def _measured(self, stall_ms: float) -> None:
         now = self._loop.time()
-        stall_ms = max(0.0, now - self._due) * 1000
         if stall_ms > LATE_MS:
             log.warning("The event loop was late by %d ms", stall_ms)
         self.longest_stall_ms = max(self.longest_stall_ms, stall_ms)
@@ -93,7 +97,6 @@ class LoopHealth:
             self._recent.pop()
         self._recent.append((now, stall_ms))
         self._forget(now)
-        self._schedule()
 
     def _forget(self, now: float) -> None:
         while self._recent and self._recent[0][0] < now - WINDOW_SECONDS:

@@ -21,6 +21,7 @@ from migrator.node.loop_health import TurnGauge, Work, freeze_live_objects
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import Batch, read_header
 from migrator.records.metadata import MetadataRecord, ZkMigrationState
+from migrator.supervision import OnError, Supervisor, TaskKind
 
 SLICE_SECONDS = 0.01
 """How long one turn of the event loop applies records."""
@@ -31,6 +32,9 @@ SNAPSHOT_SLICE_RECORDS = 1_024
 """Records between two steps of `migrator.image.snapshot.load_snapshot`."""
 FREEZE_RECORDS = 20_000
 """After so many records the garbage collector is told that what there is now stays."""
+
+APPLYING = TaskKind("metadata-applier", OnError.STOP)
+"""An image that lacks a batch must not be published."""
 
 NOWHERE = EpochOffset(-1, -1)
 
@@ -123,7 +127,7 @@ class MetadataRuntime:
         self._read_log = read_log
         self._log_end = log_end
         self._gauge = gauge
-        self._on_failure = on_failure
+        self._supervisor = Supervisor(on_failure)
         self._on_step = on_step
         self._loader = ImageLoader(on_step=self._stepped)
         self.migration_base = NOWHERE
@@ -264,7 +268,7 @@ class MetadataRuntime:
     def _wake(self) -> None:
         self._idle.clear()
         if self._drainer is None or self._drainer.done():
-            self._drainer = asyncio.get_running_loop().create_task(self._drain())
+            self._drainer = self._supervisor.spawn(APPLYING, self._drain())
 
     async def _drain(self) -> None:
         clock = asyncio.get_running_loop().time
@@ -275,8 +279,6 @@ class MetadataRuntime:
                     left -= self._advance()
                 self._publish()
                 await asyncio.sleep(0)
-        except Exception as error:  # noqa: BLE001 - an image that lacks a batch must not be published
-            self._on_failure(error)
         finally:
             self._idle.set()
 

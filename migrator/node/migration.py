@@ -31,6 +31,7 @@ from migrator.node.voters import VoterSignals, ready, stock
 from migrator.observe.journal import Journal
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import MetadataRecord, ZkMigrationState
+from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.wire.legacy.messages import Controller
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.claim import Claimer
@@ -48,6 +49,7 @@ log = logging.getLogger(__name__)
 READ_RETRY_SECONDS = 2.0
 """How long one small read goes on through lost connections: the executor asks again itself."""
 
+CONNECTION_NEWS = TaskKind("zookeeper-connection-news", OnError.STOP)
 WRITING = frozenset({State.RECONCILING, State.HOLDING, State.INFORMING_BROKERS, State.DUAL_WRITING})
 """States in which ZooKeeper is written under our claim."""
 
@@ -225,6 +227,7 @@ class MigrationRuntime:
         self._cluster = cluster
         self._journal = journal
         self._loop = asyncio.get_running_loop()
+        self._supervisor = Supervisor(on_failure)
         self._said = ""
         self._proofs = MarkProofs(core.storage, settings.node_id, voters.ask_one)
         self._needed_from: int | None = None
@@ -331,7 +334,7 @@ class MigrationRuntime:
 
     def _connection_changed(self, state: SessionState) -> None:
         """On kazoo's thread."""
-        self._loop.call_soon_threadsafe(self._connection, state)
+        self._supervisor.call_soon_threadsafe(self._loop, CONNECTION_NEWS, self._connection, state)
 
     def _connection(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED:

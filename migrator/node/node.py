@@ -48,6 +48,7 @@ from migrator.observe.metrics import MetricsServer
 from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.quorum_service import NodeAddress, QuorumService
 from migrator.rpc.server import GrpcServer, Service
+from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
 from migrator.wire.raft_transport import RaftService
 from migrator.wire.schemas import DESCRIBE_QUORUM, VersionRange
@@ -55,6 +56,7 @@ from migrator.wire.server import KafkaListener
 
 log = logging.getLogger(__name__)
 
+REGISTRATION = TaskKind("controller-registration", OnError.RESTART)
 HAND_OVER_SECONDS = 5.0
 
 
@@ -73,12 +75,6 @@ class Failure:
             self.error = InvariantViolation(f"{type(error).__name__}: {error}")
             log.critical("This controller stops: %r", error, exc_info=error)
         self.stop.set()
-
-    def watched(self, task: asyncio.Task[None]) -> None:
-        """A task that runs as long as the node has ended: by cancellation in order, otherwise not."""
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self(error)
 
     def unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """The event loop's last resort: what this package raised where nobody waits for it stops the process."""
@@ -148,15 +144,15 @@ async def _assemble(settings: Settings, failure: Failure, stack: AsyncExitStack)
         bound = next(at for at in settings.parsed_listeners if at.name == listener.name)
         ports[listener.name] = await _bind(listener, bound.host, bound.port)
         stack.push_async_callback(listener.close)
-    server = await _grpc(settings, core, source)
+    server = await _grpc(settings, core, source, failure)
     stack.push_async_callback(server.close)
     stack.push_async_callback(core.close, HAND_OVER_SECONDS)
     core.start()
     stack.push_async_callback(insight.drain, settings.migrator_write_behind_drain_ms / 1000)
     registrar = ControllerRegistrar(settings, core.metadata, core.quorum, core.controller, clients, ports)
-    registering = asyncio.get_running_loop().create_task(registrar.run())
-    registering.add_done_callback(failure.watched)
-    stack.push_async_callback(_cancel, registering)
+    supervisor = Supervisor(failure)
+    supervisor.keep(REGISTRATION, registrar.run)
+    stack.push_async_callback(supervisor.close)
     calm_garbage_collector()
     health.start()
     stack.callback(health.stop)
@@ -259,20 +255,15 @@ def _read_context(settings: Settings, core: NodeCore) -> Callable[[], Context]:
     return context
 
 
-async def _grpc(settings: Settings, core: NodeCore, source: NodeStatusSource) -> GrpcServer:
+async def _grpc(settings: Settings, core: NodeCore, source: NodeStatusSource, failure: Failure) -> GrpcServer:
     services: list[Service] = [OperatorService(source)]
     address = grpc_address(settings)
     if settings.grpc_voters and address is not None:
         own = NodeAddress(settings.node_id, *address, boot_ms=wall_ms())
-        services.append(QuorumService(core.cluster_id, core.quorum.handle, NodeQuorumView(core.quorum, own)))
+        services.append(QuorumService(core.cluster_id, core.quorum.handle, NodeQuorumView(core.quorum, own), failure))
     server = GrpcServer(services)
     server.listen_unix(settings.metadata_directory)
     if address is not None:
         server.listen(*address, grpc_tls(settings))
     await server.start()
     return server
-
-
-async def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

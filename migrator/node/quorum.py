@@ -32,8 +32,15 @@ from migrator.raft.states import Role
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.metadata import MetadataRecord
 from migrator.rpc.transport import ForeignClusterError, RaftTransport, TransportError
+from migrator.supervision import OnError, Supervisor, TaskKind
 
 log = logging.getLogger(__name__)
+
+TICK = TaskKind("quorum-timer", OnError.STOP)
+SYNC = TaskKind("log-sync", OnError.STOP)
+DOWNLOAD = TaskKind("snapshot-download", OnError.STOP)
+EXCHANGE = TaskKind("quorum-exchange", OnError.DROP)
+"""With one peer; it counts as not answered, and consensus asks again."""
 
 CHECK_SHARE = 0.75
 """Of the request time-out: by then a fetched response is checked, or as much of it as can be. At its end consensus
@@ -101,7 +108,7 @@ class Quorum:
         self._timer: asyncio.TimerHandle | None = None
         self._replies: dict[Hashable, asyncio.Future[RaftResponse]] = {}
         self._contexts = itertools.count()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._supervisor = Supervisor(self._fail)
         self._syncer = ThreadPoolExecutor(1, thread_name_prefix="log-sync")
         self._sync_wanted: int | None = None
         self._is_syncing = False
@@ -188,9 +195,7 @@ class Quorum:
         if self._timer is not None:
             self._timer.cancel()
         self._reads.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._supervisor.close()
         for future in self._replies.values():
             future.cancel()
         self._syncer.shutdown(wait=True)
@@ -218,7 +223,7 @@ class Quorum:
         deadline = self._core.deadline()
         if deadline is not None and not self._is_closed:
             delay = max(0, deadline - monotonic_ms()) / 1000
-            self._timer = self._loop.call_later(delay, self._step, ev.Tick())
+            self._timer = self._supervisor.call_later(TICK, delay, self._step, ev.Tick())
 
     # What each effect takes.
 
@@ -258,7 +263,7 @@ class Quorum:
     def _request_sync(self, effect: fx.RequestSync) -> None:
         self._sync_wanted = effect.generation
         if not self._is_syncing:
-            self._spawn(self._sync())
+            self._supervisor.spawn(SYNC, self._sync())
 
     async def _sync(self) -> None:
         """One fsync after the other for as long as somebody waits; each serves all who asked before it began."""
@@ -273,7 +278,7 @@ class Quorum:
         finally:
             self._is_syncing = False
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         self._is_closed = True
         self._on_failure(error)
 
@@ -281,19 +286,22 @@ class Quorum:
         self._observer.committed(effect.offset)
 
     def _send(self, effect: fx.Send) -> None:
-        self._spawn(self._exchange(effect))
+        self._supervisor.spawn(EXCHANGE, self._exchange(effect), f"an exchange with node {effect.peer}")
 
     async def _exchange(self, effect: fx.Send) -> None:
         deadline = self._loop.time() + self._request_timeout_seconds * CHECK_SHARE
         try:
             response = await self._transport.send(effect.peer, effect.request, self._request_timeout_seconds)
+            self._note_cluster(effect.peer, is_ours=response.top_error is not ErrorCode.inconsistent_cluster_id)
+            checked = await self._check(effect.request, response, deadline)
         except TransportError as error:
             if isinstance(error, ForeignClusterError):
                 self._note_cluster(effect.peer, is_ours=False)
             self._step(ev.RequestFailed(effect.peer, effect.correlation))
+        except Exception:  # the top of an exchange: consensus must not wait for an answer that nobody will give
+            self._step(ev.RequestFailed(effect.peer, effect.correlation))
+            raise
         else:
-            self._note_cluster(effect.peer, is_ours=response.top_error is not ErrorCode.inconsistent_cluster_id)
-            checked = await self._check(effect.request, response, deadline)
             self._checked = checked
             self._step(ev.ResponseReceived(effect.peer, effect.correlation, response))
             self._checked = None
@@ -343,7 +351,7 @@ class Quorum:
             self._inbox.append(ev.SnapshotFailed(effect.snapshot_id))
 
     def _finish_snapshot(self, effect: fx.FinishSnapshot) -> None:
-        self._spawn(self._finish(effect.snapshot_id))
+        self._supervisor.spawn(DOWNLOAD, self._finish(effect.snapshot_id))
 
     async def _finish(self, snapshot_id: EpochOffset) -> None:
         try:
@@ -363,11 +371,6 @@ class Quorum:
 
     def _stop(self, _effect: fx.ReadyToStop) -> None:
         self._ready_to_stop.set()
-
-    def _spawn(self, work: Any) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     _PERFORM: ClassVar[dict[type, Callable[[Quorum, Any], None]]] = {
         fx.PersistElectionState: _persist,

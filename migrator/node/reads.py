@@ -12,7 +12,9 @@ from migrator.log.metadata_log import MetadataLog
 from migrator.node.loop_health import TurnGauge, Work
 from migrator.raft.effects import ReadLog
 from migrator.raft.messages import FetchResponse
+from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
 
+READS = TaskKind("fetch-reads", OnError.STOP)
 READ_BYTES_MAX = 1024 * 1024
 """The largest answer, but for a larger batch; whoever wants more asks again. It bounds a turn of the event loop, and
 the memory that all who ask at the same time can take, whatever they ask for."""
@@ -33,15 +35,14 @@ class FetchReads:
         log: MetadataLog,
         epoch: Callable[[], int],
         answer: Callable[[ReadLog, FetchResponse], None],
-        on_failure: Callable[[StorageError], None],
+        on_failure: OnFailure,
         gauge: TurnGauge,
     ) -> None:
         self._log = log
         self._epoch = epoch
         self._answer = answer
-        self._on_failure = on_failure
+        self._supervisor = Supervisor(on_failure)
         self._gauge = gauge
-        self._loop = asyncio.get_running_loop()
         self._waiting: deque[ReadLog] = deque()
         self._handle: asyncio.Handle | None = None
 
@@ -49,7 +50,7 @@ class FetchReads:
         """Answer this one behind all that wait."""
         self._waiting.append(effect)
         if self._handle is None:
-            self._handle = self._loop.call_soon(self._serve)
+            self._handle = self._supervisor.call_soon(READS, self._serve)
 
     def close(self) -> None:
         """Answer nobody any more."""
@@ -65,11 +66,11 @@ class FetchReads:
                 size += self._serve_one(self._waiting.popleft())
                 if size >= READ_BYTES_MAX:
                     break
-        except StorageError as error:
+        except StorageError:
             self.close()
-            self._on_failure(error)
+            raise
         if self._waiting:
-            self._handle = self._loop.call_soon(self._serve)
+            self._handle = self._supervisor.call_soon(READS, self._serve)
 
     def _serve_one(self, effect: ReadLog) -> int:
         is_there = self._epoch() == effect.response.leader_epoch and effect.offset >= self._log.start_offset()

@@ -1,0 +1,279 @@
+"""Every task has an owner: the table of all kinds, what an error does to each, and that none is started without one."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator import supervision
+from migrator.errors import InvariantViolation, OperatorError
+from migrator.node.core import NodeCore
+from migrator.supervision import FAILURES, OnError, Supervisor, TaskKind
+from tests.node.cluster import Cluster, running, until
+
+PACKAGE = Path(supervision.__file__).parent
+KINDS = {
+    "broker-channel": OnError.RESTART,
+    "broker-channel-closing": OnError.DROP,
+    "broker-channels-closing": OnError.DROP,
+    "broker-planner": OnError.RESTART,
+    "client-answers": OnError.DROP,
+    "controller-registration": OnError.RESTART,
+    "fetch-reads": OnError.STOP,
+    "leadership": OnError.STOP,
+    "listener-connection": OnError.DROP,
+    "log-sync": OnError.STOP,
+    "loop-probe": OnError.RESTART,
+    "metadata-applier": OnError.STOP,
+    "migration-timer": OnError.STOP,
+    "migration-work": OnError.STOP,
+    "quorum-exchange": OnError.DROP,
+    "quorum-timer": OnError.STOP,
+    "snapshot-download": OnError.STOP,
+    "snapshots": OnError.RESTART,
+    "zookeeper-connection-news": OnError.STOP,
+}
+"""Every long-lived task, timer and callback of a controller."""
+
+STARTERS = {
+    "create_task",
+    "ensure_future",
+    "call_later",
+    "call_at",
+    "call_soon",
+    "call_soon_threadsafe",
+    "start_new_thread",
+    "Thread",
+    "ThreadPoolExecutor",
+    "ProcessPoolExecutor",
+    "TaskGroup",
+    "Process",
+}
+"""Names by which something begins to run. What is awaited where it begins (`to_thread`, `run_in_executor`) has its
+awaiting task for an owner."""
+
+UNOWNED = {
+    ("supervision.py", "create_task"): "the construct itself",
+    ("supervision.py", "call_later"): "the construct itself",
+    ("supervision.py", "call_soon"): "the construct itself",
+    ("supervision.py", "call_soon_threadsafe"): "the construct itself",
+    ("node/loop_health.py", "call_soon"): "adds two counters; the next turn's call does the same",
+    ("wire/frames.py", "call_later"): "asyncio's own method, on a connection that is closed already",
+    ("node/quorum.py", "ThreadPoolExecutor"): "the log-sync task awaits what runs in it",
+    ("migration/tasks.py", "ThreadPoolExecutor"): "tasks of the kind migration-work await what runs in it",
+    ("migration/worker.py", "ThreadPoolExecutor"): "tasks of the kind migration-work await what runs in it",
+    ("migration/worker.py", "Process"): "the task that reads its pipe learns of its end",
+    ("parts/memory.py", "Process"): "psutil's view of a process that runs",
+    ("parts/processors.py", "Process"): "psutil's view of a process that runs",
+    ("parts/sampling.py", "Thread"): "of commands, not of a controller",
+}
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    """All of the package but the drill, whose processes are throw-away, and what protoc wrote."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        if not name.startswith(("drill/", "rpc/stubs/")):
+            yield name, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str, str]]:
+    """Every call: the node, the name that is called, and what it is called on."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute):
+                yield node, node.func.attr, ast.unparse(node.func.value)
+            elif isinstance(node.func, ast.Name):
+                yield node, node.func.id, ""
+
+
+def test_nothing_is_started_without_an_owner() -> None:
+    found = {
+        (name, called)
+        for name, tree in sources()
+        for _, called, on in calls(tree)
+        if called in STARTERS and "supervisor" not in on
+    }
+    assert found == set(UNOWNED)
+
+
+def test_the_table_lists_every_kind_and_each_is_used_as_it_says() -> None:
+    declared: dict[str, OnError] = {}
+    for name, tree in sources():
+        constants = {
+            target.id: statement.value
+            for statement in ast.walk(tree)
+            if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call)
+            for target in statement.targets
+            if isinstance(target, ast.Name) and ast.unparse(statement.value.func) == "TaskKind"
+        }
+        for constant, made in constants.items():
+            kind, on_error = (ast.literal_eval(made.args[0]), OnError[ast.unparse(made.args[1]).rpartition(".")[2]])
+            declared[kind] = on_error
+            used = {
+                called for node, called, _ in calls(tree) if node.args and ast.unparse(node.args[0]).endswith(constant)
+            }
+            used |= {called for node, called, on in calls(tree) if "supervisor" in on and constant in ast.unparse(node)}
+            assert used, f"{name}: nothing is started as {constant}"
+            assert ("keep" in used) is (on_error is OnError.RESTART), f"{name}: {constant} is started by {used}"
+    assert declared == KINDS
+
+
+class Planted:
+    """Work that fails ``times`` and then ends."""
+
+    def __init__(self, error: Exception, times: int) -> None:
+        self.error = error
+        self.left = times
+        self.done = asyncio.Event()
+
+    async def work(self) -> None:
+        if self.left:
+            self.left -= 1
+            raise self.error
+        self.done.set()
+
+    def callback(self) -> None:
+        raise self.error
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervision, "BACKOFF_MIN_SECONDS", 0.001)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(("name", "on_error"), KINDS.items())
+async def test_an_error_in_a_task_does_what_its_kind_says(name: str, on_error: OnError) -> None:
+    failures: list[BaseException] = []
+    supervisor, kind, planted = (
+        Supervisor(failures.append),
+        TaskKind(name, on_error),
+        Planted(LookupError("planted"), 1),
+    )
+    before = FAILURES.read()[name].count if name in FAILURES.read() else 0
+    if on_error is OnError.RESTART:
+        await supervisor.keep(kind, planted.work)
+        assert planted.done.is_set()
+        assert failures == []
+    else:
+        with pytest.raises(LookupError):
+            await supervisor.spawn(kind, planted.work())
+        await asyncio.sleep(0)
+        assert failures == ([planted.error] if on_error is OnError.STOP else [])
+    assert FAILURES.read()[name].count == before + 1
+    assert FAILURES.read()[name].last_error == "LookupError"
+    await supervisor.close()
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("error", [InvariantViolation("planted"), OperatorError("planted")])
+async def test_what_only_a_person_can_mend_is_not_tried_again(error: Exception) -> None:
+    failures: list[BaseException] = []
+    planted = Planted(error, 10)
+    await Supervisor(failures.append).keep(TaskKind("test", OnError.RESTART), planted.work)
+    assert failures == [error]
+    assert planted.left == 9
+
+
+async def test_an_error_in_a_timer_or_on_another_thread_stops_the_process() -> None:
+    failures: list[BaseException] = []
+    supervisor, kind, planted = Supervisor(failures.append), TaskKind("test", OnError.STOP), Planted(LookupError(), 1)
+    loop = asyncio.get_running_loop()
+    supervisor.call_later(kind, 0, planted.callback)
+    supervisor.call_soon(kind, planted.callback)
+    await asyncio.to_thread(supervisor.call_soon_threadsafe, loop, kind, planted.callback)
+    await until(lambda: len(failures) == 3, "all three failures")
+
+
+# Planted into a controller: each row breaks one thing of a running node.
+
+
+def fails(*_: Any, **__: Any) -> Any:
+    raise LookupError("planted")
+
+
+async def fails_soon(*_: Any, **__: Any) -> Any:
+    raise LookupError("planted")
+
+
+def break_sync(node: NodeCore, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(node.storage.log, "sync", fails)
+
+
+def break_timer(node: NodeCore, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(node.quorum._core, "deadline", fails)
+
+
+def break_applier(node: NodeCore, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(type(node.metadata), "is_caught_up", property(lambda _: False))
+    patch.setattr(node.metadata, "_advance", fails)
+    node.metadata._wake()
+
+
+def break_leadership(node: NodeCore, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(node.controller, "run_due", fails_soon)
+
+
+STOPPED_BY = {
+    "log-sync": break_sync,
+    "quorum-timer": break_timer,
+    "metadata-applier": break_applier,
+    "leadership": break_leadership,
+}
+
+
+@pytest.mark.parametrize("kind", STOPPED_BY)
+async def test_a_controller_that_cannot_work_stops(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(tmp_path, 1)
+    cluster.format()
+    node = cluster.start(1)
+    await cluster.leader()
+    STOPPED_BY[kind](node, monkeypatch)
+    await until(lambda: bool(cluster.failures), "the failure")
+    assert isinstance(cluster.failures[0], LookupError)
+    monkeypatch.undo()
+    await cluster.stop(1)
+
+
+async def test_snapshots_that_fail_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervision, "BACKOFF_MIN_SECONDS", 0.001)
+    monkeypatch.setattr("migrator.node.snapshotter.CHECK_SECONDS", 0.001)
+    runs = []
+
+    def fails_twice(_: object) -> bool:
+        runs.append(1)
+        if len(runs) <= 2:
+            raise LookupError("planted")
+        return False
+
+    monkeypatch.setattr("migrator.node.snapshotter.Snapshotter._is_due", fails_twice)
+    async with running(tmp_path, 1) as cluster:
+        await cluster.leader()
+        await until(lambda: len(runs) > 3, "a run after the failures")
+
+
+async def test_an_exchange_that_fails_unexpectedly_is_one_without_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, 3) as cluster:
+        leader = await cluster.leader()
+        follower = next(node for node in cluster.nodes.values() if node is not leader)
+        send: Callable[..., Awaitable[Any]] = follower.quorum._transport.send
+        left = [1, 1, 1]
+
+        async def fails_thrice(*request: Any) -> Any:
+            if left:
+                left.pop()
+                raise LookupError("planted")
+            return await send(*request)
+
+        monkeypatch.setattr(follower.quorum._transport, "send", fails_thrice)
+        await until(lambda: not left, "the failures")
+        leader = await cluster.leader()
+        await cluster.agree(leader.metadata.end_offset)
