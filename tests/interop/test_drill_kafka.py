@@ -22,7 +22,10 @@ KILLS = [
     *(pytest.param(state, "grpc", marks=LONG) for state in ("MigrationIneligible", "MigrateZkData", "Finished")),
     *(pytest.param(state, "kafka", marks=LONG) for state in (*BEFORE_THE_END, "Finished")),
 ]
-ROLLBACKS = [("DualWrite", "small"), *(pytest.param(state, "usual", marks=LONG) for state in BEFORE_THE_END)]
+ROLLBACKS = [
+    pytest.param("DualWrite", "small", marks=LONG),
+    *(pytest.param(state, "usual", marks=LONG) for state in BEFORE_THE_END),
+]
 TRAFFIC = {"produce", "consume", "commit", "acknowledged", "read", "transactions ended"}
 
 

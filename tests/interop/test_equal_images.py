@@ -87,7 +87,10 @@ class Migrated:
         )
 
 
-@pytest.mark.parametrize("release", ["3.6", "3.7", "3.8", "3.9"])
+LONG = pytest.mark.lane("test-long")
+
+
+@pytest.mark.parametrize("release", ["3.6", pytest.param("3.7", marks=LONG), pytest.param("3.8", marks=LONG), "3.9"])
 async def test_the_copies_are_equal(
     kafka_391: StockKafka, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path, release: str
 ) -> None:

@@ -36,9 +36,10 @@ RELEASES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "mixed": ("3.6", ("3.6.2", "3.8.1", "3.9.1")),
 }
 """Of each case: ``inter.broker.protocol.version``, which is that of the metadata, too, and each broker's release."""
+LONG = pytest.mark.lane("test-long")
 
 
-@pytest.fixture(params=RELEASES)
+@pytest.fixture(params=[pytest.param(case, marks=() if case in ("3.6", "mixed") else LONG) for case in RELEASES])
 def cluster(
     request: pytest.FixtureRequest, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
 ) -> Iterator[KafkaCluster]:

@@ -211,6 +211,7 @@ def test_without_java_the_command_says_so(tmp_path: Path, log: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.lane("test-all")
 def test_the_command_tells_a_damaged_log_in_one_sentence(log: Path, zookeeper_server: str) -> None:
     append(b"\x01\x02\x63\x00")(log)
     done = verify_command(["--zookeeper", zookeeper_server, "--metadata", str(log.parent), "--json"])

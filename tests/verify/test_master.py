@@ -25,6 +25,7 @@ from migrator.verify.verify import Verdict, VerifyRequest, verify_in
 from tests.golden.stock import STOCK_391
 from tests.verify.zookeeper_writer import write_snapshot
 
+pytestmark = pytest.mark.lane("test-all")
 WORKERS = 2
 COMMAND_SECONDS = 150
 START_SECONDS = 90.0

@@ -56,6 +56,7 @@ def test_the_last_verdict_is_a_metric() -> None:
     assert Pair(1, 2) != DIFFERENT.at
 
 
+@pytest.mark.lane("test-all")
 @pytest.mark.timeout(600)
 async def test_a_watch_beside_a_cluster(
     zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
