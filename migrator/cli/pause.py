@@ -13,11 +13,12 @@ from migrator.rpc.reach import active_controller
 
 @click.command("pause")
 @controller_options
-@click.option("--reason", required=True, help="For the journal.")
+@click.option("--reason", required=True, help="For the journal, and for the status.")
 def command(config: Path | None, server: str | None, reason: str) -> None:
     """Hold the migration before it writes to ZooKeeper; only what has not begun can be held.
 
-    The active controller remembers it, the next one does not. Exit codes: 0 held, 2 refused.
+    A majority of the controllers has the order when this returns, and every later leader obeys it until 'migrator
+    resume'. Exit codes: 0 held, 2 refused.
     """
     asyncio.run(_pause(config, server, reason))
     click.echo("the migration is held before its copy; go on with 'migrator resume'")

@@ -94,7 +94,8 @@ class ImageBuilder:
         )
         changes = Changes(
             features=bool(settings.levels.changed),
-            zk_migration_state=settings.zk_migration_state != base.features.zk_migration_state,
+            zk_migration_state=(settings.zk_migration_state, settings.migration_hold)
+            != (base.features.zk_migration_state, base.features.migration_hold),
             brokers=frozenset(cluster.brokers.changed),
             controllers=frozenset(cluster.controllers.changed),
             topics=topics.changed_topics(),

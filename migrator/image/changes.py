@@ -80,7 +80,7 @@ def compare_images(before: MetadataImage, after: MetadataImage) -> Iterator[Chan
     yield None
     yield Changes(
         features=before.features.levels != after.features.levels,
-        zk_migration_state=before.features.zk_migration_state != after.features.zk_migration_state,
+        zk_migration_state=_migration(before) != _migration(after),
         brokers=_differing(before.cluster.brokers, after.cluster.brokers),
         controllers=_differing(before.cluster.controllers, after.cluster.controllers),
         topics=frozenset(topic_id for topic_id in topics if topic_id not in old or topic_id not in new),
@@ -100,6 +100,10 @@ def _differing(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> frozenset
     changed = {key for key, value in after.items() if before.get(key) != value}
     changed.update(key for key in before if key not in after)
     return frozenset(changed)
+
+
+def _migration(image: MetadataImage) -> tuple[object, ...]:
+    return image.features.zk_migration_state, image.features.migration_hold
 
 
 def _differing_partitions(before: TopicImage | None, after: TopicImage | None) -> frozenset[int]:

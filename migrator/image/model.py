@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from immutables import Map
 
-from migrator.records.metadata import Endpoint, FeatureRange, QuotaEntity, ZkMigrationState
+from migrator.records.metadata import Endpoint, FeatureRange, MigrationHold, QuotaEntity, ZkMigrationState
 from migrator.records.uuid import Uuid
 from migrator.values import value
 
@@ -28,10 +28,12 @@ class Provenance:
 
 @value
 class FeaturesImage:
-    """Finalized levels by feature name, ``metadata.version`` included."""
+    """Finalized levels by feature name, ``metadata.version`` included; the state of the migration, and whether the
+    operator holds it there."""
 
     levels: Map[str, int]
     zk_migration_state: ZkMigrationState
+    migration_hold: MigrationHold | None = None
 
 
 @value

@@ -19,11 +19,12 @@ from migrator.records.metadata import (
 class SettingsBuilder:
     """Replays the records of cluster-wide settings."""
 
-    __slots__ = ("configs", "levels", "producer_ids_next", "quotas", "zk_migration_state")
+    __slots__ = ("configs", "levels", "migration_hold", "producer_ids_next", "quotas", "zk_migration_state")
 
     def __init__(self, base: MetadataImage) -> None:
         self.levels = TrackedMap(base.features.levels)
         self.zk_migration_state = base.features.zk_migration_state
+        self.migration_hold = base.features.migration_hold
         self.configs = TrackedDicts(base.configs)
         self.quotas = TrackedDicts(base.quotas)
         self.producer_ids_next = base.producer_ids_next
@@ -41,6 +42,7 @@ class SettingsBuilder:
             self.zk_migration_state = ZkMigrationState(record.zk_migration_state)
         except ValueError as error:
             raise InvariantViolation(f"unknown ZooKeeper migration state {record.zk_migration_state}") from error
+        self.migration_hold = record.hold
 
     def set_config(self, record: ConfigRecord) -> None:
         """Set or delete one key of a resource."""
@@ -68,4 +70,4 @@ class SettingsBuilder:
 
     def features(self) -> FeaturesImage:
         """The resulting features."""
-        return FeaturesImage(self.levels.snapshot(), self.zk_migration_state)
+        return FeaturesImage(self.levels.snapshot(), self.zk_migration_state, self.migration_hold)

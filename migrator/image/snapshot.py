@@ -64,7 +64,7 @@ def _features(image: MetadataImage, level: int) -> Iterator[rec.MetadataRecord]:
                 yield rec.FeatureLevelRecord(name, value)
     state = image.features.zk_migration_state
     if _exists("the ZooKeeper migration state", level, MinLevel.ZK_MIGRATION, used=bool(state)):
-        yield rec.ZkMigrationStateRecord(int(state))
+        yield rec.ZkMigrationStateRecord(int(state), image.features.migration_hold)
 
 
 def _cluster(image: MetadataImage, level: int) -> Iterator[rec.MetadataRecord]:

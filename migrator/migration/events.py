@@ -8,7 +8,7 @@ from migrator.migration.guards import Standing
 from migrator.migration.readiness import ControllerSignals, Gap, ZooKeeperBrokers
 from migrator.observe.status import Force
 from migrator.raft.messages import EpochOffset
-from migrator.records.metadata import ZkMigrationState
+from migrator.records.metadata import MigrationHold, ZkMigrationState
 from migrator.values import value
 from migrator.zookeeper.leadership import Claim
 from migrator.zookeeper.znodes.controller import ControllerClaim
@@ -27,12 +27,14 @@ class Ticket:
 @value
 class BecameLeader:
     """This node leads, and its log is applied. ``base``: offset and epoch of the record that made the copy complete
-    (or of the oldest record that the log still knows after it); it only matters with the record MIGRATION."""
+    (or of the oldest record that the log still knows after it); it only matters with the record MIGRATION. ``hold``:
+    the log says that the operator has paused the migration."""
 
     epoch: int
     record: ZkMigrationState
     enabled: bool
     base: EpochOffset = EpochOffset(-1, -1)
+    hold: MigrationHold | None = None
 
 
 @value
@@ -212,12 +214,14 @@ class OperatorForce:
 
 @value
 class OperatorPause:
-    pass
+    """Given now, or committed; ``hold`` says by whom and when."""
+
+    hold: MigrationHold
 
 
 @value
 class OperatorResume:
-    pass
+    """Committed: nothing holds the migration."""
 
 
 Event = (

@@ -24,6 +24,7 @@ from migrator.migration.soft import (
     SoftState,
     Term,
     backoff_ms,
+    held,
 )
 from migrator.migration.states import Finding, State, Trigger
 from migrator.observe.status import Force
@@ -46,6 +47,7 @@ def judge(soft: SoftState, event: ev.Event) -> Judgement:
 
 def _elected(soft: SoftState, event: ev.BecameLeader) -> Judgement:
     soft.term = Term(event.epoch, event.record, event.base)
+    soft.hold = event.hold
     if event.record is ZkMigrationState.POST_MIGRATION:
         soft.situation = Situation("the migration is finished")
         return Trigger.ELECTED, Finding.ENDED
@@ -99,6 +101,10 @@ def _examined(soft: SoftState, event: ev.Examined) -> Judgement:
         soft.situation = Situation(verdict.reason, verdict.remedy)
     if verdict.finding is Finding.REFUSE:
         soft.term.reclaim_forced = False  # it was not what stood in the way
+    if soft.hold is not None and verdict.finding in {Finding.MAY_CLAIM, Finding.OWN_CLAIM_COPY}:
+        soft.term.decoded = False
+        soft.situation = held(soft.hold)
+        return Trigger.EXAMINED, Finding.ON_HOLD
     if verdict.finding in {Finding.OWN_CLAIM_COPY, Finding.OWN_CLAIM_KEEP}:
         soft.term.claim = guards.adopt(event.standing.view, soft.claimant())
     return Trigger.EXAMINED, verdict.finding
@@ -158,8 +164,8 @@ def _decoded(soft: SoftState, event: ev.DecodeResult) -> Judgement:
         soft.situation = Situation(event.failure or f"ZooKeeper holds what cannot be migrated: {listed}{more}")
         stray = event.holder is not None and event.holder.is_kraft
         return Trigger.DECODED, _stray(soft) if stray else Finding.FAULTS
-    if soft.paused:
-        soft.situation = Situation("paused by the operator before the copy", "Resume when you want it to go on.")
+    if soft.hold is not None:
+        soft.situation = held(soft.hold)
         return Trigger.DECODED, Finding.ON_HOLD
     if soft.term.had_faults:
         soft.term.had_faults = False
@@ -292,9 +298,6 @@ def _voters(soft: SoftState, event: ev.VotersAsked) -> Judgement:
     decide = finish.decide_before_copy if soft.state is State.TURNED_OFF else finish.decide
     decision = decide(event.inputs)
     soft.term.decision = decision
-    if decision.finding is Finding.MAY_FINISH and soft.paused:
-        soft.situation = Situation("paused by the operator before the end", "Resume when you want it to go on.")
-        return Trigger.VOTERS, Finding.ON_HOLD
     soft.situation = Situation(decision.reason, decision.remedy)
     return Trigger.VOTERS, decision.finding
 
@@ -324,13 +327,13 @@ def _forced(soft: SoftState, event: ev.OperatorForce) -> Judgement:
     return Trigger.FORCED, Finding.ANY
 
 
-def _paused(soft: SoftState, _: ev.OperatorPause) -> Judgement:
-    soft.paused = True
+def _paused(soft: SoftState, event: ev.OperatorPause) -> Judgement:
+    soft.hold = event.hold
     return None
 
 
 def _resumed(soft: SoftState, _: ev.OperatorResume) -> Judgement:
-    soft.paused = False
+    soft.hold = None
     return Trigger.RESUMED, Finding.ANY
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TypeVar
 
 from migrator.errors import InvariantViolation
@@ -12,7 +13,7 @@ from migrator.migration.guards import Claimant, Standing
 from migrator.migration.readiness import Readiness
 from migrator.migration.states import PublicState, State, public_state
 from migrator.raft.messages import EpochOffset
-from migrator.records.metadata import ZkMigrationState
+from migrator.records.metadata import MigrationHold, ZkMigrationState
 from migrator.values import value
 from migrator.zookeeper.leadership import Claim
 
@@ -78,6 +79,16 @@ class Situation:
 
     def __str__(self) -> str:
         return f"{self.why}. {self.remedy}" if self.remedy else self.why
+
+
+def held(hold: MigrationHold) -> Situation:
+    """That the operator has paused the migration, where and when."""
+    given = datetime.fromtimestamp(hold.time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return Situation(
+        f"the operator has paused the migration before the copy: {hold.reason} (ordered at controller {hold.node_id}, "
+        f"{given})",
+        "Let it go on with 'migrator resume'.",
+    )
 
 
 NOT_LEADING = Situation(ENTRY_SENTENCES[State.INACTIVE])
@@ -146,7 +157,8 @@ class SoftState:
     entered_ms: int = 0
     situation: Situation = NOT_LEADING
     zookeeper_connected: bool = False
-    paused: bool = False
+    hold: MigrationHold | None = None
+    """The operator's order to pause, which the log keeps for the next leader."""
 
     tickets: int = 0
     outstanding: bool = False
@@ -185,7 +197,7 @@ class SoftState:
             age_ms=now_ms - self.entered_ms,
             situation=self.situation,
             zookeeper_connected=self.zookeeper_connected,
-            paused=self.paused,
+            paused=self.hold is not None,
             readiness=self.term.readiness,
         )
 

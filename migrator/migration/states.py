@@ -166,6 +166,7 @@ def _examinations(state: State) -> dict[Transition, State]:
             (state, Trigger.EXAMINED, Finding.OWN_CLAIM_COPY): State.COPYING,
             (state, Trigger.EXAMINED, Finding.OWN_CLAIM_KEEP): State.RECONCILING,
             (state, Trigger.EXAMINED, Finding.REFUSE): State.REFUSED,
+            (state, Trigger.EXAMINED, Finding.ON_HOLD): State.PAUSED,
         },
     ) | _again(state, Trigger.TIMER, Trigger.ZOOKEEPER_CONNECTED)
 

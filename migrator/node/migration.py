@@ -24,6 +24,7 @@ from migrator.migration.states import State
 from migrator.migration.translate.source import names_below
 from migrator.node.core import NodeCore
 from migrator.node.mark_proofs import MarkProofs
+from migrator.node.pause import PauseOrder
 from migrator.node.quorum import monotonic_ms
 from migrator.node.snapshotter import wall_ms
 from migrator.node.verdicts import Verdicts
@@ -252,6 +253,7 @@ class MigrationRuntime:
             on_transition=self._tell,
             on_failure=on_failure,
         )
+        self.pause_order = PauseOrder(settings.node_id, core, self.executor, self.note)
         core.leadership.listeners.append(self)
         core.metadata.subscribers.append(self._published)
         if settings.zookeeper_metadata_migration_enable:
@@ -290,10 +292,10 @@ class MigrationRuntime:
 
     def became_active(self, epoch: int, image: MetadataImage) -> None:
         """See `LeaderListener`."""
-        state = image.features.zk_migration_state
+        state, hold = image.features.zk_migration_state, image.features.migration_hold
         enabled = self._settings.zookeeper_metadata_migration_enable
         self._cluster.lead()
-        self.executor.lead(ev.BecameLeader(epoch, state, enabled, self._core.metadata.migration_base))
+        self.executor.lead(ev.BecameLeader(epoch, state, enabled, self._core.metadata.migration_base, hold))
         if self._cluster.connected:
             self.executor.feed(ev.ZooKeeperConnected())
 
@@ -331,6 +333,9 @@ class MigrationRuntime:
         if self._core.controller.epoch is not None:
             self._cluster.publish(delta)
             self.executor.published(delta)
+            if delta.changes.zk_migration_state:
+                hold = delta.after.features.migration_hold
+                self.executor.feed(ev.OperatorResume() if hold is None else ev.OperatorPause(hold))
 
     def _connection_changed(self, state: SessionState) -> None:
         """On kazoo's thread."""

@@ -8,7 +8,7 @@ from migrator.migration import events as ev
 from migrator.migration.finish import Standing, zk_mode_brokers
 from migrator.migration.judge import FORCEABLE
 from migrator.migration.readiness import Gap, Severity
-from migrator.migration.soft import Status
+from migrator.migration.soft import Status, held
 from migrator.migration.states import WITHOUT_ZOOKEEPER, PublicState, State
 from migrator.node.core import NodeCore
 from migrator.node.migration import MigrationRuntime
@@ -26,6 +26,7 @@ from migrator.observe.status import (
     VerdictReport,
     WriteBehindStatus,
 )
+from migrator.records.metadata import MigrationHold
 
 NOT_TOLD_REMEDY = (
     "Other brokers are told, and this one is tried again. Look at its log, at the host and port that it advertises for "
@@ -69,8 +70,9 @@ class MigrationInsight:
     def problems(self) -> tuple[Problem, ...]:
         """See `MigrationView`."""
         status = self.driver
+        hold = self._core.metadata.published.features.migration_hold
         if status.state in (State.INACTIVE, State.FINISHED):
-            return ()
+            return () if hold is None else (_held(hold),)
         waits_for_operator = bool(status.situation.remedy) and status.state is not State.DUAL_WRITING
         found = []
         if status.situation.remedy or status.state is not State.DUAL_WRITING:
@@ -85,6 +87,8 @@ class MigrationInsight:
             Problem(f"broker {broker_id}", what, NOT_TOLD_REMEDY, warning=True)
             for broker_id, what in self._runtime.broker_troubles.items()
         ]
+        if hold is not None and status.state is not State.PAUSED:
+            found.append(_held(hold))
         if not status.zookeeper_connected and status.state not in WITHOUT_ZOOKEEPER:
             found.append(Problem("ZooKeeper", "it is out of reach", "Check zookeeper.connect and the servers"))
         return tuple(found)
@@ -119,24 +123,13 @@ class MigrationInsight:
         image = self._core.metadata.published
         return finish_gates(self, image) if goal is Goal.FINISH else rollback_gates(self, image)
 
-    def pause(self, reason: str) -> None:
-        """See `MigrationView`; only what has not begun can be held.
+    async def pause(self, reason: str) -> None:
+        """See `MigrationView`; errors as `PauseOrder.give`."""
+        await self._runtime.pause_order.give(reason)
 
-        :raises OperatorError: the copy is under way or done.
-        """
-        if self.driver.public is not PublicState.MIGRATION_INELIGIBLE:
-            raise OperatorError(
-                f"the migration is in {self.driver.public.label} and can't be held any more",
-                where="pause",
-                remedy="To go back, see docs/migration.md; to stay, leave the migration flag on",
-            )
-        self._runtime.note("pause", reason)
-        self._runtime.executor.feed(ev.OperatorPause())
-
-    def resume(self) -> None:
-        """See `MigrationView`."""
-        self._runtime.note("resume", "the operator lets the migration go on")
-        self._runtime.executor.feed(ev.OperatorResume())
+    async def resume(self) -> None:
+        """See `MigrationView`; errors as `PauseOrder.take_back`."""
+        await self._runtime.pause_order.take_back()
 
     def force(self, kind: Force, reason: str) -> None:
         """See `MigrationView`; only what the migration waits for right now can be forced.
@@ -234,6 +227,11 @@ def rollback_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, 
         ),
         Gate("lag", lag == 0, f"ZooKeeper is {lag} records behind", "Wait until it has caught up"),
     )
+
+
+def _held(hold: MigrationHold) -> Problem:
+    situation = held(hold)
+    return Problem("migration", situation.why, situation.remedy, warning=True)
 
 
 def _problem(gap: Gap) -> Problem:

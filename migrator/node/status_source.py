@@ -70,11 +70,11 @@ class MigrationView(Protocol):
     def gates(self, goal: Goal) -> tuple[Gate, ...]:
         """What stands between here and a goal."""
 
-    def pause(self, reason: str) -> None:
-        """Hold before the next irreversible step."""
+    async def pause(self, reason: str) -> None:
+        """Hold before the next irreversible step; a majority has the order when it returns."""
 
-    def resume(self) -> None:
-        """Go on."""
+    async def resume(self) -> None:
+        """Go on; likewise."""
 
     def force(self, kind: Force, reason: str) -> None:
         """Do what is not done unasked."""
@@ -147,11 +147,11 @@ class NodeStatusSource:
 
     async def pause(self, reason: str) -> None:
         """See `StatusSource`."""
-        self._active_migration().pause(reason)
+        await self._active_migration().pause(reason)
 
     async def resume(self) -> None:
         """See `StatusSource`."""
-        self._active_migration().resume()
+        await self._active_migration().resume()
 
     async def force(self, kind: Force, reason: str) -> None:
         """See `StatusSource`."""
@@ -198,12 +198,13 @@ class NodeStatusSource:
         active = self._migration.migration_status()
         if active is not None:
             return active
-        record = self._core.metadata.published.features.zk_migration_state
+        features = self._core.metadata.published.features
         return MigrationStatus(
-            public_state=public_state(record).label,
+            public_state=public_state(features.zk_migration_state).label,
             internal_state=State.INACTIVE.value,
             internal_state_age_ms=0,
             active=False,
+            paused=features.migration_hold is not None,
         )
 
     def _brokers(self) -> tuple[BrokerStatus, ...]:

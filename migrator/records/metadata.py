@@ -263,8 +263,20 @@ class NoOpRecord:
 
 
 @value
+class MigrationHold:
+    """The operator's order not to begin the migration: given to that controller, at that time (ms since 1970)."""
+
+    node_id: int
+    time_ms: int
+    reason: str
+
+
+@value
 class ZkMigrationStateRecord:
+    """``hold`` is ours: a tagged field, which Kafka skips when it does not know it (KIP-482)."""
+
     zk_migration_state: int
+    hold: MigrationHold | None = None
 
 
 @value

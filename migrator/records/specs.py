@@ -48,6 +48,9 @@ class RecordSpec:
         return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.record_type.__name__).upper()
 
 
+HOLD_TAG = 10_000
+"""Of a field that Kafka does not have; far from the numbers that it gives away."""
+MIGRATION_HOLD = Struct(m.MigrationHold, (Field("node_id", INT32), Field("time_ms", INT64), Field("reason", STRING)))
 ENDPOINT = Struct(
     m.Endpoint,
     (Field("name", STRING), Field("host", STRING), Field("port", UINT16), Field("security_protocol", INT16)),
@@ -210,7 +213,12 @@ SPECS = (
     ),
     RecordSpec(19, m.RemoveAccessControlEntryRecord, 0, (Field("id", UUID),)),
     RecordSpec(20, m.NoOpRecord, 0, ()),
-    RecordSpec(21, m.ZkMigrationStateRecord, 0, (Field("zk_migration_state", INT8),)),
+    RecordSpec(
+        21,
+        m.ZkMigrationStateRecord,
+        0,
+        (Field("zk_migration_state", INT8), Field("hold", MIGRATION_HOLD, tag=HOLD_TAG)),
+    ),
     RecordSpec(22, m.RemoveUserScramCredentialRecord, 0, (Field("name", STRING), Field("mechanism", INT8))),
     RecordSpec(23, m.BeginTransactionRecord, 0, (Field("name", STRING, tag=0, nullable=True),)),
     RecordSpec(24, m.EndTransactionRecord, 0, ()),

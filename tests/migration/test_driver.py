@@ -18,7 +18,7 @@ from migrator.migration.soft import BACKOFF_MAX_MS, ENTRY_SENTENCES, POLL_MS, SE
 from migrator.migration.states import TRANSITIONS, WITHOUT_ZOOKEEPER, PublicState, State
 from migrator.observe.status import Force
 from migrator.raft.messages import EpochOffset
-from migrator.records.metadata import ZkMigrationState
+from migrator.records.metadata import MigrationHold, ZkMigrationState
 from migrator.zookeeper.leadership import Claim
 from migrator.zookeeper.znodes.controller import ControllerClaim
 from migrator.zookeeper.znodes.migration import MigrationState
@@ -44,15 +44,24 @@ def successors(state: State) -> set[State]:
     return set() if state is State.INACTIVE else found
 
 
+HOLD = MigrationHold(3002, 1_700_000_000_000, "maintenance")
+
+
 class Run:
     """A driver with a clock; remembers the effects of the last step."""
 
-    def __init__(self, record: ZkMigrationState = ZkMigrationState.PRE_MIGRATION, *, enabled: bool = True) -> None:
+    def __init__(
+        self,
+        record: ZkMigrationState = ZkMigrationState.PRE_MIGRATION,
+        *,
+        enabled: bool = True,
+        hold: MigrationHold | None = None,
+    ) -> None:
         self.driver = MigrationDriver(Identity(3001, CLUSTER_ID))
         self.now = 0
         self.effects: list[ef.Effect] = []
         self.timer: ef.ScheduleTimer | None = None
-        self(ev.BecameLeader(5, record, enabled=enabled, base=EpochOffset(4, 900)))
+        self(ev.BecameLeader(5, record, enabled=enabled, base=EpochOffset(4, 900), hold=hold))
 
     def __call__(self, event: ev.Event) -> Run:
         self.effects = self.driver.step(event, self.now)
@@ -373,11 +382,30 @@ def test_lost_claims_back_off() -> None:
 def test_pause_holds_before_the_claim_and_resume_asks_again_who_is_ready() -> None:
     run = Run().examined(standing()).ready()
     asked = run.asked(ef.DecodeAll)
-    run(ev.OperatorPause())
+    run(ev.OperatorPause(HOLD))
     run(ev.DecodeResult(asked.ticket, records=10))
     assert run.state() is State.PAUSED
     run.examined(standing())
     assert run.asked_nothing_of(ef.TakeClaim)
+    assert run(ev.OperatorResume()).asked(ef.ReadReadiness)
+
+
+def test_a_pause_that_the_log_keeps_holds_the_next_leader_too() -> None:
+    run = Run(hold=HOLD).examined(standing()).ready()
+    run(ev.DecodeResult(run.asked(ef.DecodeAll).ticket, records=10))
+    assert run.state() is State.PAUSED
+    for said in ("maintenance", "controller 3002", "2023-11-14 22:13:20 UTC", "migrator resume"):
+        assert said in str(run.driver.status(run.now).situation)
+    run(ev.BecameLeader(6, ZkMigrationState.PRE_MIGRATION, enabled=True))
+    assert not run.driver.status(run.now).paused, "the log of the next term holds no order"
+
+
+def test_a_pause_between_the_first_reading_and_the_claim_holds_too() -> None:
+    run = Run().examined(standing()).ready()
+    run(ev.DecodeResult(run.asked(ef.DecodeAll).ticket, records=10))
+    asked = run.asked(ef.Examine)
+    run(ev.OperatorPause(HOLD))(ev.Examined(asked.ticket, standing()))
+    assert run.state() is State.PAUSED
     assert run(ev.OperatorResume()).asked(ef.ReadReadiness)
 
 
@@ -394,7 +422,7 @@ def test_a_claim_that_a_deposed_leader_makes_while_we_wait_is_released() -> None
 def test_a_claim_that_appears_while_paused_is_released() -> None:
     run = Run().examined(standing()).ready()
     asked = run.asked(ef.DecodeAll)
-    run(ev.OperatorPause())(ev.DecodeResult(asked.ticket, records=10))
+    run(ev.OperatorPause(HOLD))(ev.DecodeResult(asked.ticket, records=10))
     run.examined(standing(controller=ControllerClaim(3002, 0, 4)))
     assert run.asked(ef.ReleaseClaim)
 

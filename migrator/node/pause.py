@@ -1,0 +1,85 @@
+"""The operator's order not to begin the migration: in the log, so that every later leader has it (ADR 12).
+
+It is a field of the ZkMigrationStateRecord that says PRE_MIGRATION, and is gone with the record that says MIGRATION.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from migrator.errors import OperatorError
+from migrator.migration import events as ev
+from migrator.migration.executor import MigrationExecutor
+from migrator.migration.states import PublicState
+from migrator.node.core import NodeCore
+from migrator.node.metadata import NotLeadingError
+from migrator.node.quorum import monotonic_ms
+from migrator.node.snapshotter import wall_ms
+from migrator.records.metadata import MigrationHold, ZkMigrationState, ZkMigrationStateRecord
+
+REASON_MAX = 1_000
+"""Characters of a reason that are kept in the log."""
+
+
+class PauseOrder:
+    """Gives the order, and takes it back, on the active controller.
+
+    :param note: puts something into the journal.
+    """
+
+    def __init__(
+        self, node_id: int, core: NodeCore, executor: MigrationExecutor, note: Callable[[str, str], None]
+    ) -> None:
+        self._node_id = node_id
+        self._core = core
+        self._executor = executor
+        self._note = note
+        self._turn = asyncio.Lock()
+
+    async def give(self, reason: str) -> None:
+        """Hold the migration; a majority has the order when this returns.
+
+        :raises OperatorError: it has begun, or there is none; or the leadership is gone, and nobody knows whether the
+            next leader has the order.
+        """
+        async with self._turn:
+            public = self._executor.coordinator.status(monotonic_ms()).public
+            if public is not PublicState.MIGRATION_INELIGIBLE:
+                raise OperatorError(
+                    f"the migration is in {public.label} and can't be held any more",
+                    where="pause",
+                    remedy="To go back, see docs/migration.md; to stay, leave the migration flag on",
+                )
+            if self._core.metadata.published.features.zk_migration_state is not ZkMigrationState.PRE_MIGRATION:
+                raise OperatorError("this cluster has nothing to migrate", where="pause")
+            self._note("pause", reason)
+            hold = MigrationHold(self._node_id, wall_ms(), reason[:REASON_MAX])
+            self._executor.feed(ev.OperatorPause(hold))  # no claim is made while the order is on its way into the log
+            await self._append(hold)
+
+    async def take_back(self) -> None:
+        """Let it begin; likewise.
+
+        :raises OperatorError: nothing is held; or as `give`.
+        """
+        async with self._turn:
+            if self._core.metadata.published.features.migration_hold is None:
+                raise OperatorError(
+                    "the migration is not paused", where="resume", remedy="See 'migrator status' for what it waits for"
+                )
+            self._note("resume", "the operator lets the migration go on")
+            await self._append(None)
+
+    async def _append(self, hold: MigrationHold | None) -> None:
+        """Returns once it is committed and published."""
+        record = ZkMigrationStateRecord(ZkMigrationState.PRE_MIGRATION, hold)
+        epoch = self._core.controller.epoch
+        try:
+            offset = await self._core.controller.append(-1 if epoch is None else epoch, [record])
+            await self._core.metadata.stable(offset)
+        except NotLeadingError as error:
+            raise OperatorError(
+                f"this controller lost the leadership before a majority had the order: {error}",
+                remedy="Look at 'migrator status', and give the order again",
+            ) from error
