@@ -17,12 +17,14 @@ NEVER = -1
 @value
 class BrokerSession:
     """``metadata_offset`` is the last offset that the broker reported (-1: none), ``shutdown_offset`` the offset at
-    which it entered controlled shutdown (-1: it has not)."""
+    which it entered controlled shutdown (-1: it has not). ``presumed``: this leader has not heard of the broker yet,
+    and counts its silence from its own election."""
 
     epoch: int
     last_contact_ms: int
     metadata_offset: int = NEVER
     shutdown_offset: int = NEVER
+    presumed: bool = False
 
 
 class Sessions:
@@ -38,6 +40,11 @@ class Sessions:
         """The broker's session."""
         return self._by_broker.get(broker_id)
 
+    def begin(self, image: MetadataImage, now_ms: int) -> None:
+        """Start a session for every registered broker, none of which this leader has heard of."""
+        for broker_id, registration in image.cluster.brokers.items():
+            self._by_broker[broker_id] = BrokerSession(registration.epoch, now_ms, presumed=True)
+
     def follow(self, image: MetadataImage, brokers: Iterable[int], now_ms: int) -> None:
         """Take note of registrations that changed: a new epoch begins a new session, and a fenced broker has left
         controlled shutdown."""
@@ -50,7 +57,7 @@ class Sessions:
                 self._by_broker[broker_id] = BrokerSession(registration.epoch, now_ms)
             elif registration.fenced:
                 self._by_broker[broker_id] = BrokerSession(
-                    session.epoch, session.last_contact_ms, session.metadata_offset
+                    session.epoch, session.last_contact_ms, session.metadata_offset, presumed=session.presumed
                 )
 
     def touch(self, broker_id: int, metadata_offset: int, now_ms: int) -> None:
@@ -64,13 +71,18 @@ class Sessions:
         session = self._by_broker.get(broker_id)
         if session is not None and session.shutdown_offset < 0:
             self._by_broker[broker_id] = BrokerSession(
-                session.epoch, session.last_contact_ms, session.metadata_offset, offset
+                session.epoch, session.last_contact_ms, session.metadata_offset, offset, session.presumed
             )
 
     def is_valid(self, registration: BrokerRegistration, now_ms: int) -> bool:
         """Whether the broker is unfenced and was heard of within the session time-out."""
         session = self._by_broker.get(registration.broker_id)
         return not registration.fenced and session is not None and session.last_contact_ms + self._timeout_ms >= now_ms
+
+    def is_silent(self, broker_id: int, now_ms: int) -> bool:
+        """Whether this leader has heard nothing of the broker, or nothing within the session time-out."""
+        session = self._by_broker.get(broker_id)
+        return session is None or session.presumed or session.last_contact_ms + self._timeout_ms < now_ms
 
     def silent(self, image: MetadataImage, now_ms: int) -> frozenset[int]:
         """Registered brokers, fenced or not, that have sent this leader no heartbeat within the session time-out; one

@@ -151,9 +151,10 @@ class BrokerChannels:
 
     @property
     def troubles(self) -> dict[int, str]:
-        """What is wrong with brokers that cannot be told, or did not take what they were told, by id."""
+        """What is wrong with brokers that cannot be told, or did not take what they were told, by id. Metrics read it
+        on a thread of their own."""
         return self._unreachable | {
-            broker_id: channel.trouble for broker_id, channel in self._channels.items() if channel.trouble
+            broker_id: channel.trouble for broker_id, channel in list(self._channels.items()) if channel.trouble
         }
 
     def registered(self, brokers: Mapping[int, BrokerRegistration]) -> None:

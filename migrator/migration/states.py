@@ -55,6 +55,11 @@ class PublicState(Enum):
         """The name that operators see."""
         return self.value[0]
 
+    @property
+    def number(self) -> int:
+        """The value of the gauge."""
+        return self.value[1]
+
 
 WITHOUT_ZOOKEEPER = frozenset(
     {

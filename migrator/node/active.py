@@ -68,7 +68,7 @@ class IndexKeeper:
         require(current() is image, "the image moved while it was indexed")
         self.index = index
         self.sessions = Sessions(self._session_timeout_ms)
-        self.sessions.follow(image, image.cluster.brokers, monotonic_ms())
+        self.sessions.begin(image, monotonic_ms())
 
     def end(self) -> None:
         """Drop the index."""

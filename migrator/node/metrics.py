@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from migrator.migration.states import State
+from migrator.config.settings import Settings
+from migrator.image.model import MetadataImage
+from migrator.migration.soft import Status
+from migrator.migration.states import PublicState, State, public_state
 from migrator.node.core import NodeCore
 from migrator.node.loop_health import LoopHealth
 from migrator.node.migration_status import MigrationInsight
-from migrator.observe.metrics import MetadataType, Reading
+from migrator.node.quorum import monotonic_ms
+from migrator.observe.metrics import MetadataType, MigrationFigures, Reading
 from migrator.records.metadata import ZkMigrationState
+from migrator.supervision import FAILURES
 
 TYPES = {
     ZkMigrationState.PRE_MIGRATION: MetadataType.ZOOKEEPER,
@@ -19,38 +24,72 @@ TYPES = {
 }
 
 
-def reader(core: NodeCore, insight: MigrationInsight | None, health: LoopHealth) -> Callable[[], Reading]:
+def reader(settings: Settings, core: NodeCore, insight: MigrationInsight, health: LoopHealth) -> Callable[[], Reading]:
     """A function that may be called from any thread: images are immutable, everything else is single numbers."""
 
     def read() -> Reading:
         image = core.metadata.published
         brokers = image.cluster.brokers.values()
-        driver = None if insight is None else insight.driver
-        readiness = None if driver is None else driver.readiness
-        behind = None if insight is None else insight.write_behind_status()
+        active = core.controller.epoch is not None
+        behind = insight.write_behind_status()
         return Reading(
             role=core.quorum.role.value,
             epoch=core.quorum.epoch,
-            active=core.controller.epoch is not None,
+            active=active,
             zk_migration_state=int(image.features.zk_migration_state),
-            migration_ineligible_brokers=0 if readiness is None else readiness.ineligible_brokers,
-            migration_ineligible_controllers=0 if readiness is None else readiness.ineligible_controllers,
+            migration=migration_figures(
+                image.features.zk_migration_state,
+                insight.driver if active else None,
+                enabled=settings.zookeeper_metadata_migration_enable,
+            ),
             migrating_zk_brokers=sum(broker.is_migrating_zk_broker for broker in brokers),
             zk_write_behind_lag=0 if behind is None else behind.lag_records,
-            zookeeper_blocking_kraft_ms=0 if insight is None else insight.blocked_ms,
+            zookeeper_blocking_kraft_ms=insight.blocked_ms,
             metadata_type=TYPES[image.features.zk_migration_state],
             features=dict(image.features.levels),
             event_loop_stall_ms=health.recent_stall_ms,
             active_brokers=sum(not broker.fenced for broker in brokers),
             fenced_brokers=sum(broker.fenced for broker in brokers),
+            offline_brokers=_offline(core, image) if active else 0,
+            brokers_not_told=len(insight.broker_troubles),
             topics=len(image.topics.by_id),
             partitions=sum(len(topic.partitions) for topic in image.topics.by_id.values()),
             last_applied_offset=image.provenance.offset,
             high_watermark=core.quorum.high_watermark,
             log_end_offset=core.storage.log.end_offset(),
             refused_appends=core.quorum.refusals.count,
-            migration_state_age_ms=0 if driver is None or driver.state is State.INACTIVE else driver.age_ms,
-            last_verdict=-1 if insight is None else insight.last_verdict,
+            last_verdict=insight.last_verdict,
+            task_failures=FAILURES.read(),
         )
 
     return read
+
+
+def migration_figures(record: ZkMigrationState, driver: Status | None, *, enabled: bool) -> MigrationFigures:
+    """What a node shows of its migration.
+
+    :param record: of the published image.
+    :param driver: of the active controller; None on every other node, which knows no more than the record.
+    :param enabled: whether the migration is on in this node's property file.
+    """
+    if driver is None:
+        public, state = public_state(record), State.INACTIVE
+    else:
+        public, state = driver.public, driver.state
+    waits = driver is not None and public is PublicState.MIGRATION_INELIGIBLE
+    readiness = driver.readiness if driver is not None and waits else None
+    return MigrationFigures(
+        public_state=public.number,
+        internal_states={each.value: each is state for each in State},
+        dual_writing=driver is not None and state is State.DUAL_WRITING and driver.zookeeper_connected,
+        enabled=enabled,
+        state_age_ms=0 if driver is None or state is State.INACTIVE else driver.age_ms,
+        ineligible_brokers=0 if readiness is None else readiness.ineligible_brokers,
+        ineligible_controllers=0 if readiness is None else readiness.ineligible_controllers,
+    )
+
+
+def _offline(core: NodeCore, image: MetadataImage) -> int:
+    """Fenced brokers that this leader does not hear of."""
+    sessions, now_ms = core.keeper.sessions, monotonic_ms()
+    return sum(broker.fenced and sessions.is_silent(key, now_ms) for key, broker in image.cluster.brokers.items())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.migration import events as ev
@@ -53,6 +55,11 @@ class MigrationInsight:
     def blocked_ms(self) -> int:
         """How long writes have waited for ZooKeeper."""
         return self._gate.blocked_ms
+
+    @property
+    def broker_troubles(self) -> Mapping[int, str]:
+        """What is wrong with brokers in ZooKeeper mode that cannot be told."""
+        return self._runtime.broker_troubles
 
     async def drain(self, seconds: float) -> None:
         """Let ZooKeeper catch up before a leader leaves."""

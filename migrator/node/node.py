@@ -135,7 +135,8 @@ async def _assemble(settings: Settings, failure: Failure, stack: AsyncExitStack)
     insight = _migration(settings, core, gate, signals, journal, failure, stack)
     source = NodeStatusSource(settings, core, insight, journal.after)
     if settings.migrator_metrics_listener:
-        metrics = MetricsServer(*parse_host_port(settings.migrator_metrics_listener), reader(core, insight, health))
+        read = reader(settings, core, insight, health)
+        metrics = MetricsServer(*parse_host_port(settings.migrator_metrics_listener), read)
         stack.callback(metrics.close)
 
     listeners = _listeners(settings, cluster_id, core, failure)

@@ -212,10 +212,12 @@ class NodeStatusSource:
         return tuple(self._broker(brokers[broker_id]) for broker_id in sorted(brokers))
 
     def _broker(self, registration: BrokerRegistration) -> BrokerStatus:
-        session = self._core.keeper.sessions.get(registration.broker_id)
+        sessions, now_ms = self._core.keeper.sessions, monotonic_ms()
+        session = sessions.get(registration.broker_id)
         leading = self._core.controller.epoch is not None
-        age = monotonic_ms() - session.last_contact_ms if session is not None and leading else -1
-        silent = age > self._settings.broker_session_timeout_ms
+        heard = leading and session is not None and not session.presumed
+        age = now_ms - session.last_contact_ms if session is not None and heard else -1
+        silent = leading and sessions.is_silent(registration.broker_id, now_ms)
         if registration.fenced:
             state = BrokerState.OFFLINE if silent else BrokerState.FENCED
         else:

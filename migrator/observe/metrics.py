@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 
 from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from migrator.errors import OperatorError
+from migrator.supervision import TaskFailures
 from migrator.values import value
 
 LABELS = ("role", "epoch")
@@ -28,6 +29,21 @@ class MetadataType(IntEnum):
 
 
 @value
+class MigrationFigures:
+    """Of the migration. ``public_state``: 0 MigrationIneligible, 1 MigrateZkData, 2 DualWrite, 3 Finished;
+    ``internal_states``: which of all states is the present one; ``dual_writing``: whether every change goes to
+    ZooKeeper and to the brokers right now; ``enabled``: whether this node's property file has the migration on."""
+
+    public_state: int
+    internal_states: Mapping[str, bool]
+    dual_writing: bool
+    enabled: bool
+    state_age_ms: int
+    ineligible_brokers: int
+    ineligible_controllers: int
+
+
+@value
 class Reading:
     """All figures at one moment. Numbers of ``zk_migration_state`` are Kafka's."""
 
@@ -35,8 +51,7 @@ class Reading:
     epoch: int
     active: bool
     zk_migration_state: int
-    migration_ineligible_brokers: int
-    migration_ineligible_controllers: int
+    migration: MigrationFigures
     migrating_zk_brokers: int
     zk_write_behind_lag: int
     zookeeper_blocking_kraft_ms: int
@@ -45,15 +60,17 @@ class Reading:
     event_loop_stall_ms: float
     active_brokers: int
     fenced_brokers: int
+    offline_brokers: int
+    brokers_not_told: int
     topics: int
     partitions: int
     last_applied_offset: int
     high_watermark: int
     log_end_offset: int
     refused_appends: int
-    migration_state_age_ms: int
     last_verdict: int
     """Of the last verification: 1 equal, 0 different, -1 none."""
+    task_failures: Mapping[str, TaskFailures]
 
 
 _CONTROLLER = "kafka_controller_kafkacontroller_"
@@ -69,12 +86,12 @@ GAUGES: tuple[tuple[str, str, Callable[[Reading], float]], ...] = (
     (
         _CONTROLLER + "migrationineligiblebrokercount",
         "Brokers that keep the copy from starting",
-        lambda r: r.migration_ineligible_brokers,
+        lambda r: r.migration.ineligible_brokers,
     ),
     (
         _CONTROLLER + "migrationineligiblecontrollercount",
         "Controllers that keep the copy from starting",
-        lambda r: r.migration_ineligible_controllers,
+        lambda r: r.migration.ineligible_controllers,
     ),
     (
         _CONTROLLER + "migratingzkbrokercount",
@@ -112,13 +129,43 @@ GAUGES: tuple[tuple[str, str, Callable[[Reading], float]], ...] = (
     (
         "migrator_migration_state_age_ms",
         "How long the migration has been in its internal state",
-        lambda r: r.migration_state_age_ms,
+        lambda r: r.migration.state_age_ms,
+    ),
+    (
+        "migrator_migration_public_state",
+        "0 MigrationIneligible, 1 MigrateZkData, 2 DualWrite, 3 Finished",
+        lambda r: r.migration.public_state,
+    ),
+    (
+        "migrator_dual_writing",
+        "1 while every change goes to ZooKeeper and to the brokers; 0 also in DualWrite while that is not so",
+        lambda r: r.migration.dual_writing,
+    ),
+    (
+        "migrator_migration_enabled",
+        "Whether zookeeper.metadata.migration.enable is true on this controller",
+        lambda r: r.migration.enabled,
+    ),
+    (
+        "migrator_offline_brokers",
+        "Fenced brokers that the active controller does not hear of; 0 elsewhere",
+        lambda r: r.offline_brokers,
+    ),
+    (
+        "migrator_brokers_not_told",
+        "Brokers in ZooKeeper mode that are up and cannot be told of changes, or do not take them",
+        lambda r: r.brokers_not_told,
     ),
     ("migrator_verify_last_verdict", "1 equal, 0 different, -1 never verified", lambda r: r.last_verdict),
 )
 """Name, help, and how it is read."""
 
 FEATURE_GAUGE = "kafka_server_metadataloader_finalizedlevel"
+STATE_GAUGE = "migrator_migration_internal_state"
+TASK_COUNTER = "migrator_task_failures_total"
+TASK_GAUGE = "migrator_task_last_failure_ms"
+METRICS = frozenset({FEATURE_GAUGE, STATE_GAUGE, TASK_COUNTER, TASK_GAUGE, *(name for name, _, _ in GAUGES)})
+"""All names."""
 
 
 class ReadingCollector(Collector):
@@ -139,6 +186,22 @@ class ReadingCollector(Collector):
         for feature, level in sorted(reading.features.items()):
             features.add_metric([*labels, feature], level)
         yield features
+        states = GaugeMetricFamily(STATE_GAUGE, "1 for the present internal state", labels=(*LABELS, "state"))
+        for state, present in reading.migration.internal_states.items():
+            states.add_metric([*labels, state], int(present))
+        yield states
+        yield from _task_failures(reading.task_failures)
+
+
+def _task_failures(failures: Mapping[str, TaskFailures]) -> Iterator[Metric]:
+    """Of the process, whatever its role: they outlive an epoch."""
+    count = CounterMetricFamily(TASK_COUNTER, "Unexpected errors, by kind of task", labels=("task",))
+    last = GaugeMetricFamily(TASK_GAUGE, "When a task last failed, in ms since 1970", labels=("task", "error"))
+    for kind, failed in sorted(failures.items()):
+        count.add_metric([kind], failed.count)
+        last.add_metric([kind, failed.last_error], failed.last_ms)
+    yield count
+    yield last
 
 
 class MetricsServer:

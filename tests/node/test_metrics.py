@@ -1,0 +1,121 @@
+"""What a controller's metrics say of the migration in each state, and of brokers after an election."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.controller.sessions import Sessions
+from migrator.image.model import EMPTY_IMAGE
+from migrator.migration.readiness import Readiness
+from migrator.migration.soft import Situation, Status
+from migrator.migration.states import State, public_state
+from migrator.node.metrics import migration_figures
+from migrator.node.quorum import monotonic_ms
+from migrator.node.status_source import NodeStatusSource
+from migrator.observe.metrics import MigrationFigures
+from migrator.observe.status import BrokerState
+from migrator.records.metadata import ZkMigrationState
+from tests.migration.builders import broker, cluster
+from tests.node.cluster import running
+
+WAITING, COPYING, DUAL, FINISHED = 0, 1, 2, 3
+PUBLIC = {
+    State.EXAMINING: WAITING,
+    State.REFUSED: WAITING,
+    State.WAITING_FOR_CONTROLLERS: WAITING,
+    State.WAITING_FOR_BROKERS: WAITING,
+    State.DECODING: WAITING,
+    State.PAUSED: WAITING,
+    State.RELEASING: COPYING,
+    State.AWAITING_ELECTION: COPYING,
+    State.CLAIMING: COPYING,
+    State.COPYING: COPYING,
+    State.COMMITTING: COPYING,
+    State.ABORTING: COPYING,
+}
+"""Before the copy is in the log; afterwards each state is DualWrite until the end."""
+
+
+NOT_READY = Readiness((), (), ineligible_brokers=2, ineligible_controllers=1)
+
+
+def status(state: State, record: ZkMigrationState, *, connected: bool = True) -> Status:
+    return Status(
+        state=state,
+        public=public_state(record, state),
+        epoch=5,
+        age_ms=1234,
+        situation=Situation(),
+        zookeeper_connected=connected,
+        paused=False,
+        readiness=NOT_READY,
+    )
+
+
+def present(figures: MigrationFigures) -> list[str]:
+    return [name for name, is_present in figures.internal_states.items() if is_present]
+
+
+@pytest.mark.parametrize(("state", "record"), list(itertools.product(State, ZkMigrationState)), ids=str)
+def test_an_active_controller_shows_its_internal_state(state: State, record: ZkMigrationState) -> None:
+    figures = migration_figures(record, status(state, record), enabled=True)
+    assert present(figures) == [state.value]
+    expected = {
+        ZkMigrationState.MIGRATION: DUAL,
+        ZkMigrationState.POST_MIGRATION: FINISHED,
+    }.get(record, PUBLIC.get(state, WAITING))
+    assert figures.public_state == expected
+    assert figures.dual_writing is (state is State.DUAL_WRITING)
+    assert figures.state_age_ms == (0 if state is State.INACTIVE else 1234)
+    waits = expected == WAITING
+    assert (figures.ineligible_brokers, figures.ineligible_controllers) == ((2, 1) if waits else (0, 0))
+
+
+@pytest.mark.parametrize("record", list(ZkMigrationState))
+def test_who_does_not_lead_shows_the_record_and_counts_nobody(record: ZkMigrationState) -> None:
+    figures = migration_figures(record, None, enabled=False)
+    assert present(figures) == [State.INACTIVE.value]
+    assert figures.public_state == public_state(record).number
+    assert not figures.dual_writing
+    assert not figures.enabled
+    assert (figures.ineligible_brokers, figures.ineligible_controllers, figures.state_age_ms) == (0, 0, 0)
+
+
+def test_dual_writing_without_zookeeper_is_not_dual_writing() -> None:
+    record = ZkMigrationState.MIGRATION
+    assert not migration_figures(record, status(State.DUAL_WRITING, record, connected=False), enabled=True).dual_writing
+
+
+def test_a_broker_that_was_offline_is_offline_after_a_failover_too() -> None:
+    """A new leader has heard of nobody; its patience with brokers that may be up does not make a dead one alive."""
+    image = replace(EMPTY_IMAGE, cluster=cluster([replace(broker(1), fenced=True), broker(2)], []))
+    sessions = Sessions(timeout_ms=9_000)
+    sessions.begin(image, now_ms=0)
+    assert sessions.is_silent(1, now_ms=1)
+    assert sessions.is_valid(image.cluster.brokers[2], now_ms=1), "and nobody is fenced for it"
+    sessions.touch(1, metadata_offset=5, now_ms=1)
+    assert not sessions.is_silent(1, now_ms=2)
+    sessions.follow(image, [1], now_ms=2)
+    assert not sessions.is_silent(1, now_ms=2)
+    assert sessions.is_silent(1, now_ms=10_000)
+    fresh = replace(image, cluster=cluster([replace(broker(1), epoch=99, fenced=True)], []))
+    sessions.follow(fresh, [1], now_ms=20_000)
+    assert not sessions.is_silent(1, now_ms=20_001), "a registration is a sign of life"
+
+
+async def test_status_says_offline_at_once_after_an_election(tmp_path: Path) -> None:
+    async with running(tmp_path, 1) as opened:
+        leader = await opened.leader()
+        no_migration: Any = None
+        source = NodeStatusSource(opened.settings(1), leader, no_migration, lambda _: [])
+        dead = replace(broker(1), fenced=True)
+        leader.keeper.sessions.begin(replace(EMPTY_IMAGE, cluster=cluster([dead], [])), monotonic_ms())
+        assert source._broker(dead).state is BrokerState.OFFLINE
+        assert source._broker(dead).heartbeat_age_ms == -1
+        leader.keeper.sessions.touch(1, 0, monotonic_ms())
+        assert source._broker(dead).state is BrokerState.FENCED

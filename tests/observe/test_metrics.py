@@ -1,0 +1,102 @@
+"""The metrics endpoint: every figure of a reading arrives over HTTP, and a reading that fails does not end it."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from migrator.observe.metrics import (
+    FEATURE_GAUGE,
+    GAUGES,
+    STATE_GAUGE,
+    TASK_COUNTER,
+    TASK_GAUGE,
+    MetadataType,
+    MetricsServer,
+    MigrationFigures,
+    Reading,
+)
+from migrator.supervision import TaskFailures
+
+MIGRATION = MigrationFigures(
+    public_state=2,
+    internal_states={"inactive": False, "dual-writing": True},
+    dual_writing=True,
+    enabled=True,
+    state_age_ms=3,
+    ineligible_brokers=4,
+    ineligible_controllers=5,
+)
+NUMBERS = {field.name: 100 + number for number, field in enumerate(fields(Reading)) if field.type in ("int", "float")}
+READING = Reading(
+    **NUMBERS | {"epoch": 7, "role": "leader", "active": True},  # type: ignore[arg-type]
+    migration=MIGRATION,
+    metadata_type=MetadataType.DUAL,
+    features={"metadata.version": 21},
+    task_failures={"broker-channel": TaskFailures(2, "UnicodeError", 1_000)},
+)
+
+
+@contextmanager
+def served(read: Any) -> Iterator[int]:
+    server = MetricsServer("127.0.0.1", 0, read)
+    try:
+        yield server.port
+    finally:
+        server.close()
+
+
+def scrape(port: int) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_every_figure_is_read_from_the_endpoint() -> None:
+    with served(lambda: READING) as port:
+        found = scrape(port)
+    ours = (("epoch", "7"), ("role", "leader"))
+    for name, _, figure in GAUGES:
+        assert found[name, ours] == float(figure(READING)), name
+    assert found[FEATURE_GAUGE, (("epoch", "7"), ("feature", "metadata.version"), ("role", "leader"))] == 21
+    assert found[STATE_GAUGE, (*ours, ("state", "dual-writing"))] == 1
+    assert found[STATE_GAUGE, (*ours, ("state", "inactive"))] == 0
+    assert found[TASK_COUNTER, (("task", "broker-channel"),)] == 2
+    assert found[TASK_GAUGE, (("error", "UnicodeError"), ("task", "broker-channel"))] == 1_000
+
+
+def test_no_figure_is_left_out() -> None:
+    shown = [figure(READING) for *_, figure in GAUGES]
+    missing = set()
+    for name in NUMBERS.keys() - {"epoch"}:
+        moved: Any = {name: NUMBERS[name] + 1}
+        if [figure(replace(READING, **moved)) for *_, figure in GAUGES] == shown:
+            missing.add(name)
+    assert missing == set()
+
+
+def test_a_reading_that_fails_is_one_answer_that_fails() -> None:
+    readings: list[Any] = [LookupError("planted"), READING]
+
+    def read() -> Reading:
+        found = readings.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        reading: Reading = found
+        return reading
+
+    with served(read) as port:
+        with pytest.raises(urllib.error.HTTPError):
+            scrape(port)
+        assert scrape(port)
