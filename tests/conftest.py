@@ -17,6 +17,7 @@ from migrator.parts import processes
 from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.values import value
+from tests.patience import PATIENCE_SECONDS
 
 pytest_plugins = ("tests.lanes", "tests.results")
 
@@ -98,7 +99,7 @@ def free_port() -> int:
 
 def connect(hosts: str) -> KazooClient:
     client = KazooClient(hosts=hosts, timeout=10.0)
-    client.start(timeout=15.0)
+    client.start(timeout=PATIENCE_SECONDS)
     return client
 
 

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import ExitCode
+from tests.patience import PATIENCE_SECONDS
 
 CLUSTER_ID = "9egfFDzKSbaonHwNn88EuQ"
 MIGRATOR = Path(sys.executable).with_name("migrator")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([MIGRATOR, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([MIGRATOR, *arguments], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
 
 def property_file(directory: Path, **changes: str) -> Path:

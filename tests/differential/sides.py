@@ -34,10 +34,10 @@ from migrator.wire.schemas import (
 )
 from tests.differential.names import Names
 from tests.differential.steps import NODE, Step
+from tests.patience import PATIENCE_SECONDS
 
 SIZE = struct.Struct(">i")
 ANSWER_SECONDS = 60.0
-START_SECONDS = 120.0
 LOG = Path("__cluster_metadata-0/00000000000000000000.log")
 PATIENCE = dt.timedelta(seconds=30)
 CLIENT_HOST = bytes((127, 0, 0, 1))
@@ -77,7 +77,7 @@ class Side(ABC):
 
     def wait_until_active(self) -> None:
         """Wait until it leads, and has registered where it can."""
-        self.process.wait_until(self._is_active, "active", timeout_seconds=START_SECONDS)
+        self.process.wait_until(self._is_active, "active", timeout_seconds=PATIENCE_SECONDS)
 
     def stop(self) -> None:
         """End the process."""

@@ -19,8 +19,7 @@ from migrator.zookeeper.znodes.controller import (
     encode_controller,
 )
 from tests.conftest import ZooKeeperSpace
-
-SECONDS = 20.0
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def wait_for_controller(client: KazooClient, broker: int) -> ControllerClaim:
             seen.set()
         return not seen.is_set()
 
-    assert seen.wait(SECONDS)
+    assert seen.wait(PATIENCE_SECONDS)
     return decode_controller(paths.CONTROLLER, client.get(paths.CONTROLLER)[0])
 
 

@@ -33,8 +33,8 @@ from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 from tests.faults.gate import Gate
+from tests.patience import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 40.0
 POLL_SECONDS = 0.05
 QUICK = {
     "controller.quorum.election.timeout.ms": "600",

@@ -26,13 +26,13 @@ from migrator.wire.schemas import DESCRIBE_QUORUM, build, request_type
 from tests.conftest import ZooKeeperSpace
 from tests.faults.cluster import cluster_in, start_all
 from tests.lanes import examples
+from tests.patience import PATIENCE_SECONDS
 from tests.wire.messages import damaged_frame
 
 REGISTRATION, VOTE, FETCH, API_VERSIONS = 62, 52, 1, 18
 NODE = 3001
 EXAMPLES = 43
 """Of about 14 frames each; 100,000 frames have passed."""
-PATIENCE_SECONDS = 60.0
 HTTP_2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 REFUSALS = {
     grpc.StatusCode.INVALID_ARGUMENT,

@@ -6,8 +6,6 @@ import asyncio
 import secrets
 from pathlib import Path
 
-import pytest
-
 from migrator.drill.cluster import COMMAND_SECONDS, MIGRATOR
 from migrator.drill.report import Report
 from migrator.migration.finish import FLAG
@@ -22,7 +20,6 @@ from tests.conftest import ZooKeeperSpace
 from tests.faults.cluster import cluster_in, start_all
 
 
-@pytest.mark.timeout(600)
 async def test_the_migration_ends_only_on_a_verdict_that_began_after_the_last_write(
     zookeeper: ZooKeeperSpace, tmp_path: Path
 ) -> None:

@@ -48,7 +48,6 @@ def drilled(directory: Path, *options: str) -> dict[str, Any]:
     return report
 
 
-@pytest.mark.timeout(960)
 @pytest.mark.parametrize(("state", "transport"), KILLS)
 def test_to_the_end_with_a_leader_killed_on_the_way(
     kafka_391: StockKafka, tmp_path: Path, state: str, transport: str
@@ -60,7 +59,6 @@ def test_to_the_end_with_a_leader_killed_on_the_way(
     assert names[-1] == "Every acknowledged record is read back once"
 
 
-@pytest.mark.timeout(960)
 @pytest.mark.parametrize(("state", "size"), ROLLBACKS)
 def test_back_to_a_zookeeper_controller_that_works(
     kafka_391: StockKafka, tmp_path: Path, state: str, size: str
@@ -72,6 +70,5 @@ def test_back_to_a_zookeeper_controller_that_works(
 
 
 @LONG
-@pytest.mark.timeout(960)
 def test_a_way_back_after_the_end_is_refused(kafka_391: StockKafka, tmp_path: Path) -> None:
     drilled(tmp_path, "--rollback-at", "Finished")

@@ -36,8 +36,8 @@ from tests.interop.controller_logs import Records, highest_versions, records_of
 from tests.interop.test_light_brokers_stock import stock_controller
 from tests.interop.zookeeper_of_everything import BROKERS, CLUSTER_ID, fill_everything
 from tests.migration.images import comparable, read_image
+from tests.patience import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 60.0
 COPY = "ZK Migration"
 """The name of the transaction; stock's, and ours."""
 

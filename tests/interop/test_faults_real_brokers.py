@@ -225,7 +225,6 @@ def held_copy(cluster: KafkaCluster, server: str, chroot: str) -> Iterator[Calla
         loop.close()
 
 
-@pytest.mark.timeout(900)
 def test_nothing_acknowledged_is_lost(kafka_391: StockKafka, own_zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
     """kill -9 and SIGSTOP of leader, follower and broker, and a ZooKeeper that dies: while brokers are waited for,
     in the copy, in dual-write, with brokers in KRaft mode, and after the end."""

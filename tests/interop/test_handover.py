@@ -27,19 +27,19 @@ from migrator.parts.processes import ChildProcess, run_to_end
 from migrator.records.metadata import ZkMigrationState
 from migrator.rpc.transport import TransportError
 from migrator.wire.schemas import build, request_type
+from tests.patience import PATIENCE_SECONDS
 
-WAIT_SECONDS = 90.0
 OPTIONS = ClusterOptions(partitions=30, brokers=2, controllers=3, transport="grpc")
 CREATE_TOPICS = request_type(19, 7)
 
 
 async def until(what: str, condition: Callable[[], Awaitable[bool]]) -> None:
     try:
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not await condition():
                 await asyncio.sleep(0.1)
     except TimeoutError:
-        raise AssertionError(f"not within {WAIT_SECONDS:.0f} s: {what}") from None
+        raise AssertionError(f"not within {PATIENCE_SECONDS:.0f} s: {what}") from None
 
 
 class Services:
@@ -107,9 +107,9 @@ class Creator:
         begin = time.monotonic()
         code = None
         while code is not ErrorCode.none and code is not ErrorCode.topic_already_exists:
-            assert time.monotonic() - begin < WAIT_SECONDS, f"{name}: {code}"
+            assert time.monotonic() - begin < PATIENCE_SECONDS, f"{name}: {code}"
             with contextlib.suppress(TransportError):  # it may be done: then it exists at the next attempt
-                code = (await self._channel.request(request, timeout_seconds=WAIT_SECONDS)).topics[0].error_code
+                code = (await self._channel.request(request, timeout_seconds=PATIENCE_SECONDS)).topics[0].error_code
         self.created.append(name)
         self.longest_wait_seconds = max(self.longest_wait_seconds, time.monotonic() - begin)
 
@@ -136,7 +136,7 @@ async def migrated(directory: Path) -> None:
         for broker in cluster.brokers:
             await broker.stop()
             await broker.start(BrokerMode.KRAFT)
-            await asyncio.wait_for(broker.running.wait(), WAIT_SECONDS)
+            await asyncio.wait_for(broker.running.wait(), PATIENCE_SECONDS)
         await until("dual-write goes on", lambda: dual_writing(cluster))
         await refused(cluster, "3.9.1", Way.ROLLING, "not finished")
         await refused(cluster, "4.1.0", Way.ROLLING, "can't join")
@@ -198,7 +198,7 @@ async def quorum(finished: Path, directory: Path, kafka: StockKafka) -> AsyncIte
             await asyncio.to_thread(controller.start)
         await until("somebody leads", lambda: _is_led(cluster))
         await cluster.brokers[0].start(BrokerMode.KRAFT)
-        await asyncio.wait_for(cluster.brokers[0].running.wait(), WAIT_SECONDS)
+        await asyncio.wait_for(cluster.brokers[0].running.wait(), PATIENCE_SECONDS)
         yield cluster, services
     finally:
         await cluster.close()
@@ -224,7 +224,7 @@ async def test_one_by_one_with_topics_created_all_the_time(
         creating = asyncio.create_task(creator.run())
         files = [word for controller in cluster.controllers for word in ("-c", str(controller.property_file))]
         checked = await asyncio.to_thread(
-            run_to_end, "check", [MIGRATOR, "handover", "check", *files], timeout_seconds=WAIT_SECONDS
+            run_to_end, "check", [MIGRATOR, "handover", "check", *files], timeout_seconds=PATIENCE_SECONDS
         )
         assert "the migration is finished" in checked
         assert all(
@@ -234,11 +234,11 @@ async def test_one_by_one_with_topics_created_all_the_time(
         for number, said in enumerate(("stop this program", "start Kafka", "stop this program")):
             output = tmp_path / f"handover-{number}.log"
             with ChildProcess("handover", command, output=output) as run:
-                await asyncio.to_thread(run.wait_for_output, said, timeout_seconds=WAIT_SECONDS)
+                await asyncio.to_thread(run.wait_for_output, said, timeout_seconds=PATIENCE_SECONDS)
                 run.kill()
         run = ChildProcess("handover", command, output=tmp_path / "handover.log")
         try:
-            code = await asyncio.to_thread(run.wait, timeout_seconds=2 * WAIT_SECONDS)
+            code = await asyncio.to_thread(run.wait, timeout_seconds=2 * PATIENCE_SECONDS)
         finally:
             run.kill()
         said_last = run.output_text()

@@ -26,8 +26,8 @@ from migrator.wire.schemas import build, request_type
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.migration import MigrationState, decode_migration
 from tests.drill.stock_controllers import StockController
+from tests.patience import PATIENCE_SECONDS
 
-WAIT_SECONDS = 300.0
 LACKING = 3
 """So many times the others' logs grow while a voter is frozen. What is on its way to it then is at most the first."""
 OURS = {
@@ -78,7 +78,7 @@ class Mixed:
             name = f"{prefix}-{number}"
             topic = {"name": name, "num_partitions": 2, "replication_factor": 2, "assignments": (), "configs": ()}
             request = build(CREATE_TOPICS, topics=(topic,), timeout_ms=10_000, validate_only=False)
-            answer = await self._channel.request(request, timeout_seconds=WAIT_SECONDS)
+            answer = await self._channel.request(request, timeout_seconds=PATIENCE_SECONDS)
             assert answer.topics[0].error_code is ErrorCode.none, answer
             self.created.add(name)
 
@@ -183,7 +183,7 @@ async def mixed_quorum(kafka: StockKafka, directory: Path) -> AsyncIterator[Mixe
         await mixed.close()
 
 
-async def until(what: str, condition: Callable[[], Awaitable[bool]], *, seconds: float = WAIT_SECONDS) -> None:
+async def until(what: str, condition: Callable[[], Awaitable[bool]], *, seconds: float = PATIENCE_SECONDS) -> None:
     try:
         async with asyncio.timeout(seconds):
             while not await condition():

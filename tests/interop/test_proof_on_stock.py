@@ -40,7 +40,6 @@ def cluster(
         yield cluster
 
 
-@pytest.mark.timeout(900)
 def test_a_stock_migration_is_foreseen_rehearsed_and_proven(
     cluster: KafkaCluster, zookeeper_client: KazooClient
 ) -> None:

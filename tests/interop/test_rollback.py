@@ -111,7 +111,6 @@ def journey(
         yield journey
 
 
-@pytest.mark.timeout(900)
 def test_there_and_back_from_every_stage(journey: Journey) -> None:
     cluster = journey.cluster
     with Traffic(cluster.bootstrap, TOPIC) as traffic:

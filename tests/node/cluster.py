@@ -17,9 +17,9 @@ from migrator.node.core import NodeCore, OpenedDirectory
 from migrator.raft.messages import RaftRequest, RaftResponse
 from migrator.records.versions import parse_version
 from migrator.rpc.transport import PeerTimeoutError, UnreachableError
+from tests.patience import PATIENCE_SECONDS
 
 CLUSTER_ID = "9egfFDzKSbaonHwNn88EuQ"
-PATIENCE_SECONDS = 20.0
 FOLLOWS: Any = SimpleNamespace(
     migration_status=lambda: None,
     problems=tuple,

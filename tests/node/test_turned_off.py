@@ -15,8 +15,9 @@ from migrator.node.node import Failure, _assemble
 from migrator.observe.status import Status
 from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord
 from migrator.rpc.operator_client import OperatorClient
-from tests.node.cluster import PATIENCE_SECONDS, running
+from tests.node.cluster import running
 from tests.node.test_start_check import append, registration
+from tests.patience import PATIENCE_SECONDS
 
 STATUS_SECONDS = 2.0
 

@@ -30,12 +30,12 @@ from migrator.wire.server import KafkaListener
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, encode_broker
 from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller
+from tests.patience import PATIENCE_SECONDS
 
 BROKERS = (1, 2, 3)
 CONTROLLER = 3001
 QUIET_TOPICS = 5
 """So many are filled without one that moves or is about to be deleted."""
-START_SECONDS = 30.0
 
 
 class _NobodyAsks:
@@ -54,7 +54,7 @@ def answering_broker(add_partitions_to_txn: int) -> Iterator[int]:
     thread.start()
 
     def run(work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, loop).result(START_SECONDS)
+        return asyncio.run_coroutine_threadsafe(work, loop).result(PATIENCE_SECONDS)
 
     async def make() -> tuple[KafkaListener, int]:
         apis = {
@@ -71,7 +71,7 @@ def answering_broker(add_partitions_to_txn: int) -> Iterator[int]:
     finally:
         run(listener.close(grace=0.0))
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(START_SECONDS)
+        thread.join(PATIENCE_SECONDS)
         loop.close()
 
 

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import ExitCode
+from tests.patience import PATIENCE_SECONDS
 from tests.rehearse.cluster import environment, property_file
 from tests.rehearse.conftest import MakeCluster
 
 MIGRATOR = str(Path(sys.executable).with_name("migrator"))
 ALONE = ("--kafka", "none", "--no-spark")
-SECONDS = 120
 
 
 def run(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        arguments, capture_output=True, text=True, timeout=SECONDS, check=False, env=environment(**changes)
+        arguments, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False, env=environment(**changes)
     )
 
 

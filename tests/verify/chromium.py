@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-SECONDS = 90.0
+from tests.patience import PATIENCE_SECONDS
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -42,6 +43,6 @@ def _run(page: Path, fragment: str, profile: Path, *options: str) -> str:
         "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={profile}", "--virtual-time-budget=2000",
         *options, url,
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

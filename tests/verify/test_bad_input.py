@@ -23,13 +23,13 @@ from migrator.verify.kraft_files import end_of_log, read_image
 from migrator.verify.verify import VerifyRequest, compare_sides
 from tests.conftest import ZooKeeperSpace
 from tests.golden.stock import STOCK_391
+from tests.patience import PATIENCE_SECONDS
 
 SEGMENT = f"{0:020d}.log"
 LOG = STOCK_391.log.read_bytes()
 HEADERS = list(iter_headers(LOG))
 END = HEADERS[-1].next_offset
 NOBODY = 65534
-SECONDS = 120
 
 
 @pytest.fixture
@@ -199,7 +199,12 @@ def test_an_error_in_a_worker_is_the_operators_error(spark: SparkSession, log: P
 def verify_command(arguments: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from migrator.cli.main import main; main()", "verify", *arguments]
     return subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=SECONDS, check=False
+        command,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
     )
 
 

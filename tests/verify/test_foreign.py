@@ -28,7 +28,6 @@ def reached(workload: LightWorkload, number: int) -> bool:
 
 
 @pytest.mark.lane("test-all")
-@pytest.mark.timeout(600)
 async def test_a_foreign_write_is_named_among_many_of_ours(own_zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
     chroot = "/kafka"
     with zookeeper_client(own_zookeeper.hosts) as client:

@@ -43,7 +43,6 @@ async def reached(workload: LightWorkload, number: int) -> bool:
 
 
 @pytest.mark.lane("test-all")
-@pytest.mark.timeout(600)
 async def test_a_stock_migration_is_compared_while_it_dual_writes(
     spark: SparkSession, kafka_391: StockKafka, tmp_path: Path
 ) -> None:

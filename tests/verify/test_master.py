@@ -23,12 +23,11 @@ from migrator.parts.processes import ChildProcess
 from migrator.verify.shipping import COMPILED
 from migrator.verify.verify import Verdict, VerifyRequest, verify_in
 from tests.golden.stock import STOCK_391
+from tests.patience import PATIENCE_SECONDS
 from tests.verify.zookeeper_writer import write_snapshot
 
 pytestmark = pytest.mark.lane("test-all")
 WORKERS = 2
-COMMAND_SECONDS = 150
-START_SECONDS = 90.0
 NEEDED_BY_THOSE = ("_cffi_backend", "cffi", "numpy")
 """What the compiled packages need in their turn."""
 
@@ -64,7 +63,9 @@ def request_for(files: Path, **more: object) -> VerifyRequest:
 def workers_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An interpreter that has the compiled packages and nothing else."""
     directory = tmp_path_factory.mktemp("venv")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True, timeout=60)
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True, timeout=PATIENCE_SECONDS
+    )
     (site,) = directory.glob("lib/python*/site-packages")
     ours = Path(pyspark.__file__).parents[1]
     for name in (*COMPILED, *NEEDED_BY_THOSE):
@@ -104,7 +105,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, lis
         process = start("master", "master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         address = re.compile(r"spark://127\.0\.0\.1:[1-9]\d*")
         process.wait_until(
-            lambda: address.search(process.output_text()) is not None, "the master", timeout_seconds=START_SECONDS
+            lambda: address.search(process.output_text()) is not None, "the master", timeout_seconds=PATIENCE_SECONDS
         )
         url = address.findall(process.output_text())[0]
         options = ("--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "700m")
@@ -116,7 +117,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, lis
             worker.wait_until(
                 lambda worker=worker: "Successfully registered" in worker.output_text(),  # type: ignore[misc]
                 "the worker",
-                timeout_seconds=START_SECONDS,
+                timeout_seconds=PATIENCE_SECONDS,
             )
         yield url, workers
 
@@ -135,14 +136,14 @@ def verify_on(url: str, python: Path, files: Path) -> subprocess.CompletedProces
         command += ["--conf", f"{key}={text}"]
     command += ["--zookeeper-files", str(files / "zookeeper"), "--metadata", str(files / "metadata")]
     command += ["-c", str(files / "controller.properties")]
-    return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
 
 def test_a_cluster_whose_workers_lack_this_package(
     cluster: tuple[str, list[ChildProcess]], files: Path, workers_python: Path
 ) -> None:
     alone = [str(workers_python), "-c", "import orjson, pyarrow; import migrator"]
-    found = subprocess.run(alone, cwd="/", capture_output=True, text=True, timeout=60, check=False)
+    found = subprocess.run(alone, cwd="/", capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert "No module named 'migrator'" in found.stderr
     url, workers = cluster
     done = verify_on(url, workers_python, files)

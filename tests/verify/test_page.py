@@ -93,7 +93,6 @@ def test_a_page_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         write(tmp_path, "page")
 
 
-@pytest.mark.timeout(600)
 def test_a_browser_without_a_network_shows_it_and_searches(tmp_path: Path) -> None:
     file, picture = tmp_path / "verify.html", tmp_path / "verify.png"
     write(file, page(DIFFERENT, HISTORY))

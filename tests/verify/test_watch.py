@@ -25,9 +25,8 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.configs import encode_config
 from tests.conftest import ZooKeeperSpace
 from tests.faults.cluster import cluster_in, start_all
+from tests.patience import PATIENCE_SECONDS
 from tests.verify.test_page import DIFFERENT, EQUAL
-
-START_SECONDS = 150.0
 
 
 def scraped(port: int) -> dict[str, float]:
@@ -57,7 +56,6 @@ def test_the_last_verdict_is_a_metric() -> None:
 
 
 @pytest.mark.lane("test-all")
-@pytest.mark.timeout(600)
 async def test_a_watch_beside_a_cluster(
     zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
 ) -> None:
@@ -76,7 +74,7 @@ async def test_a_watch_beside_a_cluster(
             return [orjson.loads(line) for line in lines]
 
         try:
-            await cluster.until("two verdicts", lambda: len(said()) >= 2, START_SECONDS)
+            await cluster.until("two verdicts", lambda: len(said()) >= 2, PATIENCE_SECONDS)
             assert [one["verdict"] for one in said()[:2]] == ["equal", "equal"], output.read_text()
             ports = re.search(r"metrics on port (\d+)", output.read_text())
             assert ports is not None

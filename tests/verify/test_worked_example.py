@@ -15,10 +15,10 @@ from migrator.drill.cluster import MIGRATOR
 from migrator.errors import ExitCode
 from migrator.parts.java import find_java
 from tests.conftest import ZooKeeperSpace
+from tests.patience import PATIENCE_SECONDS
 from tests.verify.stock_pair import AFTER, restore, stock_metadata, stock_property_file
 
 PAGE = Path(__file__).parents[2] / "docs/verify.md"
-SECONDS = 280
 _BREAKING = re.compile(r"^\$ zookeeper-shell\.sh \S+ <<'END'\n(.*?)^END\n", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ (migrator verify .*)\n((?:(?!^\$|^```).*\n)*)", re.MULTILINE)
 _FINDING = re.compile(
@@ -31,7 +31,7 @@ def zookeeper_shell(hosts: str, commands: str) -> str:
     jars = Path(pyspark.__file__).parent / "jars"
     command = [str(find_java()), "-cp", f"{jars}/*", "org.apache.zookeeper.ZooKeeperMain", "-server", hosts]
     done = subprocess.run(
-        command, input=commands + "quit\n", capture_output=True, text=True, timeout=SECONDS, check=False
+        command, input=commands + "quit\n", capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
     )
     return done.stdout + done.stderr
 
@@ -43,7 +43,6 @@ def findings(text: str) -> list[str]:
 
 
 @pytest.mark.lane("test-all")
-@pytest.mark.timeout(900)
 def test_what_was_broken_is_found_as_the_page_says(
     zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
 ) -> None:
@@ -65,7 +64,7 @@ def test_what_was_broken_is_found_as_the_page_says(
             assert "does not exist" not in said, said
         options = command.removeprefix("migrator ").split()
         done = subprocess.run(
-            [MIGRATOR, *options], cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False,
+            [MIGRATOR, *options], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
             env={**os.environ, "COLUMNS": "250"},
         )  # fmt: skip
         assert done.returncode == code, done.stderr + done.stdout
