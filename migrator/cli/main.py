@@ -11,6 +11,7 @@ from migrator.errors import ExitCode, MigratorError, OperatorError
 
 COMMANDS = {
     "preflight": "Look for everything that would make a migration fail, before it begins.",
+    "repair": "Restore what ZooKeeper has lost, before a migration.",
     "format": "Prepare the metadata directory of a new controller.",
     "controller": "Run one controller of the quorum.",
     "status": "Show what the quorum and the migration are doing, and what they wait for.",

@@ -11,10 +11,13 @@ from collections.abc import Iterable
 
 from migrator.migration.translate.source import TopicReading
 from migrator.preflight.evidence import EXAMPLES_MAX, Sample, TopicFacts
+from migrator.preflight.lost_states import Lost
 from migrator.records.metadata import MetadataRecord, PartitionRecord
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.partition_state import decode_partition_state
 
+LOST_MAX = 1_000
+"""Partitions without a state that brokers are asked about."""
 STATE_BYTES = 16
 """Partition, controller epoch, leader, leader epoch."""
 PARTITION_EPOCH_BYTES = 4
@@ -64,6 +67,7 @@ class TopicCensus:
         self._all_name_bytes = 0
         self._moving, self._stateless, self._leaderless = Tally(), Tally(), Tally()
         self._inconsistent, self._newer = Tally(), Tally()
+        self._lost: list[Lost] = []
 
     def add(self, reading: TopicReading, records: list[MetadataRecord]) -> None:
         """One topic: as read, and as it would be copied (empty where it does not decode)."""
@@ -96,6 +100,7 @@ class TopicCensus:
             topics=self._topics,
             partitions=self._shapes.total(),
             moving=self._moving.sample(),
+            lost=tuple(self._lost),
             without_state=self._stateless.sample(),
             without_leader=self._leaderless.sample(),
             inconsistent=self._inconsistent.sample(),
@@ -121,6 +126,8 @@ class TopicCensus:
         for partition, znode in reading.znodes.states.items():
             if znode is None:
                 self._stateless.add(f"{reading.znodes.name}-{partition}")
+                if reading.assignment is not None and len(self._lost) < LOST_MAX:
+                    self._lost.append(Lost(reading.znodes.name, partition, reading.assignment.partitions[partition]))
                 continue
             try:
                 state = decode_partition_state(znode.path, znode.data)

@@ -12,6 +12,7 @@ from migrator.config.load import SYNONYMS
 from migrator.config.settings import Settings
 from migrator.log.meta_properties import MetaProperties
 from migrator.migration.guards import Standing
+from migrator.preflight.lost_states import Lost, Partition, Reported
 from migrator.values import value
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode
 
@@ -161,6 +162,8 @@ class TopicFacts:
     topics: int = 0
     partitions: int = 0
     moving: Sample = Sample()
+    lost: tuple[Lost, ...] = ()
+    """Partitions without a state, the first of them; ``without_state`` counts them all."""
     without_state: Sample = Sample()
     without_leader: Sample = Sample()
     inconsistent: Sample = Sample()
@@ -235,6 +238,8 @@ class BrokerAnswer:
     address: str
     apis: Mapping[int, int] | None = None
     fault: str = ""
+    partitions: Mapping[Partition, Reported] = field(default_factory=dict)
+    """Of those whose state ZooKeeper has lost."""
 
 
 @value

@@ -48,12 +48,13 @@ def gather(request: Request, tell: Tell) -> Evidence:
     except MigratorError as error:
         unknown.append(Unknown("ZooKeeper", str(error), "Look at the ZooKeeper servers"))
     tell("looking at this machine, and asking brokers for their versions")
+    registered, lost = ({}, ()) if zookeeper is None else (zookeeper.brokers, zookeeper.topics.lost)
     return Evidence(
         controllers=controllers,
         brokers=brokers,
         refused_files=tuple(files.refused),
         zookeeper=zookeeper,
-        machine=look_at_machine(controllers, {} if zookeeper is None else zookeeper.brokers),
+        machine=look_at_machine(controllers, registered, lost),
         unknown=tuple(unknown),
         jute_maxbuffer=request.jute_maxbuffer,
     )

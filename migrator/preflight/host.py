@@ -7,11 +7,15 @@ import errno
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from migrator.config.endpoints import parse_host_port
+from migrator.config.settings import Settings
 from migrator.errors import MigratorError
 from migrator.node.transports import broker_security
+from migrator.preflight.asking import ask_partitions
 from migrator.preflight.evidence import BrokerAnswer, ControllerFile, MachineFacts, PortFacts
+from migrator.preflight.lost_states import Lost
 from migrator.records.metadata import Endpoint, SecurityProtocol
 from migrator.wire.client import ClientLimits, KafkaConnection
 from migrator.wire.security import ListenerSecurity
@@ -23,11 +27,14 @@ CLIENT_ID = "migrator-preflight"
 
 
 def look_at_machine(
-    controllers: Sequence[ControllerFile], brokers: Mapping[int, BrokerRegistrationZnode]
+    controllers: Sequence[ControllerFile], brokers: Mapping[int, BrokerRegistrationZnode], lost: Sequence[Lost] = ()
 ) -> MachineFacts:
-    """Try ports and brokers. Brokers are asked for their API versions only, as any client does first."""
+    """Try ports and brokers. Brokers are asked for their API versions, as any client does first, and how they know the
+    partitions whose state ZooKeeper has lost."""
     ports = tuple(fact for controller in controllers if not controller.directory.in_use for fact in _ports(controller))
-    answers = asyncio.run(_ask(controllers[0], brokers)) if controllers else {}
+    answers = (
+        asyncio.run(ask_brokers(controllers[0].settings, brokers, {it.topic for it in lost})) if controllers else {}
+    )
     return MachineFacts(int(time.time() * 1000), ports, answers)
 
 
@@ -61,14 +68,19 @@ def _port(where: str, host: str, port: int) -> Iterable[PortFacts]:
     return [PortFacts(where, f"{host}:{port}")]
 
 
-async def _ask(controller: ControllerFile, brokers: Mapping[int, BrokerRegistrationZnode]) -> dict[int, BrokerAnswer]:
-    """Each broker that has the listener that the controllers would use."""
-    name = controller.settings.broker_rpc_listener
+async def ask_brokers(
+    settings: Settings, brokers: Mapping[int, BrokerRegistrationZnode], topics: AbstractSet[str] = frozenset()
+) -> dict[int, BrokerAnswer]:
+    """Each broker that has the listener that the controllers would use.
+
+    :param topics: how the broker knows their partitions is asked, too.
+    """
+    name = settings.broker_rpc_listener
     turns = asyncio.Semaphore(AT_ONCE)
 
     async def ask(end: Endpoint) -> BrokerAnswer:
         async with turns:
-            return await _answer(controller, end)
+            return await _answer(settings, end, topics)
 
     asked = {
         broker_id: end for broker_id, broker in brokers.items() for end in broker.endpoints if end.name.upper() == name
@@ -77,24 +89,29 @@ async def _ask(controller: ControllerFile, brokers: Mapping[int, BrokerRegistrat
     return dict(zip(asked, answers, strict=True))
 
 
-async def _answer(controller: ControllerFile, end: Endpoint) -> BrokerAnswer:
+async def _answer(settings: Settings, end: Endpoint, topics: AbstractSet[str]) -> BrokerAnswer:
     address = f"{end.host}:{end.port}"
     try:
-        security = _security(controller, end)
+        security = _security(settings, end)
         async with asyncio.timeout(REACH_SECONDS):
             connection = await KafkaConnection.open(
                 end.host, end.port, CLIENT_ID, security, ClientLimits().max_response_bytes
             )
-            await connection.close()
+            try:
+                partitions = await ask_partitions(connection, topics)
+            finally:
+                await connection.close()
     except TimeoutError:
         return BrokerAnswer(address, fault=f"no answer within {REACH_SECONDS:g} s")
     except (MigratorError, ValueError, LookupError) as error:
         return BrokerAnswer(address, fault=str(error))
-    return BrokerAnswer(address, {key: versions.max for key, versions in connection.apis.items()})
+    return BrokerAnswer(
+        address, {key: versions.max for key, versions in connection.apis.items()}, partitions=partitions
+    )
 
 
-def _security(controller: ControllerFile, end: Endpoint) -> ListenerSecurity:
+def _security(settings: Settings, end: Endpoint) -> ListenerSecurity:
     """As the controller would log in; a plain listener needs nothing."""
     if end.security_protocol == SecurityProtocol.PLAINTEXT:
         return ListenerSecurity()
-    return broker_security(controller.settings)
+    return broker_security(settings)

@@ -20,6 +20,7 @@ from migrator.wire.encode import Chunks, encode_entity
 from migrator.wire.shapes import Shape, default_of, shapes_of
 
 FETCH = 1
+METADATA = 3
 LEADER_AND_ISR = 4
 STOP_REPLICA = 5
 UPDATE_METADATA = 6

@@ -11,12 +11,13 @@ from kazoo.security import make_acl, make_digest_acl
 
 from migrator.drill.fill import write
 from migrator.preflight.evidence import Evidence
+from migrator.preflight.lost_states import Reported
 from migrator.records.metadata import SecurityProtocol
 from migrator.values import value
 from migrator.zookeeper.ops import Create
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.migration import MigrationState, encode_migration
-from tests.preflight.world import World
+from tests.preflight.world import KNOWN, World
 
 TOPIC = "UPPER.lower"
 
@@ -122,6 +123,16 @@ def deletion(world: World) -> None:
 
 def no_state(world: World) -> None:
     world.client.delete(paths.partition_state(TOPIC, 0))
+
+
+def state_that_brokers_know(world: World) -> None:
+    no_state(world)
+    KNOWN[TOPIC, 0] = Reported(2, 57, (2, 1))
+
+
+def state_of_a_young_topic(world: World) -> None:
+    no_state(world)
+    KNOWN[TOPIC, 0] = Reported(2, 0, (2, 1))
 
 
 def no_leader(world: World) -> None:
@@ -282,12 +293,14 @@ CASES = (
     Case("M012", reassignment, paths.TOPICS, STATES),
     Case("M013", order_of_an_old_tool, "/admin/preferred_replica_election", "old tool"),
     Case("M014", deletion, paths.DELETE_TOPICS, "1 topics is pending: -"),
-    Case("M015", no_state, paths.TOPICS, STATES),
+    Case("M015", state_that_brokers_know, paths.partition_state(TOPIC, 0), "leader epoch 57, leader 2, in sync [2, 1]"),
     Case("M016", no_leader, paths.TOPICS, STATES),
     Case("M017", in_sync_without_being_a_replica, paths.TOPICS, STATES),
     Case("M017", no_in_sync_replica, paths.TOPICS, STATES),
     Case("M018", newer_epoch, paths.CONTROLLER_EPOCH, STATES),
     Case("M019", empty_block, paths.PRODUCER_IDS, "empty data"),
+    Case("M021", no_state, paths.TOPICS, STATES),
+    Case("M021", state_of_a_young_topic, paths.TOPICS, STATES),
     Case("M020", stray_partition, f"{paths.partitions(TOPIC)}/7", "1 partitions have a znode"),
     Case("M101", no_broker, paths.BROKER_IDS, "no broker is registered"),
     Case("M102", broker_down, "broker 2", "5 replicas"),

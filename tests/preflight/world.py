@@ -22,11 +22,12 @@ from migrator.preflight.check import Concerns, Report, run_checks
 from migrator.preflight.checks.brokers import ADD_PARTITIONS_TO_TXN
 from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, Evidence
 from migrator.preflight.gather import Request, gather
+from migrator.preflight.lost_states import Partition, Reported
 from migrator.preflight.table import CHECKS
 from migrator.records.metadata import Endpoint, SecurityProtocol
 from migrator.records.versions import LATEST_SUPPORTED, version_at
-from migrator.wire.schemas import API_VERSIONS, LEADER_AND_ISR, VersionRange
-from migrator.wire.server import KafkaListener
+from migrator.wire.schemas import API_VERSIONS, LEADER_AND_ISR, METADATA, VersionRange, build, response_type
+from migrator.wire.server import KafkaListener, RequestContext
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, encode_broker
 from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller
@@ -38,14 +39,35 @@ QUIET_TOPICS = 5
 """So many are filled without one that moves or is about to be deleted."""
 
 
-class _NobodyAsks:
-    async def handle(self, context: object, body: object) -> Any:
-        raise AssertionError(f"preflight asks for API versions only, not {context}")
+KNOWN: dict[Partition, Reported] = {}
+"""What the brokers of the test that runs have in their metadata caches."""
+
+
+class _MetadataCache:
+    async def handle(self, context: RequestContext, body: Any) -> Any:
+        assert context.api_key == METADATA, f"preflight asks for API versions and Metadata only, not {context}"
+        topics = [
+            {
+                "name": topic.name,
+                "partitions": tuple(
+                    {
+                        "partition_index": partition,
+                        "leader_id": it.leader,
+                        "leader_epoch": it.leader_epoch,
+                        "isr_nodes": it.isr,
+                    }
+                    for (name, partition), it in KNOWN.items()
+                    if name == topic.name
+                ),
+            }
+            for topic in body.topics
+        ]
+        return build(response_type(METADATA, context.api_version), topics=tuple(topics))
 
 
 @contextmanager
 def answering_broker(add_partitions_to_txn: int) -> Iterator[int]:
-    """The port of something that answers ApiVersions as a broker in ZooKeeper mode does.
+    """The port of something that answers ApiVersions and Metadata as a broker in ZooKeeper mode does.
 
     :param add_partitions_to_txn: highest version of that API, by which a broker's release shows.
     """
@@ -59,10 +81,11 @@ def answering_broker(add_partitions_to_txn: int) -> Iterator[int]:
     async def make() -> tuple[KafkaListener, int]:
         apis = {
             API_VERSIONS: VersionRange(0, 4),
+            METADATA: VersionRange(0, 12),
             LEADER_AND_ISR: VersionRange(0, 7),
             ADD_PARTITIONS_TO_TXN: VersionRange(0, add_partitions_to_txn),
         }
-        listener = KafkaListener("PLAINTEXT", _NobodyAsks(), apis=apis)
+        listener = KafkaListener("PLAINTEXT", _MetadataCache(), apis=apis)
         return listener, await listener.start("127.0.0.1", 0)
 
     listener, port = run(make())
@@ -87,7 +110,7 @@ class World:
         self.broker_port = broker_port
         self.old_broker_port = old_broker_port
         self.jute_maxbuffer = DEFAULT_JUTE_MAXBUFFER
-        self.undo: list[Callable[[], object]] = []
+        self.undo: list[Callable[[], object]] = [KNOWN.clear]
         self.see: Callable[[Evidence], Evidence] = lambda evidence: evidence
         """Puts into the evidence what a machine cannot be brought to."""
         fill(client, FillOptions(CLUSTER_ID, BROKERS, QUIET_TOPICS, int(time.time() * 1000), ENCODER_SECRET))

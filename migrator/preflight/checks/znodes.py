@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from migrator.migration.readiness import Severity
 from migrator.preflight.check import Check, Concerns, Found, of_zookeeper
-from migrator.preflight.evidence import Evidence, Sample, ZooKeeperFacts
+from migrator.preflight.evidence import EXAMPLES_MAX, Evidence, Sample, ZooKeeperFacts
+from migrator.preflight.lost_states import Lost, Reported, newest
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.znodes import paths
 
@@ -129,11 +130,32 @@ def deletions(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
         yield Found(paths.DELETE_TOPICS, f"the deletion of {sample.count:,} topics is pending: {sample}")
 
 
-@of_zookeeper
-def without_state(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
-    sample = zookeeper.topics.without_state
-    if sample.count:
+def lost_states(evidence: Evidence) -> Iterator[Found]:
+    """What brokers know an epoch above 0 of has had a state; a topic that was just created has not."""
+    for lost, report in _reported(evidence):
+        if report is not None and report.leader_epoch > 0:
+            yield Found(
+                lost.path,
+                f"the state of {lost} is gone, and brokers know it at leader epoch {report.leader_epoch}, "
+                f"leader {report.leader}, in sync {list(report.isr)}",
+            )
+
+
+def without_state(evidence: Evidence) -> Iterator[Found]:
+    if evidence.zookeeper is None:
+        return
+    young = [str(lost) for lost, report in _reported(evidence) if report is None or report.leader_epoch <= 0]
+    more = evidence.zookeeper.topics.without_state.count - len(evidence.zookeeper.topics.lost)
+    if young:
+        sample = Sample(len(young) + more, tuple(young[:EXAMPLES_MAX]))
         yield Found(paths.TOPICS, f"{sample.count:,} partitions have no state znode: {sample}")
+
+
+def _reported(evidence: Evidence) -> Iterator[tuple[Lost, Reported | None]]:
+    """Each partition without a state, as the brokers know it."""
+    answers = evidence.machine.answers.values()
+    for lost in () if evidence.zookeeper is None else evidence.zookeeper.topics.lost:
+        yield lost, newest(it.partitions[lost.key] for it in answers if lost.key in it.partitions)
 
 
 @of_zookeeper
@@ -238,8 +260,9 @@ CHECKS = (
         "removed from ZooKeeper after the copy",
     ),
     Check(
-        "M015", Severity.WARNING, "Partitions without a state", without_state,
-        "Wait if the topic was just created; else a copy takes the first replica as leader and all as in sync",
+        "M015", Severity.BLOCKER, "Partitions have lost their state", lost_states,
+        "Restore what the brokers report: 'migrator repair partition-states'. A copy would take leader epoch 0 and all "
+        "replicas as in sync, and brokers ignore what is older than they know",
     ),
     Check(
         "M016", Severity.WARNING, "Partitions without a leader", without_leader,
@@ -261,5 +284,9 @@ CHECKS = (
     Check(
         "M020", Severity.WARNING, "Partitions that are in no assignment", stray_partitions,
         "They are not migrated: delete these znodes, with their states, lest a partition of that number inherits them",
+    ),
+    Check(
+        "M021", Severity.WARNING, "Partitions without a state", without_state,
+        "Wait if the topic was just created; else a copy takes the first replica as leader and all as in sync",
     ),
 )  # fmt: skip

@@ -11,8 +11,8 @@ from migrator.values import value
 from migrator.zookeeper.znodes.fields import INT32_MAX, INT32_MIN, Fields, broker_ids
 
 _REMEDY = (
-    "Delete this one znode to let the first replica lead with all replicas in sync, "
-    "or correct it with a ZooKeeper client, and try again"
+    "Restore what the brokers report with 'migrator repair partition-states'. Do not delete the znode: brokers ignore "
+    "a state that is older than the one they know"
 )
 
 

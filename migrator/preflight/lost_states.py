@@ -1,0 +1,127 @@
+"""Partition states that ZooKeeper has lost, what brokers still know of them, and what is to be written. Pure.
+
+A state that is gone, or does not decode, cannot be made up: with a leader epoch of 0 it would be older than what the
+brokers hold, and they ignore whatever is older (``ReplicaManager.becomeLeaderOrFollower``). The brokers still know the
+leader, its epoch and the in-sync replicas. They do not tell the partition epoch, which is the data version of the
+znode, and ignore an older one, too (``Partition.makeLeader``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from migrator.values import value
+from migrator.zookeeper.ops import Create, Op, SetData
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.partition_state import PartitionState, encode_partition_state
+
+NO_LEADER = -1
+UNDER_WAY = b"migrator is restoring this state"
+"""What a znode holds until its last write: no JSON, which a ZooKeeper controller takes for no state."""
+
+Partition = tuple[str, int]
+"""Topic and number."""
+
+
+@value
+class Lost:
+    """A state that is not there (``version`` None), or does not decode (its data version)."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    version: int | None = None
+
+    @property
+    def key(self) -> Partition:
+        return self.topic, self.partition
+
+    @property
+    def path(self) -> str:
+        """Of the state's znode."""
+        return paths.partition_state(self.topic, self.partition)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@value
+class Reported:
+    """A partition as one broker knows it, from its Metadata response."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+
+
+@value
+class Restored:
+    """What a lost state is to become. ``version``: the least data version that its znode has to reach."""
+
+    lost: Lost
+    reported: Reported
+    state: PartitionState
+    version: int
+
+
+def newest(reports: Iterable[Reported]) -> Reported | None:
+    """The report with the highest leader epoch; None when no broker knows the partition."""
+    return max(reports, key=lambda report: report.leader_epoch, default=None)
+
+
+def restore(
+    lost: Sequence[Lost],
+    reports: Mapping[Partition, Sequence[Reported]],
+    *,
+    controller_epoch: int,
+    highest_version: int,
+) -> tuple[list[Restored], list[tuple[Lost, str]]]:
+    """What to write, and what cannot be restored, with the reason.
+
+    The leader epoch is one above the reported one: brokers then take the state as a new one, and follow its partition
+    epoch from there. A znode that is new has to reach a version that no broker has seen of the old one: nobody tells
+    that one, so it is the highest of any partition state in the cluster.
+
+    :param controller_epoch: of ZooKeeper; a state from a newer one would be refused (KAFKA-20488).
+    :param highest_version: data version of the most often written partition state of the cluster.
+    """
+    found: list[Restored] = []
+    left: list[tuple[Lost, str]] = []
+    for each in lost:
+        report = newest(reports.get(each.key, ()))
+        if report is None or report.leader_epoch < 0:
+            left.append((each, "no broker knows its leader epoch"))
+            continue
+        isr = tuple(replica for replica in report.isr if replica in each.replicas)
+        if not isr:
+            left.append((each, f"none of the in-sync replicas that brokers report, {list(report.isr)}, is assigned"))
+            continue
+        epoch = report.leader_epoch + 1
+        leader = report.leader if report.leader in isr else NO_LEADER
+        state = PartitionState(leader, epoch, controller_epoch, isr)
+        known = each.version is not None and each.version >= report.leader_epoch
+        found.append(Restored(each, report, state, 0 if known else max(highest_version, epoch)))
+    return found, left
+
+
+def writes(restored: Restored, existing: frozenset[str]) -> Iterator[Op]:
+    """The operations, in order, each conditional on the one before. What stands there in between does not decode: were
+    they cut short, the state would still be seen to be lost.
+
+    :param existing: those of the parents that are there.
+    """
+    path, version = restored.lost.path, restored.lost.version
+    if version is None:
+        parents = (
+            paths.partitions(restored.lost.topic),
+            paths.partition(restored.lost.topic, restored.lost.partition),
+        )
+        for parent in parents:
+            if parent not in existing:
+                yield Create(parent, None)
+        yield Create(path, UNDER_WAY)
+        version = 0
+    while version + 1 < restored.version:
+        yield SetData(path, UNDER_WAY, version)
+        version += 1
+    yield SetData(path, encode_partition_state(restored.state), version)
