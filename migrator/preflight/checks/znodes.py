@@ -202,7 +202,7 @@ def _one(sample: Sample, what: str) -> Iterator[Found]:
 
 
 CHECKS = (
-    Check("M001", Severity.BLOCKER, "A znode does not decode", undecodable, "Correct the znode, or delete it"),
+    Check("M001", Severity.BLOCKER, "A znode does not decode", undecodable, "Correct the znode: each case says how"),
     Check(
         "M002", Severity.BLOCKER, "Topics have no id", topics_without_id,
         "Restart the controller broker with inter.broker.protocol.version 2.8 or later, which gives topics ids",
@@ -283,7 +283,8 @@ CHECKS = (
     ),
     Check(
         "M020", Severity.WARNING, "Partitions that are in no assignment", stray_partitions,
-        "They are not migrated: delete these znodes, with their states, lest a partition of that number inherits them",
+        "They are not migrated. If a broker has a directory of such a partition, the assignment lost it: put it back. "
+        "Else delete these znodes, with their states, lest a partition of that number inherits them",
     ),
     Check(
         "M021", Severity.WARNING, "Partitions without a state", without_state,

@@ -18,7 +18,10 @@ from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.fields import INT32_MAX, Fields, broker_ids
 
 _VERSIONS = (1, 2, 3)
-_REMEDY = "Correct the assignment with a ZooKeeper client, or delete the topic, and try again"
+_REMEDY = (
+    "Correct the assignment with a ZooKeeper client and try again: 'kafka-topics --describe' shows the replicas that "
+    "brokers know. Who deletes the znode loses the topic"
+)
 
 Replicas = tuple[int, ...]
 
