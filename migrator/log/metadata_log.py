@@ -22,6 +22,7 @@ from migrator.log.recovery import RecoveredLog, Recovery, recover
 from migrator.log.retention import Retention, oldest_may_go
 from migrator.log.segment import Segment, close_all
 from migrator.log.snapshots import SnapshotStore
+from migrator.log.synced_end import SyncedEnd
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import BatchHeader
 from migrator.records.errors import CorruptRecordsError
@@ -188,7 +189,8 @@ class MetadataLog:
             self._forget_before(snapshot_id, now_ms=0)
 
     def close(self) -> None:
-        """Make everything durable, unless the disk has failed, and close the files; twice does no harm.
+        """Make everything durable, unless the disk has failed, note that in `SyncedEnd`, and close the files; twice
+        does no harm.
 
         :raises StorageError: when the last fsync fails; the files are closed all the same.
         """
@@ -197,7 +199,7 @@ class MetadataLog:
         self._closed = True
         try:
             if self._failure is None:
-                self.sync()
+                SyncedEnd(self.directory).write(self.sync())
         finally:
             with self._sync_lock:
                 close_all(self._segments)

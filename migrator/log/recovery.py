@@ -1,7 +1,8 @@
 """Opening a log after a crash: what is whole stays, a torn end is cut, anything else is refused.
 
 A segment is fsynced before its successor is created, so only the last one can have a torn end. Damage before that is
-no crash's doing: cutting there would silently drop what this voter has acknowledged.
+no crash's doing: cutting there would silently drop what this voter has acknowledged. Nor is anything torn after a
+clean stop (`migrator.log.synced_end`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from migrator.log.epochs import EpochTable
 from migrator.log.errors import StorageError
 from migrator.log.files import TEMPORARY_SUFFIX, iter_file_batches, remove_file, sync_directory
 from migrator.log.segment import COMPANION_SUFFIXES, Segment, close_all
+from migrator.log.synced_end import SyncedEnd
 from migrator.records.errors import CorruptRecordsError
 from migrator.values import value
 
@@ -20,8 +22,9 @@ _SEGMENT = re.compile(r"(\d{20})\.log")
 _NUMBERED = re.compile(r"\d{20}[-.].*")
 _UNFINISHED_SUFFIXES = (".part", ".deleted", TEMPORARY_SUFFIX)
 _REMEDY = (
-    "Restore this directory from a copy, or empty the node's metadata directory and format it again for the same "
-    "cluster.id and node.id: the other voters then bring it up to date (one node at a time)"
+    "Look at the kernel log (dmesg) for faults of the disk. Then, while a majority of the other voters runs, empty "
+    "this node's metadata directory and format it again for the same cluster.id and node.id: the leader brings it up "
+    "to date (one node at a time). If this is the only voter, restore the directory from a copy"
 )
 
 
@@ -45,28 +48,48 @@ class RecoveredLog:
 def recover(directory: Path) -> RecoveredLog:
     """Read every batch of every segment and cut the torn end of the last one, durably.
 
+    Afterwards the directory no longer says that its last process ended in order.
+
     :raises StorageError: damage that is not a torn end, a gap between segments, or a disk that refuses.
     """
+    synced_end = SyncedEnd(directory)
+    synced = synced_end.read()
+    if synced is None:
+        synced_end.remove()  # before the traces of whoever made it worthless
     remove_leftovers(directory)
     bases = sorted(int(match[1]) for path in directory.iterdir() if (match := _SEGMENT.fullmatch(path.name)))
     log = RecoveredLog([], EpochTable(), Recovery())
     try:
         for base in bases:
-            log = _add_segment(log, directory, base, is_last=base == bases[-1])
+            log = _add_segment(log, directory, base, synced or 0 if base == bases[-1] else None)
+        _check_end(log, directory, synced or 0)
+        synced_end.remove()
     except StorageError:
         close_all(log.segments)
         raise
     return log
 
 
-def _add_segment(log: RecoveredLog, directory: Path, base_offset: int, *, is_last: bool) -> RecoveredLog:
+def _check_end(log: RecoveredLog, directory: Path, synced: int) -> None:
+    """Whole batches may be missing, too, or a whole segment."""
+    end_offset = log.segments[-1].next_offset if log.segments else 0
+    if end_offset < synced:
+        reason = (
+            f"the log ends at offset {end_offset}, but it was whole up to offset {synced} when this controller was "
+            "stopped in order: what is missing was acknowledged to the other voters"
+        )
+        raise StorageError(reason, where=str(directory), remedy=_REMEDY)
+
+
+def _add_segment(log: RecoveredLog, directory: Path, base_offset: int, synced: int | None) -> RecoveredLog:
+    """:param synced: below this offset nothing may be cut; None where nothing may be cut at all."""
     if log.segments and log.segments[-1].next_offset != base_offset:
         reason = f"the log has a gap from offset {log.segments[-1].next_offset} to {base_offset}"
         raise StorageError(reason, where=str(directory), remedy=_REMEDY)
     segment = Segment.open(directory, base_offset)
     log.segments.append(segment)
     damage = _scan(segment, log.epochs)
-    recovery = Recovery() if damage is None else _cut(segment, damage, is_last=is_last)
+    recovery = Recovery() if damage is None else _cut(segment, damage, synced)
     return RecoveredLog(log.segments, log.epochs, recovery)
 
 
@@ -101,9 +124,15 @@ def _scan(segment: Segment, epochs: EpochTable) -> CorruptRecordsError | None:
     return None
 
 
-def _cut(segment: Segment, damage: CorruptRecordsError, *, is_last: bool) -> Recovery:
-    if not is_last:
+def _cut(segment: Segment, damage: CorruptRecordsError, synced: int | None) -> Recovery:
+    if synced is None:
         raise StorageError(f"the segment is damaged: {damage}", where=str(segment.path), remedy=_REMEDY)
+    if segment.next_offset < synced:
+        reason = (
+            f"the segment is damaged: {damage}, behind offset {segment.next_offset}; when this controller was stopped "
+            f"in order it was whole up to offset {synced}, so that this is no torn end of a crash"
+        )
+        raise StorageError(reason, where=str(segment.path), remedy=_REMEDY)
     torn = segment.path.stat().st_size - segment.size
     segment.cut_at(segment.size)
     segment.sync()

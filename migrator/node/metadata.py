@@ -177,6 +177,10 @@ class MetadataRuntime:
         """Whether all that the log has appended is applied."""
         return self._taken >= self._log_end() and not self._loader.backlog and self._installing is None
 
+    def covers(self, offset: int) -> bool:
+        """Whether everything below an offset is committed and with the images, control records included."""
+        return min(self._high_watermark, self._taken) >= offset and self._installing is None
+
     async def caught_up(self) -> None:
         """Wait until all that the log has appended is applied."""
         while not self.is_caught_up:

@@ -143,6 +143,11 @@ class Quorum:
         return self._core.high_watermark
 
     @property
+    def leader_high_watermark(self) -> int | None:
+        """What the leader has committed, as it said last; None while unknown."""
+        return self._core.leader_high_watermark
+
+    @property
     def epoch_start_offset(self) -> int | None:
         """On a leader: its first own offset."""
         return self._core.epoch_start_offset

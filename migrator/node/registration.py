@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import SystemRandom
 
 from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest
@@ -32,8 +32,52 @@ log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 0.1
 REQUEST_SECONDS = 5.0
-BACKOFF_MAX_SECONDS = 5.0
+FAILED_SECONDS = (0.4, 5.0)
+"""The first and the longest wait after a registration that was not acknowledged."""
+ACKNOWLEDGED_SECONDS = (10.0, 300.0)
+"""After one that was: it is committed, and each further one is a record in everybody's log. Stock Kafka never repeats
+it (``ControllerRegistrationManager``); we do, rarely, should a leader have acknowledged what it lost."""
 KRAFT_VERSION = FeatureRange("kraft.version", 0, 1)
+
+
+class Pace:
+    """When to register: once our image covers what was committed when we first heard of it, then ever more rarely."""
+
+    def __init__(self) -> None:
+        self._target: int | None = None
+        self._not_before = 0.0
+        self._failures = 0
+        self._acknowledged = 0
+
+    def reset(self) -> None:
+        """There is nothing to register, or nobody to register with."""
+        self._target, self._not_before, self._failures, self._acknowledged = None, 0.0, 0, 0
+
+    def is_due(self, now: float, committed: int | None, covers: Callable[[int], bool]) -> bool:
+        """Whether to send a registration.
+
+        :param committed: what the leader has committed, None while unknown.
+        :param covers: whether our image covers everything below an offset.
+        """
+        if self._target is None:
+            self._target = committed
+        return self._target is not None and covers(self._target) and now >= self._not_before
+
+    def acknowledged(self, now: float) -> None:
+        """The leader has committed it; our image needs a moment to show it."""
+        self._failures = 0
+        self._not_before = now + _doubled(ACKNOWLEDGED_SECONDS, self._acknowledged)
+        self._acknowledged += 1
+
+    def failed(self, now: float) -> None:
+        """The leader has not."""
+        self._not_before = now + _doubled(FAILED_SECONDS, self._failures)
+        self._failures += 1
+
+
+def _doubled(bounds: tuple[float, float], times: int) -> float:
+    shortest, longest = bounds
+    return min(longest, shortest * float(1 << min(times, 10)))
 
 
 class ControllerRegistrar:
@@ -75,17 +119,15 @@ class ControllerRegistrar:
 
     async def run(self) -> None:
         """Until cancelled: a leader that lost the log's end may have lost our registration too."""
-        attempt = 0
+        pace, quorum, clock = Pace(), self._quorum, asyncio.get_running_loop().time
         while True:
-            image = self._metadata.published
-            wanted = not self.is_registered and supports(image, MinLevel.CONTROLLER_REGISTRATION)
-            if not wanted or self._quorum.leader_id is None:
-                attempt = 0
-                await asyncio.sleep(CHECK_SECONDS)
-                continue
-            attempt = 0 if await self._register(self._quorum.leader_id) else attempt + 1
-            # After a success too: our own image needs a moment to show it.
-            await asyncio.sleep(min(BACKOFF_MAX_SECONDS, CHECK_SECONDS * 2 ** min(attempt + 2, 10)))
+            image, leader_id = self._metadata.published, quorum.leader_id
+            if self.is_registered or not supports(image, MinLevel.CONTROLLER_REGISTRATION):
+                pace.reset()
+            elif leader_id is not None and pace.is_due(clock(), quorum.leader_high_watermark, self._metadata.covers):
+                taken = await self._register(leader_id)
+                (pace.acknowledged if taken else pace.failed)(clock())
+            await asyncio.sleep(CHECK_SECONDS)
 
     async def _register(self, leader_id: int) -> bool:
         try:

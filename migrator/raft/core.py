@@ -176,6 +176,15 @@ class RaftNode:
         return self._quorum.high_watermark
 
     @property
+    def leader_high_watermark(self) -> int | None:
+        """What the leader has committed, as it said last; beyond `high_watermark` on a follower that is behind."""
+        state = self._quorum.state
+        if isinstance(state, Leader):
+            return state.high_watermark
+        told = state.leader_high_watermark if isinstance(state, Follower) else -1
+        return None if told < 0 else told
+
+    @property
     def epoch_start_offset(self) -> int | None:
         """On a leader: its first own offset. It is active once the high watermark is beyond; None elsewhere."""
         state = self._quorum.state

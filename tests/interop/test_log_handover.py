@@ -11,6 +11,7 @@ from migrator.log.formatting import FormatPlan, format_directories
 from migrator.log.metadata_log import MetadataLog
 from migrator.log.quorum_state import QuorumStateFile
 from migrator.log.snapshots import SnapshotWriter, iter_snapshot
+from migrator.log.synced_end import FILE_NAME, SyncedEnd
 from migrator.parts.java import Jvm
 from migrator.parts.kafka import KafkaRelease, StockKafka, StockNode
 from migrator.raft.messages import EpochOffset
@@ -101,6 +102,8 @@ def test_a_snapshot_and_a_log_that_we_wrote(tmp_path: Path, free_port: int, rele
         node.process.wait_until(lambda: len(list(folder.glob("*.checkpoint"))) > 1, "a snapshot", timeout_seconds=60)
 
     assert log_bytes(folder).startswith(ours)
+    assert (folder / FILE_NAME).exists(), "stock Kafka lets our note of a clean stop be"
+    assert SyncedEnd(folder).read() is None, "and leaves traces that make it worthless"
     log = MetadataLog.open(data)
     assert (log.start_offset(), log.last_epoch() > 3) == (50, True)
     latest = log.store.latest()

@@ -64,6 +64,25 @@ def test_a_snapshot_is_durable_before_it_has_its_name(tmp_path: Path, monkeypatc
     assert watch.of(tmp_path)[-1].names == {path.name}
 
 
+def test_a_stop_in_order_is_noted_behind_the_last_fsync_and_forgotten_before_the_next_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = MetadataLog.open(tmp_path)
+    log.append(batch(0))
+    segment_path, note = log.directory / f"{0:020d}.log", log.directory / "synced-end"
+    watch = Watch(monkeypatch, log.directory)
+    log.close()
+    (noted,) = watch.of(note)
+    assert watch.seen.index(watch.of(segment_path)[-1]) < watch.seen.index(noted)
+    assert "synced-end" not in noted.names, "it is durable before it has its name"
+    assert "synced-end" in watch.of(log.directory)[-1].names
+    watch.seen.clear()
+    again = MetadataLog.open(tmp_path)
+    forgotten = [one for one in watch.of(log.directory) if "synced-end" not in one.names]
+    assert watch.seen[0] == forgotten[0], "nothing is done before"
+    again.close()
+
+
 def test_every_new_parent_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     watch = Watch(monkeypatch, tmp_path)
     make_directory(tmp_path / "a" / "b" / "c")

@@ -18,6 +18,7 @@ from migrator.log.errors import NoSpaceError, StorageError
 from migrator.log.metadata_log import DIRECTORY_NAME, LogLimits, MetadataLog
 from migrator.log.recovery import Recovery
 from migrator.log.retention import HELD_BACK, Retention
+from migrator.log.segment import close_all
 from migrator.raft.messages import EpochOffset
 from migrator.raft.storage import LogView
 from migrator.records.errors import CorruptRecordsError
@@ -188,7 +189,7 @@ def test_zeroes_behind_the_last_batch_are_cut(tmp_path: Path) -> None:
 def test_damage_that_no_crash_explains_is_refused(log: MetadataLog) -> None:
     for offset in range(10):
         log.append(batch(offset))
-    log.close()
+    log.sync()
     path = log.directory / FIRST
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -217,7 +218,7 @@ def test_leftovers_of_stock_kafka_and_of_a_crash_are_removed(tmp_path: Path) -> 
     for name in leftovers:
         (folder / name).write_bytes(b"x")
     MetadataLog.open(tmp_path).close()
-    assert log_files(tmp_path) == {FIRST, "leader-epoch-checkpoint", "partition.metadata"}
+    assert log_files(tmp_path) == {FIRST, "leader-epoch-checkpoint", "partition.metadata", "synced-end"}
     assert (folder / "partition.metadata").read_bytes() == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
 
 
@@ -242,12 +243,13 @@ def test_a_crash_anywhere_in_that_replacement_ends_the_same(tmp_path: Path, left
     log = MetadataLog.open(tmp_path, SMALL)
     for offset in range(16):
         log.append(batch(offset))
-    log.close()
+    log.sync()
+    close_all(log._segments)
     names = sorted(name for name in log_files(tmp_path) if name.endswith(".log"))
     for name in names[left:]:
         (log.directory / name).unlink()
     snapshot_id = write_snapshot(tmp_path, 10, 2)  # older than the log's end, but of a later epoch
-    again = MetadataLog.open(tmp_path)
+    again = MetadataLog.open(tmp_path, SMALL)
     assert state_of(again) == (10, 10, 2, [], b"", [snapshot_id])
     again.close()
 
