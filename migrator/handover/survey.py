@@ -47,6 +47,7 @@ class Survey:
         that works, somebody always is a record behind."""
         ids = sorted(self._endpoints)
         answers = dict(zip(ids, await asyncio.gather(*map(self._voters.ask_one, ids)), strict=True))
+        await self._voters.close()
         described = await self._describe([voter for voter, answer in answers.items() if answer is not None])
         if described is not None and not self._finished:
             await self._read_metadata()

@@ -3,21 +3,27 @@
 A stock leader without ``zookeeper.metadata.migration.enable`` finishes the migration the moment it is elected
 (`ActivationRecordsGenerator` of Kafka 3.9), so it must not be elected. What its registration says outlives its restart;
 what its process says now does not. So each Vote waits, for a bounded time, until the candidate's ApiVersions have been
-asked, and no answer is a no. Our own controllers may be elected without the flag: they wait for all the others.
+asked, and no answer is a no. They are asked on connections that stand, which `keep_asking` sees to: on a link of
+100 ms, making one with TLS and SASL takes longer than a vote may wait. Our own controllers may be elected without the
+flag: they wait for all the others.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
 from migrator.config.settings import Settings
 from migrator.image.model import MetadataImage
 from migrator.migration.finish import FLAG
-from migrator.node.voters import VoterAnswer
+from migrator.node.voters import ASK_SECONDS, VoterAnswer
 from migrator.records.metadata import ZkMigrationState
 
 log = logging.getLogger(__name__)
+
+KEEP_SECONDS = 30.0
+"""Between two questions that keep the connections; Kafka closes what is idle for 10 min (connections.max.idle.ms)."""
 
 AskVoter = Callable[[int, float], Awaitable[VoterAnswer | None]]
 """Asks a voter what it says of itself now, within so many seconds; None: no answer."""
@@ -33,8 +39,9 @@ class Ballot:
     """
 
     def __init__(self, settings: Settings, image: Callable[[], MetadataImage], ask: AskVoter) -> None:
+        self._node_id = settings.node_id
         self._is_on = settings.zookeeper_metadata_migration_enable
-        self._patience_seconds = settings.controller_quorum_election_timeout_ms / 2000
+        self.patience_seconds = settings.controller_quorum_election_timeout_ms / 2000
         self._image = image
         self._ask = ask
         self._allowed = {voter.voter_id: True for voter in settings.voters}
@@ -44,7 +51,7 @@ class Ballot:
         """Ask the candidate, before the core is given its Vote: the two follow each other without a pause."""
         if not self._asks() or candidate_id not in self._allowed:
             return
-        answer = await self._ask(candidate_id, self._patience_seconds)
+        answer = await self._ask(candidate_id, self.patience_seconds)
         allowed = answer is not None and (answer.migrating or answer.is_ours)
         if not allowed and self._allowed[candidate_id]:
             stock = f"it is a stock controller without {FLAG}=true, which would end the migration"
@@ -52,6 +59,15 @@ class Ballot:
             why = silent if answer is None else stock
             log.warning("Controller %d wants to lead and gets no vote from this one: %s", candidate_id, why)
         self._allowed[candidate_id] = allowed
+
+    async def keep_asking(self) -> None:
+        """Until cancelled: ask every other voter from time to time, so that there are connections when one stands for
+        election."""
+        others = [voter for voter in self._allowed if voter != self._node_id]
+        while True:
+            if self._asks():
+                await asyncio.gather(*(self._ask(voter, ASK_SECONDS) for voter in others))
+            await asyncio.sleep(KEEP_SECONDS)
 
     def may_grant(self, candidate_id: int) -> bool:
         """What `consult` found out; a stranger gets no vote."""

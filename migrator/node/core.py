@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 
 SNAPSHOTS = TaskKind("snapshots", OnError.RESTART)
 """Without them the log grows, which can wait; a disk that fails is an `OperatorError`, and stops the process."""
+BALLOT = TaskKind("ballot", OnError.RESTART)
 
 
 async def admit_everything() -> None:
@@ -112,7 +113,7 @@ class NodeCore:
         )
         self.snapshotter = Snapshotter(settings, storage, self.metadata)
         self.leadership = Leadership(self.metadata, directory.bootstrap, self.snapshotter.appended, on_failure)
-        ballot = Ballot(settings, lambda: self.metadata.image, ask_voter)
+        self._ballot = ballot = Ballot(settings, lambda: self.metadata.image, ask_voter)
         core = RaftNode(
             replace(raft_config(settings, directory.identity), may_grant_vote=ballot.may_grant),
             storage.log,
@@ -143,6 +144,7 @@ class NodeCore:
     def start(self) -> None:
         """Begin to take part in the quorum, after `boot`."""
         self._supervisor.keep(SNAPSHOTS, self.snapshotter.run)
+        self._supervisor.keep(BALLOT, self._ballot.keep_asking)
         self.quorum.start()
 
     def _batches(self) -> Iterable[Batch]:

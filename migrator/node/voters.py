@@ -8,13 +8,18 @@ from collections.abc import Mapping
 from migrator.config.settings import Settings
 from migrator.errors import PeerError
 from migrator.rpc.transport import TransportError
+from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.values import value
+from migrator.wire.api_versions import Features
 from migrator.wire.client import KafkaConnection
 from migrator.wire.raft_codec import Endpoint
 from migrator.wire.security import ListenerSecurity
 
 ASK_SECONDS = 2.0
+QUESTION_SECONDS = 10.0
+"""A question goes on for so long after whoever asked has lost patience: the next one finds a connection that stands."""
 MAX_RESPONSE_BYTES = 1 << 20
+VOTER_QUESTION = TaskKind("voter-question", OnError.DROP)
 
 
 @value
@@ -25,15 +30,81 @@ class VoterAnswer:
     is_ours: bool
 
 
+class VoterLink:
+    """A connection to one voter that is kept: to make one takes up to seven round trips with TLS and SASL, a question
+    on it takes one. A voter that was restarted has lost it, so an answer always is of the process that runs.
+
+    :param tasks: owns the question that is under way.
+    """
+
+    def __init__(self, at: Endpoint, client_id: str, security: ListenerSecurity, tasks: Supervisor) -> None:
+        self._at = at
+        self._client_id = client_id
+        self._security = security
+        self._tasks = tasks
+        self._connection: KafkaConnection | None = None
+        self._question: asyncio.Task[VoterAnswer | None] | None = None
+
+    async def ask(self, seconds: float) -> VoterAnswer | None:
+        """What the voter says now; None: no answer in time. The question then goes on without whoever asked."""
+        try:
+            async with asyncio.timeout(seconds):
+                while self._question is not None and not self._question.done():
+                    await asyncio.wait({self._question})  # somebody's earlier question: the answer could be too old
+                self._question = self._tasks.spawn(VOTER_QUESTION, self._ask())
+                return await asyncio.shield(self._question)
+        except TimeoutError:
+            return None
+
+    async def close(self) -> None:
+        """Give up the question that is under way, and the connection."""
+        if self._question is not None:
+            self._question.cancel()
+            await asyncio.wait({self._question})
+        await self._drop()
+
+    async def _ask(self) -> VoterAnswer | None:
+        try:
+            async with asyncio.timeout(QUESTION_SECONDS):
+                features = await self._on_what_stands() or await self._on_a_new_one()
+        except (TransportError, PeerError, TimeoutError):
+            await self._drop()
+            return None
+        return VoterAnswer(features.zk_migration_ready, features.is_ours)
+
+    async def _on_what_stands(self) -> Features | None:
+        connection = self._connection
+        if connection is None or not connection.alive:
+            return None
+        try:
+            return await connection.ask_features()
+        except (TransportError, PeerError):  # it was restarted, or has closed what was idle
+            return None
+
+    async def _on_a_new_one(self) -> Features:
+        await self._drop()
+        at = self._at
+        self._connection = await KafkaConnection.open(
+            at.host, at.port, self._client_id, self._security, MAX_RESPONSE_BYTES
+        )
+        return self._connection.features
+
+    async def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+
 class VoterSignals:
-    """A registration in the log outlives a restart; what a process says now does not. So each question opens a
-    connection of its own, whose first answer is ApiVersions."""
+    """A registration in the log outlives a restart; what a process says now does not."""
 
     def __init__(self, settings: Settings, endpoints: Mapping[int, Endpoint], security: ListenerSecurity) -> None:
         self._node_id = settings.node_id
         self._own = VoterAnswer(settings.zookeeper_metadata_migration_enable, is_ours=True)
         self._endpoints = endpoints
         self._security = security
+        self._links: dict[Endpoint, VoterLink] = {}
+        self._tasks = Supervisor()
         self.last: dict[int, VoterAnswer | None] = dict.fromkeys(endpoints) | {self._node_id: self._own}
         """What was heard last."""
 
@@ -49,15 +120,16 @@ class VoterSignals:
         at = self._endpoints.get(node_id)
         if at is None:
             return None
-        client_id = f"controller-{self._node_id}"
-        try:
-            async with asyncio.timeout(seconds):
-                connection = await KafkaConnection.open(at.host, at.port, client_id, self._security, MAX_RESPONSE_BYTES)
-                features = connection.features
-                await connection.close()
-        except (TransportError, PeerError, TimeoutError):
-            return None
-        return VoterAnswer(features.zk_migration_ready, features.is_ours)
+        link = self._links.get(at)
+        if link is None:
+            link = VoterLink(at, f"controller-{self._node_id}", self._security, self._tasks)
+            self._links[at] = link
+        return await link.ask(seconds)
+
+    async def close(self) -> None:
+        """Close every connection; whoever asks again makes new ones."""
+        links, self._links = list(self._links.values()), {}
+        await asyncio.gather(*(link.close() for link in links))
 
 
 def ready(answers: Mapping[int, VoterAnswer | None]) -> dict[int, bool | None]:

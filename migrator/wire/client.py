@@ -170,6 +170,14 @@ class KafkaConnection:
             if not answer.done():
                 answer.set_exception(error)
 
+    async def ask_features(self) -> Features:
+        """Ask again what the peer says of itself; on a connection that stands this takes one round trip.
+
+        :raises TransportError, PeerError: as `request`.
+        """
+        await self._ask_versions()
+        return self.features
+
     async def _ask_versions(self) -> None:
         for version in (API_VERSIONS_VERSION, 0):
             request = build(

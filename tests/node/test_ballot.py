@@ -82,6 +82,7 @@ async def election(directory: Path, flag: str) -> AsyncIterator[Election]:
         yield Election(node, signals)
     finally:
         await node.close()
+        await signals.close()
     assert not cluster.failures
 
 

@@ -1,0 +1,94 @@
+"""What a voter says of itself: in time for a vote over a slow, secured link, and always of the process that runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.node.ballot import Ballot
+from migrator.node.voters import VoterAnswer, VoterSignals
+from migrator.wire.api_versions import Features
+from migrator.wire.raft_codec import Endpoint
+from migrator.wire.security import PLAINTEXT, ListenerSecurity
+from migrator.wire.server import KafkaListener
+from tests.node.cluster import Cluster
+from tests.node.slow_link import slow_link
+from tests.wire.test_security import PLAIN_USERS, sasl, tls_keys
+
+VOTER = 2
+ONE_WAY_SECONDS = 0.1
+TRIES = 20
+ON, OFF = Features({}, {}, zk_migration_ready=True), Features({}, {})
+SECURITIES = {
+    "plaintext": PLAINTEXT,
+    "TLS and PLAIN": sasl("PLAIN", PLAIN_USERS, "SASL_SSL", **tls_keys("controller")),
+    "TLS and SCRAM": sasl("SCRAM-SHA-512", "username=broker password=pencil", "SASL_SSL", **tls_keys("controller")),
+}
+
+
+class Nobody:
+    """Answers nothing but ApiVersions, which the listener does by itself."""
+
+    async def handle(self, context: Any, body: Any) -> Any:
+        raise NotImplementedError
+
+
+@asynccontextmanager
+async def voter(features: Features, security: ListenerSecurity = PLAINTEXT, port: int = 0) -> AsyncIterator[int]:
+    listener = KafkaListener("CONTROLLER", Nobody(), features=lambda: features, security=security)
+    bound = await listener.start("127.0.0.1", port)
+    try:
+        yield bound
+    finally:
+        await listener.close(grace=0)
+
+
+@asynccontextmanager
+async def asking(folder: Path, port: int, security: ListenerSecurity = PLAINTEXT) -> AsyncIterator[VoterSignals]:
+    settings = Cluster(folder, 3).settings(1)
+    signals = VoterSignals(settings, {VOTER: Endpoint("CONTROLLER", "localhost", port)}, security)
+    try:
+        yield signals
+    finally:
+        await signals.close()
+
+
+@pytest.mark.parametrize("security", SECURITIES.values(), ids=SECURITIES)
+async def test_an_answer_comes_in_time_for_a_vote_over_a_slow_link(tmp_path: Path, security: ListenerSecurity) -> None:
+    patience = Ballot(Cluster(tmp_path, 3).settings(1), _no_image, _nobody).patience_seconds
+    async with voter(ON, security) as port, slow_link(port, ONE_WAY_SECONDS) as link:
+        async with asking(tmp_path, link.port, security) as signals:
+            answers = [await signals.ask_one(VOTER, patience) for _ in range(TRIES)]
+        assert VoterAnswer(migrating=True, is_ours=False) in answers
+        if security is not PLAINTEXT:
+            assert answers[0] is None, "else this shows nothing: the first connection takes longer than a vote may"
+        assert link.connections < TRIES
+
+
+def _no_image() -> Any:
+    raise NotImplementedError
+
+
+async def _nobody(_voter: int, _seconds: float) -> None:
+    return
+
+
+async def test_a_voter_that_was_restarted_is_not_taken_for_what_it_was(tmp_path: Path) -> None:
+    async with voter(ON) as port, asking(tmp_path, port) as signals:
+        assert await signals.ask_one(VOTER) == VoterAnswer(migrating=True, is_ours=False)
+        assert await signals.ask_one(VOTER) == VoterAnswer(migrating=True, is_ours=False)
+    async with asking(tmp_path, port) as signals:
+        for features in (ON, OFF, ON):
+            async with voter(features, port=port):
+                answer = await signals.ask_one(VOTER)
+                assert answer == VoterAnswer(migrating=features.zk_migration_ready, is_ours=False)
+        assert await signals.ask_one(VOTER) is None, "silence is no answer"
+
+
+async def test_nobody_is_asked_under_an_unknown_id(tmp_path: Path) -> None:
+    async with voter(ON) as port, asking(tmp_path, port) as signals:
+        assert await signals.ask_one(VOTER + 1) is None
