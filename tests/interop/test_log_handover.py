@@ -50,6 +50,10 @@ def formatted(folder: Path, release: str) -> Path:
     return data
 
 
+HOLD = m.MigrationHold(NODE_ID, 1_700_000_000_000, "a field that Kafka does not know")
+"""In a snapshot and in the log: Kafka's controllers and brokers read records with one decoder."""
+
+
 def decoded(data: bytes) -> list[object]:
     found: list[object] = []
     for batch in iter_batches(data):
@@ -60,7 +64,7 @@ def decoded(data: bytes) -> list[object]:
 def cluster_records() -> list[m.MetadataRecord]:
     return [
         m.FeatureLevelRecord("metadata.version", VERSION.level),
-        m.ZkMigrationStateRecord(m.ZkMigrationState.NONE),
+        m.ZkMigrationStateRecord(m.ZkMigrationState.NONE, HOLD),
         m.TopicRecord("orders", UUID),
         m.PartitionRecord(0, UUID, (1, 2), (1, 2), (), (), 1, 0, 4, 5, (DIRECTORY_UNASSIGNED,) * 2),
         m.ConfigRecord(m.ConfigResourceType.TOPIC, "orders", "cleanup.policy", "compact"),
@@ -92,7 +96,8 @@ def test_a_snapshot_and_a_log_that_we_wrote(tmp_path: Path, free_port: int, rele
     leader = LeaderChange(NODE_ID, (Voter(NODE_ID),), (Voter(NODE_ID),))
     log.append(build_control_batch([leader], timestamp_ms=2000, base_offset=50, leader_epoch=3))
     change = m.PartitionChangeRecord(0, UUID, isr=(2,), leader=2)
-    values = encode_all([m.BeginTransactionRecord("a copy"), change, m.EndTransactionRecord()], VERSION.level)
+    held = m.ZkMigrationStateRecord(m.ZkMigrationState.NONE, HOLD)
+    values = encode_all([m.BeginTransactionRecord("a copy"), change, held, m.EndTransactionRecord()], VERSION.level)
     log.append(build_batch(values, timestamp_ms=3000, base_offset=51, leader_epoch=3))
     log.close()
     ours = log_bytes(folder)
