@@ -56,6 +56,7 @@ def register_broker(
     """
     existing = image.cluster.brokers.get(request.broker_id)
     _check_identity(request, context, existing)
+    _check_is_no_controller(image, request, context)
     _check_migration(image, request, context)
     if supports(image, MinLevel.DIRECTORY_ASSIGNMENT):
         _check_directories(image, request)
@@ -107,6 +108,15 @@ def _check_identity(request: RegistrationRequest, context: Context, existing: Br
         raise RefusedError(
             ErrorCode.duplicate_broker_registration,
             f"The broker registered as {request.broker_id} is silent, and has to be fenced first.",
+        )
+
+
+def _check_is_no_controller(image: MetadataImage, request: RegistrationRequest, context: Context) -> None:
+    """Voters are controllers only, as long as a migration is under way; stock Kafka takes such a broker."""
+    under_way = image.features.zk_migration_state in (ZkMigrationState.PRE_MIGRATION, ZkMigrationState.MIGRATION)
+    if under_way and request.broker_id in context.voters:
+        raise RefusedError(
+            ErrorCode.duplicate_broker_registration, f"{request.broker_id} is the id of a controller, not of a broker."
         )
 
 

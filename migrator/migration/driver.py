@@ -90,7 +90,7 @@ class MigrationDriver:
         elif working and not soft.outstanding:
             soft.due_ms = max(due, now_ms + self._pace_ms())
         if soft.situation != said:
-            effects.append(ef.Report(str(soft.situation)))
+            effects.append(ef.Report(str(soft.situation), for_journal=isinstance(event, ev.AuditResult)))
         return effects
 
     def _stale(self, event: ev.Event) -> bool:

@@ -178,9 +178,10 @@ class JournalTransition:
 
 @value
 class Report:
-    """The sentence for status and log has changed."""
+    """The sentence for status and log has changed. ``for_journal``: it is worth remembering, too."""
 
     sentence: str
+    for_journal: bool = False
 
 
 Effect = (

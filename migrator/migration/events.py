@@ -189,11 +189,13 @@ class WriteBehindFailed:
 
 @value
 class AuditResult:
-    """``foreign`` names znodes that somebody else wrote while we dual-write."""
+    """``foreign`` names znodes that somebody else wrote while we dual-write; ``strays`` the brokers in ZooKeeper that
+    do not obey the quorum. With ``failure`` nobody knows."""
 
     ticket: Ticket
     foreign: tuple[str, ...]
     failure: str = ""
+    strays: tuple[Gap, ...] = ()
 
 
 @value

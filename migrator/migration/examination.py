@@ -6,6 +6,7 @@ from migrator.image.model import MetadataImage
 from migrator.migration.guards import UNREADABLE, Standing
 from migrator.migration.ports import ReadPort
 from migrator.migration.readiness import Gap, ZooKeeperBrokers
+from migrator.migration.strays import Running
 from migrator.migration.translate.source import ZkSource, names_below
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import decode_broker
@@ -61,6 +62,16 @@ def read_registered(reader: ZkSource) -> ZooKeeperBrokers:
             faults.append(Gap(fault.where, fault.what, fault.remedy))
     configured = frozenset(int(name) for name in names_below(reader, paths.BROKER_CONFIGS) if name.isdecimal())
     return ZooKeeperBrokers(listeners, frozenset(), configured, tuple(faults))
+
+
+def read_running(reader: ZkSource) -> Running:
+    """Which brokers run in ZooKeeper mode.
+
+    :raises MigratorError: when ZooKeeper cannot be read.
+    """
+    ids = [int(name) for name in names_below(reader, paths.BROKER_IDS) if name.isdecimal()]
+    znodes = zip(ids, reader.read(map(paths.broker, ids)), strict=True)
+    return Running({broker_id: znode.stat.czxid for broker_id, znode in znodes if znode is not None})
 
 
 def read_replicas(reader: ZkSource) -> frozenset[int]:

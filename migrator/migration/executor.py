@@ -78,7 +78,7 @@ class MigrationExecutor:
         self._start_worker = start_worker
         self._on_transition = on_transition
         self._tasks = Tasks(self.feed, on_failure)
-        self._writes = WriteExecutor(zookeeper, options.passwords, self._tasks)
+        self._writes = WriteExecutor(zookeeper, options.passwords, self._tasks, options.identity.voters)
         self.coordinator = Coordinator(options.identity, self._writes.derive, controller.crc_at)
         self._writes.attach(lambda: self.coordinator.write_behind)
         self._work: Task | None = None

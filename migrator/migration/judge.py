@@ -27,6 +27,7 @@ from migrator.migration.soft import (
     held,
 )
 from migrator.migration.states import Finding, State, Trigger
+from migrator.migration.strays import in_words
 from migrator.observe.status import Force
 from migrator.records.metadata import ZkMigrationState
 
@@ -290,6 +291,10 @@ def _audited(soft: SoftState, event: ev.AuditResult) -> Judgement:
         )
     elif event.failure:
         soft.situation = Situation(f"the audit of foreign writes failed: {event.failure}")
+    if not event.failure:
+        before, soft.term.strays = soft.term.strays, event.strays
+        if event.strays != before and not event.foreign:
+            soft.situation = Situation(in_words(event.strays) or ENTRY_SENTENCES[State.DUAL_WRITING])
     return None
 
 

@@ -197,6 +197,12 @@ def _broker_gap(
     who = f"broker {broker_id}"
     listeners = brokers.listeners.get(broker_id)
     registration = cluster.brokers.get(broker_id)
+    if broker_id in signals.ready:
+        return Gap(
+            who,
+            "it has the id of a controller",
+            "Stop the quorum, give its controllers ids that no broker has, and format their directories anew.",
+        )
     wrong_listener = _listener_gap(who, listeners, requirements.inter_broker_listener)
     if wrong_listener is not None:
         return wrong_listener

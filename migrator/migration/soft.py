@@ -10,7 +10,7 @@ from migrator.errors import InvariantViolation
 from migrator.migration.events import Ticket
 from migrator.migration.finish import FinishDecision
 from migrator.migration.guards import Claimant, Standing
-from migrator.migration.readiness import Readiness
+from migrator.migration.readiness import Gap, Readiness
 from migrator.migration.states import PublicState, State, public_state
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import MigrationHold, ZkMigrationState
@@ -104,6 +104,7 @@ class Identity:
     cluster_id: str
     inter_broker_listener: str = ""
     audit_interval_ms: int = AUDIT_INTERVAL_MS
+    voters: frozenset[int] = frozenset()
 
 
 @value
@@ -118,6 +119,7 @@ class Status:
     zookeeper_connected: bool
     paused: bool
     readiness: Readiness | None
+    strays: tuple[Gap, ...] = ()
 
 
 @dataclass(slots=True)
@@ -140,6 +142,8 @@ class Term:
     ready_ms: int | None = None
     """Since when everybody has been ready."""
     decision: FinishDecision | None = None
+    strays: tuple[Gap, ...] = ()
+    """Brokers that the last audit found in ZooKeeper, and that do not obey the quorum."""
     failures: int = 0
     """Claims, releases and writes that went wrong, and claims of others that got in the way, since all was last in
     order: a ZooKeeper broker elected, or dual-writing."""
@@ -199,6 +203,7 @@ class SoftState:
             zookeeper_connected=self.zookeeper_connected,
             paused=self.hold is not None,
             readiness=self.term.readiness,
+            strays=self.term.strays if self.state is State.DUAL_WRITING else (),
         )
 
 

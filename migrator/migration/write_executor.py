@@ -13,7 +13,9 @@ from migrator.migration import events as ev
 from migrator.migration import write_messages as wm
 from migrator.migration.audit import FAMILIES, Audit, slices
 from migrator.migration.coordinator import AnyEvent
+from migrator.migration.examination import read_running
 from migrator.migration.ports import ZooKeeperPort
+from migrator.migration.strays import Strays
 from migrator.migration.tasks import Tasks
 from migrator.migration.translate.entity import EntityWrite
 from migrator.migration.translate.reconcile import repair
@@ -32,7 +34,11 @@ READ_RETRY_SECONDS = 0.2
 class WriteExecutor:
     """One per process, a part of the executor."""
 
-    def __init__(self, zookeeper: ZooKeeperPort, passwords: PasswordEncoder, tasks: Tasks) -> None:
+    def __init__(
+        self, zookeeper: ZooKeeperPort, passwords: PasswordEncoder, tasks: Tasks, voters: frozenset[int]
+    ) -> None:
+        self._voters = voters
+        self._strays = Strays(voters)
         self._zookeeper = zookeeper
         self._passwords = passwords
         self._tasks = tasks
@@ -59,6 +65,7 @@ class WriteExecutor:
     def audit_from(self, zxid: int | None) -> None:
         """What is written from now on and not by us is foreign; None: nothing is watched."""
         self._audit = None if zxid is None else Audit(zxid)
+        self._strays = Strays(self._voters)
 
     async def until_room(self, queued_max: int) -> None:
         """Wait until no more than so many entities of a reconcile wait."""
@@ -67,7 +74,7 @@ class WriteExecutor:
             await self._room.wait()
 
     def look(self, effect: ef.Audit, image: MetadataImage) -> None:
-        """Look at the next slice of znodes: `AuditResult`."""
+        """Look at the next slice of znodes, and at the brokers: `AuditResult`."""
         some = next(self._slices, None)
         if some is None:
             self._slices = slices(image)
@@ -76,11 +83,13 @@ class WriteExecutor:
         async def work() -> AnyEvent:
             try:
                 found = await self._tasks.blocking(lambda: list(self._zookeeper.reader.read([*FAMILIES, *some])))
+                running = await self._tasks.blocking(lambda: read_running(self._zookeeper.reader))
             except MigratorError as error:
                 return ev.AuditResult(effect.ticket, (), str(error))
+            strays = self._strays.look(running, image.cluster)
             if self._audit is None or self._write_behind().sending:
-                return ev.AuditResult(effect.ticket, ())
-            return ev.AuditResult(effect.ticket, self._audit.foreign(found))
+                return ev.AuditResult(effect.ticket, (), strays=strays)
+            return ev.AuditResult(effect.ticket, self._audit.foreign(found), strays=strays)
 
         self._tasks.spawn(work())
 

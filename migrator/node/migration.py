@@ -235,7 +235,11 @@ class MigrationRuntime:
         self.verdicts = Verdicts()
         options = Options(
             identity=Identity(
-                settings.node_id, core.cluster_id, settings.broker_rpc_listener, settings.migrator_audit_interval_ms
+                settings.node_id,
+                core.cluster_id,
+                settings.broker_rpc_listener,
+                settings.migrator_audit_interval_ms,
+                frozenset(voter.voter_id for voter in settings.voters),
             ),
             directory=core.storage.directory,
             passwords=password_encoder(settings),
@@ -352,6 +356,8 @@ class MigrationRuntime:
         if isinstance(effect, ef.Report):
             if effect.sentence != self._said:
                 log.info("Migration: %s", effect.sentence)
+            if effect.for_journal:
+                self.note("audit", effect.sentence)
             self._said = effect.sentence
             return
         log.info("Migration: %s -> %s: %s", effect.before.value, effect.after.value, effect.sentence)

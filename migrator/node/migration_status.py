@@ -94,6 +94,7 @@ class MigrationInsight:
             Problem(f"broker {broker_id}", what, NOT_TOLD_REMEDY, warning=True)
             for broker_id, what in self._runtime.broker_troubles.items()
         ]
+        found += [_problem(gap) for gap in status.strays]
         if hold is not None and status.state is not State.PAUSED:
             found.append(_held(hold))
         if not status.zookeeper_connected and status.state not in WITHOUT_ZOOKEEPER:
