@@ -33,6 +33,8 @@ FIRST_CONTROLLER_ID = 3001
 COMMAND_SECONDS = 240.0
 STATUS_SECONDS = 2.0
 STOP_SECONDS = 30.0
+WAIT_SECONDS = 300.0
+"""For what has to come at a step; it comes late on a machine that does much else."""
 ENDED_KEYS = (FLAG, "zookeeper.connect", "inter.broker.listener.name")
 """What the sample file of Kafka's manual has no longer at the end (docs/ops, "Finalizing the migration")."""
 MIGRATOR = str(Path(sys.executable).with_name("migrator"))

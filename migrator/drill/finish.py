@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import functools
 
-from migrator.drill.cluster import Cluster, zookeeper_client
+from migrator.drill.cluster import WAIT_SECONDS, Cluster, zookeeper_client
 from migrator.drill.report import Report
 from migrator.drill.steps import all_report, answers, dual_writing, log_tail, settled_metadata, until
 from migrator.errors import ExitCode
 from migrator.migration.states import PublicState
 
-WAIT_SECONDS = 60.0
-EARLY_SECONDS = 20.0
 FINISHED = PublicState.FINISHED.label
 
 
@@ -70,7 +68,7 @@ async def _too_early(cluster: Cluster, report: Report) -> None:
     process = controller.process
     if process is None:
         return
-    code = await asyncio.to_thread(process.wait, timeout_seconds=EARLY_SECONDS)
+    code = await asyncio.to_thread(process.wait, timeout_seconds=WAIT_SECONDS)
     tail = log_tail(controller)
     report.check("a controller without the flag ends with exit code 2", code == ExitCode.REFUSED, tail)
     named = all(str(broker) in tail for broker in cluster.broker_ids)

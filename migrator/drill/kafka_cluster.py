@@ -17,6 +17,7 @@ from migrator.drill.cluster import (
     ENCODER_SECRET,
     FIRST_CONTROLLER_ID,
     TOKEN_SECRET,
+    WAIT_SECONDS,
     Controller,
     controller_properties,
     leader_among,
@@ -33,7 +34,6 @@ from migrator.parts.processes import free_port
 from migrator.zookeeper.znodes import paths
 
 FIRST_BROKER_ID = 1
-WAIT_SECONDS = 120.0
 POLL_SECONDS = 0.05
 BROKER_JVM = Jvm(heap="320m")
 ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"

@@ -16,6 +16,7 @@ from migrator.drill.cluster import (
     CLUSTER_ID,
     ENCODER_SECRET,
     FIRST_CONTROLLER_ID,
+    WAIT_SECONDS,
     Cluster,
     ClusterOptions,
     Controller,
@@ -32,8 +33,6 @@ from migrator.drill.report import Report
 from migrator.drill.steps import until
 from migrator.image.model import MetadataImage
 from migrator.parts.processes import free_port
-
-WAIT_SECONDS = 60.0
 
 
 class LightCluster(Cluster):

@@ -19,6 +19,7 @@ from migrator.drill.cluster import (
     CHROOT,
     CLUSTER_ID,
     ENCODER_SECRET,
+    WAIT_SECONDS,
     Cluster,
     ClusterOptions,
     speak_grpc,
@@ -41,7 +42,6 @@ from migrator.zookeeper.znodes.configs import encode_config
 
 PARTITIONS_PER_TOPIC = 10
 TOPICS_PER_REQUEST = 20
-WAIT_SECONDS = 60.0
 CLIENTS_QUOTA = {"producer_byte_rate": "1000000000", "consumer_byte_rate": "1000000000"}
 """Of the drill's own clients, so that the strange quotas around them do not apply."""
 BROKER_PROPERTIES = {

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Mapping
 
-from migrator.drill.cluster import ENCODER_SECRET, Cluster, zookeeper_client
+from migrator.drill.cluster import ENCODER_SECRET, WAIT_SECONDS, Cluster, zookeeper_client
 from migrator.drill.report import Report
 from migrator.drill.steps import controller_claim, highest_state_epoch, settled_metadata, until
 from migrator.errors import ExitCode
@@ -17,8 +17,6 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import decode_controller_epoch
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
-ELECTION_SECONDS = 30.0
-WAKE_SECONDS = 60.0
 WATCH_SECONDS = 3.0
 UNSETTLED = frozenset({State.INACTIVE.value, State.EXAMINING.value})
 
@@ -37,14 +35,14 @@ async def roll_back(cluster: Cluster, report: Report, before: Mapping[str, bytes
         await asyncio.to_thread(_give_back, cluster)
         seconds = await until(
             cluster, report, "the brokers elect a ZooKeeper controller", lambda: _broker_leads(cluster),
-            seconds=ELECTION_SECONDS,
+            seconds=WAIT_SECONDS,
         )  # fmt: skip
         report.figure("seconds without a controller", seconds)
         await asyncio.to_thread(_check_zookeeper, cluster, report, before)
         await cluster.roll_to_zookeeper(report)
         await until(
             cluster, report, "a broker is the controller after the last roll", lambda: _broker_leads(cluster),
-            seconds=ELECTION_SECONDS,
+            seconds=WAIT_SECONDS,
         )  # fmt: skip
     if state == PublicState.DUAL_WRITE.label:
         await _wake_forgotten_quorum(cluster, report)
@@ -57,7 +55,7 @@ async def _wake_forgotten_quorum(cluster: Cluster, report: Report) -> None:
             await asyncio.to_thread(controller.start)
         await until(
             cluster, report, "it has a leader that knows where it is", lambda: _settled(cluster),
-            seconds=WAKE_SECONDS,
+            seconds=WAIT_SECONDS,
         )  # fmt: skip
         await asyncio.sleep(WATCH_SECONDS)
         report.check("a broker still is the controller", await _broker_leads(cluster))

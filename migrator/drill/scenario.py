@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 
-from migrator.drill.cluster import Cluster, ClusterOptions, Controller, zookeeper_client
+from migrator.drill.cluster import WAIT_SECONDS, Cluster, ClusterOptions, Controller, zookeeper_client
 from migrator.drill.fill import PLAIN_TOPIC
 from migrator.drill.finish import finish, refuse_rollback
 from migrator.drill.foresight import foresee
@@ -39,7 +39,6 @@ from migrator.zookeeper.znodes.controller import ControllerClaim
 
 INELIGIBLE, COPYING, DUAL_WRITE, FINISHED = (state.label for state in PublicState)
 WORK_SECONDS = 6.0
-WAIT_SECONDS = 60.0
 
 
 @value

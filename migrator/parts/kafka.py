@@ -15,7 +15,7 @@ from migrator.parts.java import Jvm, java_command
 from migrator.parts.kafka_jars import cache_directory, fetch_jars
 from migrator.parts.processes import ChildProcess, StillRunningError, run_to_end
 
-START_SECONDS = 90.0
+START_SECONDS = 180.0
 STOP_SECONDS = 30.0
 TOOL_SECONDS = 120.0
 SHELL_ATTEMPTS = 4

@@ -15,7 +15,7 @@ from migrator.errors import require
 from migrator.parts.java import Jvm, java_command, pyspark_jars
 from migrator.parts.processes import ChildProcess, free_port
 
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 _NEEDED_JARS = ("zookeeper", "slf4j-api", "log4j", "netty", "metrics-core", "snappy-java", "commons-io")
 
 _LOG4J = """\

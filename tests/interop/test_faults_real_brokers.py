@@ -38,6 +38,7 @@ from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.conftest import ZooKeeperSpace
 from tests.faults.gate import MULTI_READ, Gate, Request
 from tests.interop.stages import problems, stage
+from tests.patience import PATIENCE_SECONDS
 
 TOPIC = "orders"
 OTHER_CLUSTER_ID = "YW5vdGhlciBjbHVzdGVyIQ"
@@ -63,7 +64,6 @@ LATE = 3
 TWO = dict.fromkeys((1, 2), True)
 ZOOKEEPER_MODE = dict.fromkeys((1, 2, 3), True)
 KRAFT_MODE = dict.fromkeys((1, 2, 3), False)
-LONG_SECONDS = 90.0
 ANYTHING: Any = None
 EVERY_ACL = AclBindingFilter(
     ResourceType.ANY, ANYTHING, ResourcePatternType.ANY, ANYTHING, ANYTHING, AclOperation.ANY, AclPermissionType.ANY
@@ -87,7 +87,7 @@ class Changes:
     def goes_on(self) -> bool:
         """Whether one more is acknowledged, soon."""
         before = len(self.acknowledged)
-        until("metadata is changed", lambda: len(self.acknowledged) > before, seconds=LONG_SECONDS)
+        until("metadata is changed", lambda: len(self.acknowledged) > before, seconds=PATIENCE_SECONDS)
         return True
 
     def missing(self) -> set[str]:
@@ -163,11 +163,11 @@ class Scene:
 
         :param running: unfenced brokers, and whether they are in ZooKeeper mode.
         """
-        until(state.value, lambda: self.cluster.migration_state() == state.value, seconds=LONG_SECONDS)
+        until(state.value, lambda: self.cluster.migration_state() == state.value, seconds=PATIENCE_SECONDS)
         until("all controllers answer", lambda: len(self.cluster.statuses()) == 3)
-        until("all brokers are unfenced", lambda: self.cluster.running_brokers() == running, seconds=LONG_SECONDS)
-        until("all is in sync", self.admin.in_sync, seconds=LONG_SECONDS)
-        until("records are acknowledged", self.traffic.goes_on, seconds=LONG_SECONDS)
+        until("all brokers are unfenced", lambda: self.cluster.running_brokers() == running, seconds=PATIENCE_SECONDS)
+        until("all is in sync", self.admin.in_sync, seconds=PATIENCE_SECONDS)
+        until("records are acknowledged", self.traffic.goes_on, seconds=PATIENCE_SECONDS)
         assert self.changes.goes_on()
 
     def until_gone(self, broker: int) -> None:
@@ -179,7 +179,7 @@ class Scene:
         """As users do: again, until it is there."""
         name = f"topic-{len(self.topics)}"
         try:
-            until(f"{name} is created", partial(self._created, name), seconds=LONG_SECONDS)
+            until(f"{name} is created", partial(self._created, name), seconds=PATIENCE_SECONDS)
         except OperatorError as error:
             raise AssertionError(f"{error}, but {self.refusals[-3:]}") from error
         self.topics.append(name)
@@ -257,7 +257,7 @@ def test_nothing_acknowledged_is_lost(kafka_391: StockKafka, own_zookeeper: Embe
                 so_far = [*changes.acknowledged]
                 until("ZooKeeper has every change", lambda: written(own_zookeeper, so_far))
                 cluster.finish_migration()
-                until("the end", lambda: cluster.public_states() == {"Finished"}, seconds=LONG_SECONDS)
+                until("the end", lambda: cluster.public_states() == {"Finished"}, seconds=PATIENCE_SECONDS)
                 faults(scene, "finished", State.FINISHED, running=KRAFT_MODE)
         scene.audit()
         until("every acknowledged change is known", lambda: not changes.missing())
@@ -281,7 +281,7 @@ def faults_in_the_copy(scene: Scene) -> None:
         late = cluster.brokers[LATE]
         late.properties = cluster.properties_of(LATE, Mode.MIGRATING)
         late.start()
-        late.process.wait_for_output(rf"Incarnation \S+ of broker {LATE} in cluster", timeout_seconds=LONG_SECONDS)
+        late.process.wait_for_output(rf"Incarnation \S+ of broker {LATE} in cluster", timeout_seconds=PATIENCE_SECONDS)
         until("the late one is not registered, and the others are", lambda: set(registered(cluster)) == {1, 2})
         follower = scene.followers()[0]
         follower.kill()
@@ -293,8 +293,8 @@ def faults_in_the_copy(scene: Scene) -> None:
         controller.stop()
         controller.properties["zookeeper.connect"] = f"{scene.zookeeper.hosts}/kafka"
     cluster.resume_controllers()
-    until("dual-write", lambda: cluster.migration_state() == State.DUAL_WRITING.value, seconds=LONG_SECONDS)
-    until("all brokers are unfenced", lambda: cluster.running_brokers() == ZOOKEEPER_MODE, seconds=LONG_SECONDS)
+    until("dual-write", lambda: cluster.migration_state() == State.DUAL_WRITING.value, seconds=PATIENCE_SECONDS)
+    until("all brokers are unfenced", lambda: cluster.running_brokers() == ZOOKEEPER_MODE, seconds=PATIENCE_SECONDS)
     scene.copied = True
 
 
@@ -346,7 +346,7 @@ def stop_a_broker_and_a_follower(scene: Scene) -> None:
     try:
         scene.until_gone(2)
         if scene.copied:
-            until("the broker is fenced", lambda: 2 not in scene.cluster.running_brokers(), seconds=LONG_SECONDS)
+            until("the broker is fenced", lambda: 2 not in scene.cluster.running_brokers(), seconds=PATIENCE_SECONDS)
         assert scene.changes.goes_on()
     finally:
         broker.resume()
@@ -394,7 +394,7 @@ def test_brokers_that_must_not_come_in(
             third.stop()
             third.properties = cluster.properties_of(3, Mode.MIGRATING)
             third.start()
-            until("dual-write", lambda: cluster.migration_state() == State.DUAL_WRITING.value, seconds=LONG_SECONDS)
+            until("dual-write", lambda: cluster.migration_state() == State.DUAL_WRITING.value, seconds=PATIENCE_SECONDS)
             until("brokers are unfenced", lambda: cluster.running_brokers() == dict.fromkeys((1, 2, 3), True))
             namesake = strangers.add(1, CLUSTER_ID)
             namesake.launch()
@@ -402,7 +402,7 @@ def test_brokers_that_must_not_come_in(
             assert cluster.running_brokers() == dict.fromkeys((1, 2, 3), True)
         with stage("in dual-write: the KRaft broker that was too early"):
             kraft.start()
-            until("it is unfenced", lambda: cluster.running_brokers().get(4) is False, seconds=LONG_SECONDS)
+            until("it is unfenced", lambda: cluster.running_brokers().get(4) is False, seconds=PATIENCE_SECONDS)
         assert controller.process is not None
         assert "Traceback" not in controller.process.output_text()
 
@@ -413,7 +413,9 @@ def an_unauthorized_principal(cluster: KafkaCluster) -> None:
     broker = cluster.brokers[3]
     broker.properties = cluster.properties_of(3, Mode.MIGRATING)
     broker.launch()
-    broker.process.wait_for_output("CLUSTER_AUTHORIZATION_FAILED|ClusterAuthorization", timeout_seconds=LONG_SECONDS)
+    broker.process.wait_for_output(
+        "CLUSTER_AUTHORIZATION_FAILED|ClusterAuthorization", timeout_seconds=PATIENCE_SECONDS
+    )
     assert registered(cluster) == {}
     broker.kill()
     (controller,) = cluster.controllers
@@ -430,8 +432,8 @@ def a_broker_with_another_metadata_version(cluster: KafkaCluster) -> None:
     start_together([cluster.brokers[1], cluster.brokers[2]])
     cluster.restart_killed_broker(3)
     cluster.resume_controllers()
-    until("two are registered", lambda: set(registered(cluster)) == {1, 2}, seconds=LONG_SECONDS)
-    wrong.process.wait_for_output("UNSUPPORTED_VERSION", timeout_seconds=LONG_SECONDS)
+    until("two are registered", lambda: set(registered(cluster)) == {1, 2}, seconds=PATIENCE_SECONDS)
+    wrong.process.wait_for_output("UNSUPPORTED_VERSION", timeout_seconds=PATIENCE_SECONDS)
     until("the third is named", lambda: "broker 3: it runs, but has not registered" in problems(cluster))
 
 
@@ -470,5 +472,5 @@ class Strangers:
 
 def until_refused(node: StockNode, error: str) -> None:
     """With that error; it then gives up by itself."""
-    node.process.wait_for_output(error, timeout_seconds=LONG_SECONDS)
-    assert node.process.wait(timeout_seconds=LONG_SECONDS) != 0
+    node.process.wait_for_output(error, timeout_seconds=PATIENCE_SECONDS)
+    assert node.process.wait(timeout_seconds=PATIENCE_SECONDS) != 0

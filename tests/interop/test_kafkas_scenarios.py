@@ -179,7 +179,7 @@ def migrate_with_pending_deletions(scene: Scene) -> None:
         admin.delete(name)
     assert set(client.get_children(paths.DELETE_TOPICS)) == set(TOPICS)
     client.delete(held)
-    until("dual-write", lambda: cluster.migration_state() == State.DUAL_WRITING.value, seconds=60)
+    until("dual-write", lambda: cluster.migration_state() == State.DUAL_WRITING.value)
 
 
 def migrated_topics_and_quotas(scene: Scene) -> None:
@@ -304,6 +304,6 @@ def reconcile_restores_what_was_deleted_in_zookeeper(scene: Scene) -> None:
     scene.client.delete(paths.topic(STAYS), recursive=True)
     scene.cluster.stop_controllers()
     scene.cluster.resume_controllers()
-    until("it is there again", lambda: scene.client.exists(paths.partition_state(STAYS, 1)), seconds=60)
+    until("it is there again", lambda: scene.client.exists(paths.partition_state(STAYS, 1)))
     until("dual-write", lambda: scene.cluster.migration_state() == State.DUAL_WRITING.value)
     until("the brokers know it", lambda: STAYS in scene.admin.topics())

@@ -22,6 +22,7 @@ from migrator.verify.kraft_files import read_image
 from migrator.wire.schemas import LEADER_AND_ISR, UPDATE_METADATA
 from migrator.zookeeper.znodes import paths
 from tests.conftest import ZooKeeperSpace
+from tests.patience import PATIENCE_SECONDS
 
 CLUSTER_ID = "XkYOzJkUQQ-rHVYhnWGvTg"
 BROKERS = (1, 2, 3)
@@ -65,7 +66,9 @@ async def test_a_stock_controller_migrates_the_drills_cluster(
             await broker.start()
         assert brokers[0].elections == [CONTROLLER_EPOCH + 1]
         with controller:
-            await asyncio.to_thread(controller.process.wait_for_output, "to DUAL_WRITE state", timeout_seconds=60)
+            await asyncio.to_thread(
+                controller.process.wait_for_output, "to DUAL_WRITE state", timeout_seconds=PATIENCE_SECONDS
+            )
             await until(lambda: all(settled(broker) for broker in brokers))
             workload = await worked(brokers, port)
             await brokers[2].stop()

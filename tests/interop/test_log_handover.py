@@ -22,6 +22,7 @@ from migrator.records.codec import encode_all
 from migrator.records.control import LeaderChange, Voter, build_control_batch, control_records
 from migrator.records.uuid import DIRECTORY_UNASSIGNED
 from migrator.records.versions import parse_version
+from tests.patience import PATIENCE_SECONDS
 from tests.records.samples import UUID
 
 CLUSTER_ID = "Z29sZGVuLWNsdXN0ZXItMQ"
@@ -104,7 +105,9 @@ def test_a_snapshot_and_a_log_that_we_wrote(tmp_path: Path, free_port: int, rele
     QuorumStateFile(folder, [NODE_ID]).write(ElectionState(3, leader_id=NODE_ID))
 
     with stock_node(KafkaRelease(release).fetch(), tmp_path, free_port) as node:
-        node.process.wait_until(lambda: len(list(folder.glob("*.checkpoint"))) > 1, "a snapshot", timeout_seconds=60)
+        node.process.wait_until(
+            lambda: len(list(folder.glob("*.checkpoint"))) > 1, "a snapshot", timeout_seconds=PATIENCE_SECONDS
+        )
 
     assert log_bytes(folder).startswith(ours)
     assert (folder / FILE_NAME).exists(), "stock Kafka lets our note of a clean stop be"

@@ -57,14 +57,14 @@ class Journey:
         return self.cluster.controllers[0].image()
 
     def until_state(self, state: State) -> None:
-        until(state.value, lambda: self.cluster.migration_state() == state.value, seconds=60)
+        until(state.value, lambda: self.cluster.migration_state() == state.value)
 
     def roll(self, mode: Mode) -> None:
         self.cluster.roll_brokers(mode, self.admin.in_sync)
 
     def until_unfenced(self, *, in_zookeeper_mode: bool) -> None:
         wanted = dict.fromkeys((1, 2), in_zookeeper_mode)
-        until("both brokers are unfenced", lambda: self.cluster.running_brokers() == wanted, seconds=60)
+        until("both brokers are unfenced", lambda: self.cluster.running_brokers() == wanted)
 
     def migrate(self) -> None:
         """From brokers in ZooKeeper mode and a quorum that waits for them, to dual-write."""
