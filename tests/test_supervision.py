@@ -30,6 +30,7 @@ KINDS = {
     "log-sync": OnError.STOP,
     "loop-probe": OnError.RESTART,
     "metadata-applier": OnError.STOP,
+    "propagation": OnError.RESTART,
     "migration-timer": OnError.STOP,
     "migration-work": OnError.STOP,
     "quorum-exchange": OnError.DROP,

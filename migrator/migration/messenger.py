@@ -31,6 +31,7 @@ from migrator.migration.broker_rpcs import (
     recipients,
 )
 from migrator.migration.broker_rpcs_delta import plan_again, plan_delta
+from migrator.migration.receipts import Receipt
 from migrator.migration.rpc_channels import EVERYTHING, LEADERS, Answered, BrokerChannels, Connect
 from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
 from migrator.wire.legacy.encode import RequestEncoder
@@ -54,9 +55,19 @@ class BrokerMessenger:
     """Open while a claim is held.
 
     :param on_failure: told when planning breaks an invariant.
+    :param on_told: told how many seconds passed from the commit of a change until every broker had answered.
     """
 
-    def __init__(self, listener: str, connect: Connect, on_failure: OnFailure) -> None:
+    def __init__(
+        self,
+        listener: str,
+        connect: Connect,
+        on_failure: OnFailure,
+        on_told: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        self._on_told = on_told
+        self._pending_since = 0.0
+        """When the oldest of the changes was committed that are not planned yet."""
         self._listener = listener
         self._connect = connect
         self._on_failure = on_failure
@@ -133,6 +144,8 @@ class BrokerMessenger:
     def publish(self, delta: ImageDelta) -> None:
         """A committed change."""
         if self._channels is not None:
+            if not self._pending:
+                self._pending_since = asyncio.get_running_loop().time()
             self._pending.append(delta)
             if len(self._pending) > MAX_UNMERGED:
                 changes: Changes = merge_changes([each.changes for each in self._pending])
@@ -189,9 +202,13 @@ class BrokerMessenger:
     async def _tell_pending(self) -> None:
         if not self._pending or self._image is None:
             return
-        after = self._pending[-1].after
+        after, clock, since = self._pending[-1].after, asyncio.get_running_loop().time, self._pending_since
         changes: Changes = merge_changes([delta.changes for delta in self._pending])
-        await self._send(plan_delta(ImageDelta(self._image, after, changes), self._terms, self._told), after)
+        receipt = Receipt(lambda: self._on_told(clock() - since))
+        work = plan_delta(ImageDelta(self._image, after, changes), self._terms, self._told)
+        planned_at = clock()
+        await self._send(work, after, receipt=receipt)
+        self._pending_since = planned_at  # of what came while this was planned, about
         told = after.provenance.offset
         self._pending = [delta for delta in self._pending if delta.after.provenance.offset > told]
 
@@ -229,6 +246,7 @@ class BrokerMessenger:
         *,
         replaces: tuple[type[LegacyRequest], ...] = (),
         anew: AbstractSet[int] = frozenset(),
+        receipt: Receipt | None = None,
     ) -> None:
         """Hand a plan over.
 
@@ -239,7 +257,7 @@ class BrokerMessenger:
             return
         self._missed -= anew
         self._channels.registered(image.cluster.brokers)
-        self._channels.send(plan.sends, replaces=replaces)
+        self._channels.send(plan.sends, replaces=replaces, receipt=receipt)
         self._image, self._told = image, plan.told
         if self._missed & recipients(image).keys():
             self._add(self._tell_again)

@@ -22,6 +22,7 @@ from kio.schema.errors import ErrorCode
 from migrator.errors import PeerError
 from migrator.image.model import BrokerRegistration
 from migrator.migration.broker_rpcs import Addressed
+from migrator.migration.receipts import Receipt
 from migrator.records.metadata import Endpoint
 from migrator.rpc.transport import TransportError
 from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
@@ -109,6 +110,7 @@ class _Body:
 class _Queued:
     request: LegacyRequest
     body: _Body | None = None
+    receipt: Receipt | None = None
 
 
 class BrokerChannels:
@@ -176,10 +178,17 @@ class BrokerChannels:
             elif broker_id not in self._channels:
                 self._channels[broker_id] = self._open(broker_id, place)
 
-    def send(self, plan: Iterable[Addressed], *, replaces: tuple[type[LegacyRequest], ...] = ()) -> None:
+    def send(
+        self,
+        plan: Iterable[Addressed],
+        *,
+        replaces: tuple[type[LegacyRequest], ...] = (),
+        receipt: Receipt | None = None,
+    ) -> None:
         """Queue the requests of a plan, each broker's in order.
 
         :param replaces: sorts of requests that are dropped where they still wait: `LEADERS` or `EVERYTHING`.
+        :param receipt: hears of the answers.
         """
         bodies: dict[int, _Body] = {}
         for addressed in plan:
@@ -191,7 +200,11 @@ class BrokerChannels:
                 body = None
                 if isinstance(request, UpdateMetadata):
                     body = bodies.setdefault(id(request), _Body(request))
-                channel.put(_Queued(request, body))
+                if receipt is not None:
+                    receipt.expect()
+                channel.put(_Queued(request, body, receipt))
+        if receipt is not None:
+            receipt.complete()
 
     async def close(self) -> None:
         """Stop sending; a request that is under way may still arrive."""
@@ -326,6 +339,8 @@ class _Channel:
             self.trouble = answered.refusal
             if self.trouble:
                 self._on_answer(answered)
+            elif queued.receipt is not None:
+                queued.receipt.answered()
             return
 
     async def _read(self, request: LegacyRequest, answer_type: Any, frame: bytearray, offset: int) -> Answered:

@@ -31,7 +31,13 @@ class ReachedCluster:
     :raises OperatorError: the settings of ZooKeeper, or of the brokers' listener, cannot be used.
     """
 
-    def __init__(self, settings: Settings, core: NodeCore, on_failure: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        core: NodeCore,
+        on_failure: Callable[[BaseException], None],
+        on_told: Callable[[float], None],
+    ) -> None:
         security, name = broker_security(settings), f"controller-{settings.node_id}"
 
         def connect(_broker_id: int, endpoint: Endpoint) -> KafkaClient:
@@ -39,7 +45,7 @@ class ReachedCluster:
 
         self._session = ZooKeeperSession(options_from(settings))
         self._workers = Workers(Tools(self._session.options, password_encoder(settings)))
-        self._messenger = BrokerMessenger(settings.broker_rpc_listener, connect, on_failure)
+        self._messenger = BrokerMessenger(settings.broker_rpc_listener, connect, on_failure, on_told)
         self.zookeeper = NodeZooKeeper(self._session)
         self.brokers = NodeBrokers(settings, core, self.zookeeper, self._messenger)
         self.start_worker: StartWorker = self._workers.worker
@@ -125,12 +131,17 @@ def _asked(what: str) -> InvariantViolation:
 
 
 def migrated_cluster(
-    settings: Settings, core: NodeCore, on_failure: Callable[[BaseException], None]
+    settings: Settings,
+    core: NodeCore,
+    on_failure: Callable[[BaseException], None],
+    on_told: Callable[[float], None],
 ) -> MigratedCluster:
     """What the settings of this controller reach.
+
+    :param on_told: see `BrokerMessenger`.
 
     :raises OperatorError: see `ReachedCluster`.
     """
     if settings.zookeeper_metadata_migration_enable:
-        return ReachedCluster(settings, core, on_failure)
+        return ReachedCluster(settings, core, on_failure, on_told)
     return NoCluster()

@@ -7,6 +7,7 @@ import logging
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from random import SystemRandom
 from typing import Any
 
@@ -23,6 +24,7 @@ from migrator.node.metrics import reader
 from migrator.node.migrated_cluster import migrated_cluster
 from migrator.node.migration import MigrationRuntime
 from migrator.node.migration_status import MigrationInsight
+from migrator.node.propagation import KRaftPropagation
 from migrator.node.quorum import monotonic_ms
 from migrator.node.quorum_view import NodeQuorumView
 from migrator.node.registration import KRAFT_VERSION, ControllerRegistrar
@@ -44,7 +46,8 @@ from migrator.node.voter_changes import VOTER_CHANGES, VoterChanges
 from migrator.node.voters import VoterSignals
 from migrator.node.write_gate import WriteGate
 from migrator.observe.journal import Journal
-from migrator.observe.metrics import MetricsServer
+from migrator.observe.metrics import MetricsServer, Reading
+from migrator.observe.propagation import Mode, PropagationTimes
 from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.quorum_service import NodeAddress, QuorumService
 from migrator.rpc.server import GrpcServer, Service
@@ -133,12 +136,10 @@ async def _assemble(settings: Settings, failure: Failure, stack: AsyncExitStack)
     clients = peer_clients(settings, security)
     for client in clients.values():
         stack.push_async_callback(client.close)
-    insight = _migration(settings, core, gate, signals, journal, failure, stack)
+    times = PropagationTimes()
+    insight = _migration(settings, core, times, gate, signals, journal, failure, stack)
     source = NodeStatusSource(settings, core, insight, journal.after)
-    if settings.migrator_metrics_listener:
-        read = reader(settings, core, insight, health)
-        metrics = MetricsServer(*parse_host_port(settings.migrator_metrics_listener), read)
-        stack.callback(metrics.close)
+    _serve_metrics(settings, reader(settings, core, insight, health), times, stack)
 
     listeners = _listeners(settings, cluster_id, core, failure)
     ports = {}
@@ -149,7 +150,10 @@ async def _assemble(settings: Settings, failure: Failure, stack: AsyncExitStack)
     server = await _grpc(settings, core, source, failure)
     stack.push_async_callback(server.close)
     stack.push_async_callback(core.close, HAND_OVER_SECONDS)
+    following = KRaftPropagation(core, times, failure)
+    stack.push_async_callback(following.close)
     core.start()
+    following.start()
     stack.push_async_callback(insight.drain, settings.migrator_write_behind_drain_ms / 1000)
     registrar = ControllerRegistrar(settings, core.metadata, core.quorum, core.controller, clients, ports)
     supervisor = Supervisor(failure)
@@ -163,6 +167,7 @@ async def _assemble(settings: Settings, failure: Failure, stack: AsyncExitStack)
 def _migration(
     settings: Settings,
     core: NodeCore,
+    times: PropagationTimes,
     gate: WriteGate,
     signals: VoterSignals,
     journal: Journal,
@@ -170,12 +175,21 @@ def _migration(
     stack: AsyncExitStack,
 ) -> MigrationInsight:
     """The migration of this node. It is there whatever the settings lack: the log may say that one is under way."""
-    cluster = migrated_cluster(settings, core, failure)
+    cluster = migrated_cluster(settings, core, failure, partial(times.observe, Mode.ZOOKEEPER))
     runtime = MigrationRuntime(settings, core, cluster, signals, journal, failure)
     gate.measures(lambda: runtime.lag)
     runtime.start()
     stack.push_async_callback(runtime.close)
     return MigrationInsight(core, runtime, gate, signals)
+
+
+def _serve_metrics(
+    settings: Settings, read: Callable[[], Reading], times: PropagationTimes, stack: AsyncExitStack
+) -> None:
+    """Serve the metrics, if the settings say where."""
+    if settings.migrator_metrics_listener:
+        address = parse_host_port(settings.migrator_metrics_listener)
+        stack.callback(MetricsServer(*address, read, times.histogram).close)
 
 
 async def _bind(listener: KafkaListener, host: str, port: int) -> int:

@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from migrator.errors import OperatorError
+from migrator.observe.propagation import PROPAGATION
 from migrator.supervision import TaskFailures
 from migrator.values import value
 
@@ -164,7 +165,10 @@ FEATURE_GAUGE = "kafka_server_metadataloader_finalizedlevel"
 STATE_GAUGE = "migrator_migration_internal_state"
 TASK_COUNTER = "migrator_task_failures_total"
 TASK_GAUGE = "migrator_task_last_failure_ms"
-METRICS = frozenset({FEATURE_GAUGE, STATE_GAUGE, TASK_COUNTER, TASK_GAUGE, *(name for name, _, _ in GAUGES)})
+HISTOGRAM = tuple(PROPAGATION + suffix for suffix in ("_bucket", "_sum", "_count"))
+METRICS = frozenset(
+    {FEATURE_GAUGE, STATE_GAUGE, TASK_COUNTER, TASK_GAUGE, *HISTOGRAM, *(name for name, _, _ in GAUGES)}
+)
 """All names."""
 
 
@@ -208,14 +212,16 @@ class MetricsServer:
     """The HTTP endpoint, in a thread of its own: readings are taken from immutable images and plain numbers.
 
     :param read: must be safe to call from another thread.
+    :param others: what is not read but counted as it happens.
     """
 
-    def __init__(self, host: str, port: int, read: Callable[[], Reading]) -> None:
+    def __init__(self, host: str, port: int, read: Callable[[], Reading], *others: Collector) -> None:
         """
         :raises OperatorError: the address can't be bound.
         """
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(ReadingCollector(read))
+        for collector in (ReadingCollector(read), *others):
+            registry.register(collector)
         try:
             self._server, self._thread = start_http_server(port, addr=host or "0.0.0.0", registry=registry)  # noqa: S104
         except OSError as error:

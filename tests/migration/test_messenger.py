@@ -77,7 +77,10 @@ class Rig:
     def __init__(self) -> None:
         self.peers: dict[int, Peer] = {1: BadPeer(), 2: BadPeer()}
         self.failures: list[BaseException] = []
-        self.messenger = BrokerMessenger(LISTENER, lambda broker_id, _: self.peers[broker_id], self.failures.append)
+        self.took: list[float] = []
+        self.messenger = BrokerMessenger(
+            LISTENER, lambda broker_id, _: self.peers[broker_id], self.failures.append, self.took.append
+        )
         self.image = EMPTY_IMAGE
 
     def open(self, *records: rec.MetadataRecord) -> None:
@@ -200,3 +203,26 @@ async def test_who_waits_for_the_full_state_waits_no_longer_than_the_claim(rig: 
     rig.messenger.close()
     assert not await waiting
     assert not await rig.messenger.full()
+
+
+async def test_a_change_is_measured_until_the_last_broker_has_answered(rig: Rig) -> None:
+    rig.open(registered(1), registered(2), *topic(1, 1, 2))
+    await rig.bad(2).hears("UpdateMetadata", "LeaderAndIsr")
+    rig.bad(2).open.clear()
+    rig.publish(*topic(2, 1))
+    await rig.bad(1).hears("UpdateMetadata", "LeaderAndIsr", "UpdateMetadata")
+    await asyncio.sleep(0)
+    assert rig.took == [], "one broker has not answered yet"
+    rig.bad(2).open.set()
+    await until(lambda: rig.took)
+    assert len(rig.took) == 1
+    assert rig.took[0] > 0
+
+
+async def test_what_concerns_no_broker_is_not_measured(rig: Rig) -> None:
+    rig.open(registered(1), *topic(1, 1))
+    await rig.bad(1).hears("UpdateMetadata", "LeaderAndIsr")
+    rig.publish(rec.NoOpRecord())
+    rig.publish(*topic(2, 1))
+    await until(lambda: rig.took)
+    assert len(rig.took) == 1

@@ -15,13 +15,16 @@ from migrator.migration.readiness import Readiness
 from migrator.migration.soft import Situation, Status
 from migrator.migration.states import State, public_state
 from migrator.node.metrics import migration_figures
+from migrator.node.propagation import PENDING_MAX, KRaftPropagation, Pending
 from migrator.node.quorum import monotonic_ms
 from migrator.node.status_source import NodeStatusSource
 from migrator.observe.metrics import MigrationFigures
+from migrator.observe.propagation import PROPAGATION, PropagationTimes
 from migrator.observe.status import BrokerState
-from migrator.records.metadata import ZkMigrationState
+from migrator.records.metadata import RegisterBrokerRecord, TopicRecord, ZkMigrationState
+from tests.image.strategies import small_uuid
 from tests.migration.builders import broker, cluster
-from tests.node.cluster import running
+from tests.node.cluster import running, until
 
 WAITING, COPYING, DUAL, FINISHED = 0, 1, 2, 3
 PUBLIC = {
@@ -119,3 +122,43 @@ async def test_status_says_offline_at_once_after_an_election(tmp_path: Path) -> 
         assert source._broker(dead).heartbeat_age_ms == -1
         leader.keeper.sessions.touch(1, 0, monotonic_ms())
         assert source._broker(dead).state is BrokerState.FENCED
+
+
+async def test_a_change_is_measured_until_the_last_broker_in_kraft_mode_reports_it(tmp_path: Path) -> None:
+    async with running(tmp_path, 1) as opened:
+        leader = await opened.leader()
+        times = PropagationTimes()
+        following = KRaftPropagation(leader, times, opened.failures.append)
+        following.start()
+        both = (registered(1), registered(2))
+        topic = TopicRecord("t", small_uuid(9))
+        epoch = leader.controller.epoch
+        assert epoch is not None
+        offset = await leader.controller.append(epoch, [*both, topic])
+        await leader.metadata.stable(offset)
+        leader.keeper.sessions.touch(1, offset, monotonic_ms())
+        following._look()
+        assert len(following._pending) == 1, "broker 2 does not know it"
+        leader.keeper.sessions.touch(2, offset, monotonic_ms())
+        await until(lambda: not following._pending, "both to know it")
+        counts = {
+            sample.labels["mode"]: sample.value
+            for family in times.histogram.collect()
+            for sample in family.samples
+            if sample.name == f"{PROPAGATION}_count"
+        }
+        assert counts == {"kraft": 1, "zookeeper": 0}
+        await following.close()
+
+
+def registered(broker_id: int) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(broker_id, False, small_uuid(broker_id), broker_id, (), (), None, fenced=False)
+
+
+def test_changes_beyond_the_bound_are_not_measured() -> None:
+    pending = Pending()
+    for offset in range(PENDING_MAX + 10):
+        pending.committed(offset, now=float(offset))
+    assert len(pending) == PENDING_MAX
+    assert pending.known_up_to(1, now=5.0) == [5.0, 4.0]
+    assert len(pending) == PENDING_MAX - 2

@@ -23,6 +23,7 @@ from migrator.observe.metrics import (
     MigrationFigures,
     Reading,
 )
+from migrator.observe.propagation import PROPAGATION, Mode, PropagationTimes
 from migrator.supervision import TaskFailures
 
 MIGRATION = MigrationFigures(
@@ -74,6 +75,21 @@ def test_every_figure_is_read_from_the_endpoint() -> None:
     assert found[STATE_GAUGE, (*ours, ("state", "inactive"))] == 0
     assert found[TASK_COUNTER, (("task", "broker-channel"),)] == 2
     assert found[TASK_GAUGE, (("error", "UnicodeError"), ("task", "broker-channel"))] == 1_000
+
+
+def test_the_time_until_the_last_broker_knows_a_change_is_a_histogram() -> None:
+    times = PropagationTimes()
+    times.observe(Mode.ZOOKEEPER, 0.02)
+    times.observe(Mode.KRAFT, 1.5)
+    server = MetricsServer("127.0.0.1", 0, lambda: READING, times.histogram)
+    try:
+        found = scrape(server.port)
+    finally:
+        server.close()
+    assert found[f"{PROPAGATION}_count", (("mode", "zookeeper"),)] == 1
+    assert found[f"{PROPAGATION}_sum", (("mode", "kraft"),)] == 1.5
+    assert found[f"{PROPAGATION}_bucket", (("le", "0.025"), ("mode", "zookeeper"))] == 1
+    assert found[f"{PROPAGATION}_bucket", (("le", "1.0"), ("mode", "kraft"))] == 0
 
 
 def test_no_figure_is_left_out() -> None:

@@ -1,0 +1,95 @@
+"""Measures how long brokers in KRaft mode take to know a change, by the offsets in their heartbeats."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from migrator.image.model import ImageDelta, MetadataImage
+from migrator.node.core import NodeCore
+from migrator.observe.propagation import Mode, PropagationTimes
+from migrator.supervision import OnError, Supervisor, TaskKind
+
+FOLLOWING = TaskKind("propagation", OnError.RESTART)
+LOOK_SECONDS = 0.1
+PENDING_MAX = 1_000
+"""Changes that are waited for at a time; what is committed beyond that is not measured."""
+
+
+class Pending:
+    """Changes that not every broker has reported yet, oldest first. Times are seconds of the caller's clock."""
+
+    def __init__(self) -> None:
+        self._changes: deque[tuple[int, float]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._changes)
+
+    def committed(self, offset: int, now: float) -> None:
+        """A change that brokers are to know."""
+        if len(self._changes) < PENDING_MAX:
+            self._changes.append((offset, now))
+
+    def known_up_to(self, offset: int, now: float) -> list[float]:
+        """Every broker knows everything up to that offset (inclusive); how long each change took, in seconds."""
+        took = []
+        while self._changes and self._changes[0][0] <= offset:
+            took.append(now - self._changes.popleft()[1])
+        return took
+
+    def clear(self) -> None:
+        """Nobody is listened to any more."""
+        self._changes.clear()
+
+
+class KRaftPropagation:
+    """On the active controller: a `LeaderListener`, and a subscriber of the published image."""
+
+    def __init__(self, core: NodeCore, times: PropagationTimes, on_failure: Callable[[BaseException], None]) -> None:
+        self._core = core
+        self._times = times
+        self._supervisor = Supervisor(on_failure)
+        self._pending = Pending()
+        self._clock = asyncio.get_running_loop().time
+        core.leadership.listeners.append(self)
+        core.metadata.subscribers.append(self._published)
+
+    def start(self) -> None:
+        """Begin to look at heartbeats."""
+        self._supervisor.keep(FOLLOWING, self._follow)
+
+    async def close(self) -> None:
+        """End looking."""
+        await self._supervisor.close()
+
+    def became_active(self, epoch: int, image: MetadataImage) -> None:
+        """See `LeaderListener`."""
+
+    def lost_leadership(self, epoch: int) -> None:  # noqa: ARG002 - the listener's signature
+        """See `LeaderListener`."""
+        self._pending.clear()
+
+    def _published(self, delta: ImageDelta) -> None:
+        changes = delta.changes
+        if self._core.controller.epoch is not None and (changes.topics or changes.partitions or changes.configs):
+            self._pending.committed(delta.after.provenance.offset, self._clock())
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._pending:
+                self._look()
+
+    def _look(self) -> None:
+        sessions = self._core.keeper.sessions
+        reported = [
+            -1 if (session := sessions.get(broker_id)) is None else session.metadata_offset
+            for broker_id, broker in self._core.metadata.published.cluster.brokers.items()
+            if not broker.fenced and not broker.is_migrating_zk_broker
+        ]
+        if not reported:
+            self._pending.clear()
+            return
+        for seconds in self._pending.known_up_to(min(reported), self._clock()):
+            self._times.observe(Mode.KRAFT, seconds)

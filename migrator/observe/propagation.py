@@ -1,0 +1,37 @@
+"""How long a change takes from its commit to the last broker that knows it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from prometheus_client import Histogram
+
+PROPAGATION = "migrator_change_propagation_seconds"
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+class Mode(StrEnum):
+    """How a broker hears of changes."""
+
+    ZOOKEEPER = "zookeeper"
+    """By UpdateMetadata and LeaderAndIsr: until all of them are answered."""
+    KRAFT = "kraft"
+    """By the metadata log: until heartbeats report the offset, so up to a heartbeat interval longer than the truth."""
+
+
+class PropagationTimes:
+    """A histogram by mode. Brokers that are fenced are not waited for."""
+
+    def __init__(self) -> None:
+        self.histogram = Histogram(
+            PROPAGATION,
+            "Seconds from the commit of a change to the last unfenced broker that knows it",
+            ("mode",),
+            buckets=BUCKETS,
+            registry=None,
+        )
+        self._by_mode = {mode: self.histogram.labels(mode.value) for mode in Mode}
+
+    def observe(self, mode: Mode, seconds: float) -> None:
+        """One change has reached everybody."""
+        self._by_mode[mode].observe(seconds)
