@@ -13,6 +13,7 @@ import pytest
 from migrator.drill.cluster import MIGRATOR
 from migrator.parts.kafka import StockKafka
 from migrator.parts.processes import ChildProcess, free_port, port_is_open
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -44,7 +45,7 @@ def test_a_kafka_that_was_asked_for_and_cannot_be_fetched_is_an_error(
     make_unreachable(tmp_path / "cache", monkeypatch)
     command = [MIGRATOR, "drill", "--kafka", "3.9.1", "--dir", str(tmp_path / "drill")]
     with ChildProcess("drill", command, output=tmp_path / "output") as drill:
-        assert drill.wait(timeout_seconds=60) == 2
+        assert drill.wait(timeout_seconds=PATIENCE_SECONDS) == 2
         assert "Go online" in drill.output_text().replace("\n", " ")
     assert not (tmp_path / "drill").exists()
 
@@ -61,9 +62,9 @@ def interrupted(tmp_path: Path, number: signal.Signals, *options: str) -> dict[s
     command = [MIGRATOR, "drill", "--dir", str(directory), *options]
     with ChildProcess("drill", command, output=tmp_path / "output") as drill:
         controller = directory / "cluster" / "controller-3001" / "controller.log"
-        drill.wait_until(controller.exists, "a controller process", timeout_seconds=200)
+        drill.wait_until(controller.exists, "a controller process", timeout_seconds=PATIENCE_SECONDS)
         drill.send(number)
-        assert drill.wait(timeout_seconds=60) == 130
+        assert drill.wait(timeout_seconds=PATIENCE_SECONDS) == 130
     configuration = (directory / "cluster" / "zookeeper" / "zoo.cfg").read_text()
     port = re.search(r"clientPort=([0-9]+)", configuration)
     assert port is not None
@@ -78,5 +79,5 @@ def test_a_directory_with_an_earlier_drill_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cluster").mkdir()
     command = [MIGRATOR, "drill", "--kafka", "none", "--dir", str(tmp_path)]
     with ChildProcess("drill", command, output=tmp_path / "output") as drill:
-        assert drill.wait(timeout_seconds=60) == 2
+        assert drill.wait(timeout_seconds=PATIENCE_SECONDS) == 2
         assert "an earlier drill left its data there" in drill.output_text().replace("\n", " ")

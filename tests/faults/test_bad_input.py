@@ -19,6 +19,7 @@ from migrator.zookeeper.znodes.migration import MigrationState, decode_migration
 from tests.conftest import ZooKeeperSpace
 from tests.faults.cluster import FaultCluster, cluster_in, every_znode, start_all
 from tests.faults.gate import MULTI_READ
+from tests.patience import PATIENCE_SECONDS
 
 OTHER_CLUSTER_ID = "YW5vdGhlciBjbHVzdGVyIQ"
 
@@ -51,7 +52,7 @@ async def test_what_does_not_decode_is_named_and_mending_it_is_enough(
         # Tried again and again, it never writes.
         gate = cluster.gates[cluster.controllers[0].node_id]
         gate.stop_at(lambda _: len({each.connection for each in gate.requests if each.operation == MULTI_READ}) > 2)
-        await asyncio.wait_for(gate.reached.wait(), 30)
+        await asyncio.wait_for(gate.reached.wait(), PATIENCE_SECONDS)
         gate.go_on()
         assert every_znode(client) == before
         found = await cluster.active()

@@ -19,6 +19,7 @@ from migrator.rpc.transport import TransportError
 from tests.conftest import ZooKeeperSpace
 from tests.faults.cluster import cluster_in, start_all
 from tests.faults.requests import create_topic
+from tests.patience import PATIENCE_SECONDS
 
 ROOM_BYTES = 2_000
 VOLUME_BYTES = 32 << 20
@@ -165,7 +166,7 @@ async def test_a_disk_that_is_read_only(zookeeper: ZooKeeperSpace, tmp_path: Pat
             ["unshare", "-rm", "sh", "-c", mounts, "sh", directory, *command],
             output=tmp_path / "read-only.log",
         ) as process:
-            assert await asyncio.to_thread(process.wait, timeout_seconds=20) == ExitCode.REFUSED
+            assert await asyncio.to_thread(process.wait, timeout_seconds=PATIENCE_SECONDS) == ExitCode.REFUSED
             said = process.output_text()
         assert directory in said
         assert "read-only" in said

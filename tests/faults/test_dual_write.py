@@ -27,6 +27,7 @@ from tests.conftest import ZooKeeperSpace
 from tests.faults.cluster import FaultCluster, cluster_in, every_znode, start_all
 from tests.faults.gate import Gate
 from tests.faults.requests import allocate_producer_ids, create_topic
+from tests.patience import PATIENCE_SECONDS
 
 
 def knows_no_leader(broker: LightBroker, gone: int) -> bool:
@@ -93,7 +94,7 @@ async def test_an_outage_of_zookeeper_is_no_outage_of_kafka(
             path = paths.broker(gone)
             await cluster.until("its old session has expired", lambda: client.exists(path) is None)
         await victim.start()
-        await asyncio.wait_for(victim.running.wait(), 30)
+        await asyncio.wait_for(victim.running.wait(), PATIENCE_SECONDS)
         assert await create_topic(cluster.client, "too-early") is ErrorCode.none
         image = await cluster.until_converged()
         assert image.producer_ids_next >= answer.producer_id_start + answer.producer_id_len
@@ -106,7 +107,7 @@ async def held_mark(cluster: FaultCluster, leader: Controller, topic: str) -> Ga
     gate = cluster.gates[leader.node_id]
     gate.stop_at(lambda request: request.marks)
     assert await create_topic(cluster.client, topic) is ErrorCode.none
-    await asyncio.wait_for(gate.reached.wait(), 20)
+    await asyncio.wait_for(gate.reached.wait(), PATIENCE_SECONDS)
     return gate
 
 
@@ -159,11 +160,11 @@ async def test_sigterm_drains_the_write_behind_and_hands_leadership_over(
         gate = await held_mark(cluster, old, "last-words")
         assert old.process is not None
         old.process.send(signal.SIGTERM)
-        await asyncio.to_thread(old.process.wait_for_output, "Stopping", timeout_seconds=60)
+        await asyncio.to_thread(old.process.wait_for_output, "Stopping", timeout_seconds=PATIENCE_SECONDS)
         assert await follows(old) is False
         assert old.process.exit_code() is None
         gate.go_on()
-        assert await asyncio.to_thread(old.process.wait, timeout_seconds=20) == 0
+        assert await asyncio.to_thread(old.process.wait, timeout_seconds=PATIENCE_SECONDS) == 0
         assert zookeeper_client.exists(paths.topic("last-words")) is not None
         new = await cluster.until_dual_writing()
         assert new is not old

@@ -107,7 +107,7 @@ async def worked(brokers: list[LightBroker], port: int) -> LightWorkload:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Brokers act on their own; nothing tells a test when they have."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not condition():
             await asyncio.sleep(0.05)
 

@@ -85,10 +85,10 @@ async def test_a_watch_beside_a_cluster(
             config = paths.topic_config(topic)
             zookeeper_client.set(config, encode_config({"retention.ms": "77"}))
             stat = zookeeper_client.get(config)[1]
-            await cluster.until("it is seen", lambda: any(one["foreign_writes"] for one in said()), 60)
+            await cluster.until("it is seen", lambda: any(one["foreign_writes"] for one in said()))
             named = [write for one in said() for write in one["foreign_writes"]]  # type: ignore[attr-defined]
             assert named == [{"path": config, "zxid": stat.mzxid, "time_ms": stat.mtime, "session": None}]
-            await cluster.until("it differs", lambda: said()[-1]["verdict"] == "different", 60)
+            await cluster.until("it differs", lambda: said()[-1]["verdict"] == "different")
             assert (await asyncio.to_thread(scraped, port))["migrator_verify_foreign_writes_total"] == 1
             found = await cluster.active()
             assert found is not None

@@ -32,6 +32,7 @@ from migrator.wire.raft_transport import KafkaRaftTransport, RaftService
 from migrator.wire.schemas import CONTROLLER_APIS, VersionRange
 from migrator.wire.security import PLAINTEXT, ListenerSecurity, listener_security
 from migrator.wire.server import KafkaListener, RequestContext
+from tests.patience import PATIENCE_SECONDS
 from tests.wire.certificates import Authority
 
 CLUSTER = "qYoMEZXcS_SKP2PzAl8-WA"
@@ -162,7 +163,7 @@ async def quorum(
     try:
         await asyncio.to_thread(node.format, CLUSTER, release_version="3.9-IV0")
         node.launch()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await core.heard.wait()
         yield handler, transport
     finally:
@@ -174,7 +175,7 @@ async def quorum(
 async def follow(transport: KafkaRaftTransport, epoch: int) -> FetchResponse:
     """Fetch like a follower until something is committed."""
     offset = last_epoch = 0
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             request = FetchRequest(CLUSTER, OURS, epoch, offset, last_epoch, 500, 8 << 20)
             response = await transport.send(STOCK, request, 10)
@@ -201,7 +202,7 @@ def last_offset(batches: bytes) -> int:
 async def test_a_stock_controller_leads_a_quorum_with_us(tmp_path: Path, unused_tcp_port: int) -> None:
     voter = Follower()
     async with quorum(tmp_path, unused_tcp_port, voter) as (_, transport):
-        epoch = await asyncio.wait_for(voter.leader_epoch, 60)
+        epoch = await asyncio.wait_for(voter.leader_epoch, PATIENCE_SECONDS)
         vote = next(request for request in voter.requests if isinstance(request, VoteRequest))
         assert (vote.cluster_id, vote.candidate_id, vote.voter_id) == (CLUSTER, STOCK, OURS)
         await follow(transport, epoch)
@@ -226,7 +227,7 @@ async def test_a_stock_controller_leads_a_quorum_with_us(tmp_path: Path, unused_
 async def test_a_stock_controller_follows_us(tmp_path: Path, unused_tcp_port: int) -> None:
     leader = Leader()
     async with quorum(tmp_path, unused_tcp_port, leader) as (_, transport):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while leader.epoch < 0:
                 epoch = leader.candidate_epoch + 1
                 with contextlib.suppress(UnreachableError):  # it speaks before it listens
@@ -263,5 +264,5 @@ async def test_the_same_over_sasl_on_mutual_tls(tmp_path: Path, unused_tcp_port:
     ours = listener_security(security, "CONTROLLER", "SASL_SSL", client_mechanism="PLAIN")
     voter = Follower()
     async with quorum(tmp_path, unused_tcp_port, voter, "SASL_SSL", security, ours) as (handler, transport):
-        await follow(transport, await asyncio.wait_for(voter.leader_epoch, 60))
+        await follow(transport, await asyncio.wait_for(voter.leader_epoch, PATIENCE_SECONDS))
         assert handler.principals == {"User:controller"}
