@@ -30,10 +30,11 @@ class BrokerSession:
 class Sessions:
     """One session for each registered broker."""
 
-    __slots__ = ("_by_broker", "_timeout_ms")
+    __slots__ = ("_asked_ms", "_by_broker", "_timeout_ms")
 
     def __init__(self, timeout_ms: int) -> None:
         self._by_broker: dict[int, BrokerSession] = {}
+        self._asked_ms: dict[int, int] = {}
         self._timeout_ms = timeout_ms
 
     def get(self, broker_id: int) -> BrokerSession | None:
@@ -65,6 +66,16 @@ class Sessions:
         session = self._by_broker.get(broker_id)
         if session is not None:
             self._by_broker[broker_id] = BrokerSession(session.epoch, now_ms, metadata_offset, session.shutdown_offset)
+
+    def asked(self, broker_id: int, now_ms: int) -> None:
+        """The broker would register in migration mode, but has to wait until the copy is complete."""
+        self._asked_ms[broker_id] = now_ms
+
+    def asking(self, now_ms: int) -> frozenset[int]:
+        """Those that have asked lately. Brokers ask again under a back-off that grows up to the session time-out."""
+        return frozenset(
+            broker_id for broker_id, at_ms in self._asked_ms.items() if at_ms + 2 * self._timeout_ms >= now_ms
+        )
 
     def begin_shutdown(self, broker_id: int, offset: int) -> None:
         """The broker entered controlled shutdown with the records up to that offset; the first offset counts."""

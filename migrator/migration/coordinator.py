@@ -89,7 +89,7 @@ class Coordinator:
     def _alive(self, event: wb.WriteEvent, now_ms: int) -> list[ef.Effect]:
         """A reconcile that writes is a reconcile that lives."""
         if isinstance(event, wb.MultiEnded | wb.ReconcileWrites) and self.state is State.RECONCILING:
-            return self._driver.step(ev.Progress(self._reconcile, self._write_behind.entities_written), now_ms)
+            return self._driver.step(ev.Progress(self._reconcile, self._write_behind.writing), now_ms)
         return []
 
     def _route(self, effects: Sequence[AnyEffect], now_ms: int) -> list[AnyEffect]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from random import Random
 
 from migrator.image.tracked import Interner
+from migrator.migration.progress import Phase
 from migrator.migration.readiness import Gap
 from migrator.migration.translate.source import TopicReading, ZkSource
 from migrator.migration.translate.to_records import RecordReader
@@ -71,6 +72,10 @@ class CopyEnd:
     controller_version: int
 
 
+def ignore(_phase: Phase) -> None:
+    """For a source that has nothing to catch up with."""
+
+
 def decode_all(zookeeper: ZkSource, *, passwords: PasswordEncoder, random: Random) -> Iterator[Decoded]:
     """Read and decode everything, write nothing."""
     faults: list[Gap] = []
@@ -122,13 +127,17 @@ class Copy:
         self._records = 0
         self._read_again = 0
 
-    def run(self) -> Iterator[CopyBatch | CopyEnd]:
+    def run(self, before: Callable[[Phase], None] = ignore) -> Iterator[CopyBatch | CopyEnd]:
         """Read, look again, read the versions of the claim.
 
+        :param before: called ahead of each reading, which must then see all that was written until now.
         :raises ZnodeError: when something does not decode any more.
         """
+        before(Phase.COPY)
         yield from self._batches(self._first_reading())
+        before(Phase.LOOK_AGAIN)
         yield from self._batches(self._second_look())
+        before(Phase.LOOK_AGAIN)
         view = read_view(self._source.read)
         yield CopyEnd(self._records, self._read_again, view.epoch_version, view.controller_version)
 

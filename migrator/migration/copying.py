@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 
 from migrator.migration.copy import CopyBatch, CopyEnd
@@ -23,22 +23,16 @@ END: tuple[MetadataRecord, ...] = (ZkMigrationStateRecord(ZkMigrationState.MIGRA
 """Complete, and nothing but complete, together with this batch."""
 
 
-async def append_copy(
-    log: TransactionLog, epoch: int, messages: AsyncIterator[Message], on_progress: Callable[[int], None]
-) -> CopyEnd:
+async def append_copy(log: TransactionLog, epoch: int, messages: AsyncIterator[Message]) -> CopyEnd:
     """Append what lies between `BEGIN` and `END`.
 
-    :param on_progress: told how many records are appended.
     :raises MigratorError: the worker failed, or the log refused; the transaction is as open as it was.
     """
-    done = 0
     async for message in messages:
         if isinstance(message, CopyEnd):
             return message
         if isinstance(message, CopyBatch):
             await log.append_encoded(epoch, partial(_stamped, message.data))
-            done += message.records
-            on_progress(done)
     raise WorkerFailedError("the worker ended without a result")
 
 

@@ -15,10 +15,12 @@ from migrator.migration import effects as ef
 from migrator.migration import events as ev
 from migrator.migration import guards
 from migrator.migration.judge import judge
+from migrator.migration.progress import Course
 from migrator.migration.soft import (
     ELECTION_WAIT_MS,
     ENTRY_SENTENCES,
     POLL_MS,
+    TELL_MS,
     Identity,
     Situation,
     SoftState,
@@ -89,9 +91,14 @@ class MigrationDriver:
             effects.append(self._timer())
         elif working and not soft.outstanding:
             soft.due_ms = max(due, now_ms + self._pace_ms())
-        if soft.situation != said:
+        if soft.situation != said and not self._was_just_told(event):
+            soft.told_ms = now_ms
             effects.append(ef.Report(str(soft.situation), for_journal=isinstance(event, ev.AuditResult)))
         return effects
+
+    def _was_just_told(self, event: ev.Event) -> bool:
+        """Status always has the newest figures; a log that grows with each of them helps nobody."""
+        return isinstance(event, ev.Progress) and self._soft.now_ms - self._soft.told_ms < TELL_MS
 
     def _stale(self, event: ev.Event) -> bool:
         """Whether nobody waits for it any more: of another leader epoch, or of work that was done again since."""
@@ -118,7 +125,7 @@ class MigrationDriver:
             effects.append(ef.StopDualWrite())
         soft.tickets += 1
         soft.outstanding = False
-        soft.progress_ms = soft.now_ms
+        soft.progress_ms, soft.course = soft.now_ms, Course()
         soft.attempt = soft.attempt + 1 if again else 0
         if not again:
             soft.entered_ms = soft.now_ms
@@ -154,7 +161,7 @@ class MigrationDriver:
     def _examine(self) -> list[ef.Effect]:
         soft = self._soft
         back_off = soft.state is not State.EXAMINING or soft.term.failures > 0
-        return [] if back_off and soft.before is not soft.state else [ef.Examine(self._ask())]
+        return [] if back_off and soft.before is not soft.state else [ef.Examine(self._ask(), soft.may_copy)]
 
     def _release(self) -> list[ef.Effect]:
         term = self._soft.term

@@ -12,9 +12,11 @@ from migrator.zookeeper.leadership import Claim, ClaimView
 
 @value
 class Examine:
-    """Read /cluster/id, /controller_epoch, /controller and /migration, look its offset up in the log: `Examined`."""
+    """Read /cluster/id, /controller_epoch, /controller and /migration, look its offset up in the log: `Examined`.
+    ``brokers``: a claim may follow at once, so look who runs, too."""
 
     ticket: Ticket
+    brokers: bool = False
 
 
 @value

@@ -5,7 +5,8 @@ from __future__ import annotations
 from migrator.image.model import ClusterImage
 from migrator.migration.finish import FinishInputs
 from migrator.migration.guards import Standing
-from migrator.migration.readiness import ControllerSignals, Gap, ZooKeeperBrokers
+from migrator.migration.progress import Working
+from migrator.migration.readiness import ControllerSignals, Gap, Surroundings, ZooKeeperBrokers
 from migrator.observe.status import Force
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import MigrationHold, ZkMigrationState
@@ -62,11 +63,13 @@ class ZooKeeperLost:
 
 @value
 class Examined:
-    """``standing`` None: ZooKeeper could not be read, for ``reason``."""
+    """``standing`` None: ZooKeeper could not be read, for ``reason``. ``surroundings`` are from after the standing, and
+    None unless they were asked for."""
 
     ticket: Ticket
     standing: Standing | None
     reason: str = ""
+    surroundings: Surroundings | None = None
 
 
 @value
@@ -115,22 +118,22 @@ class ReleaseResult:
 
 @value
 class Progress:
-    """The work under that ticket is alive; ``done`` counts records or entities."""
+    """The work under that ticket is alive, and has come so far."""
 
     ticket: Ticket
-    done: int
-    of: int = 0
+    working: Working
 
 
 @value
 class CopyDone:
     """Everything is appended, the second listing included. The two versions were read last of all: they show whether
-    the claim stood until then."""
+    the claim stood until then; ``surroundings`` are from after that."""
 
     ticket: Ticket
     records: int
     epoch_version: int
     controller_version: int
+    surroundings: Surroundings
 
 
 @value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from migrator.image.model import MetadataImage
 from migrator.migration.guards import UNREADABLE, Standing
 from migrator.migration.ports import ReadPort
@@ -31,18 +33,28 @@ def read_standing(zookeeper: ReadPort) -> Standing:
 
 
 def read_brokers(zookeeper: ReadPort, image: MetadataImage) -> tuple[ZooKeeperBrokers, ControllerClaim | None]:
-    """The brokers that ZooKeeper knows, and who holds /controller.
+    """The brokers that ZooKeeper knows, and who holds /controller; both not older than the call.
 
     Assignments are read only once every broker in /brokers/ids has registered: this is polled, and reading all topics
     costs a second where there are many.
 
     :raises MigratorError: when ZooKeeper cannot be read.
     """
+    holder = zookeeper.view().controller
     brokers = read_registered(zookeeper.reader)
     if brokers.listeners and brokers.listeners.keys() <= set(image.cluster.brokers):
         replicas = read_replicas(zookeeper.reader)
-        brokers = ZooKeeperBrokers(brokers.listeners, replicas, brokers.configured, brokers.faults)
-    return brokers, zookeeper.view().controller
+        brokers = replace(brokers, replicas=replicas)
+    return brokers, holder
+
+
+def read_present(zookeeper: ReadPort) -> ZooKeeperBrokers:
+    """The brokers that run at this moment: nothing older is shown, whichever server answers.
+
+    :raises MigratorError: when ZooKeeper cannot be read.
+    """
+    zookeeper.view()
+    return read_registered(zookeeper.reader)
 
 
 def read_registered(reader: ZkSource) -> ZooKeeperBrokers:
@@ -52,16 +64,18 @@ def read_registered(reader: ZkSource) -> ZooKeeperBrokers:
     """
     faults: list[Gap] = []
     listeners: dict[int, frozenset[str]] = {}
+    born: dict[int, int] = {}
     ids = [name for name in names_below(reader, paths.BROKER_IDS) if name.isdecimal()]
     for name, node in zip(ids, reader.read(f"{paths.BROKER_IDS}/{name}" for name in ids), strict=True):
         if node is None:
             continue
+        born[int(name)] = node.stat.czxid
         try:
             listeners[int(name)] = frozenset(end.name for end in decode_broker(node.path, node.data).endpoints)
         except ZnodeError as fault:
             faults.append(Gap(fault.where, fault.what, fault.remedy))
     configured = frozenset(int(name) for name in names_below(reader, paths.BROKER_CONFIGS) if name.isdecimal())
-    return ZooKeeperBrokers(listeners, frozenset(), configured, tuple(faults))
+    return ZooKeeperBrokers(listeners, frozenset(), configured, tuple(faults), born)
 
 
 def read_running(reader: ZkSource) -> Running:

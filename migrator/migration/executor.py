@@ -23,12 +23,12 @@ from migrator.migration.compare import WriteChunk
 from migrator.migration.coordinator import AnyEffect, AnyEvent, Coordinator
 from migrator.migration.copy import CopyBatch, CopyEnd, Decoded
 from migrator.migration.copying import BEGIN, END, append_copy
-from migrator.migration.examination import read_brokers, read_standing
+from migrator.migration.examination import read_brokers, read_present, read_standing
 from migrator.migration.ports import BrokersPort, ControllerPort, StartWorker, ZooKeeperPort
-from migrator.migration.readiness import Gap
+from migrator.migration.readiness import ControllerSignals, Gap, Surroundings
 from migrator.migration.soft import Identity
 from migrator.migration.tasks import Task, Tasks
-from migrator.migration.worker import CompareTask, CopyTask, DecodeTask
+from migrator.migration.worker import CompareTask, CopyTask, DecodeTask, OnProgress
 from migrator.migration.write_behind import at_of
 from migrator.migration.write_executor import WriteExecutor
 from migrator.raft.messages import EpochOffset
@@ -82,6 +82,8 @@ class MigrationExecutor:
         self.coordinator = Coordinator(options.identity, self._writes.derive, controller.crc_at)
         self._writes.attach(lambda: self.coordinator.write_behind)
         self._work: Task | None = None
+        self._working = asyncio.Lock()
+        """Held while a worker's process lives."""
         self._epoch = -1
 
     # From the node
@@ -121,15 +123,23 @@ class MigrationExecutor:
 
     def _examine(self, effect: ef.Examine) -> None:
         async def work() -> AnyEvent:
+            signals = await self._controller.signals() if effect.brokers else None
             try:
                 found = await self._tasks.blocking(lambda: read_standing(self._zookeeper))
                 if found.mark.copied:
                     found = replace(found, evidence=await self._controller.evidence(found.mark))
+                around = None if signals is None else await self._surroundings(signals)
             except MigratorError as error:
                 return ev.Examined(effect.ticket, None, str(error))
-            return ev.Examined(effect.ticket, found)
+            return ev.Examined(effect.ticket, found, surroundings=around)
 
         self._tasks.spawn(work())
+
+    async def _surroundings(self, signals: ControllerSignals) -> Surroundings:
+        """Who runs now, by what ZooKeeper and the log say."""
+        brokers = await self._tasks.blocking(lambda: read_present(self._zookeeper))
+        image = self._controller.image
+        return Surroundings(brokers, signals, image.cluster, image.features.levels.get(FEATURE_NAME, 0))
 
     def _readiness(self, effect: ef.ReadReadiness) -> None:
         async def work() -> AnyEvent:
@@ -150,17 +160,16 @@ class MigrationExecutor:
             records = 0
             try:
                 async with self._start_worker(DecodeTask()) as worker:
-                    async for message in worker.messages():
+                    async for message in worker.messages(self._progress(effect.ticket)):
                         if isinstance(message, Decoded):
                             faults += message.faults
                             records = message.records
-                            self.feed(ev.Progress(effect.ticket, records))
                 holder = (await self._tasks.blocking(self._zookeeper.view)).controller
             except MigratorError as error:
                 return ev.DecodeResult(effect.ticket, tuple(faults), records, str(error))
             return ev.DecodeResult(effect.ticket, tuple(faults), records, holder=holder)
 
-        self._start_work(work())
+        self._start_work(work)
 
     def _take_claim(self, effect: ef.TakeClaim) -> None:
         async def work() -> AnyEvent:
@@ -215,15 +224,13 @@ class MigrationExecutor:
             try:
                 await self._controller.append(epoch, BEGIN)
                 async with self._start_worker(CopyTask(level, self._options.batch_records)) as worker:
-                    end = await append_copy(self._controller, epoch, worker.messages(), progress)
+                    end = await append_copy(self._controller, epoch, worker.messages(self._progress(effect.ticket)))
+                around = await self._surroundings(await self._controller.signals())
             except MigratorError as error:
                 return ev.CopyFailed(effect.ticket, str(error))
-            return ev.CopyDone(effect.ticket, end.records, end.epoch_version, end.controller_version)
+            return ev.CopyDone(effect.ticket, end.records, end.epoch_version, end.controller_version, around)
 
-        def progress(done: int) -> None:
-            self.feed(ev.Progress(effect.ticket, done))
-
-        self._start_work(work())
+        self._start_work(work)
 
     def _complete(self, effect: ef.CompleteTransaction) -> None:
         self._tasks.spawn(self._commit(effect.ticket, self._controller.append(effect.ticket.epoch, END)))
@@ -248,11 +255,19 @@ class MigrationExecutor:
             return None
         return ev.Committed(ticket, EpochOffset(epoch=ticket.epoch, offset=offset))
 
-    def _start_work(self, work: Coroutine[Any, Any, AnyEvent | None]) -> None:
-        """One worker at a time: an earlier one that has failed may still wait for something."""
+    def _start_work(self, work: Callable[[], Coroutine[Any, Any, AnyEvent | None]]) -> None:
+        """One worker at a time: an earlier one is cancelled, and its process has ended before the next begins."""
+
+        async def alone() -> AnyEvent | None:
+            async with self._working:
+                return await work()
+
         if self._work is not None:
             self._work.cancel()
-        self._work = self._tasks.spawn(work)
+        self._work = self._tasks.spawn(alone())
+
+    def _progress(self, ticket: ev.Ticket) -> OnProgress:
+        return lambda working: self.feed(ev.Progress(ticket, working))
 
     def _cancel(self, _: ef.CancelWork) -> None:
         if self._work is not None:
@@ -269,7 +284,7 @@ class MigrationExecutor:
         async def work() -> AnyEvent | None:
             try:
                 async with self._start_worker(task) as worker:
-                    async for message in worker.messages():
+                    async for message in worker.messages(self._progress(effect.ticket)):
                         if isinstance(message, WriteChunk):
                             self.feed(wm.ReconcileWrites(message.writes, number=effect.ticket.number))
                             await self._writes.until_room(QUEUED_WRITES_MAX)
@@ -279,7 +294,7 @@ class MigrationExecutor:
                 return ev.ReconcileFailed(effect.ticket, str(error))
             return ev.ReconcileFailed(effect.ticket, "the worker ended without a result")
 
-        self._start_work(work())
+        self._start_work(work)
 
     def _take_over(self, effect: ef.SendTakeoverRpcs) -> None:
         async def work() -> None:

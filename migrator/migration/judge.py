@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from migrator.migration import events as ev
-from migrator.migration import finish, guards, readiness
+from migrator.migration import finish, guards, readiness, who_runs
 from migrator.migration.soft import (
     COPY_RETRY_MAX_MS,
     COPY_RETRY_MIN_MS,
@@ -20,11 +20,13 @@ from migrator.migration.soft import (
     NOT_LEADING,
     SETTLE_MS,
     STALL_MS,
+    TELL_MS,
     Situation,
     SoftState,
     Term,
     backoff_ms,
     held,
+    present,
 )
 from migrator.migration.states import Finding, State, Trigger
 from migrator.migration.strays import in_words
@@ -106,6 +108,12 @@ def _examined(soft: SoftState, event: ev.Examined) -> Judgement:
         soft.term.decoded = False
         soft.situation = held(soft.hold)
         return Trigger.EXAMINED, Finding.ON_HOLD
+    if verdict.finding in {Finding.MAY_CLAIM, Finding.OWN_CLAIM_COPY} and soft.may_copy:
+        missing = who_runs.missing_before_claim(
+            soft, present(event.surroundings, "about to claim without a look at who runs")
+        )
+        if missing is not None:
+            return Trigger.EXAMINED, missing if verdict.finding is Finding.MAY_CLAIM else Finding.STRAY_CLAIM
     if verdict.finding in {Finding.OWN_CLAIM_COPY, Finding.OWN_CLAIM_KEEP}:
         soft.term.claim = guards.adopt(event.standing.view, soft.claimant())
     return Trigger.EXAMINED, verdict.finding
@@ -139,21 +147,14 @@ def _readiness(soft: SoftState, event: ev.ReadinessInputs) -> Judgement:
         return Trigger.READINESS, Finding.ELSEWHERE
     if event.holder is not None and event.holder.is_kraft:
         return Trigger.READINESS, _stray(soft)
-    requirements = readiness.Requirements(soft.identity.inter_broker_listener, event.metadata_version)
-    found = readiness.assess(event.brokers, event.signals, event.cluster, requirements)
-    soft.term.readiness = found
-    if not found.ready:
-        soft.term.ready_ms = None
-    elif soft.term.ready_ms is None:
-        soft.term.ready_ms = soft.now_ms
+    around = readiness.Surroundings(event.brokers, event.signals, event.cluster, event.metadata_version)
+    found = who_runs.assess(soft, around)
     if found.ready and soft.now_ms < soft.term.retry_copy_at_ms:
         return Trigger.READINESS, Finding.WAIT
     soft.situation = Situation(found.sentence())
     if soft.term.ready_ms is not None and soft.now_ms - soft.term.ready_ms < SETTLE_MS:
         return Trigger.READINESS, Finding.WAIT
-    if found.controllers:
-        return Trigger.READINESS, Finding.CONTROLLERS_MISSING
-    return Trigger.READINESS, Finding.BROKERS_MISSING if found.brokers else Finding.READY
+    return Trigger.READINESS, Finding.READY if found.ready else who_runs.missing(found)
 
 
 def _decoded(soft: SoftState, event: ev.DecodeResult) -> Judgement:
@@ -190,9 +191,11 @@ def _claimed(soft: SoftState, event: ev.ClaimResult) -> Judgement:
 
 def _progress(soft: SoftState, event: ev.Progress) -> Judgement:
     soft.progress_ms = soft.now_ms
+    before, soft.course = soft.course, soft.course.heard(event.working, soft.now_ms)
+    if soft.course.phases != before.phases:
+        soft.told_ms = soft.now_ms - TELL_MS
     if soft.state is not State.DECODING or not soft.term.had_faults:  # what was found counts until the next result
-        of = f" of {event.of}" if event.of else ""
-        soft.situation = Situation(f"{event.done}{of} done")
+        soft.situation = Situation(soft.course.sentence(soft.now_ms))
     return None
 
 
@@ -204,6 +207,8 @@ def _copied(soft: SoftState, event: ev.CopyDone) -> Judgement:
         claim.controller_version,
     ):
         return _copy_lost(soft, "another controller took ZooKeeper over during the copy")
+    if strangers := who_runs.strangers(soft, event.surroundings):
+        return _copy_lost(soft, f"brokers came up meanwhile that would not obey this quorum: {strangers}")
     soft.situation = Situation(f"{event.records} records copied")
     return Trigger.COPY, Finding.DONE
 
@@ -311,10 +316,15 @@ def _timer(soft: SoftState, _: ev.Timer) -> Judgement:
     """Work that is under way is waited for, up to a bound; what is not is done again."""
     if soft.now_ms < (soft.progress_ms + STALL_MS if soft.outstanding else soft.due_ms):
         return None
+    silent = (
+        f"the worker has done nothing for {STALL_MS // 1000} s ({soft.course.sentence(soft.now_ms) or 'at its start'})"
+    )
     if soft.state is State.COPYING:
-        _copy_lost(soft, f"no progress for {STALL_MS // 1000} s")
+        _copy_lost(soft, silent)
         return Trigger.TIMER, Finding.STALLED
     if soft.state in {State.DECODING, State.RECONCILING}:
+        if soft.outstanding and not soft.term.had_faults:
+            soft.situation = Situation(silent, "It is ended, and another one begins; nothing for you, unless it lasts.")
         answered = Finding.FAULTS if soft.state is State.DECODING else Finding.FAILED
         return Trigger.TIMER, Finding.STALLED if soft.outstanding else answered
     if soft.state is State.STEPPING_DOWN:

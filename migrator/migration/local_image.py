@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from migrator.errors import OperatorError
 from migrator.image.loader import ImageLoader
 from migrator.image.model import EMPTY_IMAGE, MetadataImage, Provenance
 from migrator.image.snapshot import load_snapshot
+from migrator.log.errors import storage_errors
 from migrator.log.files import iter_file_batches
 from migrator.log.snapshots import iter_snapshot, snapshot_id_of
 from migrator.raft.messages import EpochOffset
@@ -19,14 +20,22 @@ SEGMENT_GLOB = "*.log"
 CHECKPOINT_GLOB = "*.checkpoint"
 
 
-def load_image(directory: Path, at: EpochOffset) -> MetadataImage:
+OnBytes = Callable[[int], None]
+"""Hears of each batch that was read, and how many bytes it has."""
+
+
+def ignore(_size: int) -> None:
+    """An `OnBytes` for who does not want to know."""
+
+
+def load_image(directory: Path, at: EpochOffset, on_bytes: OnBytes = ignore) -> MetadataImage:
     """The image whose last record is ``at`` (offset inclusive).
 
     :param directory: the one that holds the segments, ``__cluster_metadata-0``.
     :raises OperatorError: when the log there does not reach that far, or is damaged.
     """
-    loader = ImageLoader(_snapshot_image(directory, at))
-    for batch in _batches(directory, loader.published.provenance.offset + 1, at.offset):
+    loader = ImageLoader(_snapshot_image(directory, at, on_bytes))
+    for batch in _batches(directory, loader.published.provenance.offset + 1, at.offset, on_bytes):
         records = [record for record, _ in batch.records()]
         header = batch.header
         loader.append(header.base_offset, header.leader_epoch, header.max_timestamp, records)
@@ -41,34 +50,55 @@ def load_image(directory: Path, at: EpochOffset) -> MetadataImage:
     return image
 
 
-def _snapshot_image(directory: Path, at: EpochOffset) -> MetadataImage:
-    """Of the newest snapshot that is not beyond the offset; the empty image without one."""
+def bytes_to_load(directory: Path, at: EpochOffset) -> int:
+    """How much `load_image` will read, about: what follows the offset is in it."""
+    snapshot = _snapshot(directory, at)
+    first = 0 if snapshot is None else snapshot[0].offset
+    files = [*_segments(directory, first), *([] if snapshot is None else [snapshot[1]])]
+    with storage_errors("cannot read", directory):
+        return sum(path.stat().st_size for path in files)
+
+
+def _snapshot(directory: Path, at: EpochOffset) -> tuple[EpochOffset, Path] | None:
+    """The newest snapshot that is not beyond the offset."""
     known = [(id_, path) for path in directory.glob(CHECKPOINT_GLOB) if (id_ := snapshot_id_of(path)) is not None]
     fitting = [(id_, path) for id_, path in known if 0 < id_.offset <= at.offset + 1]
-    if not fitting:
+    return max(fitting, key=lambda entry: entry[0].offset, default=None)
+
+
+def _snapshot_image(directory: Path, at: EpochOffset, on_bytes: OnBytes) -> MetadataImage:
+    """Of the newest snapshot that is not beyond the offset; the empty image without one."""
+    found = _snapshot(directory, at)
+    if found is None:
         return EMPTY_IMAGE
-    snapshot, path = max(fitting, key=lambda entry: entry[0].offset)
+    snapshot, path = found
     provenance = Provenance(snapshot.offset - 1, snapshot.epoch, 0)
     image = None
-    for image in load_snapshot(_snapshot_records(path), provenance):  # noqa: B007 - the last one is the result
+    for image in load_snapshot(_snapshot_records(path, on_bytes), provenance):  # noqa: B007 - the last one is the result
         pass
     return image or EMPTY_IMAGE
 
 
-def _snapshot_records(path: Path) -> Iterator[MetadataRecord]:
+def _snapshot_records(path: Path, on_bytes: OnBytes) -> Iterator[MetadataRecord]:
     for batch in iter_snapshot(path):
+        on_bytes(batch.header.size)
         if not batch.header.is_control:
             yield from (record for record, _ in batch.records())
 
 
-def _batches(directory: Path, first: int, last: int) -> Iterator[Batch]:
-    """Data batches with records from ``first`` to ``last``; the owner may be writing the last one."""
+def _segments(directory: Path, first: int) -> list[Path]:
+    """Those that hold ``first`` and what follows."""
     segments = sorted(directory.glob(SEGMENT_GLOB))
-    for segment, following in zip(segments, [*segments[1:], None], strict=True):
-        if following is not None and int(following.stem) <= first:
-            continue
+    nexts = [int(segment.stem) for segment in segments[1:]]
+    return [segment for segment, following in zip(segments, [*nexts, first + 1], strict=False) if following > first]
+
+
+def _batches(directory: Path, first: int, last: int, on_bytes: OnBytes) -> Iterator[Batch]:
+    """Data batches with records from ``first`` to ``last``; the owner may be writing the last one."""
+    for segment in _segments(directory, first):
         for _, batch in iter_file_batches(segment):
             header = batch.header
+            on_bytes(header.size)
             if header.last_offset >= first and header.base_offset <= last and not header.is_control:
                 yield batch
             if header.last_offset >= last:

@@ -12,7 +12,7 @@ from migrator.migration.finish import FinishInputs
 from migrator.migration.guards import Evidence
 from migrator.migration.readiness import ControllerSignals
 from migrator.migration.translate.source import ZkSource
-from migrator.migration.worker import Message, Task
+from migrator.migration.worker import Message, OnProgress, Task, ignore
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import MetadataRecord
 from migrator.zookeeper.leadership import ClaimView
@@ -98,7 +98,7 @@ class ZooKeeperPort(ReadPort, Protocol):
 
 
 class RunningWorker(Protocol):
-    def messages(self) -> AsyncIterator[Message]:
+    def messages(self, on_progress: OnProgress = ignore) -> AsyncIterator[Message]:
         """See `Worker.messages`."""
 
 

@@ -9,6 +9,7 @@ back meanwhile and obey nobody then. Source: KIP-866, ``KRaftMigrationDriver``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import field, replace
 from enum import Enum
 
 from migrator.image.model import ClusterImage
@@ -59,16 +60,38 @@ class ZooKeeperBrokers:
     configured: frozenset[int] = frozenset()
     faults: tuple[Gap, ...] = ()
     """Znodes that did not decode while this was read."""
+    born: Mapping[int, int] = field(default_factory=dict)
+    """The czxid of each of ``/brokers/ids``: a restart gives another one."""
 
 
 @value
 class ControllerSignals:
     """``ready``: ZkMigrationReady of the ApiVersions of each voter, None where it did not answer; ``stock``: those that
-    are Kafka's own controllers; ``silent_brokers``: registered, but without heartbeats to the active controller."""
+    are Kafka's own controllers; ``silent_brokers``: registered, but without heartbeats to the active controller;
+    ``asking_brokers``: in migration mode, and told to wait with their registration until the copy is complete."""
 
     ready: Mapping[int, bool | None]
     stock: frozenset[int] = frozenset()
     silent_brokers: frozenset[int] = frozenset()
+    asking_brokers: frozenset[int] = frozenset()
+
+
+@value
+class Sighting:
+    """A registered broker as it was last seen: ``born`` as in `ZooKeeperBrokers`, ``epoch`` of its registration."""
+
+    born: int
+    epoch: int
+
+
+@value
+class Surroundings:
+    """Who runs, at one moment. ``metadata_version`` is the finalized level."""
+
+    brokers: ZooKeeperBrokers
+    signals: ControllerSignals
+    cluster: ClusterImage
+    metadata_version: int
 
 
 @value
@@ -125,6 +148,36 @@ def assess(
         ),
         ineligible_brokers=len(by_broker),
         ineligible_controllers=len({gap.who for gap in controllers}),
+    )
+
+
+def sighted(before: Mapping[int, Sighting], around: Surroundings) -> tuple[Surroundings, dict[int, Sighting]]:
+    """The same, where a broker that was started again but not registered again counts as silent: the heartbeats that
+    were heard were not its own. And the sightings to compare the next surroundings with."""
+    now = {
+        broker_id: Sighting(around.brokers.born.get(broker_id, 0), around.cluster.brokers[broker_id].epoch)
+        for broker_id in around.brokers.listeners
+        if broker_id in around.cluster.brokers
+    }
+    again = {
+        broker_id: before[broker_id]
+        for broker_id, found in now.items()
+        if broker_id in before and found.born != before[broker_id].born and found.epoch == before[broker_id].epoch
+    }
+    signals = replace(around.signals, silent_brokers=around.signals.silent_brokers.union(again))
+    return replace(around, signals=signals), {**before, **now, **again}
+
+
+def strangers(around: Surroundings) -> tuple[Gap, ...]:
+    """Brokers that run and would obey nobody once the copy is complete: they came up meanwhile, and not in migration
+    mode. One that is down is none, nor one that came back and waits for the end of the transaction to register."""
+    heard = around.signals.asking_brokers.union(around.cluster.brokers) - (
+        around.signals.silent_brokers - around.signals.asking_brokers
+    )
+    return tuple(
+        _silent(who) if broker_id in around.cluster.brokers else _unregistered(who, in_zookeeper=True)
+        for broker_id in sorted(set(around.brokers.listeners) - heard)
+        for who in [f"broker {broker_id}"]
     )
 
 
@@ -211,12 +264,7 @@ def _broker_gap(
     if not registration.is_migrating_zk_broker:
         return Gap(who, "it runs in KRaft mode before the copy", "Restart it in ZooKeeper mode, migration enabled.")
     if listeners is not None and broker_id in signals.silent_brokers:
-        return Gap(
-            who,
-            "it runs and is registered, but sends no heartbeats",
-            "Nothing for some seconds after its start or an election. If it lasts, it was restarted without the "
-            f"migration: {_ENABLE}",
-        )
+        return _silent(who)
     return incompatible_brokers(cluster, requirements.metadata_version).get(broker_id)
 
 
@@ -234,6 +282,15 @@ def _listener_gap(who: str, listeners: frozenset[str] | None, wanted: str) -> Ga
         f"it has no listener {wanted}, which this controller would talk to "
         f"(it has {', '.join(sorted(listeners)) or 'none'})",
         "Give the controllers the inter.broker.listener.name (or control.plane.listener.name) of the brokers.",
+    )
+
+
+def _silent(who: str) -> Gap:
+    return Gap(
+        who,
+        "it runs and is registered, but sends no heartbeats",
+        "Nothing for some seconds after its start or an election. If it lasts, it was restarted without the "
+        f"migration: {_ENABLE}",
     )
 
 

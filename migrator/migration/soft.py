@@ -10,7 +10,8 @@ from migrator.errors import InvariantViolation
 from migrator.migration.events import Ticket
 from migrator.migration.finish import FinishDecision
 from migrator.migration.guards import Claimant, Standing
-from migrator.migration.readiness import Gap, Readiness
+from migrator.migration.progress import Course
+from migrator.migration.readiness import Gap, Readiness, Sighting
 from migrator.migration.states import PublicState, State, public_state
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import MigrationHold, ZkMigrationState
@@ -23,7 +24,10 @@ BACKOFF_MAX_MS = 10_000
 COPY_RETRY_MIN_MS = 1_000
 COPY_RETRY_MAX_MS = 60_000
 STALL_MS = 30_000
-"""Work that shows no progress for that long is given up: a worker that hangs is a worker that crashed."""
+"""Work that shows no progress for that long is given up: a worker that hangs is a worker that crashed. One that is
+slow is not: it reports whatever it has done (`progress`)."""
+TELL_MS = 10_000
+"""How often the log hears how far work is."""
 ELECTION_WAIT_MS = 5_000
 SETTLE_MS = POLL_MS
 """Between the last broker's registration and all that ends with the claim: a broker in ZooKeeper mode that has just
@@ -139,6 +143,8 @@ class Term:
     reclaim_forced: bool = False
     deletes_forced: bool = False
     readiness: Readiness | None = None
+    sightings: dict[int, Sighting] = field(default_factory=dict)
+    """The brokers, as they were last seen; replaced, never changed."""
     ready_ms: int | None = None
     """Since when everybody has been ready."""
     decision: FinishDecision | None = None
@@ -168,6 +174,10 @@ class SoftState:
     outstanding: bool = False
     """Whether the work under the current ticket has not been answered yet."""
     progress_ms: int = 0
+    course: Course = field(default_factory=Course)
+    """Of the work under the current ticket."""
+    told_ms: int = 0
+    """When the log last heard of it."""
     due_ms: int = 0
     """When the state's work is done again."""
     nudged_ms: int = 0
@@ -179,6 +189,11 @@ class SoftState:
     def ticket(self) -> Ticket:
         """The current ticket."""
         return Ticket(self.term.epoch, self.tickets)
+
+    @property
+    def may_copy(self) -> bool:
+        """Whether an examination that finds nothing in the way leads to a claim, and to the copy."""
+        return self.term.decoded and self.term.record is not ZkMigrationState.MIGRATION
 
     def claimant(self) -> Claimant:
         """What the guards have to know of us."""

@@ -167,6 +167,8 @@ def _examinations(state: State) -> dict[Transition, State]:
             (state, Trigger.EXAMINED, Finding.CLEAR): State.WAITING_FOR_CONTROLLERS,
             (state, Trigger.EXAMINED, Finding.STRAY_CLAIM): State.RELEASING,
             (state, Trigger.EXAMINED, Finding.NO_CONTROLLER): State.AWAITING_ELECTION,
+            (state, Trigger.EXAMINED, Finding.CONTROLLERS_MISSING): State.WAITING_FOR_CONTROLLERS,
+            (state, Trigger.EXAMINED, Finding.BROKERS_MISSING): State.WAITING_FOR_BROKERS,
             (state, Trigger.EXAMINED, Finding.MAY_CLAIM): State.CLAIMING,
             (state, Trigger.EXAMINED, Finding.OWN_CLAIM_COPY): State.COPYING,
             (state, Trigger.EXAMINED, Finding.OWN_CLAIM_KEEP): State.RECONCILING,

@@ -3,6 +3,7 @@
 The event loop of a controller must not stall for a second because 200,000 partitions are decoded. A worker is spawned
 for one task, streams its results through a pipe (which bounds what is under way: a slow reader makes a slow worker),
 and ends. However it ends, its reader learns it: by the last message, by `Failure`, or by the end of the pipe.
+Meanwhile it reports how far it is (`progress`), in every phase; and it does not outlive its parent.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import gc
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from random import Random
 from typing import Self
@@ -26,7 +28,8 @@ from migrator.errors import InvariantViolation, MigratorError
 from migrator.image.model import MetadataImage
 from migrator.migration.compare import ReconcileEnd, WriteChunk, compare
 from migrator.migration.copy import Copy, CopyBatch, CopyEnd, Decoded, decode_all
-from migrator.migration.local_image import load_image
+from migrator.migration.local_image import bytes_to_load, load_image
+from migrator.migration.progress import REPORT_SECONDS, Meter, MeteredSource, Phase, Working
 from migrator.migration.translate.target import Target
 from migrator.raft.messages import EpochOffset
 from migrator.values import value
@@ -34,8 +37,8 @@ from migrator.zookeeper.bulk import RETRY_SECONDS, BulkReader
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
-STOP_SECONDS = 5.0
-"""How long a worker that was told to stop may take before it is killed."""
+DEAD_SECONDS = 5.0
+"""How long the exit code of a process that has closed its pipe is waited for."""
 
 
 @value
@@ -68,11 +71,13 @@ Task = DecodeTask | CopyTask | CompareTask
 @value
 class Tools:
     """What every task needs. Crosses the process border by pickle, not by command line: it holds secrets.
-    ``retry_seconds``: how long a reading goes on through lost connections."""
+    ``retry_seconds``: how long a reading goes on through lost connections; ``report_seconds``: a worker says how far it
+    is no more often than that."""
 
     session: SessionOptions
     passwords: PasswordEncoder
     retry_seconds: float = RETRY_SECONDS
+    report_seconds: float = REPORT_SECONDS
 
 
 @value
@@ -88,6 +93,16 @@ class Up:
     """The process has imported what it needs and waits for its task."""
 
 
+ORPHANED = 3
+"""The exit code of a worker that has lost its parent; nobody is there to read it."""
+
+OnProgress = Callable[[Working], None]
+
+
+def ignore(_working: Working) -> None:
+    """An `OnProgress` for who does not want to know."""
+
+
 Message = Decoded | CopyBatch | CopyEnd | WriteChunk | ReconcileEnd
 LAST_MESSAGES = (CopyEnd, ReconcileEnd)
 
@@ -96,34 +111,51 @@ class WorkerFailedError(MigratorError):
     """A worker ended before its work did; says why."""
 
 
-def results(task: Task, tools: Tools) -> Iterator[Message]:
+def results(task: Task, tools: Tools, report: OnProgress) -> Iterator[Message]:
     """Do a task in this process.
 
+    :param report: hears how far it is; it is called between two pieces of work.
     :raises MigratorError: when ZooKeeper or the log cannot be read, or holds what cannot be decoded.
     """
-    image = load_image(task.directory, task.at) if isinstance(task, CompareTask) else None
+    meter = Meter(report, time.monotonic, tools.report_seconds)
+    image = _load(task, meter) if isinstance(task, CompareTask) else None
     with ZooKeeperSession(tools.session) as session:
-        yield from _results(task, tools, BulkReader(session, retry_seconds=tools.retry_seconds), image)
+        yield from _results(task, tools, BulkReader(session, retry_seconds=tools.retry_seconds), image, meter)
 
 
-def _results(task: Task, tools: Tools, reader: BulkReader, image: MetadataImage | None) -> Iterator[Message]:
-    random = Random(os.urandom(16))
+def _load(task: CompareTask, meter: Meter) -> MetadataImage:
+    meter.begin(Phase.LOAD, bytes_to_load(task.directory, task.at))
+    return load_image(task.directory, task.at, meter.did)
+
+
+def _results(
+    task: Task, tools: Tools, reader: BulkReader, image: MetadataImage | None, meter: Meter
+) -> Iterator[Message]:
+    source, random = MeteredSource(reader, meter), Random(os.urandom(16))
+
+    def begin(phase: Phase) -> None:
+        """The server that this session is on may be behind the one that the claim was won on."""
+        meter.begin(phase)
+        reader.catch_up()
+
     match task:
         case DecodeTask():
-            yield from decode_all(reader, passwords=tools.passwords, random=random)
+            begin(Phase.DECODE)
+            yield from decode_all(source, passwords=tools.passwords, random=random)
         case CopyTask(level, batch_records):
             copy = Copy(
-                reader,
+                source,
                 passwords=tools.passwords,
                 random=random,
                 level=level,
                 batch_records=batch_records,
                 now_ms=lambda: int(time.time() * 1000),
             )
-            yield from copy.run()
+            yield from copy.run(begin)
         case CompareTask() if image is not None:
+            begin(Phase.COMPARE)
             target = Target(image, passwords=tools.passwords, controller_epoch=task.zk_epoch)
-            yield from compare(reader, target, task.max_deletes)
+            yield from compare(source, target, task.max_deletes)
 
 
 def main(pipe: Connection) -> None:
@@ -132,11 +164,12 @@ def main(pipe: Connection) -> None:
     It makes no cycles to speak of, while the collector would look at every znode again and again: a third of its time.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
     gc.disable()
     try:
         pipe.send(Up())
         task, tools = pipe.recv()
-        for message in results(task, tools):
+        for message in results(task, tools, pipe.send):
             pipe.send(message)
     except (EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone, or wants nothing any more
         return
@@ -144,6 +177,14 @@ def main(pipe: Connection) -> None:
         _tell(pipe, Failure(str(error), expected=True))
     except Exception as error:  # noqa: BLE001 - the top of a process: its parent has to hear of everything
         _tell(pipe, Failure(f"{type(error).__name__}: {error}", expected=False))
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed closes the pipe, too, but a worker that computes looks at that only now and then."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(ORPHANED)
 
 
 def _tell(pipe: Connection, failure: Failure) -> None:
@@ -168,14 +209,13 @@ class WorkerProcess:
         """Wait until it waits for its task, no longer than that; or until it has died."""
         self.pipe.poll(seconds)
 
-    def end(self) -> None:
-        """Stop it, politely first."""
-        if self.process.is_alive():
-            self.process.terminate()
-        self.process.join(STOP_SECONDS)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
+    def kill(self) -> None:
+        """End the process, and wait for it. It has nothing to put in order."""
+        self.process.kill()
+        self.process.join()
+
+    def close(self) -> None:
+        """Once the process has ended and nobody reads the pipe."""
         self.process.close()
         self.pipe.close()
 
@@ -187,7 +227,7 @@ def _started() -> WorkerProcess:
 
 
 class Worker:
-    """A running worker. Use as an asynchronous context manager, so that no process is left behind.
+    """A running worker. Use as an asynchronous context manager: whichever way that is left, the process has ended then.
 
     :param obtain: gives the started process, blocking.
     """
@@ -197,15 +237,26 @@ class Worker:
         self._obtain = obtain
         self._held: WorkerProcess | None = None
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="worker-pipe")
+        self._ender = ThreadPoolExecutor(1, thread_name_prefix="worker-end")
+        """A thread of its own: the reader waits for a worker that may have nothing to say for long."""
 
     async def __aenter__(self) -> Self:
-        await asyncio.get_running_loop().run_in_executor(self._reader, self._begin)
+        try:
+            await _surely(self._reader, self._begin)
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop the process."""
-        await asyncio.get_running_loop().run_in_executor(self._reader, self._process.end)
+        """End the process."""
+        if self._held is not None:
+            try:
+                await _surely(self._ender, self._held.kill)
+            finally:
+                await _surely(self._reader, self._held.close)
         self._reader.shutdown(wait=False)
+        self._ender.shutdown(wait=False)
 
     def _begin(self) -> None:
         self._held = self._obtain()
@@ -223,9 +274,10 @@ class Worker:
         """Of the process."""
         return self._process.process.pid
 
-    async def messages(self) -> AsyncIterator[Message]:
+    async def messages(self, on_progress: OnProgress = ignore) -> AsyncIterator[Message]:
         """Results as they come; reading slower slows the worker down.
 
+        :param on_progress: hears how far it is. A worker that it does not hear of for long hangs.
         :raises WorkerFailedError: when it fails or dies before its last message.
         """
         loop = asyncio.get_running_loop()
@@ -233,22 +285,40 @@ class Worker:
             try:
                 message = await loop.run_in_executor(self._reader, self._process.pipe.recv)
             except (EOFError, OSError):
-                raise WorkerFailedError(self._how_it_ended()) from None
-            if isinstance(message, Failure):
-                raise WorkerFailedError(message.reason)
-            if isinstance(message, Up):
-                continue
-            yield message
-            if isinstance(message, LAST_MESSAGES) or (isinstance(message, Decoded) and message.done):
-                return
+                raise WorkerFailedError(await loop.run_in_executor(self._ender, self._how_it_ended)) from None
+            match message:
+                case Failure(reason):
+                    raise WorkerFailedError(reason)
+                case Working():
+                    on_progress(message)
+                case Up():
+                    pass
+                case _:
+                    yield message
+                    if isinstance(message, LAST_MESSAGES) or (isinstance(message, Decoded) and message.done):
+                        return
 
     def _how_it_ended(self) -> str:
         process = self._process.process
-        process.join(STOP_SECONDS)
+        process.join(DEAD_SECONDS)
         code = process.exitcode
         if code is not None and code < 0:
             return f"the worker process was killed by signal {-code} ({signal.Signals(-code).name})"
         return f"the worker process ended early, with code {code}"
+
+
+async def _surely(executor: Executor, call: Callable[[], None]) -> None:
+    """Run it to its end, even if whoever waits is cancelled meanwhile, which is then heard of afterwards."""
+    running = asyncio.get_running_loop().run_in_executor(executor, call)
+    cancelled = False
+    while not running.done():
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            cancelled = True
+    running.result()
+    if cancelled:
+        raise asyncio.CancelledError
 
 
 class Workers:
@@ -294,10 +364,12 @@ def _usable(spare: Future[WorkerProcess]) -> WorkerProcess:
     process = spare.result()
     if process.process.is_alive():
         return process
-    process.end()
+    process.close()
     return _started()
 
 
 def _end(spare: Future[WorkerProcess]) -> None:
     if spare.exception() is None:
-        spare.result().end()
+        process = spare.result()
+        process.kill()
+        process.close()

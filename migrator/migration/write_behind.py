@@ -19,6 +19,7 @@ from migrator.image.changes import merge_changes
 from migrator.image.model import Changes, ImageDelta, MetadataImage
 from migrator.migration.guards import reached
 from migrator.migration.multis import Batch, Flight, Limits, pack
+from migrator.migration.progress import Phase, Working
 from migrator.migration.translate.entity import EntityWrite
 from migrator.migration.write_messages import (
     Advanced,
@@ -106,9 +107,12 @@ class WriteBehind:
         return len(self._batch.queue) if self._batch is not None else 0
 
     @property
-    def entities_written(self) -> int:
-        """Of the batch under way."""
-        return self._batch.entities if self._batch is not None else 0
+    def writing(self) -> Working:
+        """How far the batch under way is."""
+        batch = self._batch
+        if batch is None:
+            return Working(Phase.WRITE)
+        return Working(Phase.WRITE, batch.entities, batch.entities + len(batch.queue) if batch.exhausted else 0)
 
     @property
     def reached(self) -> EpochOffset:

@@ -237,6 +237,11 @@ class ActiveController:
             transaction_open=self._metadata.transaction_start is not None,
         )
 
+    def asked_to_register(self, broker_id: int) -> None:
+        """A broker in migration mode did. While a transaction is open it is told to wait; that it lives is noted."""
+        if self._metadata.transaction_start is not None:
+            self._keeper.sessions.asked(broker_id, monotonic_ms())
+
     async def run_due(self, schedule: Schedule, epoch: int) -> tuple[Operation, Any] | None:
         """Carry out one periodic task that is due; its operation and answer, None when nothing is due.
 

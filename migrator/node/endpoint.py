@@ -13,6 +13,7 @@ from migrator.config.settings import Settings
 from migrator.config.types import split_list
 from migrator.controller.context import Context
 from migrator.controller.decision import RefusedError
+from migrator.controller.migration_gate import Operation
 from migrator.node.active import ActiveController
 from migrator.node.metadata import MetadataRuntime
 from migrator.wire.envelope import EnvelopeError, envelope_error, envelope_response, open_envelope
@@ -135,6 +136,8 @@ class ControllerEndpoint:
             if call.key in ASK_LEADER:
                 self._controller.check_active()
             return answer(call, self._metadata.published, self._read_context()).response
+        if api.operation is Operation.REGISTER_BROKER and getattr(call.body, "is_migrating_zk_broker", False):
+            self._controller.asked_to_register(call.body.broker_id)
         return await self._controller.write(
             api.operation, lambda image, context: answer(call, image, context), administrative=api.administrative
         )

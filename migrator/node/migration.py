@@ -99,8 +99,10 @@ class NodeController:
     async def signals(self) -> ControllerSignals:
         """See `ControllerPort`."""
         answers = await self._voters.ask()
-        silent = self._core.keeper.sessions.silent(self.image, monotonic_ms())
-        return ControllerSignals(ready(answers), stock(answers), silent)
+        sessions, now_ms = self._core.keeper.sessions, monotonic_ms()
+        return ControllerSignals(
+            ready(answers), stock(answers), sessions.silent(self.image, now_ms), sessions.asking(now_ms)
+        )
 
     async def finish_inputs(self) -> FinishInputs:
         """See `ControllerPort`."""

@@ -165,7 +165,7 @@ class _Rehearsal:
     async def _copy(self, log: LocalLog) -> CopyEnd:
         await log.append(EPOCH, BEGIN)
         async with self._worker(CopyTask(self._request.version.level, self._request.batch_records)) as worker:
-            end = await append_copy(log, EPOCH, worker.messages(), lambda _: None)
+            end = await append_copy(log, EPOCH, worker.messages())
         await log.append(EPOCH, END)
         return end
 

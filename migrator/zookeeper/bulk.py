@@ -86,6 +86,17 @@ class BulkReader:
         """Names of children in the order of ``paths``; None for a missing znode. Errors as `read`."""
         return self._stream(GET_CHILDREN, iter(paths))
 
+    def catch_up(self) -> None:
+        """Have what is read from now on show every write that anybody has finished until now. A server that follows
+        may be behind the leader; a session sees its own writes only. Errors as `read`."""
+
+        def attempt() -> None:
+            if not self._session.wait_connected(self._retry_seconds):
+                raise ConnectionLoss
+            self._session.client.sync_async("/").get(timeout=self._reply_seconds)
+
+        self._persistently(attempt)
+
     def _stream(self, kind: int, paths: Iterator[str]) -> Iterator[Any]:
         in_flight: deque[_Chunk] = deque()
         size = _ChunkSize()

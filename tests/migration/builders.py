@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from immutables import Map
 
 from migrator.image.model import BrokerRegistration, ClusterImage, ControllerRegistration
 from migrator.migration.guards import Evidence, Standing
+from migrator.migration.readiness import ControllerSignals, Surroundings, ZooKeeperBrokers
 from migrator.records.metadata import FeatureRange
 from migrator.records.uuid import ZERO_UUID
 from migrator.zookeeper.leadership import ClaimView
@@ -69,3 +72,16 @@ def cluster(brokers: list[BrokerRegistration], controllers: list[ControllerRegis
     return ClusterImage(
         Map({entry.broker_id: entry for entry in brokers}), Map({entry.controller_id: entry for entry in controllers})
     )
+
+
+def surroundings(
+    *registered: int,
+    running: Mapping[int, int] | None = None,
+    silent: tuple[int, ...] = (),
+    asking: tuple[int, ...] = (),
+) -> Surroundings:
+    """Of broker 0, which ZooKeeper has, unless others are named with their czxid; registered are only those given."""
+    born = {0: 1} if running is None else running
+    found = ZooKeeperBrokers(dict.fromkeys(born, frozenset({"PLAINTEXT"})), frozenset({0}), born=born)
+    signals = ControllerSignals({3001: True}, silent_brokers=frozenset(silent), asking_brokers=frozenset(asking))
+    return Surroundings(found, signals, cluster([broker(number) for number in registered], [controller(3001)]), 19)

@@ -20,7 +20,7 @@ from migrator.migration import events as ev
 from migrator.migration import write_messages as wm
 from migrator.migration.coordinator import AnyEffect
 from migrator.migration.finish import FinishInputs
-from migrator.migration.readiness import ControllerSignals, Gap, ZooKeeperBrokers
+from migrator.migration.readiness import ControllerSignals, Gap, Surroundings, ZooKeeperBrokers
 from migrator.migration.soft import STALL_MS
 from migrator.migration.states import State
 from migrator.observe.status import Force
@@ -43,6 +43,7 @@ SETTLED = frozenset({State.DUAL_WRITING, State.REFUSED, State.FINISHED, State.HO
 _CLUSTER = cluster([broker(0)], [controller(node) for node in NODES])
 _BROKERS = ZooKeeperBrokers(Map({0: frozenset({"PLAINTEXT"})}), frozenset({0}))
 _READY = ControllerSignals(Map(dict.fromkeys(NODES, True)))
+_AROUND = Surroundings(_BROKERS, _READY, _CLUSTER, 19)
 _FAULT = Gap("/config/topics/a", "not JSON", "Mend it.")
 
 
@@ -326,7 +327,7 @@ class World(ModelCluster):
         answer: ev.Event | wm.WriteEvent | None = None
         match job:
             case ef.Examine(ticket):
-                answer = ev.Examined(ticket, self._standing())
+                answer = ev.Examined(ticket, self._standing(), surroundings=_AROUND if job.brokers else None)
             case ef.ReadReadiness(ticket):
                 answer = ev.ReadinessInputs(ticket, _BROKERS, _READY, _CLUSTER, 19, holder=self._controller())
             case ef.DecodeAll(ticket):
@@ -402,7 +403,7 @@ class World(ModelCluster):
         else:
             view = leadership.read_view(self.zookeeper.read)
             node.held_to_the_end = view.controller is not None and view.controller.kraft_epoch == node.epoch
-            return ev.CopyDone(stage.ticket, 2, view.epoch_version, view.controller_version)
+            return ev.CopyDone(stage.ticket, 2, view.epoch_version, view.controller_version, _AROUND)
         return None
 
     def _complete(self, node: Node, ticket: ev.Ticket) -> ev.Event | None:

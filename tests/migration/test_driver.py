@@ -12,7 +12,8 @@ from migrator.migration import effects as ef
 from migrator.migration import events as ev
 from migrator.migration.driver import MigrationDriver
 from migrator.migration.guards import Standing
-from migrator.migration.readiness import ControllerSignals, Gap, ZooKeeperBrokers
+from migrator.migration.progress import Phase, Working
+from migrator.migration.readiness import ControllerSignals, Gap, Surroundings, ZooKeeperBrokers
 from migrator.migration.soft import BACKOFF_MAX_MS, ENTRY_SENTENCES, POLL_MS, SETTLE_MS, STALL_MS, Identity
 from migrator.migration.states import PublicState, State
 from migrator.observe.status import Force
@@ -21,7 +22,7 @@ from migrator.records.metadata import MigrationHold, ZkMigrationState
 from migrator.zookeeper.leadership import Claim
 from migrator.zookeeper.znodes.controller import ControllerClaim
 from migrator.zookeeper.znodes.migration import MigrationState
-from tests.migration.builders import CLUSTER_ID, CRC, broker, cluster, controller, standing
+from tests.migration.builders import CLUSTER_ID, CRC, broker, cluster, controller, standing, surroundings
 
 E = TypeVar("E")
 CLAIM = Claim(
@@ -82,9 +83,10 @@ class Run:
                 return self.asked(kind)
         raise AssertionError(f"{kind.__name__} was never asked for in {self.state()}")
 
-    def examined(self, shown: Standing | None) -> Run:
+    def examined(self, shown: Standing | None, around: Surroundings | None = None) -> Run:
         asked = None if self.asked_nothing_of(ef.Examine) else self.asked(ef.Examine)
-        return self(ev.Examined((asked or self.wait_for(ef.Examine)).ticket, shown, "connection refused"))
+        ticket = (asked or self.wait_for(ef.Examine)).ticket
+        return self(ev.Examined(ticket, shown, "connection refused", around or surroundings(0)))
 
     def ready(self) -> Run:
         """Everybody is, for long enough unless a failed copy is waited for, too."""
@@ -96,7 +98,7 @@ class Run:
     def registered(self, *brokers: int) -> Run:
         """Which brokers are registered with the quorum, of one that ZooKeeper has."""
         image = cluster([broker(number) for number in brokers], [controller(3001)])
-        found = ZooKeeperBrokers({0: frozenset({"PLAINTEXT"})}, frozenset({0}))
+        found = surroundings().brokers
         ticket = self.asked(ef.ReadReadiness).ticket
         return self(ev.ReadinessInputs(ticket, found, ControllerSignals({3001: True}), image, 19))
 
@@ -105,7 +107,7 @@ class Run:
         return self.examined(standing())(ev.ClaimResult(self.asked(ef.TakeClaim).ticket, CLAIM))
 
     def copied(self) -> Run:
-        self.claimed()(ev.CopyDone(self.asked(ef.StartCopy).ticket, 10, 8, 1))
+        self.claimed()(ev.CopyDone(self.asked(ef.StartCopy).ticket, 10, 8, 1, surroundings(0)))
         return self(ev.Committed(self.asked(ef.CompleteTransaction).ticket, EpochOffset(5, 77)))
 
     def dual_writing(self) -> Run:
@@ -232,7 +234,8 @@ def test_an_election_that_does_not_come_is_nudged_after_five_seconds() -> None:
 
 def test_a_copy_during_which_the_claim_was_lost_is_not_committed() -> None:
     run = Run().claimed()
-    run(ev.CopyDone(run.asked(ef.StartCopy).ticket, 10, epoch_version=9, controller_version=1))
+    ticket = run.asked(ef.StartCopy).ticket
+    run(ev.CopyDone(ticket, 10, epoch_version=9, controller_version=1, surroundings=surroundings(0)))
     assert run.state() is State.ABORTING
 
 
@@ -241,7 +244,7 @@ def test_a_copy_without_progress_is_given_up_and_one_with_progress_is_not() -> N
     ticket = run.asked(ef.StartCopy).ticket
     for step in range(1, 10):
         run.now += STALL_MS - 1000
-        run(ev.Progress(ticket, step * 1000, 20_000)).wait()
+        run(ev.Progress(ticket, Working(Phase.COPY, step * 1000, 20_000))).wait()
         assert run.state() is State.COPYING
     assert run.wait_for(ef.AbortTransaction)
     assert run.state() is State.ABORTING

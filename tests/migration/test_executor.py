@@ -17,16 +17,26 @@ from migrator.image.model import MetadataImage
 from migrator.migration import effects as ef
 from migrator.migration import events as ev
 from migrator.migration.compare import compare
-from migrator.migration.copy import Copy, decode_all
+from migrator.migration.copy import Copy, CopyEnd, decode_all
 from migrator.migration.executor import MigrationExecutor, Options
 from migrator.migration.finish import FinishInputs
 from migrator.migration.guards import Evidence
+from migrator.migration.progress import Phase, Working
 from migrator.migration.readiness import ControllerSignals
 from migrator.migration.soft import Identity
 from migrator.migration.states import State
 from migrator.migration.translate.reconcile import reconcile
 from migrator.migration.translate.target import Target
-from migrator.migration.worker import CompareTask, CopyTask, DecodeTask, Message, Task, WorkerFailedError
+from migrator.migration.worker import (
+    CompareTask,
+    CopyTask,
+    DecodeTask,
+    Message,
+    OnProgress,
+    Task,
+    WorkerFailedError,
+    ignore,
+)
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import iter_batches
 from migrator.records.metadata import (
@@ -202,7 +212,8 @@ class FakeWorker:
         self.rig = rig
         self.task = task
 
-    async def messages(self) -> AsyncIterator[Message]:
+    async def messages(self, on_progress: OnProgress = ignore) -> AsyncIterator[Message]:
+        on_progress(Working(Phase.LOAD))
         for message in self.results():
             await asyncio.sleep(0)
             yield message
@@ -316,3 +327,62 @@ async def test_the_end_is_written_once_everybody_agrees(rig: Rig) -> None:
     rig.lead(ZkMigrationState.MIGRATION, enabled=False)
     await rig.until_state(State.FINISHED)
     assert rig.controller.image.features.zk_migration_state is ZkMigrationState.POST_MIGRATION
+
+
+async def test_a_worker_that_is_given_up_has_ended_before_the_next_begins(rig: Rig) -> None:
+    began, ending, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    living: list[str] = []
+
+    class Hung:
+        async def messages(self, on_progress: OnProgress = ignore) -> AsyncIterator[Message]:
+            await asyncio.Event().wait()
+            yield CopyEnd(0, 0, 0, 0)
+
+    @asynccontextmanager
+    async def start(task: Task) -> AsyncIterator[Any]:
+        assert not living, "two workers at a time"
+        living.append(type(task).__name__)
+        began.set()
+        try:
+            yield Hung() if len(rig.transitions) < 4 else FakeWorker(rig, task)
+        finally:
+            ending.set()
+            await may_end.wait()
+            living.clear()
+
+    rig.executor._start_worker = start
+    rig.lead()
+    await asyncio.wait_for(began.wait(), 20)
+    began.clear()
+    rig.executor.feed(ev.LostLeadership(EPOCH))
+    await asyncio.wait_for(ending.wait(), 20)
+    rig.executor.lead(ev.BecameLeader(EPOCH + 1, ZkMigrationState.PRE_MIGRATION, enabled=True))
+    await rig.until_state(State.DECODING)
+    await asyncio.sleep(0)
+    assert not began.is_set()
+    may_end.set()
+    await asyncio.wait_for(began.wait(), 20)
+    assert not rig.failures
+
+
+async def test_the_last_look_before_the_claim_reads_brokers_and_heartbeats(rig: Rig) -> None:
+    """Broker 2 comes up without the flag as soon as everything is decoded."""
+    start, came = rig.start, list[int]()
+
+    @asynccontextmanager
+    async def meanwhile(task: Task) -> AsyncIterator[Any]:
+        async with start(task) as worker:
+            yield worker
+        if isinstance(task, DecodeTask) and not came:
+            came.append(2)
+            rig.model.create(f"{paths.BROKER_IDS}/2", encode_broker(BrokerRegistrationZnode(5, (), None, -1, -1, 0)))
+
+    rig.executor._start_worker = meanwhile
+    rig.lead()
+    await rig.until(lambda: "broker 2" in str(rig.executor.coordinator.status(0).situation))
+    await rig.until_state(State.WAITING_FOR_BROKERS)
+    controller = rig.model.get(paths.CONTROLLER)
+    assert controller is not None
+    assert b'"brokerid":1' in (controller.data or b"")
+    rig.model.delete(f"{paths.BROKER_IDS}/2")
+    await rig.until_state(State.DUAL_WRITING)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from migrator.migration import effects as ef
 from migrator.migration import events as ev
 from migrator.migration.driver import MigrationDriver
-from migrator.migration.readiness import ControllerSignals, Gap, ZooKeeperBrokers
+from migrator.migration.guards import Standing
+from migrator.migration.readiness import ControllerSignals, Gap, Surroundings
 from migrator.migration.soft import POLL_MS, Identity
 from migrator.migration.states import State
 from migrator.raft.messages import EpochOffset
@@ -21,13 +22,13 @@ from migrator.zookeeper.leadership import Claim
 from migrator.zookeeper.znodes.controller import ControllerClaim
 from migrator.zookeeper.znodes.migration import INITIAL_STATE, MigrationState
 from tests.lanes import examples
-from tests.migration.builders import CLUSTER_ID, CRC, broker, cluster, controller, standing
+from tests.migration.builders import CLUSTER_ID, CRC, broker, cluster, controller, standing, surroundings
 
 EPOCH = 5
 SECONDS = 60
 COPIED = MigrationState(3002, 4, 1000, 4, CRC)
 OTHERS = ControllerClaim(3002, 0, 4)
-BROKERS = ZooKeeperBrokers({0: frozenset({"PLAINTEXT"})}, frozenset({0}))
+BROKERS = surroundings().brokers
 CLAIM = Claim(zk_epoch=8, epoch_version=8, controller_version=1, migration_version=4, migration=INITIAL_STATE)
 FAULT = Gap("/config/topics/a", "not JSON", "Mend it.")
 
@@ -42,14 +43,19 @@ def readiness(*brokers: int, ready: bool = True, holder: ControllerClaim | None 
     )
 
 
+def examined(shown: Standing, around: Surroundings | None = None) -> Answer:
+    return lambda ticket: ev.Examined(ticket, shown, surroundings=around or surroundings(0))
+
+
 ANSWERS: Mapping[type, tuple[Answer, ...]] = {
     ef.Examine: (
         lambda ticket: ev.Examined(ticket, None, "connection refused"),
-        lambda ticket: ev.Examined(ticket, standing()),
-        lambda ticket: ev.Examined(ticket, standing(cluster_id="another")),
-        lambda ticket: ev.Examined(ticket, standing(controller=None)),
-        lambda ticket: ev.Examined(ticket, standing(controller=OTHERS)),
-        lambda ticket: ev.Examined(ticket, standing(controller=OTHERS, mark=COPIED, mark_in_log=4)),
+        examined(standing()),
+        examined(standing(), surroundings()),
+        examined(standing(cluster_id="another")),
+        examined(standing(controller=None)),
+        examined(standing(controller=OTHERS)),
+        examined(standing(controller=OTHERS, mark=COPIED, mark_in_log=4)),
     ),
     ef.ReadReadiness: (
         readiness(0),
@@ -75,8 +81,9 @@ ANSWERS: Mapping[type, tuple[Answer, ...]] = {
         lambda ticket: ev.ReleaseResult(ticket, released=False, reason="connection lost"),
     ),
     ef.StartCopy: (
-        lambda ticket: ev.CopyDone(ticket, 10, CLAIM.epoch_version, CLAIM.controller_version),
-        lambda ticket: ev.CopyDone(ticket, 10, CLAIM.epoch_version + 1, CLAIM.controller_version),
+        lambda ticket: ev.CopyDone(ticket, 10, CLAIM.epoch_version, CLAIM.controller_version, surroundings(0)),
+        lambda ticket: ev.CopyDone(ticket, 10, CLAIM.epoch_version, CLAIM.controller_version, surroundings()),
+        lambda ticket: ev.CopyDone(ticket, 10, CLAIM.epoch_version + 1, CLAIM.controller_version, surroundings(0)),
         lambda ticket: ev.CopyFailed(ticket, "the worker died"),
     ),
     ef.CompleteTransaction: (lambda ticket: ev.Committed(ticket, EpochOffset(EPOCH, 77)),),

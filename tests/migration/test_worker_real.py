@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from kazoo.client import KazooClient
 
 from migrator.image.model import MetadataImage
+from migrator.migration import effects as ef
+from migrator.migration import events as ev
 from migrator.migration.compare import ReconcileEnd, WriteChunk
 from migrator.migration.copy import CopyBatch, CopyEnd, Decoded
+from migrator.migration.progress import Phase, Working
+from migrator.migration.soft import STALL_MS
+from migrator.migration.states import State
 from migrator.migration.translate.reconcile import reconcile
-from migrator.migration.worker import CompareTask, CopyTask, DecodeTask, Task, Tools, Worker
+from migrator.migration.worker import CompareTask, CopyTask, DecodeTask, Task, Tools, Worker, ignore, results
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import build_batch, iter_batches
 from migrator.records.codec import encode_all
@@ -26,6 +33,7 @@ from tests.lanes import examples
 from tests.migration import images as some
 from tests.migration.images import apply, comparable, empty_cluster, read_image, target
 from tests.migration.model_zookeeper import ModelZooKeeper
+from tests.migration.test_driver import Run
 
 LEVEL = 21
 
@@ -40,8 +48,10 @@ def load(client: KazooClient, model: ModelZooKeeper) -> None:
     client.create(paths.CONTROLLER, b'{"version":2,"brokerid":1,"timestamp":"0","kraftControllerEpoch":5}')
 
 
-def example() -> MetadataImage:
-    """One image with something in it."""
+@pytest.fixture(scope="module")
+def image() -> MetadataImage:
+    """One image with something in it. It is searched for while no client runs: kazoo's threads draw random numbers, and
+    hypothesis takes that for the test's own."""
     found: list[MetadataImage] = []
 
     @settings(max_examples=examples(40), database=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -61,9 +71,9 @@ async def run(hosts: str, task: Task) -> list[object]:
 
 
 async def test_first_reading_copy_and_comparison(
-    zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
+    image: MetadataImage, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
 ) -> None:
-    image, model = example(), empty_cluster()
+    model = empty_cluster()
     apply(model, reconcile(model, target(image)))
     load(zookeeper_client, model)
 
@@ -110,3 +120,59 @@ async def test_a_fault_crosses_the_process_border_with_path_and_remedy(
     (gap,) = decoded.faults
     assert gap.who == paths.topic("broken")
     assert gap.remedy
+
+
+async def test_every_phase_of_a_comparison_says_how_far_it_is(
+    image: MetadataImage, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
+) -> None:
+    """A worker that takes all but the limit for each of its steps is not given up (model time, real worker)."""
+    model = empty_cluster()
+    apply(model, reconcile(model, target(image)))
+    load(zookeeper_client, model)
+    copied = [batch for batch in await run(zookeeper.hosts, CopyTask(LEVEL, 10)) if isinstance(batch, CopyBatch)]
+    records = [record for part in copied for batch in iter_batches(part.data) for record, _ in batch.records()]
+    values = encode_all([FeatureLevelRecord("metadata.version", LEVEL), *records], LEVEL)
+    parts = [build_batch([each], timestamp_ms=1, base_offset=at, leader_epoch=3) for at, each in enumerate(values)]
+    (tmp_path / f"{0:020d}.log").write_bytes(b"".join(parts))
+    task = CompareTask(tmp_path, EpochOffset(epoch=3, offset=len(values) - 1), 9, max_deletes=0)
+
+    driver = Run(ZkMigrationState.MIGRATION).took_over()
+    ticket = driver.asked(ef.Reconcile).ticket
+    heard: list[Working] = []
+
+    def take_in(working: Working) -> None:
+        heard.append(working)
+        driver.now += STALL_MS - 1_000
+        driver(ev.Progress(ticket, working)).wait()
+
+    tools = Tools(SessionOptions(zookeeper.hosts), PasswordEncoder("secret", os.urandom, iterations=1), 60, 0)
+    async with Worker(task, tools) as worker:
+        assert [message async for message in worker.messages(take_in)] == [ReconcileEnd(None)]
+    assert driver.state() is State.RECONCILING
+    assert len([working for working in heard if working.phase is Phase.LOAD]) > len(values)
+    last = heard[-1]
+    assert (last.phase, last.done, last.of) == (Phase.COMPARE, len(image.topics.by_id), len(image.topics.by_id))
+    assert [working.phase for working in heard] == sorted((each.phase for each in heard), key=list(Phase).index)
+
+
+async def test_a_worker_reads_nothing_that_is_older_than_its_begin(
+    zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its session may be on a server that lags behind the one on which the claim was won: what it sends, in order."""
+    load(zookeeper_client, empty_cluster())
+    sent: list[str] = []
+    send = KazooClient._call
+
+    def noted(client: KazooClient, request: Any, result: Any) -> Any:
+        sent.append(type(request).__name__)
+        return send(client, request, result)
+
+    monkeypatch.setattr(KazooClient, "_call", noted)
+    tools = Tools(SessionOptions(zookeeper.hosts), PasswordEncoder("secret", os.urandom, iterations=1))
+    for task, syncs in ((DecodeTask(), 1), (CopyTask(LEVEL, 10), 3)):
+        sent.clear()
+        assert await asyncio.to_thread(list, results(task, tools, ignore))
+        asked = [kind for kind in sent if kind in {"Sync", "MultiRead", "Read"}]
+        assert asked[0] == "Sync"
+        assert asked.count("Sync") == syncs
+        assert syncs == 1 or asked[-2:] == ["Sync", "MultiRead"], "the versions of the claim are read last of all"
