@@ -18,6 +18,7 @@ COMMANDS = {
     "pause": "Hold the migration before it writes to ZooKeeper.",
     "resume": "Let a migration go on that is held.",
     "force": "Make the active controller do what it does not do unasked.",
+    "gates": "Say what stands between the cluster and the end, or a rollback.",
     "rollback": "Give a cluster back to ZooKeeper.",
     "rehearse": "Make a migration's metadata log from a live ZooKeeper, which is only read; say what it will take.",
     "verify": "Prove that ZooKeeper and the metadata log hold the same metadata.",

@@ -1,12 +1,12 @@
-"""What a new leader writes before anything else, and when the migration is over.
+"""What a new leader writes before anything else.
 
 Source: Kafka's ``ActivationRecordsGenerator``. Unlike it, a leader whose migration flag is off does not end the
-migration by being elected: `finish` decides that, when every voter says so.
+migration by being elected: `migrator.migration.finish` decides that, when every voter says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from migrator.controller.context import metadata_version
@@ -22,7 +22,6 @@ from migrator.records.metadata import (
     ZkMigrationStateRecord,
 )
 from migrator.records.versions import FEATURE_NAME, MINIMUM_SUPPORTED, MinLevel, version_at
-from migrator.values import value
 
 BOOTSTRAP: Final = "Bootstrap records"
 FAILOVER: Final = "Controller failover"
@@ -72,39 +71,6 @@ def activation_records(
             remedy="Set it to false; to migrate, format the directories of a new quorum with the flag on.",
         )
     return (AbortTransactionRecord(FAILOVER),) if transaction_open else ()
-
-
-@value
-class Finish:
-    """Whether the migration ends now. Exactly one of the three is given, or none while it goes on.
-
-    ``waiting_for``: voters that have not signalled that their flag is off, too. ``resign_to``: voters whose flag is
-    on; one of them should lead, because brokers in ZooKeeper mode are still registered (``zk_brokers``).
-    """
-
-    records: tuple[MetadataRecord, ...] = ()
-    waiting_for: tuple[int, ...] = ()
-    resign_to: tuple[int, ...] = ()
-    zk_brokers: tuple[int, ...] = ()
-
-
-def finish(image: MetadataImage, *, node_id: int, migration_enabled: bool, ready: Mapping[int, bool | None]) -> Finish:
-    """Decide as leader whether to write POST_MIGRATION, after which there is no way back.
-
-    :param ready: what each voter last signalled as ZkMigrationReady in its ApiVersions: its flag; None when it has not
-        been heard of.
-    """
-    if image.features.zk_migration_state is not ZkMigrationState.MIGRATION or migration_enabled:
-        return Finish()
-    zk_brokers = tuple(
-        sorted(b for b, registration in image.cluster.brokers.items() if registration.is_migrating_zk_broker)
-    )
-    if zk_brokers:
-        return Finish(resign_to=tuple(sorted(v for v, on in ready.items() if on)), zk_brokers=zk_brokers)
-    waiting_for = tuple(sorted(v for v, on in ready.items() if on is not False and v != node_id))
-    if waiting_for:
-        return Finish(waiting_for=waiting_for)
-    return Finish(records=(ZkMigrationStateRecord(ZkMigrationState.POST_MIGRATION),))
 
 
 def _too_low(level: int, needed: int, remedy: str) -> OperatorError:

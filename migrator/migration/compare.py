@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from migrator.migration.guards import deletes_within_bound
 from migrator.migration.translate.entity import Effect, EntityWrite
 from migrator.migration.translate.reconcile import reconcile
 from migrator.migration.translate.source import ZkSource
@@ -53,7 +52,7 @@ def compare(zookeeper: ZkSource, target: Target, max_deletes: int | None) -> Ite
             chunk = []
     if chunk:
         yield WriteChunk(tuple(chunk))
-    if max_deletes is not None and not deletes_within_bound(count, max_deletes, forced=False):
+    if max_deletes is not None and count > max_deletes:
         yield ReconcileEnd(HeldDeletes(count, max_deletes, tuple(examples)))
         return
     if removals:

@@ -244,12 +244,3 @@ def _step(standing: Standing, us: Claimant) -> Verdict:
             )
         return Verdict(Finding.OWN_CLAIM_KEEP if migrated else Finding.OWN_CLAIM_COPY)
     return Verdict(Finding.MAY_CLAIM)
-
-
-DEFAULT_MAX_DELETES = 50
-"""``migrator.reconcile.max.deletes``: entities of ZooKeeper that a reconcile may remove without being asked."""
-
-
-def deletes_within_bound(deletes: int, bound: int, *, forced: bool) -> bool:
-    """Whether a reconcile may remove that many entities; an operator can force one reconcile through."""
-    return forced or deletes <= bound

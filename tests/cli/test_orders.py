@@ -64,6 +64,23 @@ async def test_orders_reach_the_server_and_its_refusals_come_back() -> None:
     assert sorted(node.orders) == [("pause", "freeze"), ("resume", "")]
 
 
+async def test_gates_name_what_stands_in_the_way_and_change_nothing() -> None:
+    node = PlayedNode(State.DUAL_WRITING)
+    async with served(node) as server:
+        finish, rollback, unknown = await asyncio.gather(
+            run("gates", "finish", "--server", server),
+            run("gates", "rollback", "--server", server),
+            run("gates", "elsewhere", "--server", server),
+        )
+    assert finish[0] == ExitCode.DIFFERENT
+    assert "NO  brokers: brokers in ZooKeeper mode: 7. Restart them" in finish[1]
+    assert "ok  state: the migration is in DualWrite" in finish[1]
+    assert rollback[0] == ExitCode.OK
+    assert "Restart them" not in rollback[1]
+    assert unknown[0] == ExitCode.REFUSED
+    assert node.orders == []
+
+
 @pytest.mark.parametrize("arguments", [("resume",), ("verify", "--zookeeper", "z:1", "--metadata", "d", "--repair")])
 async def test_without_a_controller_nothing_is_ordered(arguments: tuple[str, ...]) -> None:
     code, output = await run(*arguments)

@@ -1,4 +1,4 @@
-"""What the state of the migration allows, activation, the end of the migration, and features. Cases of Kafka's
+"""What the state of the migration allows, activation, and features. Cases of Kafka's
 ActivationRecordsGenerator and FeatureControlManager tests."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from migrator.controller.activation import Finish, activation_records, bootstrap_records, finish
+from migrator.controller.activation import activation_records, bootstrap_records
 from migrator.controller.controllers import register_controller
 from migrator.controller.decision import RefusedError
 from migrator.controller.features import FeatureUpdate, UpdateFeaturesRequest, UpgradeType, update_features
@@ -95,42 +95,6 @@ def test_activation_of_a_log_with_records(state: ZkMigrationState, enabled: bool
 def test_activation_below_the_level_of_migrations() -> None:
     with pytest.raises(OperatorError, match=r"3\.4-IV0"):
         activation_records(EMPTY_IMAGE, migration_enabled=True, transaction_open=False)
-
-
-POST = ZkMigrationStateRecord(ZkMigrationState.POST_MIGRATION)
-
-
-@pytest.mark.parametrize(
-    ("ready", "expected"),
-    [
-        ({1: False, 2: False, 3: False}, Finish(records=(POST,))),
-        ({1: True, 2: False, 3: False}, Finish(records=(POST,))),
-        ({1: False, 2: True, 3: None}, Finish(waiting_for=(2, 3))),
-        ({1: False, 2: None, 3: False}, Finish(waiting_for=(2,))),
-    ],
-    ids=["all off", "own flag counts, not its echo", "one on, one silent", "one silent"],
-)
-def test_finish_waits_for_every_voter(ready: dict[int, bool | None], expected: Finish) -> None:
-    image = in_state(ZkMigrationState.MIGRATION).image
-    assert finish(image, node_id=1, migration_enabled=False, ready=ready) == expected
-
-
-def test_finish_with_zookeeper_brokers_hands_leadership_back() -> None:
-    world = in_state(ZkMigrationState.MIGRATION, zookeeper_metadata_migration_enable=True)
-    world.register(7, is_migrating_zk_broker=True)
-    world.register(8)
-    found = finish(world.image, node_id=1, migration_enabled=False, ready={1: False, 2: True, 3: False})
-    assert found == Finish(resign_to=(2,), zk_brokers=(7,))
-
-
-@pytest.mark.parametrize(
-    ("state", "enabled"),
-    [(state, enabled) for state in ZkMigrationState for enabled in (False, True)
-     if enabled or state is not ZkMigrationState.MIGRATION],
-)  # fmt: skip
-def test_finish_is_not_due(state: ZkMigrationState, enabled: bool) -> None:
-    image = in_state(state).image
-    assert finish(image, node_id=1, migration_enabled=enabled, ready={1: False}) == Finish()
 
 
 CONTROLLER = ControllerRegistration(3001, some_uuid(1), True, (LISTENER,), (FeatureRange("metadata.version", 1, 21),))

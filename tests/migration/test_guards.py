@@ -14,7 +14,6 @@ from migrator.migration.guards import (
     Ownership,
     Standing,
     adopt,
-    deletes_within_bound,
     examine,
     heal_to,
     ownership,
@@ -168,9 +167,3 @@ def test_an_adopted_claim_has_the_versions_that_were_read() -> None:
     claim = adopt(standing(controller=OURS, mark=WRITTEN).view, MIGRATED)
     assert claim is not None
     assert (claim.zk_epoch, claim.epoch_version, claim.controller_version, claim.migration_version) == (7, 7, 1, 3)
-
-
-def test_the_bound_of_deletes_is_inclusive() -> None:
-    assert deletes_within_bound(50, 50, forced=False)
-    assert not deletes_within_bound(51, 50, forced=False)
-    assert deletes_within_bound(10_000, 50, forced=True)

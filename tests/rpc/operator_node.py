@@ -91,7 +91,10 @@ class PlayedNode:
         return VerdictAnswer(counts=report.equal, sentence="noted")
 
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
-        return ()
+        brokers = Gate(
+            "brokers", open=goal is Goal.ROLLBACK, what="brokers in ZooKeeper mode: 7", remedy="Restart them"
+        )
+        return (Gate("state", open=True, what="the migration is in DualWrite"), brokers)
 
 
 @asynccontextmanager
