@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.lanes import PLACES
+
 ROOT = Path(__file__).parents[1]
 LINES_MAX = 500
+CLUSTERS = re.compile(r"\b(?:KafkaCluster|\w*LightCluster|StockQuorumCluster|cluster_in|rehearse_and_migrate)\(")
 GENERATED = {"migrator/config/kafka_keys.py", "requirements.lock", "docs/configuration.md"}
 TEXT = {".py", ".md", ".toml", ".yml", ".proto", ".lock", ""}
 FORBIDDEN = {
@@ -73,3 +76,15 @@ def test_every_room_is_in_the_architecture_page() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     rooms = [path.parent.name for path in (ROOT / "migrator").glob("*/__init__.py")]
     assert [room for room in rooms if f"`{room}`" not in page] == []
+
+
+def test_who_starts_a_cluster_says_in_which_lane() -> None:
+    """Outside of the places of clusters the lane would be the shortest one."""
+    silent = [
+        name
+        for path in source_files()
+        if (name := str(path.relative_to(ROOT))).startswith("tests/") and path.name.startswith("test_")
+        if not name.startswith(tuple(PLACES)) and path != Path(__file__)
+        if CLUSTERS.search(text := path.read_text(encoding="utf-8")) and "pytest.mark.lane(" not in text
+    ]
+    assert not silent, "add a mark, see docs/lanes.md"

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
 
@@ -41,6 +42,7 @@ def changes(workload: LightWorkload) -> int:
     return sum(workload.acknowledged.values())
 
 
+@pytest.mark.lane("test")
 async def test_no_false_alarm_while_everything_changes_and_a_planted_difference_is_found(
     spark: SparkSession, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
 ) -> None:
