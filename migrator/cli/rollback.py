@@ -10,10 +10,14 @@ from migrator.cli.options import config_option
 from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
+from migrator.image.model import MetadataImage
+from migrator.log.meta_properties import FILE_NAME
 from migrator.migration.give_back import give_back
+from migrator.migration.seen_logs import newest_of
 from migrator.node.migration import password_encoder
 from migrator.parts.processes import port_is_open
 from migrator.verify.kraft_files import read_image
+from migrator.verify.quorum_logs import logs_in
 from migrator.zookeeper.claim import Claimer
 from migrator.zookeeper.session import ZooKeeperSession, options_from
 
@@ -24,9 +28,20 @@ _WARNING = (
 
 
 @click.command("rollback")
-@config_option("Property file of the controller that led last, on this machine.", required=True)
+@config_option(
+    "Property file of a controller on this machine; of the one that led last if only one is named.", required=True
+)
+@click.option(
+    "--log",
+    "others",
+    metavar="DIRECTORY",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Metadata directory of another controller, or a copy of it. The logs of a majority make up for a lost one.",
+)
+@click.option("--accept-loss", is_flag=True, help="Give back what ZooKeeper holds, although newer logs are lost.")
 @click.option("--yes", is_flag=True, help="Don't ask.")
-def command(config: Path, yes: bool) -> None:
+def command(config: Path, others: tuple[Path, ...], accept_loss: bool, yes: bool) -> None:
     """Give a cluster back to ZooKeeper, when every controller has been stopped.
 
     Partition states and the controller epoch are put so that no partition goes offline, then the quorum's claim and
@@ -35,11 +50,11 @@ def command(config: Path, yes: bool) -> None:
     """
     settings, _ = load_settings(config)
     _all_stopped(settings)
-    image = read_image(settings.metadata_directory)
+    image = _newest(settings, others)
     with ZooKeeperSession(options_from(settings)) as session:
         if not yes:
             click.confirm(f"{_WARNING.format(hosts=settings.zookeeper_connect)}\nGo on?", abort=True)
-        done = give_back(session, image, password_encoder(settings))
+        done = give_back(session, image, password_encoder(settings), accept_loss=accept_loss)
         click.echo(f"partition states raised to their partition epoch: {done.raised_states}")
         if done.raised_epoch is not None:
             click.echo(f"/controller_epoch raised to {done.raised_epoch}")
@@ -53,6 +68,20 @@ def command(config: Path, yes: bool) -> None:
             remedy="Restart a broker in ZooKeeper mode: it stands for election at its start",
         )
     click.echo(f"broker {elected.broker_id} is the controller")
+
+
+def _newest(settings: Settings, others: tuple[Path, ...]) -> MetadataImage:
+    """The metadata at the end of the newest log; says what may be missing in it.
+
+    :raises OperatorError: no log can be used.
+    """
+    own = settings.metadata_directory
+    at_hand = [own] if not others or (own / FILE_NAME).exists() else []
+    logs = logs_in([*at_hand, *others])
+    chosen = newest_of(list(logs), [voter.voter_id for voter in settings.voters])
+    if chosen.doubt:
+        click.echo(f"warning: {chosen.doubt}. Name the logs of other controllers with --log", err=True)
+    return read_image(logs[chosen.newest])
 
 
 def _all_stopped(settings: Settings) -> None:

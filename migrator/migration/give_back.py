@@ -13,6 +13,7 @@ from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.migration.translate.entity import EntityWrite
 from migrator.migration.translate.reconcile import reconcile
+from migrator.migration.translate.source import names_below
 from migrator.migration.translate.target import Target
 from migrator.records.metadata import ZkMigrationState
 from migrator.values import value
@@ -25,6 +26,7 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import encode_controller_epoch
 from migrator.zookeeper.znodes.partition_state import decode_partition_state
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
+from migrator.zookeeper.znodes.topics import decode_topic
 
 EXAMPLES = 5
 
@@ -39,25 +41,29 @@ class GivenBack:
     released: bool = False
 
 
-def give_back(session: ZooKeeperSession, image: MetadataImage, passwords: PasswordEncoder) -> GivenBack:
+def give_back(
+    session: ZooKeeperSession, image: MetadataImage, passwords: PasswordEncoder, *, accept_loss: bool = False
+) -> GivenBack:
     """Take the quorum's claim away; only then do brokers stand for election. Can be repeated.
 
     :param image: the metadata at the end of the quorum's log.
+    :param accept_loss: there is no newer log: ZooKeeper is taken as it is, wherever it differs.
     :raises OperatorError: the migration is finished; brokers are in KRaft mode; the log is not of the quorum that holds
         the claim, or not its newest; or ZooKeeper lacks changes that are in the log. Nothing was written then.
     """
     session.sync()
     reader = BulkReader(session)
     view = read_view(reader.read)
-    _check(view, image)
+    _check(view, image, accept_loss=accept_loss)
     ops: list[Op] = []
     states, epoch = 0, None
     claim = view.controller
     if claim is not None and claim.is_kraft:
         if image.features.zk_migration_state is ZkMigrationState.MIGRATION:
             target = Target(image, passwords=passwords, controller_epoch=view.epoch or 0)
-            states = _raise_versions(session, target, Check(paths.CONTROLLER_EPOCH, view.epoch_version))
-        highest = max(_state_epochs(reader, image), default=0)
+            guard = Check(paths.CONTROLLER_EPOCH, view.epoch_version)
+            states = _raise_versions(session, target, guard, accept_loss=accept_loss)
+        highest = max(_state_epochs(reader), default=0)
         if view.epoch is not None and highest > view.epoch:
             epoch = highest  # not later: brokers give up when it is written after the delete
             ops.append(SetData(paths.CONTROLLER_EPOCH, encode_controller_epoch(highest), view.epoch_version))
@@ -68,7 +74,7 @@ def give_back(session: ZooKeeperSession, image: MetadataImage, passwords: Passwo
     return GivenBack(states, epoch, released=claim is not None and claim.is_kraft)
 
 
-def _check(view: ClaimView, image: MetadataImage) -> None:
+def _check(view: ClaimView, image: MetadataImage, *, accept_loss: bool) -> None:
     state = image.features.zk_migration_state
     if state is ZkMigrationState.POST_MIGRATION:
         raise OperatorError(
@@ -91,33 +97,38 @@ def _check(view: ClaimView, image: MetadataImage) -> None:
             where=paths.MIGRATION,
             remedy="Name the property file of a controller of the quorum that migrated it",
         )
-    if mark.kraft_metadata_offset > image.provenance.offset:
+    if mark.kraft_metadata_offset > image.provenance.offset and not accept_loss:
         raise OperatorError(
             f"ZooKeeper holds changes up to offset {mark.kraft_metadata_offset}, this log ends at "
-            f"{image.provenance.offset}",
+            f"{image.provenance.offset}: what was confirmed later and is not in ZooKeeper yet would be missing, and "
+            "partitions that changed since may stay without a leader",
             where=paths.MIGRATION,
-            remedy="Do this on the controller that led last: its log is the longest",
+            remedy="Name the log of the controller that led last, or those of a majority, with --log. If they are lost "
+            "for good, add --accept-loss",
         )
 
 
-def _raise_versions(session: ZooKeeperSession, target: Target, guard: Check) -> int:
+def _raise_versions(session: ZooKeeperSession, target: Target, guard: Check, *, accept_loss: bool = False) -> int:
     """Brokers ignore a LeaderAndIsr whose partition epoch is older than the one that they know, so a partition whose
     state lags would have no leader after the next election. Stock leaders leave such; ours do not.
 
     :param guard: that nobody has become controller since, checked by every write.
+    :param accept_loss: leave alone what differs in more than its version; ZooKeeper may be the newer side.
     """
     reader = BulkReader(session)
     writes = list(reconcile(reader, target))
     wanted = {op.path for write in writes for op in write.ops if _is_state(op)}
     held = {znode.path: znode.data for znode in reader.read(wanted) if znode is not None}
     missing = [write.entity for write in writes if not _only_versions(write, held)]
-    if missing:
+    if accept_loss:
+        writes = [write for write in writes if _only_versions(write, held)]
+    elif missing:
         more = f" (and {len(missing) - EXAMPLES} more)" if len(missing) > EXAMPLES else ""
         raise OperatorError(
             f"ZooKeeper lacks what the metadata log holds: {', '.join(missing[:EXAMPLES])}{more}",
             where=session.options.hosts,
-            remedy="Start the controllers again, wait until nothing waits to be written to ZooKeeper, and stop them "
-            "with SIGTERM",
+            remedy="Start the controllers again, a majority is enough, wait until nothing waits to be written to "
+            "ZooKeeper, and stop them with SIGTERM",
         )
     ops = [op for write in writes for op in write.ops]
     for part in split_ops(ops, reserved_bytes=op_bytes(guard)):
@@ -139,13 +150,15 @@ def _same_state(op: SetData, data: bytes | None) -> bool:
     return (held.leader, held.leader_epoch, held.isr) == (new.leader, new.leader_epoch, new.isr)
 
 
-def _state_epochs(reader: BulkReader, image: MetadataImage) -> Iterator[int]:
+def _state_epochs(reader: BulkReader) -> Iterator[int]:
     """The controller epochs of all partition states: a ZooKeeper controller refuses those from its future
-    (KAFKA-20488)."""
+    (KAFKA-20488). Taken from ZooKeeper alone, which may know topics that the log does not."""
+    topics = reader.read(map(paths.topic, names_below(reader, paths.TOPICS)))
     states = (
-        paths.partition_state(topic.name, number)
-        for topic in image.topics.by_id.values()
-        for number in topic.partitions
+        paths.partition_state(znode.path.rpartition("/")[2], number)
+        for znode in topics
+        if znode is not None
+        for number in decode_topic(znode.path, znode.data).partitions
     )
     for znode in reader.read(states):
         if znode is not None:

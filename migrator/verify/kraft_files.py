@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -83,6 +84,11 @@ def end_of_log(directory: Path) -> int:
     return _patiently(lambda: _end_of_log(log_directory_of(directory)))
 
 
+def last_of_log(directory: Path) -> EpochOffset:
+    """The epoch of the last whole batch that is there now, and the offset behind it; errors as `read_image`."""
+    return _patiently(lambda: _last_of_log(log_directory_of(directory)))
+
+
 def log_bytes(directory: Path) -> int:
     """The size of what `read_image` would read; errors as `read_image`."""
     log_directory = log_directory_of(directory)
@@ -136,14 +142,17 @@ def _read_image(log_directory: Path, until: int | None, decode: Decode) -> Metad
 
 
 def _end_of_log(log_directory: Path) -> int:
+    return _last_of_log(log_directory).offset
+
+
+def _last_of_log(log_directory: Path) -> EpochOffset:
     snapshots, segments = _listed(log_directory)
-    end = max((snapshot_id.offset for snapshot_id in snapshots), default=0)
-    for path in reversed(segments):
-        expected = int(path.stem)
-        for header in _headers(path):
-            expected = header.next_offset
-        return max(end, expected)
-    return end
+    last = max(snapshots, default=EpochOffset(0, 0), key=lambda one: (one.offset, one.epoch))
+    for path in reversed(segments):  # the newest one with a batch: one that was just begun has none
+        headers = deque(_headers(path), maxlen=1)
+        if headers:
+            return max(last, EpochOffset(headers[0].leader_epoch, headers[0].next_offset), key=lambda one: one.offset)
+    return last
 
 
 def _headers(path: Path) -> Iterator[BatchHeader]:

@@ -132,6 +132,23 @@ def test_it_is_refused_and_nothing_is_written(
     assert every_znode(zookeeper_client) == before
 
 
+def test_with_an_older_log_zookeeper_is_given_back_as_it_is_if_the_loss_is_accepted(
+    session: ZooKeeperSession, zookeeper_client: KazooClient
+) -> None:
+    """A topic that the log does not know yet carries the highest epoch; what differs otherwise is left alone."""
+    newer = paths.partition_state("newer", 0)
+    zookeeper_client.create(
+        paths.topic("newer"), b'{"version":3,"topic_id":"AAAAAAAAAAAAAAAAAAAABQ","partitions":{"0":[1]}}'
+    )
+    state = decode_partition_state(STATE, zookeeper_client.get(STATE)[0])
+    zookeeper_client.create(newer, encode_partition_state(replace(state, controller_epoch=80)), makepath=True)
+    lagging(zookeeper_client)
+    image = image_at(offset=COPIED.kraft_metadata_offset - 1, producer_ids_next=5000)
+    done = give_back(session, image, PASSWORDS, accept_loss=True)
+    assert done == GivenBack(raised_states=1, raised_epoch=80, released=True)
+    assert zookeeper_client.exists(newer)
+
+
 def test_partition_states_are_raised_by_nobody_once_there_is_another_controller(
     session: ZooKeeperSession, zookeeper_client: KazooClient
 ) -> None:

@@ -1,0 +1,70 @@
+"""Which of several controllers' logs to believe when the quorum is gone, and what may be missing in it. Pure.
+
+A change is confirmed once a majority of the voters has it, and whoever is elected has all that was confirmed. So of the
+logs of any majority the newest holds every confirmed change: the one whose last batch has the highest epoch, and of
+those the longest (Raft, section 5.4.1). It does not have to be the log of the last leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from migrator.errors import OperatorError
+from migrator.raft.messages import EpochOffset
+from migrator.values import value
+
+
+@value
+class SeenLog:
+    """``end``: the epoch of the last batch, and the offset behind it."""
+
+    node_id: int
+    end: EpochOffset
+
+
+@value
+class SeenLogs:
+    """``newest`` is one of those that were read; ``unread`` the other voters, as long as it takes a majority to know
+    more; empty when nothing can be missing."""
+
+    newest: SeenLog
+    read: tuple[int, ...]
+    unread: tuple[int, ...] = ()
+
+    @property
+    def doubt(self) -> str:
+        """What may be missing; "" when nothing can."""
+        if not self.unread:
+            return ""
+        end = self.newest.end
+        return (
+            f"only the log of {_names(self.read)} was read, which is no majority: changes that a leader confirmed with "
+            f"{_names(self.unread)} after offset {end.offset - 1} of epoch {end.epoch} may be missing"
+        )
+
+
+def newest_of(logs: Sequence[SeenLog], voters: Collection[int]) -> SeenLogs:
+    """Choose the log to believe.
+
+    :raises OperatorError: there is none, one is of no voter, or two are of one.
+    """
+    if not logs:
+        raise OperatorError(
+            "there is no metadata log", remedy="Name the metadata directories of controllers with --log"
+        )
+    read = tuple(sorted(log.node_id for log in logs))
+    for node_id in read:
+        if node_id not in voters:
+            raise OperatorError(
+                f"a log is of node {node_id}, which is none of controller.quorum.voters",
+                remedy="Name others with --log",
+            )
+        if read.count(node_id) > 1:
+            raise OperatorError(f"two logs are of controller {node_id}", remedy="Name each controller's log once")
+    newest = max(logs, key=lambda log: (log.end.epoch, log.end.offset))
+    is_majority = len(read) > len(voters) // 2
+    return SeenLogs(newest, read, () if is_majority else tuple(sorted(set(voters) - set(read))))
+
+
+def _names(node_ids: tuple[int, ...]) -> str:
+    return ("controllers " if len(node_ids) > 1 else "controller ") + ", ".join(map(str, node_ids))

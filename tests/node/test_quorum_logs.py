@@ -1,0 +1,41 @@
+"""The logs of real controllers, when the last leader's disk is lost."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import OperatorError
+from migrator.migration.seen_logs import newest_of
+from migrator.records.metadata import ConfigRecord, ConfigResourceType
+from migrator.verify.kraft_files import end_of_log, read_image
+from migrator.verify.quorum_logs import logs_in
+from tests.node.cluster import running
+from tests.node.test_start_check import append
+
+
+async def test_what_was_confirmed_is_in_the_newest_log_of_those_that_are_left(tmp_path: Path) -> None:
+    async with running(tmp_path, 3) as cluster:
+        leader = await cluster.leader()
+        leader_id = next(voter for voter, node in cluster.nodes.items() if node is leader)
+        behind = next(voter for voter in cluster.nodes if voter != leader_id)
+        await append(leader, ConfigRecord(ConfigResourceType.BROKER, "", "early", "1"))
+        await cluster.stop(behind)
+        await append(leader, ConfigRecord(ConfigResourceType.BROKER, "", "late", "1"))
+        confirmed = leader.metadata.published.configs
+        directories = {voter: cluster.settings(voter).metadata_directory for voter in (1, 2, 3)}
+        await cluster.stop(leader_id)
+    shutil.rmtree(directories.pop(leader_id))
+    found = logs_in(directories.values())
+    for seen, directory in found.items():
+        assert (directories[seen.node_id], seen.end.offset) == (directory, end_of_log(directory))
+    chosen = newest_of(list(found), (1, 2, 3))
+    assert (chosen.doubt, chosen.newest.node_id != behind) == ("", True)
+    assert read_image(found[chosen.newest]).configs == confirmed
+
+
+def test_a_directory_that_is_nobodys_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OperatorError, match=r"meta\.properties"):
+        logs_in([tmp_path])
