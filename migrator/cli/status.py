@@ -72,7 +72,8 @@ def _headline(status: Status) -> Text:
     text = Text()
     text.append(f"{migration.public_state}", style="bold")
     text.append(f"  ({migration.internal_state} for {migration.internal_state_age_ms / 1000:.0f} s")
-    text.append(", paused)" if migration.paused else ")" if migration.active else ", not the active controller)")
+    text.append(", paused" if migration.paused else "")
+    text.append(")" if migration.active else ", not the active controller)")
     text.append(f"\ncluster {status.cluster_id}, node {status.node_id}, metadata.version {status.metadata_version}")
     behind = status.write_behind
     if behind is not None:

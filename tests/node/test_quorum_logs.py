@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.cli.rollback import _newest
 from migrator.errors import OperatorError
 from migrator.migration.seen_logs import newest_of
 from migrator.records.metadata import ConfigRecord, ConfigResourceType
@@ -16,12 +17,15 @@ from tests.node.cluster import running
 from tests.node.test_start_check import append
 
 
-async def test_what_was_confirmed_is_in_the_newest_log_of_those_that_are_left(tmp_path: Path) -> None:
+async def test_what_was_confirmed_is_in_the_newest_log_of_those_that_are_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     async with running(tmp_path, 3) as cluster:
         leader = await cluster.leader()
         leader_id = next(voter for voter, node in cluster.nodes.items() if node is leader)
         behind = next(voter for voter in cluster.nodes if voter != leader_id)
         await append(leader, ConfigRecord(ConfigResourceType.BROKER, "", "early", "1"))
+        await cluster.agree(leader.metadata.published.provenance.offset)
         await cluster.stop(behind)
         await append(leader, ConfigRecord(ConfigResourceType.BROKER, "", "late", "1"))
         confirmed = leader.metadata.published.configs
@@ -34,6 +38,11 @@ async def test_what_was_confirmed_is_in_the_newest_log_of_those_that_are_left(tm
     chosen = newest_of(list(found), (1, 2, 3))
     assert (chosen.doubt, chosen.newest.node_id != behind) == ("", True)
     assert read_image(found[chosen.newest]).configs == confirmed
+
+    assert _newest(cluster.settings(leader_id), tuple(directories.values())).configs == confirmed
+    assert capsys.readouterr().err == ""
+    _newest(cluster.settings(leader_id), (directories[behind],))
+    assert f"only the log of controller {behind} was read" in capsys.readouterr().err
 
 
 def test_a_directory_that_is_nobodys_is_refused(tmp_path: Path) -> None:
