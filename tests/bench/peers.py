@@ -18,10 +18,17 @@ from tests.drill.stock_controllers import StockController
 
 STOCK_VERSION = "3.9.1"
 STOCK_JVM = Jvm(heap="4g", flags=())
-ZOOKEEPER_JVM = Jvm(heap="1g")
-"""For both peers. With one compiler tier: a server in use was compiled long ago, while in a run of seconds the second
-tier alone takes a second of processor time from whoever is measured."""
+ZOOKEEPER_MB_MIN = 1_024
+ZOOKEEPER_BYTES_A_PARTITION = 2_048
+"""Its two znodes and its share of the topic's three take half of that; the collector needs the rest."""
 _TRANSITION = re.compile(r"transitioning from \w+ to (\w+) state")
+
+
+def zookeeper_jvm(partitions: int) -> Jvm:
+    """For both peers. With one compiler tier: a server in use was compiled long ago, while in a run of seconds the
+    second tier alone takes a second of processor time from whoever is measured."""
+    megabytes = max(ZOOKEEPER_MB_MIN, partitions * ZOOKEEPER_BYTES_A_PARTITION >> 20)
+    return Jvm(heap=f"{megabytes}m")
 
 
 class BenchCluster(LightCluster):
@@ -33,7 +40,7 @@ class BenchCluster(LightCluster):
         super().__init__(directory, options)
         port = self.zookeeper.port
         self.zookeeper = EmbeddedZooKeeper(
-            directory / "zookeeper", port=port, options=ZooKeeperOptions(jvm=ZOOKEEPER_JVM)
+            directory / "zookeeper", port=port, options=ZooKeeperOptions(jvm=zookeeper_jvm(options.partitions))
         )
         self.quiet_brokers = [
             QuietBroker(LightBrokerOptions(broker, CLUSTER_ID, self.zookeeper.hosts + CHROOT, self.addresses))

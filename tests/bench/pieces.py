@@ -23,7 +23,7 @@ from migrator.node.loop_health import calm_garbage_collector
 from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
 from migrator.values import value
 from tests.bench.figures import number_text
-from tests.bench.peers import ZOOKEEPER_JVM
+from tests.bench.peers import zookeeper_jvm
 from tests.bench.piece import Piece
 from tests.bench.pieces_memory import MEMORY_PIECES, Sample
 from tests.bench.pieces_zookeeper import VERIFY_PIECES, ZOOKEEPER_PIECES, Store
@@ -88,7 +88,7 @@ def _each(pieces: Iterable[Piece[T]], on: T, partitions: int) -> Iterator[Measur
 def _store(partitions: int) -> Iterator[Store]:
     with (
         tempfile.TemporaryDirectory(prefix="migrator-pieces-") as directory,
-        EmbeddedZooKeeper(Path(directory), options=ZooKeeperOptions(jvm=ZOOKEEPER_JVM)) as server,
+        EmbeddedZooKeeper(Path(directory), options=ZooKeeperOptions(jvm=zookeeper_jvm(partitions))) as server,
         Store(server, "/pieces", partitions) as store,
     ):
         yield store
