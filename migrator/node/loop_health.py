@@ -106,9 +106,12 @@ class LoopHealth:
 def calm_garbage_collector() -> None:
     """Make full collections rare, and exempt what is there now from all of them."""
     gc.set_threshold(*GENERATION_THRESHOLDS)
-    freeze_live_objects()
+    gc.freeze()
 
 
 def freeze_live_objects() -> None:
-    """Exempt what lives now from collections, e.g. an image that was just loaded; it is still freed when dropped."""
+    """Exempt what lives now from collections, e.g. a part of an image that was just loaded; it is still freed when
+    dropped, unless it is in a cycle. Garbage is collected first, as a frozen cycle is never freed; that looks only at
+    what was made since the last time."""
+    gc.collect()
     gc.freeze()

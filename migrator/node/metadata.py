@@ -298,6 +298,7 @@ class MetadataRuntime:
             self._installing = None
             self._reset(delta.after)
             self._tell(delta)
+        self._settle(SNAPSHOT_SLICE_RECORDS)
         return SNAPSHOT_SLICE_RECORDS
 
     def _apply_on(self) -> int:
@@ -316,7 +317,8 @@ class MetadataRuntime:
             self._decoding = None
             self._taken = decoding.header.next_offset
             decoding.hand_over(self._loader)
-            self._settle(decoding.header.count)
+            if self._loader.transaction_start is not None:
+                self._settle(decoding.header.count)
         return decoded
 
     def _next_batch(self) -> Batch | None:
@@ -334,7 +336,8 @@ class MetadataRuntime:
         self._taken, self._read, self._decoding = offset, iter(()), None
 
     def _settle(self, records: int) -> None:
-        """A copy makes a million objects that live for hours: none of them is worth a collector's look."""
+        """A copy, or a snapshot, makes a million objects that live for hours: none of them is worth a collector's look.
+        In daily use nothing is frozen: connections and tasks are cycles, and must be freed once they are gone."""
         self._unfrozen += records
         if self._unfrozen >= FREEZE_RECORDS:
             self._unfrozen = 0

@@ -1,0 +1,91 @@
+"""What the garbage collector is told to pass over: the image, and nothing that could be in a cycle when it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from migrator.node import metadata
+from migrator.node.loop_health import TurnGauge, freeze_live_objects
+from migrator.node.metadata import MetadataRuntime
+from migrator.records.batch import Batch, build_batch, iter_batches
+from migrator.records.codec import encode_all
+from migrator.records.metadata import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    NoOpRecord,
+)
+
+LEVEL = 21
+FREEZE_RECORDS = 10
+
+
+class Cycle:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture(autouse=True)
+def thawed() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+def test_garbage_is_collected_and_not_frozen() -> None:
+    gone = [weakref.ref(Cycle()) for _ in range(10)]
+    freeze_live_objects()
+    gc.collect()
+    assert [ref() for ref in gone] == [None] * 10
+
+
+def no_step(*_: object) -> None:
+    """For an image that nobody follows."""
+
+
+class Log:
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.end = 0
+
+    def append(self, records: Iterable[MetadataRecord]) -> None:
+        values = encode_all(list(records), LEVEL)
+        self.batches += iter_batches(build_batch(values, timestamp_ms=1, base_offset=self.end, leader_epoch=1))
+        self.end += len(values)
+
+    def read(self, offset: int) -> list[Batch]:
+        return [batch for batch in self.batches if batch.header.next_offset > offset]
+
+
+@pytest.mark.parametrize(("in_transaction", "frozen"), [(True, True), (False, False)])
+async def test_only_a_copy_is_frozen_not_what_comes_in_daily_use(
+    in_transaction: bool, frozen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "FREEZE_RECORDS", FREEZE_RECORDS)
+    log = Log()
+    log.append([FeatureLevelRecord("metadata.version", LEVEL)])
+    if in_transaction:
+        log.append([BeginTransactionRecord("copy")])
+    for _ in range(10 * FREEZE_RECORDS):
+        log.append([NoOpRecord()])
+    if in_transaction:
+        log.append([EndTransactionRecord()])
+    runtime = MetadataRuntime(
+        lambda _: (_ for _ in ()).throw(AssertionError),
+        log.read,
+        lambda: log.end,
+        on_step=no_step,
+        on_failure=lambda error: pytest.fail(str(error)),
+        gauge=TurnGauge(),
+    )
+    gc.unfreeze()
+    runtime.appended()
+    async with asyncio.timeout(30):
+        await runtime.caught_up()
+    await runtime.close()
+    assert (gc.get_freeze_count() > 0) is frozen
