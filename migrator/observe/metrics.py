@@ -105,6 +105,11 @@ GAUGES: tuple[tuple[str, str, Callable[[Reading], float]], ...] = (
         lambda r: r.zk_write_behind_lag,
     ),
     (
+        _CONTROLLER + "zkwritebehindlag",
+        "The same, by the name that Kafka ships",
+        lambda r: r.zk_write_behind_lag,
+    ),
+    (
         _CONTROLLER + "zookeeperblockingkraftmillis",
         "Milliseconds that administrative writes have waited for ZooKeeper",
         lambda r: r.zookeeper_blocking_kraft_ms,

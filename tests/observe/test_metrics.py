@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from migrator.observe.metrics import (
     FEATURE_GAUGE,
     GAUGES,
+    METRICS,
     STATE_GAUGE,
     TASK_COUNTER,
     TASK_GAUGE,
@@ -25,7 +28,11 @@ from migrator.observe.metrics import (
 )
 from migrator.observe.propagation import PROPAGATION, Mode, PropagationTimes
 from migrator.supervision import TaskFailures
+from migrator.zookeeper.znodes.migration import CRC_FIELD
 
+RAFT = "kafka_server_raft_metrics_"
+UNRELATED = {"migrator_log_refused_appends"}
+"""Of the quorum, not of the migration."""
 MIGRATION = MigrationFigures(
     public_state=2,
     internal_states={"inactive": False, "dual-writing": True},
@@ -90,6 +97,13 @@ def test_the_time_until_the_last_broker_knows_a_change_is_a_histogram() -> None:
     assert found[f"{PROPAGATION}_sum", (("mode", "kraft"),)] == 1.5
     assert found[f"{PROPAGATION}_bucket", (("le", "0.025"), ("mode", "zookeeper"))] == 1
     assert found[f"{PROPAGATION}_bucket", (("le", "1.0"), ("mode", "kraft"))] == 0
+
+
+def test_the_page_on_kip_866_names_every_metric_and_no_other() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "kip-866.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:kafka|migrator)_[a-z_]+)", page)) - {CRC_FIELD}
+    own = {name for name in METRICS if not name.startswith((PROPAGATION, RAFT))} | {PROPAGATION}
+    assert named == own - UNRELATED
 
 
 def test_no_figure_is_left_out() -> None:
