@@ -1,7 +1,7 @@
 # Everything runs in ./.venv; nothing is installed outside this directory.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help setup drill test test-all test-all-but-test test-long check simulate bench bench-verify format clean
+.PHONY: help setup drill test test-all test-all-but-test test-long lanes check simulate bench bench-verify format clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -16,6 +16,7 @@ help:
 	@echo "make test      the tests for every change: at most 8 minutes on two cores"
 	@echo "make test-all  those, and a real run of each family: at most 45 minutes"
 	@echo "make test-long every matrix, procedure and seed; goes on where it was stopped, notes each case in docs/results"
+	@echo "make lanes     minutes of each lane at the last two commits that were logged"
 	@echo "make check     lint, types, import contracts"
 	@echo "make simulate  seeded consensus simulation (SEEDS=10000)"
 	@echo "make bench     figures beside stock Kafka, same machine, same run"
@@ -40,6 +41,9 @@ test-all-but-test: $(READY)
 
 test-long: $(READY)
 	$(PYTEST) --lane test-long --log-cases -o timeout=7200 $(ARGS)
+
+lanes: $(READY)
+	@$(BIN)/python -m tests.results
 
 check: $(READY)
 	$(BIN)/ruff check .

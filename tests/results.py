@@ -33,6 +33,7 @@ HEADS = {
     LANES: ("commit", "day", "lane", "result", "tests", "seconds", "processor seconds", "seconds of each room"),
 }
 PROCESSOR = "processor_seconds"
+CI, CI_LIMIT = ".ci/run", 60 * 60
 _DONE = "cases_that_passed"
 _state = pytest.StashKey["Run"]()
 
@@ -194,5 +195,22 @@ def append(file: Path, *fields: str) -> None:
         lines.write(head + "\t".join(line) + "\n")
 
 
-if __name__ == "__main__":  # `.ci/repeat` logs its runs with it
-    append(LANES, *sys.argv[1:])
+def minutes(rows: list[list[str]]) -> list[str]:
+    """By lane: the minutes of its last two commits that passed, of each the quickest run, and what the limit leaves."""
+    lines = []
+    for lane, limit in (LIMITS | {CI: CI_LIMIT}).items():
+        quickest: dict[str, float] = {}
+        for commit, _, name, result, _, seconds, *_ in rows:
+            if (name, result) == (lane, "passed"):
+                quickest[commit] = min(float(seconds) / 60, quickest.pop(commit, float("inf")))
+        for commit, took in list(quickest.items())[-2:]:
+            lines.append(f"{lane:9} {commit:13} {took:6.1f} min, {limit / 60 - took:5.1f} left of {limit / 60:.0f}")
+    return lines
+
+
+if __name__ == "__main__":  # with arguments: a line of `.ci/repeat`
+    if len(sys.argv) > 1:
+        append(LANES, *sys.argv[1:])
+    elif LANES.exists():
+        rows = [line.split("\t") for line in LANES.read_text(encoding="utf-8").splitlines()[1:]]
+        sys.stdout.write("\n".join(minutes(rows)) + "\n")

@@ -51,6 +51,13 @@ def test_only_what_passed_on_this_very_commit_is_left_out(tmp_path: Path) -> Non
 
 
 @pytest.mark.lane("test")
+def test_what_a_change_adds_is_seen_in_the_last_two_commits() -> None:
+    runs = [("a", "passed", "60"), ("b", "passed", "240"), ("b", "failed", "6"), ("b", "passed", "120")]
+    rows = [[commit, "day", TEST, result, "9", seconds, "", ""] for commit, result, seconds in runs]
+    assert [line.split()[1:3] for line in results.minutes(rows)] == [["a", "1.0"], ["b", "2.0"]]
+
+
+@pytest.mark.lane("test")
 def test_a_room_is_the_directory_below_tests() -> None:
     assert results.room_of("tests/zookeeper/znodes/test_details.py::test_x[a/b]") == "tests/zookeeper"
     assert results.room_of("tests/test_tidy.py::test_x") == "tests/test_tidy.py"
