@@ -18,6 +18,8 @@ class ExitCode(IntEnum):
     """The command did its work, and the answer is no: not equal, not ready, a check failed."""
     REFUSED = 2
     """The command could not or would not do its work; the message says why."""
+    NOT_DRAINED = 3
+    """A controller stopped as told, but ZooKeeper does not hold everything that the metadata log holds."""
     TRY_AGAIN = 75
     """As `REFUSED`, but by what may be outdated: a service starts it again (``EX_TEMPFAIL`` of sysexits.h)."""
 

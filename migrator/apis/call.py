@@ -61,12 +61,26 @@ Refuse = Callable[[Call, ApiError], Any]
 """kio's response that refuses the whole request."""
 
 
+Administrative = Callable[[Call], bool]
+"""Whether a write is one that a person or a tool asked for and can ask for again."""
+
+
+def never(_call: Call) -> bool:
+    """What keeps the cluster going."""
+    return False
+
+
+def always(_call: Call) -> bool:
+    """What can wait."""
+    return True
+
+
 @value
 class Api:
     """One row of the registry.
 
     ``cluster_operation`` is what the caller must be allowed on the cluster, if that alone decides. ``administrative``
-    writes wait when ZooKeeper is too far behind; the others never do.
+    writes wait when ZooKeeper is too far behind; the others never do: an outage of ZooKeeper is none of Kafka.
     """
 
     key: int
@@ -75,7 +89,7 @@ class Api:
     handle: Handler | None = None
     refuse: Refuse | None = None
     operation: Operation | None = None
-    administrative: bool = False
+    administrative: Administrative = never
 
 
 def refuse_at_top(call: Call, error: ApiError) -> Any:

@@ -55,6 +55,11 @@ def reassignment(call: Call, image: MetadataImage, context: Context) -> Decision
     return decision.answering(call.respond(error_message=None, responses=_reassignment_rows(call.body, errors)))
 
 
+def moves_replicas(call: Call) -> bool:
+    """Whether an AlterPartitionReassignments request asks for anything but the end of reassignments."""
+    return any(row.replicas is not None for topic in call.body.topics for row in topic.partitions)
+
+
 def refuse_reassignment(call: Call, error: ApiError) -> Any:
     """AlterPartitionReassignments refused as a whole."""
     return call.respond(**error_fields(error), responses=_reassignment_rows(call.body, repeat(error)))

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.apis import brokers, cluster, configs, describe_configs, elections, security, tokens, topics
 from migrator.apis.authorization import allows_cluster
-from migrator.apis.call import Api, Call, Kind, refuse_at_top
+from migrator.apis.call import Api, Call, Kind, always, refuse_at_top
 from migrator.controller.context import Context
 from migrator.controller.decision import ApiError, Decision, RefusedError
 from migrator.controller.migration_gate import Operation, check_gate
@@ -58,64 +58,58 @@ _ROWS: Final = (
     # Topics and partitions
     Api(
         19, _WRITE, None, topics.topic_creation, topics.refuse_topic_creation, Operation.CREATE_TOPICS,
-        administrative=True,
+        administrative=topics.creates_for_people,
     ),
     Api(
         20, _WRITE, None, topics.topic_deletion, topics.refuse_topic_deletion, Operation.DELETE_TOPICS,
-        administrative=True,
+        administrative=always,
     ),
     Api(
         37, _WRITE, None, topics.partition_creation, topics.refuse_partition_creation, Operation.CREATE_PARTITIONS,
-        administrative=True,
+        administrative=always,
     ),
     Api(43, _WRITE, _ALTER, elections.leader_election, elections.refuse_leader_election, Operation.ELECT_LEADERS),
     Api(
         45, _WRITE, _ALTER, elections.reassignment, elections.refuse_reassignment, Operation.ALTER_REASSIGNMENTS,
-        administrative=True,
+        administrative=elections.moves_replicas,
     ),
     Api(46, _READ, _DESCRIBE, elections.running_reassignments, refuse_at_top),
     # Configuration
     Api(32, _READ, None, describe_configs.config_description, describe_configs.refuse_config_description),
     Api(
         33, _WRITE, None, configs.config_replacement, configs.refuse_config_change, Operation.ALTER_CONFIGS,
-        administrative=True,
+        administrative=always,
     ),
     Api(
         44, _WRITE, None, configs.config_change, configs.refuse_config_change, Operation.ALTER_CONFIGS,
-        administrative=True,
+        administrative=always,
     ),
     Api(
         49, _WRITE, AclOperation.ALTER_CONFIGS, security.quota_change, security.refuse_quota_change,
-        Operation.ALTER_QUOTAS, administrative=True,
+        Operation.ALTER_QUOTAS, administrative=always,
     ),
     # Security
     Api(29, _READ, _DESCRIBE, security.acl_description, refuse_at_top),
     Api(
         30, _WRITE, _ALTER, security.acl_creation, security.refuse_acl_creation, Operation.CREATE_ACLS,
-        administrative=True,
+        administrative=always,
     ),
     Api(
         31, _WRITE, _ALTER, security.acl_deletion, security.refuse_acl_deletion, Operation.DELETE_ACLS,
-        administrative=True,
+        administrative=always,
     ),
     Api(
         51, _WRITE, _ALTER, security.scram_change, security.refuse_scram_change, Operation.ALTER_SCRAM,
-        administrative=True,
+        administrative=always,
     ),
     Api(
         38, _WRITE, None, tokens.token_creation, tokens.refuse_token_creation, Operation.DELEGATION_TOKENS,
-        administrative=True,
+        administrative=always,
     ),
-    Api(
-        39, _WRITE, None, tokens.token_renewal, tokens.refuse_token_change, Operation.DELEGATION_TOKENS,
-        administrative=True,
-    ),
-    Api(
-        40, _WRITE, None, tokens.token_expiry, tokens.refuse_token_change, Operation.DELEGATION_TOKENS,
-        administrative=True,
-    ),
+    Api(39, _WRITE, None, tokens.token_renewal, tokens.refuse_token_change, Operation.DELEGATION_TOKENS),
+    Api(40, _WRITE, None, tokens.token_expiry, tokens.refuse_token_change, Operation.DELEGATION_TOKENS),
     # The cluster
-    Api(57, _WRITE, _ALTER, cluster.feature_update, refuse_at_top, Operation.UPDATE_FEATURES, administrative=True),
+    Api(57, _WRITE, _ALTER, cluster.feature_update, refuse_at_top, Operation.UPDATE_FEATURES, administrative=always),
     Api(60, _READ, _ALTER, cluster.cluster_description, refuse_at_top),
     # Advertised and not served
     Api(7, _READ, None, _not_served, refuse_at_top),

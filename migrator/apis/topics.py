@@ -22,6 +22,8 @@ from migrator.records.uuid import ZERO_UUID, Uuid
 from migrator.wire.schemas import build, part_type, response_type
 
 METADATA_TOPIC: Final = "__cluster_metadata"
+INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+"""Created by brokers when the first client needs them; without them nobody consumes in a group. (Kafka's ``Topic``.)"""
 DELETION_DISABLED_SINCE: Final = 3
 """First version of DeleteTopics with an error code of its own for ``delete.topic.enable=false``."""
 
@@ -46,6 +48,11 @@ def topic_creation(call: Call, image: MetadataImage, context: Context) -> Decisi
     encoded = _EncodedConfigs(call)
     results = (_creation_result(result, encoded) for result in (*decision.response, *refused))
     return decision.answering(call.respond(topics=tuple(results)))
+
+
+def creates_for_people(call: Call) -> bool:
+    """Whether a CreateTopics request names any topic but internal ones."""
+    return any(topic.name not in INTERNAL_TOPICS for topic in call.body.topics)
 
 
 def refuse_topic_creation(call: Call, error: ApiError) -> Any:

@@ -19,6 +19,9 @@ def command(config: Path) -> None:
     """Run one controller of the quorum until SIGTERM or SIGINT.
 
     A stopping leader first brings ZooKeeper up to date (bounded), then hands the leadership over.
+
+    Exit codes: 0 it stopped as told; 2 it could not start, or failed, the message says why; 3 it stopped as told, but
+    ZooKeeper does not hold everything that the log holds, the message says what is missing.
     """
     settings, warnings = load_settings(config)
     set_up_logging(settings)

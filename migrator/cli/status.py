@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from migrator.cli.options import controller_options
-from migrator.observe.status import Problem, Status
+from migrator.observe.status import UNKNOWN_LAG, Problem, Status
 from migrator.rpc.reach import connect
 
 RECENT_EVENTS = 8
@@ -77,7 +77,8 @@ def _headline(status: Status) -> Text:
     text.append(f"\ncluster {status.cluster_id}, node {status.node_id}, metadata.version {status.metadata_version}")
     behind = status.write_behind
     if behind is not None:
-        text.append(f"\nZooKeeper is {behind.lag_records} records ({behind.lag_ms} ms) behind the log; ")
+        how_far = "an unknown number of" if behind.lag_records == UNKNOWN_LAG else behind.lag_records
+        text.append(f"\nZooKeeper is {how_far} records ({behind.lag_ms} ms) behind the log; ")
         text.append(f"writes have waited {behind.blocked_ms} ms for it")
     if status.claim is not None:
         text.append(f"\n/controller is ours, controller epoch {status.claim.controller_epoch}")

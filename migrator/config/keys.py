@@ -74,6 +74,15 @@ OWN_KEYS: tuple[Key, ...] = (
         "How far ZooKeeper may fall behind the log, in records, before administrative writes wait.",
     ),
     Key(
+        "migrator.write.behind.max.age.ms",
+        "long",
+        "600000",
+        "[1000,...]",
+        "How long the oldest change may be missing in ZooKeeper before administrative writes wait. A new leader that "
+        "does not know yet what is missing counts from its election. The time in which a comparison of all of "
+        "ZooKeeper makes progress does not count.",
+    ),
+    Key(
         "migrator.write.behind.max.block.ms",
         "int",
         "15000",
@@ -85,7 +94,17 @@ OWN_KEYS: tuple[Key, ...] = (
         "int",
         "10000",
         "[0,...]",
-        "How long a stopping leader goes on writing to ZooKeeper before it hands leadership over.",
+        "How long a stopping leader goes on writing to ZooKeeper before it hands leadership over. If ZooKeeper does "
+        "not hold everything by then, the process ends with exit code 3.",
+    ),
+    Key(
+        "migrator.zookeeper.jute.maxbuffer",
+        "int",
+        "1048575",
+        "[65536,...]",
+        "The jute.maxbuffer of the ZooKeeper servers, in bytes: they close the connection at a larger request. A "
+        "change that would make a znode larger than this is refused while ZooKeeper is written. Set the servers' value "
+        "if they have another one.",
     ),
     Key(
         "migrator.reconcile.max.deletes",

@@ -133,8 +133,10 @@ class Settings:
     migrator_grpc_tls_ca_file: str
     migrator_metrics_listener: str
     migrator_write_behind_max_records: int
+    migrator_write_behind_max_age_ms: int
     migrator_write_behind_max_block_ms: int
     migrator_write_behind_drain_ms: int
+    migrator_zookeeper_jute_maxbuffer: int
     migrator_reconcile_max_deletes: int
     migrator_audit_interval_ms: int
     migrator_finish_require_verify: bool

@@ -14,12 +14,16 @@ from typing import Final
 from migrator.image.model import Acl, Changes, MetadataImage, PartitionRegistration, TopicImage
 from migrator.records.metadata import NO_LEADER
 from migrator.records.uuid import Uuid
+from migrator.zookeeper.znodes.acls import entry_bytes_bound
 
 SLICE: Final = 10_000
 """Partitions that `ControllerIndex.fill` takes in between two yields."""
 
 TopicPartition = tuple[Uuid, int]
 """A partition, by topic id and number."""
+
+AclPattern = tuple[int, str, int]
+"""A resource pattern: Kafka's codes of the resource's and the pattern's type, the name in between."""
 
 
 class PartitionSet:
@@ -77,7 +81,7 @@ EMPTY: Final = PartitionSet()
 class ControllerIndex:
     """See the module. Readers must not change what they get."""
 
-    __slots__ = ("_in_sync", "_led", "acls", "imbalanced", "reassigning", "similar_names")
+    __slots__ = ("_in_sync", "_led", "acl_bytes", "acls", "imbalanced", "reassigning", "similar_names")
 
     def __init__(self) -> None:
         self._in_sync: dict[int, PartitionSet] = {}
@@ -90,6 +94,8 @@ class ControllerIndex:
         """Topic names with a dot or underscore, by the form that metrics give them (all underscores)."""
         self.acls: dict[Acl, int] = {}
         """How often each access control entry is there."""
+        self.acl_bytes: dict[AclPattern, int] = {}
+        """How many bytes the entries of a resource pattern take at most in ZooKeeper."""
 
     @classmethod
     def of(cls, image: MetadataImage) -> ControllerIndex:
@@ -188,11 +194,19 @@ class ControllerIndex:
             count = self.acls.pop(before) - 1
             if count:
                 self.acls[before] = count
+            self._count_bytes(before, -1)
         if after is not None:
             self._add_acl(after)
 
     def _add_acl(self, acl: Acl) -> None:
         self.acls[acl] = self.acls.get(acl, 0) + 1
+        self._count_bytes(acl, 1)
+
+    def _count_bytes(self, acl: Acl, sign: int) -> None:
+        pattern = (acl.resource_type, acl.resource_name, acl.pattern_type)
+        held = self.acl_bytes.pop(pattern, 0) + sign * entry_bytes_bound(acl.principal, acl.host)
+        if held:
+            self.acl_bytes[pattern] = held
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ControllerIndex) and all(

@@ -1,12 +1,17 @@
-"""How far KRaft may run ahead of ZooKeeper. Pure: the node asks, waits, and asks again.
+"""How far KRaft may run ahead of ZooKeeper, in records and in time. Pure: the node asks, waits, and asks again.
 
 Above the bound only administrative writes wait, and not for ever. Elections, fencing, AlterPartition, registrations and
 producer ids never wait: an outage of ZooKeeper must not become an outage of Kafka.
+
+Of the records only those of this leadership count: a new leader does not know at once what its predecessor left
+behind, and its predecessor was bound as well.
 """
 
 from __future__ import annotations
 
 from enum import Enum
+
+from migrator.migration.lag import NO_LAG, Lag
 
 
 class Urgency(Enum):
@@ -28,32 +33,33 @@ class Admission(Enum):
 
 
 class WriteBound:
-    """One per leadership. Times are milliseconds of the caller's clock.
+    """One per process. Times are milliseconds of the caller's clock.
 
     :param max_records: ``migrator.write.behind.max.records``.
+    :param max_age_ms: ``migrator.write.behind.max.age.ms``.
     :param max_block_ms: ``migrator.write.behind.max.block.ms``.
     """
 
-    def __init__(self, max_records: int, max_block_ms: int) -> None:
+    def __init__(self, max_records: int, max_age_ms: int, max_block_ms: int) -> None:
         self._max_records = max_records
+        self._max_age_ms = max_age_ms
         self._max_block_ms = max_block_ms
-        self._lag = 0
-        self._applies = False
+        self._lag = NO_LAG
         self._waiting = 0
         self._waiting_since_ms = 0
         self._blocked_ms = 0
 
-    def measure(self, lag: int, *, applies: bool) -> bool:
-        """Take the lag in records; ``applies`` while this leader writes to ZooKeeper, or should.
+    def measure(self, lag: Lag | None) -> bool:
+        """Take the lag; None while ZooKeeper need not follow: before the copy, and when the migration is turned off.
 
         :returns: whether who waits may proceed.
         """
-        self._lag, self._applies = lag, applies
-        return not self._exceeded
+        self._lag = NO_LAG if lag is None else lag
+        return not self.exceeded
 
     def admit(self, urgency: Urgency, *, waited_ms: int) -> Admission:
         """Decide about a write that has waited so long."""
-        if urgency is Urgency.VITAL or not self._exceeded:
+        if urgency is Urgency.VITAL or not self.exceeded:
             return Admission.PROCEED
         return Admission.REFUSE if waited_ms >= self._max_block_ms else Admission.WAIT
 
@@ -74,5 +80,13 @@ class WriteBound:
         return self._blocked_ms + (now_ms - self._waiting_since_ms if self._waiting else 0)
 
     @property
-    def _exceeded(self) -> bool:
-        return self._applies and self._lag > self._max_records
+    def exceeded(self) -> str:
+        """Which bound is exceeded, as a sentence; empty for none."""
+        if self._lag.own > self._max_records:
+            return f"ZooKeeper does not hold {self._lag.own} changes yet, the bound is {self._max_records}"
+        if self._lag.age_ms > self._max_age_ms:
+            return (
+                f"ZooKeeper has not followed for {self._lag.age_ms // 1000} s, "
+                f"the bound is {self._max_age_ms // 1000} s"
+            )
+        return ""

@@ -20,6 +20,7 @@ from migrator.migration.write_behind import Derive, WriteBehind
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.leadership import CrcAt
+from migrator.zookeeper.ops import Applied
 
 AnyEvent = ev.Event | wb.WriteEvent
 AnyEffect = ef.Effect | wb.WriteEffect
@@ -59,7 +60,7 @@ class Coordinator:
         """This node leads, and ``image`` is the newest committed one."""
         effects = self._driver.step(ev.LostLeadership(self._epoch), now_ms)
         self._epoch, self._image, self._deferred = event.epoch, image, None
-        self._write_behind = WriteBehind(image, self._derive, self._crc_at, self._limits)
+        self._write_behind = WriteBehind(image, self._derive, self._crc_at, self._limits, now_ms=now_ms)
         return self._route([*effects, *self._driver.step(event, now_ms)], now_ms)
 
     def step(self, event: AnyEvent, now_ms: int) -> list[AnyEffect]:
@@ -69,6 +70,8 @@ class Coordinator:
         if isinstance(event, wb.WriteEvent):
             routed = self._route(self._write_behind.step(event, now_ms), now_ms)
             return [*routed, *self._route(self._alive(event, now_ms), now_ms)]
+        if isinstance(event, ev.Progress) and event.ticket == self._reconcile and self.state is State.RECONCILING:
+            self._write_behind.progressed(now_ms)
         return self._route(self._driver.step(event, now_ms), now_ms)
 
     def _published(self, event: wb.Published, now_ms: int) -> list[AnyEffect]:
@@ -89,6 +92,8 @@ class Coordinator:
     def _alive(self, event: wb.WriteEvent, now_ms: int) -> list[ef.Effect]:
         """A reconcile that writes is a reconcile that lives."""
         if isinstance(event, wb.MultiEnded | wb.ReconcileWrites) and self.state is State.RECONCILING:
+            if isinstance(event, wb.ReconcileWrites) or isinstance(event.outcome, Applied):
+                self._write_behind.progressed(now_ms)
             return self._driver.step(ev.Progress(self._reconcile, self._write_behind.writing), now_ms)
         return []
 

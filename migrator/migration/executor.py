@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,13 @@ from migrator.migration.coordinator import AnyEffect, AnyEvent, Coordinator
 from migrator.migration.copy import CopyBatch, CopyEnd, Decoded
 from migrator.migration.copying import BEGIN, END, append_copy
 from migrator.migration.examination import read_brokers, read_present, read_standing
+from migrator.migration.lag import at_of
+from migrator.migration.multis import Limits
 from migrator.migration.ports import BrokersPort, ControllerPort, StartWorker, ZooKeeperPort
 from migrator.migration.readiness import ControllerSignals, Gap, Surroundings
 from migrator.migration.soft import Identity
 from migrator.migration.tasks import Task, Tasks
 from migrator.migration.worker import CompareTask, CopyTask, DecodeTask, OnProgress
-from migrator.migration.write_behind import at_of
 from migrator.migration.write_executor import WriteExecutor
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord
@@ -42,6 +43,9 @@ log = logging.getLogger(__name__)
 QUEUED_WRITES_MAX = 2_000
 """Entities of a reconcile that wait in the write-behind; the worker's pipe is not read while there are more."""
 
+News = ef.JournalTransition | ef.Report | wm.Unanswered | wm.SetAside | wm.TakenIn
+"""What the status, the journal or the log of the process tells people."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -52,12 +56,13 @@ class Options:
     passwords: PasswordEncoder
     batch_records: int
     max_deletes: int
+    limits: Limits = field(default_factory=Limits)
 
 
 class MigrationExecutor:
     """One per process.
 
-    :param on_transition: hears of `JournalTransition` and `Report`.
+    :param on_transition: hears of what people have to know.
     :param on_failure: told of what must stop the process.
     """
 
@@ -68,7 +73,7 @@ class MigrationExecutor:
         brokers: BrokersPort,
         zookeeper: ZooKeeperPort,
         start_worker: StartWorker,
-        on_transition: Callable[[ef.JournalTransition | ef.Report], None],
+        on_transition: Callable[[News], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._options = options
@@ -79,7 +84,7 @@ class MigrationExecutor:
         self._on_transition = on_transition
         self._tasks = Tasks(self.feed, on_failure)
         self._writes = WriteExecutor(zookeeper, options.passwords, self._tasks, options.identity.voters)
-        self.coordinator = Coordinator(options.identity, self._writes.derive, controller.crc_at)
+        self.coordinator = Coordinator(options.identity, self._writes.derive, controller.crc_at, options.limits)
         self._writes.attach(lambda: self.coordinator.write_behind)
         self._work: Task | None = None
         self._working = asyncio.Lock()
@@ -118,7 +123,7 @@ class MigrationExecutor:
     def _wake(self, effect: wm.WakeAt) -> None:
         self._tasks.feed_later(max(0, effect.time_ms - _now_ms()) / 1000, wm.Tick())
 
-    def _tell(self, effect: ef.JournalTransition | ef.Report) -> None:
+    def _tell(self, effect: News) -> None:
         self._on_transition(effect)
 
     def _examine(self, effect: ef.Examine) -> None:
@@ -362,6 +367,9 @@ class MigrationExecutor:
         wm.ReadAgain: _write,
         wm.Advanced: _advanced,
         wm.WakeAt: _wake,
+        wm.Unanswered: _tell,
+        wm.SetAside: _tell,
+        wm.TakenIn: _tell,
     }
 
 

@@ -20,8 +20,9 @@ from migrator.values import value
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.leadership import ClaimView, read_view
 from migrator.zookeeper.ops import Applied, Check, Delete, Op, SetData
+from migrator.zookeeper.request_size import op_bytes
 from migrator.zookeeper.session import ZooKeeperSession
-from migrator.zookeeper.writer import ConditionalWriter, op_bytes, split_ops
+from migrator.zookeeper.writer import ConditionalWriter, split_ops
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import encode_controller_epoch
 from migrator.zookeeper.znodes.partition_state import decode_partition_state

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 
 from migrator.image.model import MetadataImage
 from migrator.migration.translate.entity import EntityWrite
@@ -12,21 +12,36 @@ from migrator.migration.write_messages import HeldDeletes
 from migrator.raft.messages import EpochOffset
 from migrator.values import value
 from migrator.zookeeper.leadership import Claim
-from migrator.zookeeper.ops import Check, Create, Op, SetData
+from migrator.zookeeper.ops import Check, Op, SetData
+from migrator.zookeeper.request_size import BYTES_MAX, JUTE_MAXBUFFER, OPS_MAX, bytes_of_one, op_bytes
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.migration import MigrationState, encode_migration
 
 GUARDS = 2
 """Each multi starts with a check of /controller_epoch and a set of /migration."""
-_OP_OVERHEAD_BYTES = 64
+
+Sift = Callable[[EntityWrite], EntityWrite | None]
+"""What of an entity can be written at all; None for nothing."""
 
 
 @value
 class Limits:
-    """Bounds of one multi. ZooKeeper refuses requests above ``jute.maxbuffer``, 1 MiB by default."""
+    """Bounds of one multi. Of several operations it has ``max_bytes``; one that is larger travels alone, up to
+    ``jute_maxbuffer``, above which ZooKeeper closes the connection."""
 
-    max_ops: int = 1_000
-    max_bytes: int = 512 * 1024
+    max_ops: int = OPS_MAX
+    max_bytes: int = BYTES_MAX
+    jute_maxbuffer: int = JUTE_MAXBUFFER
+
+    @property
+    def max_op_bytes(self) -> int:
+        """Of one operation beside the guards."""
+        return bytes_of_one(self.jute_maxbuffer)
+
+
+def limits_of(jute_maxbuffer: int) -> Limits:
+    """Bounds for servers with that ``jute.maxbuffer``: several operations fill half of it at most."""
+    return Limits(max_bytes=min(BYTES_MAX, (jute_maxbuffer + 1) // 2), jute_maxbuffer=jute_maxbuffer)
 
 
 @value
@@ -39,8 +54,19 @@ class Flight:
     owners: tuple[int, ...]
     mark_after: MigrationState
     last: bool
-    rest: EntityWrite | None = None
-    """What of the only entity did not fit, when that entity is larger than a multi."""
+
+    @property
+    def bytes(self) -> int:
+        """About as many as are sent."""
+        return sum(map(op_bytes, self.ops))
+
+    def is_large(self, limits: Limits) -> bool:
+        """Whether it holds one operation that is larger than several together may be."""
+        return len(self.ops) == GUARDS + 1 and op_bytes(self.ops[GUARDS]) > limits.max_bytes
+
+    def guards_only(self) -> Flight:
+        """It without its operations: whichever of the two is applied, the other one can't be any more."""
+        return replace(self, ops=self.ops[:GUARDS], entities=(), owners=())
 
     def owner_of(self, index: int) -> int:
         """Which entity operation ``index`` of the multi belongs to."""
@@ -64,12 +90,11 @@ class Batch:
     held: HeldDeletes | None = None
     number: int = 0
     """Of the comparison that pushes."""
-    records: int = 0
     entities: int = 0
     queue: deque[EntityWrite] = field(default_factory=deque)
     repairs: dict[str, int] = field(default_factory=dict)
 
-    def fill(self, limits: Limits) -> None:
+    def fill(self, limits: Limits, sift: Sift) -> None:
         """Pull from the source until a multi can be filled, and one entity more, to know which multi is the last."""
         pulled = sum(len(write.ops) + len(write.notices) for write in self.queue)
         while self.source is not None and pulled <= limits.max_ops:
@@ -77,8 +102,10 @@ class Batch:
             if write is None:
                 self.source = None
                 return
-            pulled += len(write.ops) + len(write.notices)
-            self.queue.append(write)
+            sifted = sift(write)
+            if sifted is not None:
+                pulled += len(sifted.ops) + len(sifted.notices)
+                self.queue.append(sifted)
 
     @property
     def exhausted(self) -> bool:
@@ -108,7 +135,7 @@ def pack(
     room_ops, room_bytes = limits.max_ops - GUARDS, limits.max_bytes
     while queue:
         write = queue[0]
-        cost = [_size(op) for op in (*write.ops, *write.notices)]
+        cost = [op_bytes(op) for op in (*write.ops, *write.notices)]
         if len(cost) > room_ops or sum(cost) > room_bytes:
             if taken:
                 break
@@ -151,8 +178,3 @@ def _cut(write: EntityWrite, cost: list[int], room_ops: int, room_bytes: int) ->
         EntityWrite(write.entity, write.ops[:count], (), write.effect),
         EntityWrite(write.entity, write.ops[count:], write.notices, write.effect),
     )
-
-
-def _size(op: Op) -> int:
-    data = op.data if isinstance(op, Create | SetData) else None
-    return len(op.path) + len(data or b"") + _OP_OVERHEAD_BYTES

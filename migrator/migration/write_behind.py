@@ -7,7 +7,9 @@ under way at a time; with hundreds of operations in each that is not what limits
 
 A multi can end in three ways. *Applied*: the next one. *Failed*: the failing operation says whether we are fenced, the
 mark was moved, or an entity is not as we believed, which is then read again and repaired. *Unknown*: the mark is read
-again; its version tells whether the multi was applied, and only the very same multi is ever sent again.
+again; its version tells whether the multi was applied, and only the very same multi is ever sent again, under a
+growing back-off. ZooKeeper answers a request that is too large by closing the connection: a large operation that keeps
+ending so is set aside (`set_aside`).
 """
 
 from __future__ import annotations
@@ -18,8 +20,11 @@ from collections.abc import Callable, Iterable, Iterator
 from migrator.image.changes import merge_changes
 from migrator.image.model import Changes, ImageDelta, MetadataImage
 from migrator.migration.guards import reached
-from migrator.migration.multis import Batch, Flight, Limits, pack
+from migrator.migration.lag import Backlog, Lag, at_of
+from migrator.migration.losses import LOSSES_MAX, Losses
+from migrator.migration.multis import GUARDS, Batch, Flight, Limits, pack
 from migrator.migration.progress import Phase, Working
+from migrator.migration.set_aside import TooLarge
 from migrator.migration.translate.entity import EntityWrite
 from migrator.migration.write_messages import (
     Advanced,
@@ -36,7 +41,10 @@ from migrator.migration.write_messages import (
     Refused,
     Repaired,
     SendMulti,
+    SetAside,
     Stopped,
+    Tick,
+    Unanswered,
     WakeAt,
     WriteEffect,
     WriteEvent,
@@ -59,10 +67,15 @@ Derive = Callable[[MetadataImage, MetadataImage, Changes], Iterator[EntityWrite]
 class WriteBehind:
     """Lives as long as a leadership. Not thread-safe."""
 
-    def __init__(self, image: MetadataImage, derive: Derive, crc_at: CrcAt, limits: Limits | None = None) -> None:
+    def __init__(
+        self, image: MetadataImage, derive: Derive, crc_at: CrcAt, limits: Limits | None = None, *, now_ms: int = 0
+    ) -> None:
         self._derive = derive
         self._crc_at = crc_at
         self._limits = limits or Limits()
+        self._now_ms = now_ms
+        self._backlog = Backlog(image.provenance.offset, now_ms)
+        self._too_large = TooLarge(self._limits)
         self._claim: Claim | None = None
         self._mark_version = -1
         self._mark: MigrationState | None = None
@@ -70,13 +83,13 @@ class WriteBehind:
         """The image that ZooKeeper is to equal once all batches are done."""
         self._newest = image
         self._changes: list[Changes] = []
-        self._waiting_records = 0
         self._in_sync = False
         """Whether ZooKeeper equals an image, so that changes can be derived from it."""
         self._checkpoint: Batch | None = None
         self._batch: Batch | None = None
         self._flight: Flight | None = None
         self._flight_batch: Batch | None = None
+        self._losses = Losses()
         self._number = 0
         self._awaited: int | None = None
         """The number of the effect whose answer is awaited; one at a time."""
@@ -85,11 +98,19 @@ class WriteBehind:
 
     # What others ask
 
+    def lag(self, now_ms: int) -> Lag:
+        """What is committed, has an effect in ZooKeeper, and is not there yet (ZooKeeperWriteBehindLag)."""
+        return self._backlog.lag(now_ms)
+
     @property
-    def lag(self) -> int:
-        """Records that have an effect in ZooKeeper and are not there yet (ZooKeeperWriteBehindLag)."""
-        batch = self._batch
-        return self._waiting_records + (batch.records if batch is not None else 0)
+    def set_aside(self) -> tuple[SetAside, ...]:
+        """What is too large for ZooKeeper, and is not in it."""
+        return self._too_large.items
+
+    @property
+    def unanswered(self) -> Unanswered | None:
+        """The multi with which the connection was lost more than once, if there is one."""
+        return self._losses.told(self._flight)
 
     @property
     def claim(self) -> Claim | None:
@@ -121,13 +142,14 @@ class WriteBehind:
 
     @property
     def drained(self) -> bool:
-        """Whether nothing waits and nothing is under way."""
-        return self.lag == 0 and self._flight is None
+        """Whether ZooKeeper is known to hold everything, and nothing is under way. What is set aside does not count."""
+        return self._in_sync and self._backlog.is_empty and self._flight is None
 
     # What happens
 
     def step(self, event: WriteEvent, now_ms: int) -> list[WriteEffect]:
         """Take one event in; return what has to be done, in order."""
+        self._now_ms = now_ms
         effects: list[WriteEffect] = []
         match event:
             case MultiEnded() | Refused() | MarkRead() | Repaired():
@@ -142,7 +164,13 @@ class WriteBehind:
                 self._begin_reconcile(image, number)
             case ReconcileWrites():
                 self._push(event)
-        return effects + self._advance(now_ms)
+            case Tick() if self._flight is not None:
+                effects += self._losses.wake(now_ms)
+        return [*effects, *self._advance(now_ms), *self._too_large.news()]
+
+    def progressed(self, now_ms: int) -> None:
+        """A reconcile has got further: that time does not count against the bound."""
+        self._backlog.clock.rest(now_ms)
 
     def _answered(self, event: MultiEnded | Refused | MarkRead | Repaired) -> list[WriteEffect]:
         if event.number != self._awaited:
@@ -161,14 +189,14 @@ class WriteBehind:
 
     def _open(self, event: Opened) -> None:
         self._close()
+        self._backlog.opened(event.at, self._now_ms)
         self._claim, self._stopped = event.claim, ""
         self._mark, self._mark_version = event.claim.migration, event.claim.migration_version
         if reached(event.claim.migration) != event.at:
             self._checkpoint = Batch(event.at)
 
     def _close(self) -> None:
-        if self._batch is not None:
-            self._waiting_records += self._batch.records
+        self._backlog.given_back()
         self._claim = self._mark = self._checkpoint = self._batch = self._flight = self._flight_batch = None
         self._awaited = None
         self._in_sync = False
@@ -178,25 +206,28 @@ class WriteBehind:
         self._changes.append(delta.changes)
         if len(self._changes) > MAX_UNMERGED:
             self._changes = [merge_changes(self._changes)]
-        if has_effect(delta.changes):
-            self._waiting_records += delta.changes.records
+        self._backlog.published(delta, self._now_ms)
 
     def _begin_reconcile(self, image: MetadataImage, number: int) -> None:
         self._stopped = ""
         self._in_sync = False
         if self._flight is None:
             self._awaited = None  # a repair of the batch that this one replaces
-        records = self._waiting_records + (self._batch.records if self._batch is not None else 0)
-        self._batch = Batch(at_of(image), image, complete=False, reconcile=True, number=number, records=records)
+        self._batch = Batch(at_of(image), image, complete=False, reconcile=True, number=number)
         self._written = self._newest = image
-        self._changes, self._waiting_records = [], 0
+        self._changes = []
+        self._backlog.taken()
+        self._too_large.compare()
 
     def _push(self, event: ReconcileWrites) -> None:
         batch = self._batch
         if batch is None or not batch.reconcile or batch.number != event.number:
             return
-        batch.queue.extend(event.writes)
+        batch.queue.extend(self._sifted(event.writes))
         batch.complete, batch.held = event.last, event.held
+
+    def _sifted(self, writes: Iterable[EntityWrite]) -> list[EntityWrite]:
+        return [sifted for write in writes if (sifted := self._too_large.sift(write)) is not None]
 
     # One multi after the other
 
@@ -205,7 +236,7 @@ class WriteBehind:
         if self._claim is None or self._awaited is not None or self._stopped:
             return []
         if self._flight is not None:
-            return self._send(self._flight)
+            return self._send(self._flight) if self._losses.is_due(now_ms) else []
         if self._checkpoint is not None:
             return self._send_next(self._checkpoint)
         wake: list[WriteEffect] = []
@@ -213,7 +244,7 @@ class WriteBehind:
             wake = self._next_batch(now_ms)
         if self._batch is None:
             return wake
-        self._batch.fill(self._limits)
+        self._batch.fill(self._limits, self._too_large.sift)
         if not self._batch.queue and not self._batch.exhausted:
             return []
         if not self._batch.queue and (self._batch.held is not None or self._batch.target == self.reached):
@@ -224,13 +255,15 @@ class WriteBehind:
         """Everything that waits becomes one batch; offsets alone become one only so often."""
         if at_of(self._newest) == at_of(self._written):
             return []
-        if not self._waiting_records and now_ms < self._next_checkpoint_ms:
+        waits = self._backlog.waiting > 0
+        if not waits and now_ms < self._next_checkpoint_ms:
             return [WakeAt(self._next_checkpoint_ms)]
         self._next_checkpoint_ms = now_ms + CHECKPOINT_INTERVAL_MS
         changes = merge_changes(self._changes)
-        source = self._derive(self._written, self._newest, changes) if self._waiting_records else None
-        self._batch = Batch(at_of(self._newest), self._newest, source, records=self._waiting_records)
-        self._written, self._changes, self._waiting_records = self._newest, [], 0
+        source = self._derive(self._written, self._newest, changes) if waits else None
+        self._batch = Batch(at_of(self._newest), self._newest, source)
+        self._written, self._changes = self._newest, []
+        self._backlog.taken()
         return []
 
     def _send_next(self, batch: Batch) -> list[WriteEffect]:
@@ -248,6 +281,7 @@ class WriteBehind:
             limits=self._limits,
         )
         self._flight_batch = batch
+        self._losses = Losses()
         return self._send(self._flight)
 
     def _send(self, flight: Flight) -> list[WriteEffect]:
@@ -283,6 +317,7 @@ class WriteBehind:
         batch = self._flight_batch
         self._mark, self._mark_version = flight.mark_after, mark_version
         self._flight = self._flight_batch = None
+        self._too_large.written(flight.ops[GUARDS:])
         if batch is None:
             return []
         if batch is self._checkpoint:
@@ -298,8 +333,14 @@ class WriteBehind:
         self._batch = None
         if batch.reconcile:
             self._in_sync = batch.held is None
+            if self._in_sync:
+                self._backlog.written(everything=True)
+                self._too_large.compared()
+            else:
+                self._backlog.given_back()
             reconciled = Reconciled(batch.entities, batch.held)
             return [Advanced(self.reached), reconciled] if self._in_sync else [reconciled]
+        self._backlog.written(everything=False)
         return [Advanced(self.reached)]
 
     def _failed(self, flight: Flight, index: int, error: ZkError) -> list[WriteEffect]:
@@ -324,7 +365,7 @@ class WriteBehind:
         if batch is None:
             return
         kept = [write for write in batch.queue if write.entity != event.entity]
-        batch.queue = deque([*event.writes, *kept])
+        batch.queue = deque([*self._sifted(event.writes), *kept])
 
     def _mark_read(self, seen: MarkRead) -> list[WriteEffect]:
         """Decide from the mark what became of the multi under way."""
@@ -334,36 +375,26 @@ class WriteBehind:
         if seen.epoch_version != claim.epoch_version:
             return self._stop(fenced=True, reason="/controller_epoch has changed: another controller took over")
         if seen.mark_version == self._mark_version and seen.mark == self._mark:
-            return []
+            return self._lost(flight)
         if seen.mark_version == self._mark_version + 1 and seen.mark == flight.mark_after:
             return self._applied(flight, seen.mark_version)
         return self._stop(fenced=True, reason="somebody else wrote /migration")
 
+    def _lost(self, flight: Flight) -> list[WriteEffect]:
+        """The multi under way was not applied so far, but may be late: until it is, or its guards are, nothing else
+        is sent."""
+        losses = self._losses
+        told = losses.add(self._now_ms, flight)
+        if losses.times >= LOSSES_MAX and flight.is_large(self._limits):
+            self._too_large.leave_out(flight.entities[0].entity, flight.ops[GUARDS], losses.times)
+            if self._batch is not None:
+                self._batch.queue = deque(self._sifted(self._batch.queue))
+            self._flight, self._losses = flight.guards_only(), Losses()
+        return [*([told] if told is not None else []), *self._losses.wake(self._now_ms)]
+
     def _stop(self, *, fenced: bool, reason: str) -> list[WriteEffect]:
-        batch = self._batch
-        if batch is not None:
-            self._waiting_records += batch.records
+        self._backlog.given_back()
         self._batch = self._flight = self._flight_batch = None
         self._in_sync = False
         self._stopped = reason
         return [Stopped(fenced, reason)]
-
-
-def at_of(image: MetadataImage) -> EpochOffset:
-    """Offset (inclusive, as ``/migration`` has it) and epoch of the last record in an image."""
-    return EpochOffset(epoch=image.provenance.epoch, offset=image.provenance.offset)
-
-
-def has_effect(changes: Changes) -> bool:
-    """Whether anything of it is kept in ZooKeeper."""
-    kept: Iterable[object] = (
-        changes.topics,
-        changes.partitions,
-        changes.configs,
-        changes.quotas,
-        changes.producer_ids,
-        changes.acls,
-        changes.scram,
-        changes.tokens,
-    )
-    return any(kept)

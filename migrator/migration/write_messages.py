@@ -163,4 +163,49 @@ class WakeAt:
     time_ms: int
 
 
-WriteEffect = SendMulti | ReadMark | ReadAgain | Advanced | Reconciled | Stopped | WakeAt
+@value
+class Unanswered:
+    """The connection was lost ``times`` times in a row when the same multi, of so many bytes, was sent."""
+
+    times: int
+    bytes: int
+    entities: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"the connection was lost {self.times} times in a row when the same write was sent: {self.bytes:,} bytes, "
+            f"{', '.join(self.entities) or 'only the mark'}"
+        )
+
+
+@value
+class SetAside:
+    """``path`` of ``entity`` is not written, because of its size in ``bytes``; everything else is. ``times``: how often
+    the connection was lost when it was sent; 0: it is above ``limit``, the jute.maxbuffer that we know of."""
+
+    entity: str
+    path: str
+    bytes: int
+    limit: int
+    times: int
+
+    def __str__(self) -> str:
+        why = (
+            f"the connection was lost {self.times} times when it was sent"
+            if self.times
+            else f"migrator.zookeeper.jute.maxbuffer is {self.limit:,}"
+        )
+        return f"ZooKeeper does not hold {self.path}, it is too large: {self.bytes:,} bytes, {why}"
+
+
+@value
+class TakenIn:
+    """ZooKeeper holds what was set aside, or it is not wanted any more."""
+
+    entity: str
+    path: str
+
+
+WriteEffect = (
+    SendMulti | ReadMark | ReadAgain | Advanced | Reconciled | Stopped | WakeAt | Unanswered | SetAside | TakenIn
+)

@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 Admit = Callable[[], Awaitable[None]]
+Check = Callable[[MetadataImage, ControllerIndex, Sequence[MetadataRecord]], None]
 Decide = Callable[[MetadataImage, Context], Decision[R]]
 
 BATCH_RECORDS = 1_000
@@ -85,6 +86,7 @@ class ActiveController:
     """Writes to the log on behalf of everybody, while this node leads.
 
     :param admit: awaited before an administrative operation; raises `RefusedError` when that takes too long.
+    :param check: sees the records of every decision before they are appended; raises `RefusedError` against them.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class ActiveController:
         keeper: IndexKeeper,
         end_offset: Callable[[], int],
         admit: Admit,
+        check: Check,
     ) -> None:
         self._settings = settings
         self._cluster_id = cluster_id
@@ -105,6 +108,7 @@ class ActiveController:
         self._keeper = keeper
         self._end_offset = end_offset
         self._admit = admit
+        self._check = check
         self._random = Random()
         self._turn = asyncio.Lock()
         self._epoch: int | None = None
@@ -273,6 +277,8 @@ class ActiveController:
         image, context = self._metadata.image, self.context()
         check_gate(image, operation, transaction_open=context.transaction_open)
         decision = decide(image, context)
+        if decision.atomic:  # what is not takes replicas out, or elects: no znode grows
+            self._check(image, context.index, tuple(decision.records))
         await self._carry_out(current, decision)
         start = self._metadata.transaction_start
         last = self._metadata.end_offset - 1

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random, SystemRandom
 
 from migrator.config.settings import Settings
+from migrator.controller.index import ControllerIndex
 from migrator.image.model import MetadataImage
 from migrator.log.bootstrap import bootstrap_records, read_bootstrap
 from migrator.log.formatting import open_formatted
@@ -16,7 +17,7 @@ from migrator.log.lock import DirectoryLock
 from migrator.log.meta_properties import MetaProperties
 from migrator.log.metadata_log import LogLimits, MetadataLog
 from migrator.log.quorum_state import QuorumStateFile
-from migrator.node.active import ActiveController, Admit, IndexKeeper
+from migrator.node.active import ActiveController, Admit, Check, IndexKeeper
 from migrator.node.ballot import AskVoter, Ballot
 from migrator.node.leadership import Leadership
 from migrator.node.loop_health import TurnGauge
@@ -29,6 +30,7 @@ from migrator.raft.config import RaftConfig
 from migrator.raft.core import RaftNode
 from migrator.raft.states import NEVER_ELECTED
 from migrator.records.batch import Batch
+from migrator.records.metadata import MetadataRecord
 from migrator.records.uuid import ZERO_UUID
 from migrator.records.versions import LATEST_SUPPORTED, version_at
 from migrator.rpc.transport import RaftTransport
@@ -43,6 +45,10 @@ BALLOT = TaskKind("ballot", OnError.RESTART)
 
 async def admit_everything() -> None:
     """No bound on what ZooKeeper lags behind: there is no ZooKeeper."""
+
+
+def check_nothing(_image: MetadataImage, _index: ControllerIndex, _records: Sequence[MetadataRecord]) -> None:
+    """No bound on the size of znodes, either."""
 
 
 async def no_answer(_voter: int, _seconds: float) -> None:
@@ -93,6 +99,7 @@ class NodeCore:
         *,
         on_failure: Callable[[BaseException], None],
         admit: Admit = admit_everything,
+        check: Check = check_nothing,
         ask_voter: AskVoter = no_answer,
         random: Random | None = None,
     ) -> None:
@@ -132,7 +139,7 @@ class NodeCore:
             gauge=self.gauge,
         )
         self.controller = ActiveController(
-            settings, self.cluster_id, self.quorum, self.metadata, keeper, storage.log.end_offset, admit
+            settings, self.cluster_id, self.quorum, self.metadata, keeper, storage.log.end_offset, admit, check
         )
         self.leadership.attach(self.controller, PeriodicTasks(settings, self.controller))
 

@@ -139,5 +139,5 @@ class ControllerEndpoint:
         if api.operation is Operation.REGISTER_BROKER and getattr(call.body, "is_migrating_zk_broker", False):
             self._controller.asked_to_register(call.body.broker_id)
         return await self._controller.write(
-            api.operation, lambda image, context: answer(call, image, context), administrative=api.administrative
+            api.operation, lambda image, context: answer(call, image, context), administrative=api.administrative(call)
         )

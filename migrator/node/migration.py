@@ -13,15 +13,17 @@ from migrator.errors import MigratorError, OperatorError
 from migrator.image.model import ImageDelta, MetadataImage
 from migrator.migration import effects as ef
 from migrator.migration import events as ev
-from migrator.migration.executor import MigrationExecutor, Options
+from migrator.migration.executor import MigrationExecutor, News, Options
 from migrator.migration.finish import FinishInputs, zk_mode_brokers
 from migrator.migration.guards import Evidence
+from migrator.migration.lag import Lag
 from migrator.migration.messenger import BrokerMessenger
+from migrator.migration.multis import limits_of
 from migrator.migration.ports import MigratedCluster
 from migrator.migration.readiness import ControllerSignals
 from migrator.migration.soft import Identity
-from migrator.migration.states import State
 from migrator.migration.translate.source import names_below
+from migrator.node.behind import tell_of_write
 from migrator.node.core import NodeCore
 from migrator.node.mark_proofs import MarkProofs
 from migrator.node.pause import PauseOrder
@@ -51,8 +53,6 @@ READ_RETRY_SECONDS = 2.0
 """How long one small read goes on through lost connections: the executor asks again itself."""
 
 CONNECTION_NEWS = TaskKind("zookeeper-connection-news", OnError.STOP)
-WRITING = frozenset({State.RECONCILING, State.HOLDING, State.INFORMING_BROKERS, State.DUAL_WRITING})
-"""States in which ZooKeeper is written under our claim."""
 
 
 class NodeController:
@@ -226,6 +226,7 @@ class MigrationRuntime:
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._settings = settings
+        self._enabled = settings.zookeeper_metadata_migration_enable
         self._core = core
         self._cluster = cluster
         self._journal = journal
@@ -249,6 +250,7 @@ class MigrationRuntime:
                 settings.zookeeper_metadata_migration_min_batch_size, settings.migrator_copy_batch_records
             ),
             max_deletes=settings.migrator_reconcile_max_deletes,
+            limits=limits_of(settings.migrator_zookeeper_jute_maxbuffer),
         )
         self.executor = MigrationExecutor(
             options,
@@ -274,15 +276,6 @@ class MigrationRuntime:
         await self.executor.close()
         await self._cluster.close()
 
-    async def drain(self, seconds: float) -> None:
-        """Let ZooKeeper catch up before this leader leaves, for so long at most."""
-        deadline = self._loop.time() + seconds
-        while self.lag[1] and not self.executor.coordinator.write_behind.drained:
-            if self._loop.time() >= deadline:
-                log.warning("ZooKeeper is still %d records behind; the next leader writes them", self.lag[0])
-                return
-            await asyncio.sleep(0.05)
-
     async def needed_from(self) -> int | None:
         """The offset from which on the log must stay, so that a leader can prove ``/migration`` ours; None outside of
         dual-write. While ZooKeeper is away: as it was read last, and before that, the end of the copy."""
@@ -299,9 +292,8 @@ class MigrationRuntime:
     def became_active(self, epoch: int, image: MetadataImage) -> None:
         """See `LeaderListener`."""
         state, hold = image.features.zk_migration_state, image.features.migration_hold
-        enabled = self._settings.zookeeper_metadata_migration_enable
         self._cluster.lead()
-        self.executor.lead(ev.BecameLeader(epoch, state, enabled, self._core.metadata.migration_base, hold))
+        self.executor.lead(ev.BecameLeader(epoch, state, self._enabled, self._core.metadata.migration_base, hold))
         if self._cluster.connected:
             self.executor.feed(ev.ZooKeeperConnected())
 
@@ -311,10 +303,13 @@ class MigrationRuntime:
         self._cluster.leave()
 
     @property
-    def lag(self) -> tuple[int, bool]:
-        """Records that ZooKeeper does not hold yet, and whether this node writes to it at all."""
-        coordinator = self.executor.coordinator
-        return coordinator.write_behind.lag, coordinator.state in WRITING
+    def lag(self) -> Lag | None:
+        """What ZooKeeper does not hold yet; None while it need not follow this node: on who is not the active
+        controller, before the copy, and with the migration turned off."""
+        follows = self._core.metadata.published.features.zk_migration_state is ZkMigrationState.MIGRATION
+        if not (follows and self._enabled and self._core.controller.epoch is not None):
+            return None
+        return self.executor.coordinator.write_behind.lag(monotonic_ms())
 
     @property
     def broker_troubles(self) -> Mapping[int, str]:
@@ -354,7 +349,13 @@ class MigrationRuntime:
             log.warning("The connection to ZooKeeper is %s", state.value)
             self.executor.feed(ev.ZooKeeperLost(f"the connection is {state.value}"))
 
-    def _tell(self, effect: ef.JournalTransition | ef.Report) -> None:
+    def _tell(self, effect: News) -> None:
+        if isinstance(effect, ef.JournalTransition | ef.Report):
+            self._tell_transition(effect)
+        else:
+            tell_of_write(effect, self.note)
+
+    def _tell_transition(self, effect: ef.JournalTransition | ef.Report) -> None:
         if isinstance(effect, ef.Report):
             if effect.sentence != self._said:
                 log.info("Migration: %s", effect.sentence)

@@ -12,12 +12,15 @@ from migrator.migration.judge import FORCEABLE
 from migrator.migration.readiness import Gap, Severity
 from migrator.migration.soft import Status, held
 from migrator.migration.states import WITHOUT_ZOOKEEPER, PublicState, State
+from migrator.migration.write_behind import WriteBehind
+from migrator.node.behind import LARGE_WRITE_REMEDY, SET_ASIDE_REMEDY, drain
 from migrator.node.core import NodeCore
 from migrator.node.migration import MigrationRuntime
 from migrator.node.quorum import monotonic_ms
 from migrator.node.voters import VoterSignals, ready
 from migrator.node.write_gate import WriteGate
 from migrator.observe.status import (
+    UNKNOWN_LAG,
     ClaimStatus,
     Force,
     Gate,
@@ -44,7 +47,6 @@ class MigrationInsight:
         self._runtime = runtime
         self._gate = gate
         self._signals = signals
-        self._behind_since_ms: int | None = None
 
     @property
     def driver(self) -> Status:
@@ -61,9 +63,9 @@ class MigrationInsight:
         """What is wrong with brokers in ZooKeeper mode that cannot be told."""
         return self._runtime.broker_troubles
 
-    async def drain(self, seconds: float) -> None:
-        """Let ZooKeeper catch up before a leader leaves."""
-        await self._runtime.drain(seconds)
+    async def drain(self, seconds: float) -> OperatorError | None:
+        """Let ZooKeeper catch up before a leader leaves; what is missing in the end."""
+        return await drain(self._runtime.executor.coordinator, lambda: self._runtime.lag, seconds)
 
     def migration_status(self) -> MigrationStatus | None:
         """See `MigrationView`."""
@@ -99,25 +101,33 @@ class MigrationInsight:
             found.append(_held(hold))
         if not status.zookeeper_connected and status.state not in WITHOUT_ZOOKEEPER:
             found.append(Problem("ZooKeeper", "it is out of reach", "Check zookeeper.connect and the servers"))
+        unanswered = self._write_behind.unanswered
+        if unanswered is not None:
+            found.append(Problem("ZooKeeper", str(unanswered), LARGE_WRITE_REMEDY))
+        found += [Problem(item.entity, str(item), SET_ASIDE_REMEDY) for item in self._write_behind.set_aside]
         return tuple(found)
 
     def write_behind_status(self) -> WriteBehindStatus | None:
         """See `MigrationView`."""
-        lag, applies = self._runtime.lag
-        if not applies:
-            self._behind_since_ms = None
+        lag = self._runtime.lag
+        if lag is None:
             return None
-        if lag == 0:
-            self._behind_since_ms = None
-        elif self._behind_since_ms is None:
-            self._behind_since_ms = monotonic_ms()
-        lag_ms = 0 if self._behind_since_ms is None else monotonic_ms() - self._behind_since_ms
-        reached = self._runtime.executor.coordinator.write_behind.reached.offset
-        return WriteBehindStatus(lag, lag_ms, self._gate.blocked_ms, reached)
+        records = UNKNOWN_LAG if lag.records is None else lag.records
+        reached = self._write_behind.reached.offset
+        return WriteBehindStatus(records, lag.age_ms, self._gate.blocked_ms, reached)
+
+    @property
+    def set_aside(self) -> tuple[str, ...]:
+        """Paths that are too large for ZooKeeper, and are not in it."""
+        return tuple(item.path for item in self._write_behind.set_aside)
+
+    @property
+    def _write_behind(self) -> WriteBehind:
+        return self._runtime.executor.coordinator.write_behind
 
     def claim_status(self) -> ClaimStatus | None:
         """See `MigrationView`."""
-        claim = self._runtime.executor.coordinator.write_behind.claim
+        claim = self._write_behind.claim
         if claim is None:
             return None
         return ClaimStatus(claim.zk_epoch, claim.epoch_version, claim.migration_version)
@@ -187,8 +197,6 @@ class MigrationInsight:
 def finish_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, ...]:
     """What stands between here and POST_MIGRATION."""
     brokers = zk_mode_brokers(image.cluster)
-    behind = view.write_behind_status()
-    lag = 0 if behind is None else behind.lag_records
     verdict = Gate(
         "verdict",
         bool(view.verified),
@@ -209,7 +217,7 @@ def finish_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, ..
             f"brokers in ZooKeeper mode: {', '.join(map(str, brokers)) or 'none'}",
             "Restart them in KRaft mode",
         ),
-        Gate("lag", lag == 0, f"ZooKeeper is {lag} records behind", "Wait until it has caught up"),
+        _lag_gate(view),
     )
 
 
@@ -218,8 +226,6 @@ def rollback_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, 
     kraft = tuple(
         sorted(i for i, registration in image.cluster.brokers.items() if not registration.is_migrating_zk_broker)
     )
-    behind = view.write_behind_status()
-    lag = 0 if behind is None else behind.lag_records
     return (
         Gate(
             "state",
@@ -233,13 +239,28 @@ def rollback_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, 
             f"brokers in KRaft mode: {', '.join(map(str, kraft)) or 'none'}",
             "Restart them in ZooKeeper mode with the migration enabled",
         ),
-        Gate("lag", lag == 0, f"ZooKeeper is {lag} records behind", "Wait until it has caught up"),
+        _lag_gate(view),
+        Gate(
+            "sizes",
+            not view.set_aside,
+            f"too large for ZooKeeper, and not in it: {', '.join(view.set_aside) or 'nothing'}",
+            "A rollback loses these changes. Make the entities smaller, or see 'migrator status'",
+        ),
     )
 
 
 def _held(hold: MigrationHold) -> Problem:
     situation = held(hold)
     return Problem("migration", situation.why, situation.remedy, warning=True)
+
+
+def _lag_gate(view: MigrationInsight) -> Gate:
+    behind = view.write_behind_status()
+    lag = 0 if behind is None else behind.lag_records
+    what = (
+        "nobody knows yet how far ZooKeeper is behind" if lag == UNKNOWN_LAG else f"ZooKeeper is {lag} records behind"
+    )
+    return Gate("lag", lag == 0, what, "Wait until it has caught up")
 
 
 def _problem(gap: Gap) -> Problem:

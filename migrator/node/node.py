@@ -68,6 +68,8 @@ class Failure:
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
+        self.not_drained: OperatorError | None = None
+        """What ZooKeeper lacks after a stop; no reason for it."""
         self.stop = asyncio.Event()
 
     def __call__(self, error: BaseException) -> None:
@@ -91,7 +93,8 @@ class Failure:
 async def run_node(settings: Settings, warnings: Sequence[str] = ()) -> None:
     """Run a controller until SIGTERM, SIGINT, or a failure.
 
-    :raises OperatorError: it can't start, or its disk fails.
+    :raises OperatorError: it can't start, or its disk fails; or it stopped as told, but ZooKeeper does not hold
+        everything that the log holds (exit code 3).
     :raises InvariantViolation: it found itself wrong about the world.
     """
     failure = Failure()
@@ -108,6 +111,8 @@ async def run_node(settings: Settings, warnings: Sequence[str] = ()) -> None:
         log.info("Stopping")
     if failure.error is not None:
         raise failure.error
+    if failure.not_drained is not None:
+        raise failure.not_drained
 
 
 async def _assemble(settings: Settings, failure: Failure, stack: AsyncExitStack) -> None:
@@ -121,7 +126,15 @@ async def _assemble(settings: Settings, failure: Failure, stack: AsyncExitStack)
     gate = WriteGate(settings)
     signals = VoterSignals(settings, voter_endpoints(settings), security)
     stack.push_async_callback(signals.close)
-    core = NodeCore(settings, directory, transport, on_failure=failure, admit=gate.admit, ask_voter=signals.ask_one)
+    core = NodeCore(
+        settings,
+        directory,
+        transport,
+        on_failure=failure,
+        admit=gate.admit,
+        check=gate.check,
+        ask_voter=signals.ask_one,
+    )
     journal = Journal(settings.metadata_directory, settings.migrator_journal_max_bytes)
     stack.callback(journal.close)
     own = core.boot()
@@ -154,7 +167,7 @@ async def _assemble(settings: Settings, failure: Failure, stack: AsyncExitStack)
     stack.push_async_callback(following.close)
     core.start()
     following.start()
-    stack.push_async_callback(insight.drain, settings.migrator_write_behind_drain_ms / 1000)
+    stack.push_async_callback(_drain, insight, settings.migrator_write_behind_drain_ms / 1000, failure)
     registrar = ControllerRegistrar(settings, core.metadata, core.quorum, core.controller, clients, ports)
     supervisor = Supervisor(failure)
     supervisor.keep(REGISTRATION, registrar.run)
@@ -283,3 +296,9 @@ async def _grpc(settings: Settings, core: NodeCore, source: NodeStatusSource, fa
         server.listen(*address, grpc_tls(settings))
     await server.start()
     return server
+
+
+async def _drain(insight: MigrationInsight, seconds: float, failure: Failure) -> None:
+    failure.not_drained = await insight.drain(seconds)
+    if failure.not_drained is not None:
+        log.warning("%s", failure.not_drained)

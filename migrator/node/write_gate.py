@@ -1,31 +1,44 @@
-"""Makes administrative writes wait while ZooKeeper is too far behind the log, within a bound."""
+"""Makes administrative writes wait while ZooKeeper is too far behind, and refuses what would be too large for it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cached_property
 
 from kio.schema.errors import ErrorCode
 
 from migrator.config.settings import Settings
 from migrator.controller.decision import RefusedError
+from migrator.controller.index import ControllerIndex
+from migrator.image.model import MetadataImage
 from migrator.migration.bound import Admission, Urgency, WriteBound
+from migrator.migration.lag import Lag
+from migrator.migration.multis import limits_of
+from migrator.migration.sizes import check_sizes
+from migrator.node.migration import password_encoder
 from migrator.node.quorum import monotonic_ms
+from migrator.records.metadata import MetadataRecord
+from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
 LOOK_SECONDS = 0.05
 
 
 class WriteGate:
-    """Asked before each administrative write."""
+    """Asked before each administrative write, and about what each write is going to append."""
 
     def __init__(self, settings: Settings) -> None:
         self._bound = WriteBound(
-            settings.migrator_write_behind_max_records, settings.migrator_write_behind_max_block_ms
+            settings.migrator_write_behind_max_records,
+            settings.migrator_write_behind_max_age_ms,
+            settings.migrator_write_behind_max_block_ms,
         )
-        self._lag: Callable[[], tuple[int, bool]] = lambda: (0, False)
+        self._limits = limits_of(settings.migrator_zookeeper_jute_maxbuffer)
+        self._settings = settings
+        self._lag: Callable[[], Lag | None] = lambda: None
 
-    def measures(self, lag: Callable[[], tuple[int, bool]]) -> None:
-        """Where to look: records that ZooKeeper does not hold yet, and whether this node writes to it at all."""
+    def measures(self, lag: Callable[[], Lag | None]) -> None:
+        """Where to look: what ZooKeeper does not hold yet; None while it need not follow."""
         self._lag = lag
 
     @property
@@ -50,10 +63,22 @@ class WriteGate:
         if admission is Admission.REFUSE:
             raise RefusedError(
                 ErrorCode.request_timed_out,
-                f"ZooKeeper is {self._lag()[0]} records behind; the change was not made. Try again.",
+                f"{self._bound.exceeded or 'ZooKeeper is behind'}; the change was not made. Try again.",
             )
 
+    def check(self, image: MetadataImage, index: ControllerIndex, records: Sequence[MetadataRecord]) -> None:
+        """Look at the records of a decision that was made on this image.
+
+        :raises RefusedError: POLICY_VIOLATION, when a znode would become too large for ZooKeeper.
+        """
+        if self._lag() is not None:
+            limits, passwords = self._limits, self._passwords
+            check_sizes(image, records, acl_bytes=index.acl_bytes, limits=limits, passwords=passwords)
+
+    @cached_property
+    def _passwords(self) -> PasswordEncoder:
+        return password_encoder(self._settings)
+
     def _look(self, *, waited_ms: int) -> Admission:
-        lag, applies = self._lag()
-        self._bound.measure(lag, applies=applies)
+        self._bound.measure(self._lag())
         return self._bound.admit(Urgency.ADMINISTRATIVE, waited_ms=waited_ms)

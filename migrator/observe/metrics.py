@@ -101,7 +101,7 @@ GAUGES: tuple[tuple[str, str, Callable[[Reading], float]], ...] = (
     ),
     (
         _CONTROLLER + "zookeeperwritebehindlag",
-        "Committed records that ZooKeeper does not hold yet; 0 where nothing is written to it",
+        "Committed records that ZooKeeper does not hold yet; -1 unknown; 0 where ZooKeeper need not follow",
         lambda r: r.zk_write_behind_lag,
     ),
     (

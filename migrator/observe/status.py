@@ -100,9 +100,14 @@ class Problem:
     warning: bool = False
 
 
+UNKNOWN_LAG = -1
+
+
 @value
 class WriteBehindStatus:
-    """``blocked_ms`` is the time that writes have waited for ZooKeeper so far."""
+    """``lag_records`` is `UNKNOWN_LAG` while nobody knows what the leader's predecessor left behind. ``lag_ms``: how
+    long the oldest has waited, without the time in which a comparison made progress. ``blocked_ms`` is the time that
+    writes have waited for ZooKeeper so far."""
 
     lag_records: int
     lag_ms: int

@@ -14,10 +14,11 @@ from migrator.log.meta_properties import MetaProperties
 from migrator.migration.guards import Standing
 from migrator.preflight.lost_states import Lost, Partition, Reported
 from migrator.values import value
+from migrator.zookeeper.request_size import JUTE_MAXBUFFER
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode
 
 EXAMPLES_MAX = 5
-DEFAULT_JUTE_MAXBUFFER = 1024 * 1024 - 1
+DEFAULT_JUTE_MAXBUFFER = JUTE_MAXBUFFER
 """Bytes; of ZooKeeper's servers and clients."""
 HIDDEN = "[hidden]"
 

@@ -16,8 +16,9 @@ from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.claim import Claimer
 from migrator.zookeeper.leadership import ClaimView, release_ops
 from migrator.zookeeper.ops import Applied, Check, MultiOutcome
+from migrator.zookeeper.request_size import op_bytes
 from migrator.zookeeper.session import ZooKeeperSession
-from migrator.zookeeper.writer import ConditionalWriter, op_bytes, split_ops
+from migrator.zookeeper.writer import ConditionalWriter, split_ops
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import decode_broker
 from migrator.zookeeper.znodes.controller import ControllerClaim

@@ -42,6 +42,7 @@ LEADER_SECONDS = 30.0
 TOTAL_SECONDS = 600.0
 PART_BYTES = 8 * 1024 * 1024
 MAX_WAIT_MS = 500
+POLL_SECONDS = 0.1
 
 Address = tuple[str, int]
 
@@ -151,6 +152,7 @@ class _Observer:
                 return response.high_watermark
             if time.monotonic() > deadline:
                 raise PeerError(f"the leader committed nothing in epoch {self._epoch} for {LEADER_SECONDS:g} s")
+            await asyncio.sleep(POLL_SECONDS)  # a leader that has records, but knows no high watermark, answers at once
 
     async def fetch(self, directory: Path, until: int | None, start: Reached) -> Reached:
         """See `Observed.fetch`."""

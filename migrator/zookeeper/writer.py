@@ -12,22 +12,15 @@ from migrator.errors import OperatorError
 from migrator.zookeeper.jute import Multi, WriteResult
 from migrator.zookeeper.ops import (
     Applied,
-    Create,
     Failed,
     MultiOutcome,
     Op,
-    SetData,
     Stat,
     Unknown,
     ZkError,
 )
+from migrator.zookeeper.request_size import BYTES_MAX, JUTE_MAXBUFFER, OPS_MAX, bytes_of_one, op_bytes
 from migrator.zookeeper.session import CONNECTION_ERRORS, ZooKeeperSession
-
-BYTES_MAX = 512 * 1024
-"""Of a multi: half of ``jute.maxbuffer``'s default, which also bounds the transaction that the server logs."""
-OPS_MAX = 1000
-_OP_OVERHEAD = 80
-"""Headers, lengths, an access control list: more than any operation has beside path and data."""
 
 _ERRORS = {error.value: error for error in ZkError}
 
@@ -91,16 +84,15 @@ class ConditionalWriter:
             yield outcome
 
 
-def op_bytes(op: Op) -> int:
-    """An upper bound of what the operation takes in a multi, without chroot."""
-    data = op.data if isinstance(op, Create | SetData) else None
-    return len(op.path.encode()) + len(data or b"") + _OP_OVERHEAD
-
-
 def split_ops(
-    ops: Iterable[Op], *, bytes_max: int = BYTES_MAX, ops_max: int = OPS_MAX, reserved_bytes: int = 0
+    ops: Iterable[Op],
+    *,
+    bytes_max: int = BYTES_MAX,
+    ops_max: int = OPS_MAX,
+    reserved_bytes: int = 0,
+    jute_maxbuffer: int = JUTE_MAXBUFFER,
 ) -> Iterator[list[Op]]:
-    """Cut operations into multis that a server takes, order kept.
+    """Cut operations into multis that a server takes, order kept; one above ``bytes_max`` travels alone.
 
     :param reserved_bytes: what the caller adds to every multi (its checks).
     :raises OperatorError: when one operation alone is too big for ZooKeeper.
@@ -109,11 +101,12 @@ def split_ops(
     size = reserved_bytes
     for op in ops:
         needed = op_bytes(op)
-        if needed + reserved_bytes > bytes_max:
+        if needed + reserved_bytes > bytes_of_one(jute_maxbuffer):
             raise OperatorError(
                 f"the content has {needed} bytes, more than ZooKeeper takes in one request",
                 where=op.path,
-                remedy="Raise jute.maxbuffer on the ZooKeeper servers and on all clients, or make the entity smaller",
+                remedy="Make the entity smaller, or raise jute.maxbuffer on the ZooKeeper servers and set "
+                "migrator.zookeeper.jute.maxbuffer to it",
             )
         if part and (len(part) >= ops_max or size + needed > bytes_max):
             yield part

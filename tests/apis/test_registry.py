@@ -105,12 +105,35 @@ def test_before_the_copy_only_registrations_and_heartbeats_are_not_refused(key: 
     assert (ErrorCode.not_controller in codes(response)) is gated
 
 
+HELD = frozenset({19, 20, 30, 31, 33, 37, 38, 44, 45, 49, 51, 57})
+"""What a person or a tool asks for. Not ElectLeaders, ISR changes, registrations and removals, producer ids, log
+directories, renewals of tokens: an outage of ZooKeeper is none of Kafka."""
+
+
+@pytest.mark.parametrize("key", sorted(key for key, api in APIS.items() if api.kind is Kind.WRITE))
+def test_only_administrative_writes_wait_for_zookeeper(key: int) -> None:
+    for version in range(CONTROLLER_APIS[key].min, CONTROLLER_APIS[key].max + 1):
+        assert APIS[key].administrative(some(key, version)) is (key in HELD)
+
+
 @pytest.mark.parametrize(
-    ("key", "administrative"),
-    [(19, True), (44, True), (45, True), (43, False), (56, False), (62, False), (63, False), (67, False), (70, False)],
+    ("names", "waits"),
+    [
+        (("__consumer_offsets",), False),
+        (("__transaction_state", "__share_group_state"), False),
+        (("__consumer_offsets", "t"), True),
+        (("__cluster_metadata",), True),
+    ],
 )
-def test_only_administrative_writes_wait_for_zookeeper(key: int, administrative: bool) -> None:
-    assert APIS[key].administrative is administrative
+def test_internal_topics_do_not_wait(names: tuple[str, ...], waits: bool) -> None:
+    asked = call(19, topics=tuple({"name": name, "num_partitions": 1, "replication_factor": 1} for name in names))
+    assert APIS[19].administrative(asked) is waits
+
+
+@pytest.mark.parametrize(("replicas", "waits"), [((None, None), False), ((None, (1,)), True), (((), None), True)])
+def test_the_end_of_a_reassignment_does_not_wait(replicas: tuple[tuple[int, ...] | None, ...], waits: bool) -> None:
+    rows = tuple({"partition_index": index, "replicas": ids} for index, ids in enumerate(replicas))
+    assert APIS[45].administrative(call(45, topics=({"name": "t", "partitions": rows},))) is waits
 
 
 @pytest.mark.parametrize("key", [1, 52, 53, 54, 55, 59, 80, 81, 82])

@@ -16,6 +16,7 @@ from migrator.cli.main import COMMANDS, migrator
 from migrator.config.keys import KEYS
 from migrator.config.load import load_settings
 from migrator.config.settings import Settings
+from migrator.errors import ExitCode
 from migrator.observe.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]
@@ -154,4 +155,6 @@ def test_image_and_service_start_the_same_program() -> None:
     command = yaml.safe_load(next(rest for name, rest in dockerfile() if name == "CMD"))
     assert entry_point() == f"{workdir}/.venv/bin/migrator"
     assert unit["Service"]["ExecStart"].split() == [entry_point(), *command]
+    for_people = {ExitCode.REFUSED, ExitCode.NOT_DRAINED}
+    assert {int(code) for code in unit["Service"]["RestartPreventExitStatus"].split()} == for_people
     assert int(unit["Service"]["TimeoutStopSec"]) * 1000 > 2 * int(str(KEYS["migrator.write.behind.drain.ms"].default))

@@ -81,7 +81,8 @@ class Node:
             (term.record, term.base, term.claim, term.decoded, term.had_faults, term.deletes_forced),
             None if term.standing is None else term.standing.view,
             (core._claim, core._mark, core._mark_version, core._written.provenance, core._newest.provenance),
-            (core._waiting_records, core._in_sync, core._flight, core._awaited is None, core._stopped),
+            (core._backlog.key, core._in_sync, core._flight, core._awaited is None, core._stopped),
+            min(core._losses.times, 2),
             _batch_key(core._batch),
             _batch_key(core._checkpoint),
         )
@@ -114,6 +115,9 @@ def _fork_coordinator(original: Coordinator) -> Coordinator:
     forked._driver._soft.term = copy.copy(original._driver._soft.term)
     core = forked._write_behind = copy.copy(original._write_behind)
     core._changes = list(core._changes)
+    core._backlog = copy.copy(core._backlog)
+    core._backlog.clock = copy.copy(core._backlog.clock)
+    core._losses = copy.copy(core._losses)
     batches: dict[int, Batch | None] = {id(None): None}
     for batch in (core._batch, core._checkpoint, core._flight_batch):
         if batch is not None and id(batch) not in batches:

@@ -154,7 +154,10 @@ class World(ModelCluster):
     def settled(self) -> bool:
         """Nothing moves any more but by a fault or an operator."""
         leader = self.nodes[self.leader]
-        return leader.state in SETTLED and not any(node.jobs or node.inbox for node in self.nodes.values())
+        rests = leader.coordinator.write_behind.sending and leader.tick
+        return (
+            leader.state in SETTLED and not rests and not any(node.jobs or node.inbox for node in self.nodes.values())
+        )
 
     def _node_steps(self, node_id: int) -> Iterator[World]:
         node = self.nodes[node_id]
@@ -440,7 +443,9 @@ class World(ModelCluster):
                     node.timer = ticket
                 case wm.WakeAt():
                     node.tick = True
-                case ef.JournalTransition() | ef.Report() | ef.NudgeElection() | wm.Advanced() | ef.StopDualWrite():
+                case ef.JournalTransition() | ef.Report() | wm.Unanswered() | wm.SetAside() | wm.TakenIn():
+                    pass
+                case ef.NudgeElection() | wm.Advanced() | ef.StopDualWrite():
                     pass
                 case _:
                     node.jobs = (*node.jobs, effect)

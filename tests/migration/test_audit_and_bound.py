@@ -11,6 +11,7 @@ from migrator.image.model import MetadataImage
 from migrator.migration import audit as auditing
 from migrator.migration.audit import FAMILIES, Audit, slices
 from migrator.migration.bound import Admission, Urgency, WriteBound
+from migrator.migration.lag import Lag
 from migrator.migration.translate.reconcile import reconcile
 from migrator.zookeeper.ops import Applied, Create, SetData, Stat
 from migrator.zookeeper.znodes import paths
@@ -88,20 +89,38 @@ def test_everything_that_an_image_has_in_zookeeper_is_watched(image: MetadataIma
     assert all(len(part) <= 3 for part in slices(image, 3))
 
 
+def behind(own: int, age_ms: int = 0) -> Lag:
+    return Lag(own, own, age_ms)
+
+
 def test_only_administrative_writes_wait_and_not_for_ever() -> None:
-    bound = WriteBound(max_records=100, max_block_ms=5_000)
+    bound = WriteBound(max_records=100, max_age_ms=60_000, max_block_ms=5_000)
     assert bound.admit(Urgency.ADMINISTRATIVE, waited_ms=0) is Admission.PROCEED
-    assert not bound.measure(101, applies=True)
+    assert not bound.measure(behind(101))
     assert bound.admit(Urgency.VITAL, waited_ms=10_000) is Admission.PROCEED
     assert bound.admit(Urgency.ADMINISTRATIVE, waited_ms=4_999) is Admission.WAIT
     assert bound.admit(Urgency.ADMINISTRATIVE, waited_ms=5_000) is Admission.REFUSE
-    assert bound.measure(100, applies=True)
+    assert bound.measure(behind(100))
     assert bound.admit(Urgency.ADMINISTRATIVE, waited_ms=0) is Admission.PROCEED
-    assert bound.measure(1_000, applies=False), "a leader with the flag off has no bound"
+    assert bound.measure(None), "before the copy, and with the flag off, there is no bound"
+
+
+def test_the_bound_is_one_of_time_too() -> None:
+    bound = WriteBound(max_records=100, max_age_ms=60_000, max_block_ms=5_000)
+    assert bound.measure(behind(1, 60_000))
+    assert not bound.measure(behind(1, 60_001))
+    assert "60 s" in bound.exceeded
+
+
+def test_an_unknown_lag_blocks_by_what_this_leader_knows() -> None:
+    bound = WriteBound(max_records=100, max_age_ms=60_000, max_block_ms=5_000)
+    assert bound.measure(Lag(None, 100, 60_000)), "not at once"
+    assert not bound.measure(Lag(None, 101, 0))
+    assert not bound.measure(Lag(None, 0, 60_001))
 
 
 def test_blocked_time_counts_overlapping_waits_once() -> None:
-    bound = WriteBound(1, 1)
+    bound = WriteBound(1, 1, 1)
     bound.wait_began(1_000)
     bound.wait_began(1_500)
     assert bound.blocked_ms(1_600) == 600

@@ -18,7 +18,7 @@ from migrator.migration import effects as ef
 from migrator.migration import events as ev
 from migrator.migration.compare import compare
 from migrator.migration.copy import Copy, CopyEnd, decode_all
-from migrator.migration.executor import MigrationExecutor, Options
+from migrator.migration.executor import MigrationExecutor, News, Options
 from migrator.migration.finish import FinishInputs
 from migrator.migration.guards import Evidence
 from migrator.migration.progress import Phase, Working
@@ -181,7 +181,7 @@ class Rig:
         )
         self.controller.executor = self.executor
 
-    def told(self, effect: ef.JournalTransition | ef.Report) -> None:
+    def told(self, effect: News) -> None:
         if isinstance(effect, ef.JournalTransition):
             self.transitions.append(effect)
         self.moved.set()

@@ -349,7 +349,8 @@ def go_on_after_a_batch_only_when_something_happens(patch: pytest.MonkeyPatch) -
             self._awaited = None
             self._flight, batch = None, self._batch
             if batch is not None:
-                self._changes, self._waiting_records, self._batch = [], 0, None
+                self._changes, self._batch = [], None
+                self._backlog.written(everything=True)
             return [effect for effect in effects if not isinstance(effect, wm.SendMulti)]
         return effects
 

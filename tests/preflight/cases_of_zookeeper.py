@@ -250,8 +250,9 @@ def znode_of_600_kb(world: World) -> None:
     huge_config(world, 600_000)
 
 
-def znode_of_300_kb(world: World) -> None:
-    huge_config(world, 300_000)
+def znode_above_our_setting(world: World) -> None:
+    world.controllers[0]["migrator.zookeeper.jute.maxbuffer"] = "500000"
+    huge_config(world, 600_000)
 
 
 def clock_behind(world: World) -> None:
@@ -324,8 +325,8 @@ CASES = (
     Case("M318", set_acl_without_an_identity, "/", "error -114"),
     Case("M319", protected_users, "zookeeper.set.acl", "is protected"),
     Case("M404", tiny_jute_maxbuffer, "/", "jute.maxbuffer of 200"),
-    Case("M405", znode_of_600_kb, paths.topic_config(TOPIC), "600,0"),
-    Case("M406", znode_of_300_kb, paths.topic_config(TOPIC), "300,0"),
+    Case("M405", znode_above_our_setting, paths.topic_config(TOPIC), "600,0"),
+    Case("M406", znode_of_600_kb, paths.topic_config(TOPIC), "600,0"),
     Case("M407", tiny_jute_maxbuffer, "/", "list of its children"),
     Case("M503", clock_behind, paths.broker(3), "in the future"),
     Case("M505", server_of((3, 4, 14)), "127.0.0.1", "ZooKeeper 3.4.14"),

@@ -12,8 +12,9 @@ from migrator.errors import OperatorError
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.zookeeper.ops import Applied, Check, Create, Delete, Failed, Op, SetData, Stat, Unknown, ZkError
 from migrator.zookeeper.recovery import create_standard_paths
+from migrator.zookeeper.request_size import BYTES_MAX, op_bytes
 from migrator.zookeeper.session import SessionOptions, SessionState, ZooKeeperSession, default_acl
-from migrator.zookeeper.writer import ConditionalWriter, op_bytes, split_ops
+from migrator.zookeeper.writer import ConditionalWriter, split_ops
 from migrator.zookeeper.znodes import paths
 
 
@@ -110,7 +111,12 @@ def test_splitting_keeps_order_and_bounds(sizes: list[int], ops_max: int) -> Non
 
 def test_an_operation_too_big_for_a_multi_is_refused_with_its_path() -> None:
     with pytest.raises(OperatorError, match=r"/big: .*jute\.maxbuffer"):
-        list(split_ops([SetData("/big", b"x" * 1000)], bytes_max=1000))
+        list(split_ops([SetData("/big", b"x" * 2_000)], jute_maxbuffer=2_000))
+
+
+def test_an_operation_that_is_larger_than_several_together_may_be_travels_alone() -> None:
+    ops: list[Op] = [SetData("/a", b""), SetData("/big", b"x" * BYTES_MAX), SetData("/b", b"")]
+    assert list(split_ops(ops, reserved_bytes=100)) == [[op] for op in ops]
 
 
 def test_standard_paths_are_created_once_and_without_data(

@@ -8,9 +8,10 @@ from migrator.config.keys import KEYS
 from migrator.migration.readiness import Severity
 from migrator.preflight.check import Check, Concerns, Found
 from migrator.preflight.evidence import Evidence
-from migrator.zookeeper.writer import BYTES_MAX
+from migrator.zookeeper.request_size import JUTE_MAXBUFFER, bytes_of_one
 
 REQUEST_LIMIT = "socket.request.max.bytes"
+JUTE_KEY = "migrator.zookeeper.jute.maxbuffer"
 NEAR = 0.5
 """From this share of a limit on there is a warning: clusters grow while they migrate."""
 
@@ -49,17 +50,24 @@ def big_znode_for_us(evidence: Evidence) -> Iterator[Found]:
     if evidence.zookeeper is None:
         return
     path, size = evidence.zookeeper.largest
-    if BYTES_MAX < size <= evidence.jute_maxbuffer:
-        yield Found(path, f"it has {size:,} bytes; this program writes at most {BYTES_MAX:,} in one request")
+    limit = _our_limit(evidence)
+    if limit < size <= evidence.jute_maxbuffer:
+        yield Found(path, f"it has {size:,} bytes; the controllers write at most {limit:,} in one request ({JUTE_KEY})")
 
 
 def growing_znode(evidence: Evidence) -> Iterator[Found]:
     if evidence.zookeeper is None:
         return
     path, size = evidence.zookeeper.largest
-    limit = min(evidence.jute_maxbuffer, BYTES_MAX)
+    limit = min(evidence.jute_maxbuffer, _our_limit(evidence))
     if NEAR * limit < size <= limit:
         yield Found(path, f"it has {size:,} bytes, of {limit:,} that fit into a request")
+
+
+def _our_limit(evidence: Evidence) -> int:
+    """Bytes of the largest znode that every controller writes."""
+    settings = (controller.settings.migrator_zookeeper_jute_maxbuffer for controller in evidence.controllers)
+    return bytes_of_one(min(settings, default=JUTE_MAXBUFFER))
 
 
 def long_list(evidence: Evidence) -> Iterator[Found]:
@@ -113,7 +121,7 @@ CHECKS = (
     ),
     Check(
         "M405", Severity.BLOCKER, "A znode bigger than this program writes", big_znode_for_us,
-        "Make the entity smaller (fewer partitions in that topic)", Concerns.OURS,
+        "Set migrator.zookeeper.jute.maxbuffer to the jute.maxbuffer of the ZooKeeper servers", Concerns.OURS,
     ),
     Check(
         "M406", Severity.WARNING, "A znode grows towards the limit", growing_znode,

@@ -15,10 +15,12 @@ from migrator.records.acl_codes import AclOperation, AclPermission, PatternType,
 from migrator.values import value
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.errors import ZnodeError
-from migrator.zookeeper.znodes.fields import Fields, utf8
+from migrator.zookeeper.znodes.fields import JSON_BYTES_PER_CHARACTER, Fields, utf8
 
 _REMEDY = "Correct the ACLs of this resource with kafka-acls or a ZooKeeper client, and try again"
 _NOTICE_REMEDY = "Delete the notice"
+_ENTRY_BYTES = 128
+"""Of an entry beside principal and host: names of fields, operation, permission."""
 
 
 @value
@@ -98,6 +100,11 @@ def encode_acls(entries: Iterable[AclEntry]) -> bytes:
         for entry in ordered
     ]
     return orjson.dumps({"version": 1, "acls": acls})
+
+
+def entry_bytes_bound(principal: str, host: str) -> int:
+    """How many bytes an entry takes at most in `encode_acls`."""
+    return _ENTRY_BYTES + JSON_BYTES_PER_CHARACTER * (len(principal) + len(host))
 
 
 def acl_change_prefix(pattern: ResourcePattern) -> str:

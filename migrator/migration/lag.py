@@ -1,0 +1,166 @@
+"""What ZooKeeper does not hold yet: how many records, and for how long. Pure.
+
+Up to the copy's End, ZooKeeper is the source, so the copy is no lag. A leader that has not read ``/migration`` yet
+does not know what its predecessor left behind: it counts from the start of its own epoch, and says that the whole is
+unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from migrator.image.model import Changes, ImageDelta, MetadataImage
+from migrator.raft.messages import EpochOffset
+from migrator.records.metadata import ZkMigrationState
+from migrator.values import value
+
+REST_MS = 30_000
+"""A reconcile that was heard of this long ago still counts as one that makes progress."""
+
+
+@value
+class Lag:
+    """``records``: committed, and not in ZooKeeper; None: nobody knows. ``own``: those of them that were committed
+    under this leadership. ``age_ms``: how long the oldest has waited, without the time in which a reconcile made
+    progress; 0 when none waits."""
+
+    records: int | None
+    own: int
+    age_ms: int
+
+    def __str__(self) -> str:
+        if self.records is None:
+            return f"nobody knows yet how far ZooKeeper is behind; {self.own} records of this leadership are not in it"
+        return f"ZooKeeper is {self.records} records behind"
+
+
+NO_LAG = Lag(0, 0, 0)
+
+
+class RestingClock:
+    """A clock that stands still while work is known to go on. Times are milliseconds."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._read_at_ms = now_ms
+        self._rests_until_ms = now_ms
+        self._elapsed_ms = 0
+
+    def read(self, now_ms: int) -> int:
+        """How long it has run since it was made."""
+        runs_from = max(self._read_at_ms, self._rests_until_ms)
+        self._elapsed_ms += max(0, now_ms - runs_from)
+        self._read_at_ms = max(self._read_at_ms, now_ms)
+        return self._elapsed_ms
+
+    def rest(self, now_ms: int, duration_ms: int = REST_MS) -> None:
+        """Stand still for so long from now."""
+        self.read(now_ms)
+        self._rests_until_ms = now_ms + duration_ms
+
+
+class Backlog:
+    """Counts for one leadership.
+
+    :param led_from: the last offset of the image with which the leadership began.
+    """
+
+    def __init__(self, led_from: int, now_ms: int) -> None:
+        self.clock = RestingClock(now_ms)
+        self._led_from = led_from
+        self._inherited: int | None = None
+        """Offsets that a predecessor may have left unwritten; an upper bound, records without an effect included."""
+        self._copied_up_to: int | None = None
+        """The last offset of the image with which the copy was published, until the offset of its End is known."""
+        self.waiting = 0
+        self._waits_since: int | None = None
+        """By `clock`, as below."""
+        self.under_way = 0
+        self._under_way_since: int | None = None
+
+    def published(self, delta: ImageDelta, now_ms: int) -> None:
+        """One more committed image."""
+        if _completes_copy(delta):
+            self._inherited, self._copied_up_to = 0, delta.after.provenance.offset
+        elif has_effect(delta.changes):
+            self._add(delta.changes.records, self.clock.read(now_ms))
+
+    def opened(self, at: EpochOffset, now_ms: int) -> None:
+        """ZooKeeper is known to hold everything up to ``at``."""
+        if self._copied_up_to is not None:
+            behind_end = self._copied_up_to - at.offset
+            self._copied_up_to = None
+            if behind_end > 0:
+                self._add(behind_end, self.clock.read(now_ms))
+        if self._inherited is None:
+            self._inherited = max(0, self._led_from - at.offset)
+
+    def taken(self) -> None:
+        """What waits is being written now."""
+        self.under_way += self.waiting
+        self._under_way_since = _earlier(self._under_way_since, self._waits_since)
+        self.waiting, self._waits_since = 0, None
+
+    def given_back(self) -> None:
+        """What was being written waits again."""
+        self.waiting += self.under_way
+        self._waits_since = _earlier(self._waits_since, self._under_way_since)
+        self.under_way, self._under_way_since = 0, None
+
+    def written(self, *, everything: bool) -> None:
+        """What was under way is in ZooKeeper. ``everything``: all of ZooKeeper was compared."""
+        self.under_way, self._under_way_since = 0, None
+        if everything:
+            self._inherited = 0
+
+    def lag(self, now_ms: int) -> Lag:
+        """The figures now."""
+        now = self.clock.read(now_ms)
+        own = self.waiting + self.under_way
+        since = 0 if self._inherited != 0 else _earlier(self._waits_since, self._under_way_since)
+        records = None if self._inherited is None else self._inherited + own
+        return Lag(records, own, 0 if since is None else now - since)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What decides what comes next: neither times nor numbers."""
+        return self.waiting > 0, self.under_way > 0, self._inherited is None, self._inherited == 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether ZooKeeper is known to hold everything."""
+        return self._inherited == 0 and not self.waiting and not self.under_way
+
+    def _add(self, records: int, since: int) -> None:
+        self.waiting += records
+        self._waits_since = _earlier(self._waits_since, since)
+
+
+def at_of(image: MetadataImage) -> EpochOffset:
+    """Offset (inclusive, as ``/migration`` has it) and epoch of the last record in an image."""
+    return EpochOffset(epoch=image.provenance.epoch, offset=image.provenance.offset)
+
+
+def has_effect(changes: Changes) -> bool:
+    """Whether anything of it is kept in ZooKeeper."""
+    kept: Iterable[object] = (
+        changes.topics,
+        changes.partitions,
+        changes.configs,
+        changes.quotas,
+        changes.producer_ids,
+        changes.acls,
+        changes.scram,
+        changes.tokens,
+    )
+    return any(kept)
+
+
+def _completes_copy(delta: ImageDelta) -> bool:
+    before, after = delta.before.features.zk_migration_state, delta.after.features.zk_migration_state
+    return before is ZkMigrationState.PRE_MIGRATION and after is ZkMigrationState.MIGRATION
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
