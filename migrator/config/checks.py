@@ -126,7 +126,10 @@ def _migration(settings: Settings) -> Iterator[Problem]:
     if not settings.zookeeper_metadata_migration_enable:
         return
     if not settings.zookeeper_connect:
-        yield "zookeeper.connect", "is not set", "A migration reads ZooKeeper: set host:port[,host:port][/chroot]"
+        remedy = (
+            "Set host:port[,host:port][/chroot]; to end a migration, remove zookeeper.metadata.migration.enable too"
+        )
+        yield "zookeeper.connect", "is not set, while the migration is turned on", remedy
     name = settings.broker_rpc_listener
     if name not in settings.protocol_map:
         key = "inter.broker.listener.name" if settings.inter_broker_listener_name else "security.inter.broker.protocol"

@@ -95,7 +95,8 @@ def decide(inputs: FinishInputs) -> FinishDecision:
             Finding.WAIT,
             "migrator.finish.require.verify is on, and no verification has found ZooKeeper and the log equal since the "
             "controllers stopped writing to ZooKeeper",
-            f"Run 'migrator verify -c FILE --report' on this controller. What differs is repaired with {FLAG}=true.",
+            "Run 'migrator verify -c FILE --report' on this controller, with --zookeeper HOSTS if FILE has no "
+            f"zookeeper.connect any more. What differs is repaired with {FLAG}=true.",
         )
     return FinishDecision(Finding.MAY_FINISH, "every voter has the migration turned off")
 

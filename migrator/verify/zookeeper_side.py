@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -137,6 +136,6 @@ def access(hosts: str | None, config: str | None) -> tuple[SessionOptions, Passw
             raise OperatorError("no ZooKeeper is named", remedy="Give --zookeeper, or a file with -c")
         return SessionOptions(hosts), PasswordEncoder(None, os.urandom)
     settings, _ = load_settings(Path(config))
-    options = options_from(settings) if hosts is None else replace(options_from(settings), hosts=hosts)
+    options = options_from(settings, hosts)
     secret = settings.password_encoder_secret
     return options, PasswordEncoder(None if secret is None else secret.reveal(), os.urandom)

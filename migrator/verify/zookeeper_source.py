@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -87,8 +86,7 @@ class LiveReader(_Reader):
     def _session_options(self) -> SessionOptions:
         if self.settings is None:
             return SessionOptions(self.options["hosts"])
-        options = options_from(self.settings)
-        return options if "hosts" not in self.options else replace(options, hosts=self.options["hosts"])
+        return options_from(self.settings, self.options.get("hosts"))
 
 
 class FilesReader(_Reader):

@@ -93,18 +93,20 @@ class ZooKeeperUnavailableError(OperatorError):
         return ZooKeeperUnavailableError, (self.where, self.what)
 
 
-def options_from(settings: Settings) -> SessionOptions:
+def options_from(settings: Settings, hosts: str | None = None) -> SessionOptions:
     """The options of a controller.
 
-    :raises OperatorError: when ``zookeeper.connect`` is missing, or a key or trust store is not PEM.
+    :param hosts: takes the place of ``zookeeper.connect``, which a controller no longer has at the end of a migration.
+    :raises OperatorError: when neither is given, or a key or trust store is not PEM.
     """
-    if not settings.zookeeper_connect:
+    hosts = hosts or settings.zookeeper_connect
+    if not hosts:
         raise OperatorError(
             "zookeeper.connect is not set", where=settings.source, remedy="Give the connection string of the brokers"
         )
     tls = settings.zookeeper_ssl_client_enable
     return SessionOptions(
-        hosts=settings.zookeeper_connect,
+        hosts=hosts,
         session_timeout_ms=settings.zookeeper_session_timeout_ms,
         connection_timeout_ms=settings.zookeeper_connection_timeout_ms or settings.zookeeper_session_timeout_ms,
         in_flight=settings.zookeeper_max_in_flight_requests,

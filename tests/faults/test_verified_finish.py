@@ -8,7 +8,6 @@ from pathlib import Path
 
 from migrator.drill.cluster import COMMAND_SECONDS, MIGRATOR
 from migrator.drill.report import Report
-from migrator.migration.finish import FLAG
 from migrator.migration.states import State
 from migrator.observe.status import Goal, VerdictReport
 from migrator.parts.processes import run_to_end
@@ -36,7 +35,7 @@ async def test_the_migration_ends_only_on_a_verdict_that_began_after_the_last_wr
             """What the controller says to a verdict about where ZooKeeper stands now."""
 
             def look() -> VerdictReport:
-                with ZooKeeperSide(None, str(controller.property_file), secrets.token_bytes(8)) as side:
+                with ZooKeeperSide(zookeeper.hosts, str(controller.property_file), secrets.token_bytes(8)) as side:
                     mark = side.mark()
                 state = mark.state
                 found = (mark.offset, state.kraft_metadata_epoch, mark.zxid)
@@ -49,7 +48,7 @@ async def test_the_migration_ends_only_on_a_verdict_that_began_after_the_last_wr
         assert "dual-writing: what is written from now on is not covered" in await reported(early.leader_epoch)
         await cluster.roll_to_kraft(Report({}))
         assert await asyncio.to_thread(controller.stop) == 0
-        controller.properties[FLAG] = "false"
+        controller.set_migration(enabled=False)
         controller.start()
         await cluster.until_problem("no verification has found", "migrator verify -c FILE --report")
         assert await cluster.in_state(State.FINISHING)
@@ -65,7 +64,7 @@ async def test_the_migration_ends_only_on_a_verdict_that_began_after_the_last_wr
         await cluster.until_problem("no verification has found")
         assert await cluster.in_state(State.FINISHING)
 
-        command = [MIGRATOR, "verify", "-c", str(controller.property_file), "--report"]
+        command = [MIGRATOR, "verify", "-c", str(controller.property_file), "--report", "--zookeeper", zookeeper.hosts]
         said = await asyncio.to_thread(run_to_end, "verify", command, timeout_seconds=COMMAND_SECONDS)
         assert "equal: " in said
         await cluster.until_state(State.FINISHED)

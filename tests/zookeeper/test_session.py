@@ -48,6 +48,7 @@ def test_times_and_chroot_are_those_of_the_settings() -> None:
 def test_connect_is_required() -> None:
     with pytest.raises(OperatorError, match=r"controller\.properties: zookeeper\.connect"):
         options_from(settings())
+    assert options_from(settings(), "c:2181").hosts == "c:2181", "a file after the end of a migration has none"
 
 
 def test_pem_files_are_taken_and_java_stores_refused(tmp_path: Path) -> None:
