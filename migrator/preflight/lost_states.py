@@ -19,6 +19,10 @@ NO_LEADER = -1
 UNDER_WAY = b"migrator is restoring this state"
 """What a znode holds until its last write: no JSON, which a ZooKeeper controller takes for no state."""
 
+SETS_AHEAD = 10_000
+"""Nobody tells the partition epoch that brokers know of a state whose znode is gone. The new znode is set until its
+version is so much above that of the most often written partition state of the cluster: some tenths of a second."""
+
 Partition = tuple[str, int]
 """Topic and number."""
 
@@ -74,16 +78,15 @@ def restore(
     reports: Mapping[Partition, Sequence[Reported]],
     *,
     controller_epoch: int,
-    highest_version: int,
+    least_version: int,
 ) -> tuple[list[Restored], list[tuple[Lost, str]]]:
     """What to write, and what cannot be restored, with the reason.
 
     The leader epoch is one above the reported one: brokers then take the state as a new one, and follow its partition
-    epoch from there. A znode that is new has to reach a version that no broker has seen of the old one: nobody tells
-    that one, so it is the highest of any partition state in the cluster.
+    epoch from there. A znode that is new has to reach a version that no broker has seen of the old one.
 
     :param controller_epoch: of ZooKeeper; a state from a newer one would be refused (KAFKA-20488).
-    :param highest_version: data version of the most often written partition state of the cluster.
+    :param least_version: data version that a new znode reaches, see `SETS_AHEAD`.
     """
     found: list[Restored] = []
     left: list[tuple[Lost, str]] = []
@@ -100,7 +103,7 @@ def restore(
         leader = report.leader if report.leader in isr else NO_LEADER
         state = PartitionState(leader, epoch, controller_epoch, isr)
         known = each.version is not None and each.version >= report.leader_epoch
-        found.append(Restored(each, report, state, 0 if known else max(highest_version, epoch)))
+        found.append(Restored(each, report, state, 0 if known else max(least_version, epoch)))
     return found, left
 
 

@@ -10,7 +10,7 @@ from migrator.errors import OperatorError
 from migrator.migration.translate.source import names_below
 from migrator.preflight.evidence import BrokerAnswer
 from migrator.preflight.host import ask_brokers
-from migrator.preflight.lost_states import Lost, Partition, Reported, Restored, restore, writes
+from migrator.preflight.lost_states import SETS_AHEAD, Lost, Partition, Reported, Restored, restore, writes
 from migrator.values import value
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.claim import Claimer
@@ -57,7 +57,7 @@ class PartitionStates:
         view = self._under_a_broker()
         lost, highest = self._lost()
         reports = self._reports({it.topic for it in lost}) if lost else {}
-        restored, left = restore(lost, reports, controller_epoch=view.epoch or 0, highest_version=highest)
+        restored, left = restore(lost, reports, controller_epoch=view.epoch or 0, least_version=highest + SETS_AHEAD)
         return Plan(tuple(restored), tuple(left), view)
 
     def write(self, plan: Plan) -> ControllerClaim:

@@ -54,7 +54,7 @@ def test_brokers_obey_a_restored_state(
             restored, version_restored = state()
             assert (restored.leader, set(restored.isr)) == (known.leader, BOTH)
             assert restored.leader_epoch > known.leader_epoch
-            assert version_restored >= version
+            assert version_restored >= version, "or brokers would ignore it"
 
             # The leader shrinks and extends the in-sync replicas, which it can only if it took the state for a new one.
             (follower,) = BOTH - {restored.leader}

@@ -191,6 +191,7 @@ ENDS: dict[str, set[State]] = {
     "/controller deleted at any time during the copy": {State.DUAL_WRITING, State.REFUSED},
     "takeover: rolled back by the operator at any time": {State.DUAL_WRITING, State.REFUSED},
     "another quorum's /migration": {State.REFUSED},
+    "the successor of a forgotten quorum": {State.REFUSED},
     "a znode that does not decode": set(),
     "finish: all off": {State.FINISHED},
 }
