@@ -10,7 +10,7 @@ from migrator.cli.options import config_option
 from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
-from migrator.image.model import MetadataImage
+from migrator.log.lookup import header_at
 from migrator.log.meta_properties import FILE_NAME
 from migrator.migration.give_back import give_back
 from migrator.migration.seen_logs import newest_of
@@ -50,11 +50,17 @@ def command(config: Path, others: tuple[Path, ...], accept_loss: bool, yes: bool
     """
     settings, _ = load_settings(config)
     _all_stopped(settings)
-    image = _newest(settings, others)
+    directory = _newest(settings, others)
+    image = read_image(directory)
+
+    def crc_at(offset: int) -> int | None:
+        header = header_at(directory, offset)
+        return None if header is None else header.crc
+
     with ZooKeeperSession(options_from(settings)) as session:
         if not yes:
             click.confirm(f"{_WARNING.format(hosts=settings.zookeeper_connect)}\nGo on?", abort=True)
-        done = give_back(session, image, password_encoder(settings), accept_loss=accept_loss)
+        done = give_back(session, image, password_encoder(settings), crc_at=crc_at, accept_loss=accept_loss)
         click.echo(f"partition states raised to their partition epoch: {done.raised_states}")
         if done.raised_epoch is not None:
             click.echo(f"/controller_epoch raised to {done.raised_epoch}")
@@ -70,8 +76,8 @@ def command(config: Path, others: tuple[Path, ...], accept_loss: bool, yes: bool
     click.echo(f"broker {elected.broker_id} is the controller")
 
 
-def _newest(settings: Settings, others: tuple[Path, ...]) -> MetadataImage:
-    """The metadata at the end of the newest log; says what may be missing in it.
+def _newest(settings: Settings, others: tuple[Path, ...]) -> Path:
+    """The metadata directory with the newest log; says what may be missing in it.
 
     :raises OperatorError: no log can be used.
     """
@@ -81,7 +87,7 @@ def _newest(settings: Settings, others: tuple[Path, ...]) -> MetadataImage:
     chosen = newest_of(list(logs), [voter.voter_id for voter in settings.voters])
     if chosen.doubt:
         click.echo(f"warning: {chosen.doubt}. Name the logs of other controllers with --log", err=True)
-    return read_image(logs[chosen.newest])
+    return logs[chosen.newest]
 
 
 def _all_stopped(settings: Settings) -> None:

@@ -18,7 +18,7 @@ from migrator.migration.translate.target import Target
 from migrator.records.metadata import ZkMigrationState
 from migrator.values import value
 from migrator.zookeeper.bulk import BulkReader
-from migrator.zookeeper.leadership import ClaimView, read_view
+from migrator.zookeeper.leadership import ClaimView, CrcAt, holds_nothing, read_view
 from migrator.zookeeper.ops import Applied, Check, Delete, Op, SetData
 from migrator.zookeeper.request_size import op_bytes
 from migrator.zookeeper.session import ZooKeeperSession
@@ -43,11 +43,17 @@ class GivenBack:
 
 
 def give_back(
-    session: ZooKeeperSession, image: MetadataImage, passwords: PasswordEncoder, *, accept_loss: bool = False
+    session: ZooKeeperSession,
+    image: MetadataImage,
+    passwords: PasswordEncoder,
+    *,
+    crc_at: CrcAt = holds_nothing,
+    accept_loss: bool = False,
 ) -> GivenBack:
     """Take the quorum's claim away; only then do brokers stand for election. Can be repeated.
 
     :param image: the metadata at the end of the quorum's log.
+    :param crc_at: of that log; the default cannot tell another quorum's log.
     :param accept_loss: there is no newer log: ZooKeeper is taken as it is, wherever it differs.
     :raises OperatorError: the migration is finished; brokers are in KRaft mode; the log is not of the quorum that holds
         the claim, or not its newest; or ZooKeeper lacks changes that are in the log. Nothing was written then.
@@ -55,7 +61,7 @@ def give_back(
     session.sync()
     reader = BulkReader(session)
     view = read_view(reader.read)
-    _check(view, image, accept_loss=accept_loss)
+    _check(view, image, crc_at, accept_loss=accept_loss)
     ops: list[Op] = []
     states, epoch = 0, None
     claim = view.controller
@@ -75,7 +81,7 @@ def give_back(
     return GivenBack(states, epoch, released=claim is not None and claim.is_kraft)
 
 
-def _check(view: ClaimView, image: MetadataImage, *, accept_loss: bool) -> None:
+def _check(view: ClaimView, image: MetadataImage, crc_at: CrcAt, *, accept_loss: bool) -> None:
     state = image.features.zk_migration_state
     if state is ZkMigrationState.POST_MIGRATION:
         raise OperatorError(
@@ -97,6 +103,15 @@ def _check(view: ClaimView, image: MetadataImage, *, accept_loss: bool) -> None:
             "ZooKeeper says that the cluster was migrated, and this log does not",
             where=paths.MIGRATION,
             remedy="Name the property file of a controller of the quorum that migrated it",
+        )
+    crc = crc_at(mark.kraft_metadata_offset)
+    if crc is not None and mark.batch_crc is not None and crc != mark.batch_crc and not accept_loss:
+        raise OperatorError(
+            f"/migration holds offset {mark.kraft_metadata_offset} of another log: the batch there has checksum "
+            f"{mark.batch_crc}, in this log {crc}",
+            where=paths.MIGRATION,
+            remedy="Name the property file of a controller of the quorum that controls the cluster now; this log is of "
+            "another quorum, or was left behind by its own",
         )
     if mark.kraft_metadata_offset > image.provenance.offset and not accept_loss:
         raise OperatorError(

@@ -39,7 +39,7 @@ CrcAt = Callable[[int], int | None]
 """CRC of the batch of our log that holds an offset; None when our log does not hold it."""
 
 
-def _holds_nothing(_: int) -> None:
+def holds_nothing(_: int) -> None:
     """The `CrcAt` of nobody's log."""
 
 
@@ -122,7 +122,7 @@ def plan_claim(
     kraft_epoch: int,
     now_ms: int,
     heal_to: EpochOffset | None = None,
-    crc_at: CrcAt = _holds_nothing,
+    crc_at: CrcAt = holds_nothing,
 ) -> ClaimPlan | Claim | Superseded:
     """Decide on a claim: what to write, or that it is ours already, or somebody else's.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from kazoo.client import KazooClient
 
 from migrator.errors import OperatorError
 from migrator.image.model import EMPTY_IMAGE, MetadataImage, PartitionRegistration, Provenance, TopicImage, TopicsImage
+from migrator.log.lookup import header_at
+from migrator.log.metadata_log import MetadataLog
 from migrator.migration.give_back import GivenBack, _raise_versions, give_back
 from migrator.migration.translate.reconcile import reconcile
 from migrator.records.metadata import ZkMigrationState
@@ -26,6 +29,7 @@ from migrator.zookeeper.znodes.migration import MigrationState, encode_migration
 from migrator.zookeeper.znodes.partition_state import decode_partition_state, encode_partition_state
 from tests.conftest import ZooKeeperSpace
 from tests.faults.cluster import every_znode
+from tests.log.builders import batch
 from tests.migration.builders import broker, cluster
 from tests.migration.images import CONTROLLER_EPOCH, PASSWORDS, target, uuid
 
@@ -98,6 +102,30 @@ def test_the_controller_epoch_is_raised_above_that_of_every_state(
     zookeeper_client.set(STATE, encode_partition_state(replace(state, controller_epoch=70)))
     assert give_back(session, image_at(), PASSWORDS).raised_epoch == 70
     assert zookeeper_client.get(paths.CONTROLLER_EPOCH)[0] == b"70"
+
+
+def test_the_log_of_a_forgotten_quorum_gives_nothing_back(
+    session: ZooKeeperSession, zookeeper_client: KazooClient, tmp_path: Path
+) -> None:
+    """The same offset and epoch as the successor's, and even the same metadata: another batch."""
+    log = MetadataLog.open(tmp_path)
+    while log.end_offset() <= COPIED.kraft_metadata_offset:
+        log.append(batch(log.end_offset(), COPIED.kraft_metadata_epoch, 300))
+    log.close()
+    own = header_at(tmp_path, COPIED.kraft_metadata_offset)
+    assert own is not None
+    assert header_at(tmp_path, 10_000) is None
+
+    def crc_at(_: int) -> int:
+        return own.crc
+
+    zookeeper_client.set(paths.MIGRATION, encode_migration(replace(COPIED, batch_crc=own.crc ^ 1)))
+    before = every_znode(zookeeper_client)
+    with pytest.raises(OperatorError, match="of another log"):
+        give_back(session, image_at(), PASSWORDS, crc_at=crc_at)
+    assert every_znode(zookeeper_client) == before
+    zookeeper_client.set(paths.MIGRATION, encode_migration(replace(COPIED, batch_crc=own.crc)))
+    assert give_back(session, image_at(), PASSWORDS, crc_at=crc_at) == GivenBack(released=True)
 
 
 def test_what_a_zookeeper_controller_holds_is_left_alone(

@@ -39,7 +39,7 @@ async def test_what_was_confirmed_is_in_the_newest_log_of_those_that_are_left(
     assert (chosen.doubt, chosen.newest.node_id != behind) == ("", True)
     assert read_image(found[chosen.newest]).configs == confirmed
 
-    assert _newest(cluster.settings(leader_id), tuple(directories.values())).configs == confirmed
+    assert read_image(_newest(cluster.settings(leader_id), tuple(directories.values()))).configs == confirmed
     assert capsys.readouterr().err == ""
     _newest(cluster.settings(leader_id), (directories[behind],))
     assert f"only the log of controller {behind} was read" in capsys.readouterr().err
