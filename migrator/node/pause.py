@@ -11,7 +11,7 @@ from collections.abc import Callable
 from migrator.errors import OperatorError
 from migrator.migration import events as ev
 from migrator.migration.executor import MigrationExecutor
-from migrator.migration.states import PublicState
+from migrator.migration.states import PublicState, State
 from migrator.node.core import NodeCore
 from migrator.node.metadata import NotLeadingError
 from migrator.node.quorum import monotonic_ms
@@ -44,19 +44,25 @@ class PauseOrder:
             next leader has the order.
         """
         async with self._turn:
-            public = self._executor.coordinator.status(monotonic_ms()).public
-            if public is not PublicState.MIGRATION_INELIGIBLE:
-                raise OperatorError(
-                    f"the migration is in {public.label} and can't be held any more",
-                    where="pause",
-                    remedy="To go back, see docs/migration.md; to stay, leave the migration flag on",
-                )
-            if self._core.metadata.published.features.zk_migration_state is not ZkMigrationState.PRE_MIGRATION:
-                raise OperatorError("this cluster has nothing to migrate", where="pause")
+            self._check()
             self._note("pause", reason)
             hold = MigrationHold(self._node_id, wall_ms(), reason[:REASON_MAX])
             self._executor.feed(ev.OperatorPause(hold))  # no claim is made while the order is on its way into the log
             await self._append(hold)
+
+    def _check(self) -> None:
+        """That the migration can be held; what the driver is told right after this, it obeys in this whole term."""
+        status = self._executor.coordinator.status(monotonic_ms())
+        if status.public is not PublicState.MIGRATION_INELIGIBLE:
+            raise OperatorError(
+                f"the migration is in {status.public.label} and can't be held any more",
+                where="pause",
+                remedy="To go back, see docs/migration.md; to stay, leave the migration flag on",
+            )
+        if self._core.metadata.published.features.zk_migration_state is not ZkMigrationState.PRE_MIGRATION:
+            raise OperatorError("this cluster has nothing to migrate", where="pause")
+        if status.state is State.INACTIVE:
+            raise OperatorError("this controller has only just been elected", where="pause", remedy="Try again")
 
     async def take_back(self) -> None:
         """Let it begin; likewise.

@@ -10,7 +10,7 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.migration import events as ev
-from migrator.migration.states import PublicState
+from migrator.migration.states import State, public_state
 from migrator.node.core import NodeCore
 from migrator.node.pause import PauseOrder
 from migrator.records.metadata import MigrationHold, ZkMigrationState, ZkMigrationStateRecord
@@ -20,10 +20,11 @@ from tests.node.test_start_check import append
 NOT_BEGUN = ZkMigrationStateRecord(ZkMigrationState.PRE_MIGRATION)
 
 
-def order_on(core: NodeCore, fed: list[ev.Event], public: PublicState = PublicState.MIGRATION_INELIGIBLE) -> PauseOrder:
-    """The order of that node, whose driver is in a public state; what the driver is fed is listed."""
+def order_on(core: NodeCore, fed: list[ev.Event], state: State = State.WAITING_FOR_BROKERS) -> PauseOrder:
+    """The order of that node, whose driver is in a state; what the driver is fed is listed."""
+    public = public_state(ZkMigrationState.PRE_MIGRATION, state)
     executor: Any = SimpleNamespace(
-        feed=fed.append, coordinator=SimpleNamespace(status=lambda _now: SimpleNamespace(public=public))
+        feed=fed.append, coordinator=SimpleNamespace(status=lambda _now: SimpleNamespace(public=public, state=state))
     )
     return PauseOrder(3, core, executor, lambda _kind, _text: None)
 
@@ -74,8 +75,11 @@ async def test_a_directory_that_is_opened_again_still_has_the_order(tmp_path: Pa
 async def test_what_cannot_be_held_is_refused_and_the_copy_ends_the_order(tmp_path: Path) -> None:
     async with running(tmp_path, 1) as cluster:
         leader = await cluster.leader()
+        await append(leader, NOT_BEGUN)
         with pytest.raises(OperatorError, match="is in MigrateZkData"):
-            await order_on(leader, [], PublicState.MIGRATE_ZK_DATA).give("too late")
+            await order_on(leader, [], State.CLAIMING).give("too late")
+        with pytest.raises(OperatorError, match="only just been elected"):
+            await order_on(leader, [], State.INACTIVE).give("too early: its driver would not remember")
         await append(leader, ZkMigrationStateRecord(ZkMigrationState.PRE_MIGRATION, MigrationHold(3, 5, "why")))
         await append(leader, ZkMigrationStateRecord(ZkMigrationState.MIGRATION))
         assert leader.metadata.published.features.migration_hold is None
