@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from migrator.errors import MigratorError
 from migrator.log.errors import StorageError
 from migrator.migration.guards import Evidence
 from migrator.node.storage import NodeStorage
 from migrator.node.voters import VoterAnswer
+from migrator.raft.messages import EpochOffset
+from migrator.zookeeper.leadership import ClaimView
 from migrator.zookeeper.znodes.migration import MigrationState
 
 log = logging.getLogger(__name__)
@@ -24,6 +28,7 @@ class MarkProofs:
         self._storage = storage
         self._node_id = node_id
         self._ask = ask
+        self._mark: MigrationState | None = None
 
     def crc_at(self, offset: int) -> int | None:
         """See `migrator.zookeeper.leadership.CrcAt`; costs a look into the index and some headers behind it."""
@@ -50,6 +55,20 @@ class MarkProofs:
             return Evidence()
         by_stock = mark.batch_crc is None and await self._wrote_as_stock(mark)
         return Evidence(header.leader_epoch, header.crc, stock_wrote=by_stock)
+
+    async def kept_from(self, view: Callable[[], ClaimView], base: EpochOffset) -> int:
+        """The offset from which on the log has to stay, so that a leader can prove what ``/migration`` says.
+
+        :param view: reads ZooKeeper, in a thread. While it is away the mark that was read last counts.
+        :param base: the end of the copy, for as long as no mark was read.
+        """
+        try:
+            self._mark = (await asyncio.to_thread(view)).migration
+        except MigratorError as error:
+            log.debug("Nobody knows what /migration names: %s", error)
+        if self._mark is None or not self._mark.copied:
+            return max(0, base.offset)
+        return self.needed_from(self._mark)
 
     def needed_from(self, mark: MigrationState) -> int:
         """The offset from which on the log has to be kept, or `evidence` cannot tell any more."""

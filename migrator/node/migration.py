@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 
 from migrator.config.settings import Settings
-from migrator.errors import MigratorError, OperatorError
+from migrator.errors import OperatorError
 from migrator.image.model import ImageDelta, MetadataImage
 from migrator.migration import effects as ef
 from migrator.migration import events as ev
@@ -234,7 +234,6 @@ class MigrationRuntime:
         self._supervisor = Supervisor(on_failure)
         self._said = ""
         self._proofs = MarkProofs(core.storage, settings.node_id, voters.ask_one)
-        self._needed_from: int | None = None
         self.verdicts = Verdicts()
         options = Options(
             identity=Identity(
@@ -277,17 +276,11 @@ class MigrationRuntime:
         await self._cluster.close()
 
     async def needed_from(self) -> int | None:
-        """The offset from which on the log must stay, so that a leader can prove ``/migration`` ours; None outside of
-        dual-write. While ZooKeeper is away: as it was read last, and before that, the end of the copy."""
-        if self._core.metadata.published.features.zk_migration_state is not ZkMigrationState.MIGRATION:
+        """See `Snapshotter`; None outside of dual-write."""
+        metadata = self._core.metadata
+        if metadata.published.features.zk_migration_state is not ZkMigrationState.MIGRATION:
             return None
-        try:
-            mark = (await asyncio.to_thread(self._cluster.zookeeper.view)).migration
-        except MigratorError as error:
-            log.debug("Nobody knows what /migration names: %s", error)
-        else:
-            self._needed_from = self._proofs.needed_from(mark) if mark is not None and mark.copied else None
-        return max(0, self._core.metadata.migration_base.offset) if self._needed_from is None else self._needed_from
+        return await self._proofs.kept_from(self._cluster.zookeeper.view, metadata.migration_base)
 
     def became_active(self, epoch: int, image: MetadataImage) -> None:
         """See `LeaderListener`."""

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from migrator.errors import OperatorError
 from migrator.log.metadata_log import MetadataLog
 from migrator.log.quorum_state import QuorumStateFile
 from migrator.migration.guards import Evidence, Ownership, Standing, ownership
@@ -164,3 +165,23 @@ def test_what_the_log_lets_go_cannot_be_proved(quorum: YoungQuorum) -> None:
     assert quorum.ownership(stocks) is Ownership.UNPROVED, "who was elected is not in the log any more"
     assert quorum.ownership(replace(ours, kraft_metadata_epoch=3)) is Ownership.FOREIGN
     assert asyncio.run(quorum.proofs.evidence(quorum.mark(18))) == Evidence(2, quorum.proofs.crc_at(18))
+
+
+async def test_what_is_kept_follows_the_mark_also_while_zookeeper_is_away(quorum: YoungQuorum) -> None:
+    quorum.lead(US, 1, 9)
+    shown: list[MigrationState | None] = []
+
+    def view() -> ClaimView:
+        if not shown:
+            raise OperatorError("ZooKeeper is away")
+        return ClaimView(1, 1, None, -1, shown.pop(), 1)
+
+    async def kept_from() -> int:
+        return await quorum.proofs.kept_from(view, EpochOffset(1, 3))
+
+    assert await kept_from() == 3, "the end of the copy"
+    shown.append(None)
+    assert await kept_from() == 3
+    shown.append(quorum.mark(7))
+    assert await kept_from() == 7
+    assert await kept_from() == 7
