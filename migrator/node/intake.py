@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from migrator.node.loop_health import TurnGauge, Work
+from migrator.raft.messages import FetchResponse
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.runs import BatchRun, RunChecker
 from migrator.values import value
@@ -35,7 +36,9 @@ class CheckedRecords:
         return self.records if self.run is None else self.run
 
 
-async def check_records(records: bytes, fetch_offset: int, deadline: float, gauge: TurnGauge) -> CheckedRecords:
+async def check_records(
+    response: FetchResponse, fetch_offset: int, deadline: float, gauge: TurnGauge
+) -> CheckedRecords:
     """Check the records of a fetch response, in turns of the event loop.
 
     :param fetch_offset: where the fetch began, which is the end of our log.
@@ -44,7 +47,8 @@ async def check_records(records: bytes, fetch_offset: int, deadline: float, gaug
     :param gauge: told what each turn has checked.
     """
     clock = asyncio.get_running_loop().time
-    checker = RunChecker(records, fetch_offset, partial_tail=True)
+    records = response.records
+    checker = RunChecker(records, fetch_offset, partial_tail=True, max_epoch=response.leader_epoch)
     try:
         while _check_part(checker, gauge) and not (checker.checked_batches and clock() >= deadline):
             await asyncio.sleep(0)

@@ -314,7 +314,7 @@ class Quorum:
     async def _check(self, request: RaftRequest, response: RaftResponse, deadline: float) -> CheckedRecords | None:
         if not isinstance(request, FetchRequest) or not isinstance(response, FetchResponse) or not response.records:
             return None
-        return await check_records(response.records, request.fetch_offset, deadline, self._gauge)
+        return await check_records(response, request.fetch_offset, deadline, self._gauge)
 
     def _note_cluster(self, peer: int, *, is_ours: bool) -> None:
         """Say once that a voter's directory was formatted for another cluster; nothing else would tell."""

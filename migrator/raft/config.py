@@ -7,6 +7,10 @@ from collections.abc import Callable
 from migrator.records.uuid import ZERO_UUID, Uuid
 from migrator.values import value
 
+EPOCH_LIMIT = 2**31 - 2**16
+"""Every leader epoch is below. Epochs are 32 bits on the wire and on the disk: one message with the last of them would
+leave no epoch for a next election, for ever. There is no limit on jumps."""
+
 
 def grant_to_anybody(_candidate_id: int) -> bool:
     """The default rule: only the log decides who may get our vote."""

@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from kio.schema.errors import ErrorCode
 
 from migrator.raft import responses, votes
+from migrator.raft.config import EPOCH_LIMIT
 from migrator.raft.learning import is_ours, is_plausible, learn
 from migrator.raft.messages import (
     BeginQuorumEpochRequest,
@@ -29,12 +30,16 @@ RETRIES_MAX = 20
 
 
 def handle_vote(quorum: Quorum, context: Hashable, request: VoteRequest) -> None:
-    """Answer a candidate. A higher epoch is taken over even if the vote is refused."""
+    """Answer a candidate. A higher epoch is taken over even if the vote is refused, unless it is not one's to raise."""
     if not is_ours(quorum, request.cluster_id):
         top_error = ErrorCode.inconsistent_cluster_id
         quorum.reply(context, responses.vote(quorum, ErrorCode.none, top_error=top_error))
         return
     error = _vote_error(quorum, request)
+    if error == ErrorCode.none and not _may_stand(quorum, request):
+        # An error would end a stock peer.
+        quorum.reply(context, responses.vote(quorum, ErrorCode.none, granted=False))
+        return
     if error == ErrorCode.none:
         if request.candidate_epoch > quorum.epoch:
             quorum.become_unattached(request.candidate_epoch)
@@ -52,6 +57,11 @@ def _vote_error(quorum: Quorum, request: VoteRequest) -> ErrorCode:
     if request.candidate_id < 0 or request.candidate_id == quorum.node_id:
         return ErrorCode.invalid_request
     return ErrorCode.none
+
+
+def _may_stand(quorum: Quorum, request: VoteRequest) -> bool:
+    """At kraft.version 0 the voters are configured, and nobody else may raise the epoch."""
+    return request.candidate_id in quorum.voters and request.candidate_epoch < EPOCH_LIMIT
 
 
 def _is_addressed(quorum: Quorum, request: VoteRequest) -> bool:

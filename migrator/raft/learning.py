@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
+from migrator.raft.config import EPOCH_LIMIT
 from migrator.raft.messages import RaftResponse
 from migrator.raft.quorum import Quorum
 
@@ -14,10 +15,12 @@ def is_ours(quorum: Quorum, cluster_id: str | None) -> bool:
 
 
 def is_plausible(quorum: Quorum, epoch: int, leader_id: int | None) -> bool:
-    """Whether a message of another node may name this leader: a voter, and the one that we know, if we know it.
+    """Whether a message of another node may name this epoch and leader: a voter, and the one that we know, if we do.
 
     That this very node leads an epoch it has not heard of is plausible too: it may have lost its disk.
     """
+    if epoch >= EPOCH_LIMIT:
+        return False
     if leader_id is None or epoch < quorum.epoch:
         return True
     if leader_id not in quorum.voters:

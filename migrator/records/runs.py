@@ -19,6 +19,9 @@ INDEX_INTERVAL_BYTES = 4096
 """An index names about one batch for so many bytes (Kafka's default of ``log.index.interval.bytes``)."""
 
 
+EPOCH_MAX = 2**31 - 1
+
+
 @value
 class BatchRun:
     """What a log may append.
@@ -46,11 +49,15 @@ class RunChecker:
     without a gap, epochs do not fall.
 
     :param partial_tail: an incomplete last batch ends the run; that is where a stock leader's bytes ended.
+    :param max_epoch: no batch is of a later one; no checksum covers its epoch.
     """
 
-    def __init__(self, data: Buffer, next_offset: int, *, partial_tail: bool = False) -> None:
+    def __init__(
+        self, data: Buffer, next_offset: int, *, partial_tail: bool = False, max_epoch: int = EPOCH_MAX
+    ) -> None:
         self._view = memoryview(data)
         self._partial_tail = partial_tail
+        self._max_epoch = max_epoch
         self._base_offset = next_offset
         self._next_offset = next_offset
         self._position = 0
@@ -123,6 +130,8 @@ class RunChecker:
         latest = self._epochs[-1][0] if self._epochs else -1
         if epoch < latest:
             raise CorruptRecordsError(f"the leader epoch falls from {latest} to {epoch}")
+        if epoch > self._max_epoch:
+            raise CorruptRecordsError(f"a batch is of leader epoch {epoch}, which is after {self._max_epoch}")
         if epoch > latest:
             self._epochs.append((epoch, self._next_offset))
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from migrator.config.settings import Settings
 from migrator.log.metadata_log import MetadataLog
@@ -20,6 +21,7 @@ from migrator.node.status_source import NodeStatusSource
 from migrator.raft.messages import FetchResponse, RaftResponse
 from migrator.records.batch import BATCH_BYTES_MAX, build_batch, iter_headers
 from migrator.records.codec import encode, encode_all
+from migrator.records.errors import CorruptRecordsError
 from migrator.records.metadata import ConfigRecord, ConfigResourceType, FeatureLevelRecord, NoOpRecord
 from migrator.records.versions import FEATURE_NAME, parse_version
 from tests.node.cluster import FOLLOWS, Cluster, until
@@ -149,9 +151,20 @@ async def test_a_voter_that_cannot_follow_says_so_until_it_can(
     await quorum.close()
 
 
+async def test_a_batch_of_an_epoch_that_has_not_come_is_refused() -> None:
+    data = build_batch([NO_OP], timestamp_ms=1, leader_epoch=1) + build_batch(
+        [NO_OP], timestamp_ms=1, base_offset=1, leader_epoch=3
+    )
+    response = FetchResponse(ErrorCode.none, ErrorCode.none, 1, 2, 0, 0, records=data)
+    checked = await check_records(response, 0, asyncio.get_running_loop().time() + 60, TurnGauge())
+    with pytest.raises(CorruptRecordsError, match="of leader epoch 3, which is after 2"):
+        checked.take()
+
+
 async def test_a_slow_machine_takes_what_it_has_checked_in_time() -> None:
     data = history(small=3 * TURN_BATCHES)
-    checked = await check_records(data, 0, asyncio.get_running_loop().time(), TurnGauge())
+    response = FetchResponse(ErrorCode.none, ErrorCode.none, 1, 1, 0, 0, records=data)
+    checked = await check_records(response, 0, asyncio.get_running_loop().time(), TurnGauge())
     assert checked.run is not None
     assert 0 < checked.run.batches <= TURN_BATCHES
     assert next(iter_headers(data[checked.run.size :])).base_offset == checked.run.next_offset

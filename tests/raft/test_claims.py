@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from migrator.raft import effects as fx
 from migrator.raft import events as ev
 from migrator.raft import messages as m
-from migrator.raft.config import RaftConfig
+from migrator.raft.config import EPOCH_LIMIT, RaftConfig
 from migrator.raft.core import RaftNode
 from migrator.raft.messages import EpochOffset
 from migrator.raft.replication import locate
@@ -50,6 +50,42 @@ def sent(effects: list[fx.Effect], kind: type) -> list[fx.Send]:
 
 
 # Elections
+
+
+@pytest.mark.parametrize(("epoch", "candidate"), [(9, 7), (EPOCH_LIMIT, 2), (2**31 - 1, 2)])
+def test_who_may_not_stand_gets_no_vote_no_error_and_moves_no_epoch(epoch: int, candidate: int) -> None:
+    """Not a voter, or an epoch that would leave none for the next election. Errors 31 and 42 end a stock peer."""
+    member = Cluster(3)[1]
+    effects = member.step(ev.RequestReceived(Envelope(2, 1, 0, None), vote(epoch, candidate)))
+    (answer,) = [effect.response for effect in effects if isinstance(effect, fx.Reply)]
+    assert isinstance(answer, m.VoteResponse)
+    assert (answer.top_error, answer.error, answer.vote_granted) == (ErrorCode.none, ErrorCode.none, False)
+    assert fx.PersistElectionState not in kinds(effects)
+    assert member.raft.epoch == 0
+
+
+def test_the_last_epoch_below_the_limit_is_a_voters_to_take() -> None:
+    """No limit on jumps: a voter may have been away for long, or alone."""
+    member = Cluster(3)[1]
+    member.step(ev.RequestReceived(Envelope(2, 1, 0, None), vote(EPOCH_LIMIT - 1, 2)))
+    assert member.raft.epoch == EPOCH_LIMIT - 1
+
+
+@pytest.mark.parametrize("leader", [-1, 2])
+def test_no_answer_and_no_announcement_carries_us_beyond_the_limit(leader: int) -> None:
+    """Whatever teaches epochs: responses to our requests, BeginQuorumEpoch, EndQuorumEpoch."""
+    cluster = led()
+    member = cluster[3]
+    request = sent(member.effects, m.FetchRequest)[-1]
+    response = m.FetchResponse(ErrorCode.none, ErrorCode.fenced_leader_epoch, leader, EPOCH_LIMIT, -1, -1)
+    effects = member.step(ev.ResponseReceived(request.peer, request.correlation, response))
+    begin = m.BeginQuorumEpochRequest(CLUSTER_ID, 3, 2, EPOCH_LIMIT)
+    end = m.EndQuorumEpochRequest(CLUSTER_ID, 2, EPOCH_LIMIT, ())
+    for message in (begin, end):
+        effects += member.step(ev.RequestReceived(Envelope(2, 3, 0, None), message))
+    assert fx.BlamePeer in kinds(effects)
+    assert fx.PersistElectionState not in kinds(effects)
+    assert member.raft.epoch == 1
 
 
 def test_a_vote_is_durable_before_it_is_sent() -> None:
@@ -314,13 +350,6 @@ def test_a_vote_that_is_meant_for_another_disk_is_refused() -> None:
     response = cluster.ask(1, m.VoteRequest(CLUSTER_ID, 1, 4, 2, 0, 0, voter_directory_id=OTHER_DIRECTORY))
     assert (response.error, cluster[1].raft.epoch) == (ErrorCode.invalid_voter_key, 4)
     assert cluster.ask(1, m.VoteRequest(CLUSTER_ID, 3, 4, 2, 0, 0)).error == ErrorCode.invalid_voter_key
-
-
-def test_a_vote_may_come_from_a_node_that_is_no_voter_here() -> None:
-    """KIP-853: the candidate may know of a voter set that this node has not heard of."""
-    response = Cluster(3).ask(1, vote(1, 77))
-    assert isinstance(response, m.VoteResponse)
-    assert response.vote_granted
 
 
 @pytest.mark.parametrize(
