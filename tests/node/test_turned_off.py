@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from migrator.config.load import settings_from
+from migrator.errors import OperatorError
 from migrator.migration.states import PublicState, State
 from migrator.node.node import Failure, _assemble
 from migrator.observe.status import Status
@@ -73,3 +74,19 @@ async def test_a_migration_that_has_not_begun_says_that_it_is_turned_off(tmp_pat
         assert status.migration.public_state == PublicState.MIGRATION_INELIGIBLE.label
         (problem,) = status.problems
         assert "turned off" in problem.what
+
+
+async def test_an_order_to_pause_is_there_again_after_a_restart(tmp_path: Path) -> None:
+    properties = await log_of(tmp_path, ZkMigrationState.PRE_MIGRATION, zookeeper_mode=True)
+    async with controller(properties) as client:
+        await status_in(client, State.TURNED_OFF)
+        await client.pause("maintenance")
+    async with controller(properties) as client:
+        status = await status_in(client, State.TURNED_OFF)
+        assert status.migration.paused
+        assert any("maintenance (ordered at controller 1, " in problem.what for problem in status.problems)
+        await client.resume()
+        status = await client.status(STATUS_SECONDS)
+        assert (status.migration.paused, len(status.problems)) == (False, 1)
+        with pytest.raises(OperatorError, match="is not paused"):
+            await client.resume()
