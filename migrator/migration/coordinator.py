@@ -13,10 +13,11 @@ from migrator.migration import effects as ef
 from migrator.migration import events as ev
 from migrator.migration import write_messages as wb
 from migrator.migration.driver import MigrationDriver
+from migrator.migration.lag import Backlog
 from migrator.migration.multis import Limits
 from migrator.migration.soft import Identity, Status
 from migrator.migration.states import State
-from migrator.migration.write_behind import Derive, WriteBehind
+from migrator.migration.write_behind import LIMITS, Derive, WriteBehind
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.leadership import CrcAt
@@ -29,7 +30,7 @@ AnyEffect = ef.Effect | wb.WriteEffect
 class Coordinator:
     """One per process. Not thread-safe: the node's event loop owns it."""
 
-    def __init__(self, identity: Identity, derive: Derive, crc_at: CrcAt, limits: Limits | None = None) -> None:
+    def __init__(self, identity: Identity, derive: Derive, crc_at: CrcAt, limits: Limits = LIMITS) -> None:
         self._driver = MigrationDriver(identity)
         self._derive = derive
         self._crc_at = crc_at
@@ -56,11 +57,17 @@ class Coordinator:
         """The driver's state, age and sentence."""
         return self._driver.status(now_ms)
 
-    def lead(self, event: ev.BecameLeader, image: MetadataImage, now_ms: int) -> list[AnyEffect]:
-        """This node leads, and ``image`` is the newest committed one."""
+    def lead(
+        self, event: ev.BecameLeader, image: MetadataImage, now_ms: int, last_effect: int | None = None
+    ) -> list[AnyEffect]:
+        """This node leads, and ``image`` is the newest committed one.
+
+        :param last_effect: no record behind this offset is kept in ZooKeeper; None: nobody knows.
+        """
+        backlog = Backlog(image.provenance.offset if last_effect is None else last_effect, now_ms)
         effects = self._driver.step(ev.LostLeadership(self._epoch), now_ms)
         self._epoch, self._image, self._deferred = event.epoch, image, None
-        self._write_behind = WriteBehind(image, self._derive, self._crc_at, self._limits, now_ms=now_ms)
+        self._write_behind = WriteBehind(image, self._derive, self._crc_at, self._limits, backlog)
         return self._route([*effects, *self._driver.step(event, now_ms)], now_ms)
 
     def step(self, event: AnyEvent, now_ms: int) -> list[AnyEffect]:

@@ -93,10 +93,10 @@ class MigrationExecutor:
 
     # From the node
 
-    def lead(self, event: ev.BecameLeader) -> None:
-        """This node is the active controller."""
+    def lead(self, event: ev.BecameLeader, last_effect: int | None = None) -> None:
+        """This node is the active controller; ``last_effect`` as in `Coordinator.lead`."""
         self._epoch = event.epoch
-        self._perform(self.coordinator.lead(event, self._controller.image, _now_ms()))
+        self._perform(self.coordinator.lead(event, self._controller.image, _now_ms(), last_effect))
 
     def feed(self, event: AnyEvent) -> None:
         """Anything else that happens."""

@@ -61,12 +61,12 @@ class RestingClock:
 class Backlog:
     """Counts for one leadership.
 
-    :param led_from: the last offset of the image with which the leadership began.
+    :param last_effect: the offset of the last record with an effect in ZooKeeper before the leadership began, or later.
     """
 
-    def __init__(self, led_from: int, now_ms: int) -> None:
+    def __init__(self, last_effect: int, now_ms: int) -> None:
         self.clock = RestingClock(now_ms)
-        self._led_from = led_from
+        self._last_effect = last_effect
         self._inherited: int | None = None
         """Offsets that a predecessor may have left unwritten; an upper bound, records without an effect included."""
         self._copied_up_to: int | None = None
@@ -92,7 +92,7 @@ class Backlog:
             if behind_end > 0:
                 self._add(behind_end, self.clock.read(now_ms))
         if self._inherited is None:
-            self._inherited = max(0, self._led_from - at.offset)
+            self._inherited = max(0, self._last_effect - at.offset)
 
     def taken(self) -> None:
         """What waits is being written now."""

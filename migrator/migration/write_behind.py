@@ -59,6 +59,7 @@ CHECKPOINT_INTERVAL_MS = 1_000
 MAX_REPAIRS = 3
 """How often an entity is read again within one batch before the whole of ZooKeeper is compared instead."""
 MAX_UNMERGED = 64
+LIMITS = Limits()
 
 Derive = Callable[[MetadataImage, MetadataImage, Changes], Iterator[EntityWrite]]
 """The operations that lead ZooKeeper from the first image to the second, lazily, deletions first."""
@@ -68,13 +69,13 @@ class WriteBehind:
     """Lives as long as a leadership. Not thread-safe."""
 
     def __init__(
-        self, image: MetadataImage, derive: Derive, crc_at: CrcAt, limits: Limits | None = None, *, now_ms: int = 0
+        self, image: MetadataImage, derive: Derive, crc_at: CrcAt, limits: Limits = LIMITS, lag: Backlog | None = None
     ) -> None:
         self._derive = derive
         self._crc_at = crc_at
-        self._limits = limits or Limits()
-        self._now_ms = now_ms
-        self._backlog = Backlog(image.provenance.offset, now_ms)
+        self._limits = limits
+        self._now_ms = 0
+        self._backlog = lag or Backlog(image.provenance.offset, 0)
         self._too_large = TooLarge(self._limits)
         self._claim: Claim | None = None
         self._mark_version = -1
@@ -142,8 +143,8 @@ class WriteBehind:
 
     @property
     def drained(self) -> bool:
-        """Whether ZooKeeper is known to hold everything, and nothing is under way. What is set aside does not count."""
-        return self._in_sync and self._backlog.is_empty and self._flight is None
+        """Whether ZooKeeper is known to hold everything but what is set aside, and nothing is under way."""
+        return self._backlog.is_empty and self._flight is None
 
     # What happens
 
@@ -239,9 +240,7 @@ class WriteBehind:
             return self._send(self._flight) if self._losses.is_due(now_ms) else []
         if self._checkpoint is not None:
             return self._send_next(self._checkpoint)
-        wake: list[WriteEffect] = []
-        if self._batch is None and self._in_sync:
-            wake = self._next_batch(now_ms)
+        wake = self._next_batch(now_ms) if self._batch is None and self._in_sync else []
         if self._batch is None:
             return wake
         self._batch.fill(self._limits, self._too_large.sift)
@@ -326,8 +325,7 @@ class WriteBehind:
         if batch is not self._batch:
             return []
         batch.entities += len(flight.entities)
-        done = flight.last or (batch.held is not None and batch.exhausted and not batch.queue)
-        return self._end(batch) if done else []
+        return self._end(batch) if flight.last or (batch.held and batch.exhausted and not batch.queue) else []
 
     def _end(self, batch: Batch) -> list[WriteEffect]:
         self._batch = None

@@ -16,7 +16,7 @@ from migrator.migration import events as ev
 from migrator.migration.executor import MigrationExecutor, News, Options
 from migrator.migration.finish import FinishInputs, zk_mode_brokers
 from migrator.migration.guards import Evidence
-from migrator.migration.lag import Lag
+from migrator.migration.lag import Lag, has_effect
 from migrator.migration.messenger import BrokerMessenger
 from migrator.migration.multis import limits_of
 from migrator.migration.ports import MigratedCluster
@@ -233,6 +233,8 @@ class MigrationRuntime:
         self._loop = asyncio.get_running_loop()
         self._supervisor = Supervisor(on_failure)
         self._said = ""
+        self._last_effect: int | None = None
+        """No record behind this offset is kept in ZooKeeper; followed also while another node leads."""
         self._proofs = MarkProofs(core.storage, settings.node_id, voters.ask_one)
         self.verdicts = Verdicts()
         options = Options(
@@ -286,7 +288,8 @@ class MigrationRuntime:
         """See `LeaderListener`."""
         state, hold = image.features.zk_migration_state, image.features.migration_hold
         self._cluster.lead()
-        self.executor.lead(ev.BecameLeader(epoch, state, self._enabled, self._core.metadata.migration_base, hold))
+        became = ev.BecameLeader(epoch, state, self._enabled, self._core.metadata.migration_base, hold)
+        self.executor.lead(became, self._last_effect)
         if self._cluster.connected:
             self.executor.feed(ev.ZooKeeperConnected())
 
@@ -324,6 +327,10 @@ class MigrationRuntime:
         self._journal.append(wall_ms(), kind, text, **details)
 
     def _published(self, delta: ImageDelta) -> None:
+        if has_effect(delta.changes):
+            self._last_effect = delta.after.provenance.offset
+        elif self._last_effect is None:
+            self._last_effect = delta.before.provenance.offset
         if self._core.controller.epoch is not None:
             self._cluster.publish(delta)
             self.executor.published(delta)

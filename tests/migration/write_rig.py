@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from migrator.migration import write_messages as wb
 from migrator.migration.multis import Limits
-from migrator.migration.write_behind import WriteBehind
+from migrator.migration.write_behind import LIMITS, WriteBehind
 from migrator.raft.messages import EpochOffset
 from migrator.zookeeper.leadership import Claim, ClaimPlan, conclude_claim, plan_claim, read_view
 from migrator.zookeeper.ops import Failed, MultiOutcome, Op, Unknown, ZkError
@@ -39,7 +39,7 @@ def always_missing(rig: Rig, ops: tuple[Op, ...]) -> MultiOutcome | None:
 class Rig:
     """A write-behind, a model ZooKeeper, and the thin executor between them. ``fault`` may decide a multi's outcome."""
 
-    def __init__(self, content: dict[str, str], limits: Limits | None = None) -> None:
+    def __init__(self, content: dict[str, str], limits: Limits = LIMITS) -> None:
         self.zookeeper = ModelZooKeeper()
         self.zookeeper.load(
             {CONTROLLER_EPOCH: b"3", **{path_of(name): text.encode() for name, text in content.items()}}
