@@ -33,6 +33,8 @@ FIGURES = (
     Figure("processor_s", "processor time of all controllers until dual-write", "s"),
     Figure("others_percent", "the processors' share that others took meanwhile", "%"),
     Figure("stall_ms", "longest event-loop stall until dual-write, any node", "ms", "<= 100"),
+    Figure("told_ms", "topic acknowledged to UpdateMetadata at the last broker, median", "ms"),
+    Figure("told_max_ms", "topic acknowledged to UpdateMetadata at the last broker, longest of 50", "ms"),
     Figure("acknowledged_rate", "created in dual-write, acknowledged", "partitions/s"),
     Figure("write_behind_rate", "created in dual-write, in ZooKeeper", "partitions/s", ">= 10000"),
     Figure("write_behind_lag", "last acknowledgement to last znode", "s"),

@@ -31,6 +31,7 @@ from migrator.zookeeper.znodes import paths
 from tests.bench.figures import Result
 from tests.bench.observers import Arrival, Claim, StallSampler, ZooKeeperWatch
 from tests.bench.peers import BenchCluster
+from tests.bench.propagation import measure
 
 POLL_SECONDS = 0.01
 STATUS_SECONDS = 0.1
@@ -61,7 +62,7 @@ async def run(cluster: BenchCluster, options: BenchOptions, console: Console) ->
     failure = None
     try:
         await bench.run()
-    except (PhaseFailedError, MigratorError, TransportError, KazooException, OSError) as error:
+    except (PhaseFailedError, MigratorError, TransportError, KazooException, OSError, TimeoutError) as error:
         failure = f"{type(error).__name__}: {error}"
     finally:
         await cluster.close()
@@ -141,6 +142,7 @@ class _Bench:
         self._say(f"{len(names):,} topics are created in dual-write")
         await self._until("every broker is unfenced", self._all_run, UP_SECONDS)
         channel = self._cluster.channel("bench")
+        self.figures |= await measure(lambda name: self._create(channel.request, [name]), self._cluster.quiet_brokers)
         begin = time.monotonic()
         try:
             for start in range(0, len(names), options.topics_per_request):
