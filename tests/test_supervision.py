@@ -18,6 +18,7 @@ from tests.node.cluster import Cluster, running, until
 
 PACKAGE = Path(supervision.__file__).parent
 KINDS = {
+    "ballot": OnError.RESTART,
     "broker-channel": OnError.RESTART,
     "broker-channel-closing": OnError.DROP,
     "broker-channels-closing": OnError.DROP,
@@ -37,6 +38,7 @@ KINDS = {
     "quorum-timer": OnError.STOP,
     "snapshot-download": OnError.STOP,
     "snapshots": OnError.RESTART,
+    "voter-question": OnError.DROP,
     "zookeeper-connection-news": OnError.STOP,
 }
 """Every long-lived task, timer and callback of a controller."""
@@ -69,6 +71,7 @@ UNOWNED = {
     ("migration/tasks.py", "ThreadPoolExecutor"): "tasks of the kind migration-work await what runs in it",
     ("migration/worker.py", "ThreadPoolExecutor"): "tasks of the kind migration-work await what runs in it",
     ("migration/worker.py", "Process"): "the task that reads its pipe learns of its end",
+    ("migration/worker.py", "Thread"): "in the worker process: its only work is to end that process with its parent",
     ("parts/memory.py", "Process"): "psutil's view of a process that runs",
     ("parts/processors.py", "Process"): "psutil's view of a process that runs",
     ("parts/sampling.py", "Thread"): "of commands, not of a controller",
