@@ -12,8 +12,9 @@ from migrator.observe.status import Force
 from migrator.rpc.reach import active_controller
 
 _WARNINGS = {
-    Force.RECLAIM: "The cluster was rolled back to ZooKeeper. It is taken over again with the metadata of this quorum's"
-    " log: what changed in ZooKeeper since the rollback is overwritten.",
+    Force.RECLAIM: "The cluster was rolled back to ZooKeeper, or nothing proves that this quorum wrote /migration. It "
+    "is taken over with the metadata of this quorum's log: what changed in ZooKeeper since is overwritten. Make sure "
+    "that no other quorum has migrated this cluster.",
     Force.DELETES: "What ZooKeeper holds and the log does not is removed from ZooKeeper, and brokers are told the full "
     "state: they drop what it does not name.",
     Force.RECONCILE: "All of ZooKeeper is compared with the log, and what differs is overwritten in ZooKeeper. Up to "
@@ -30,7 +31,7 @@ def command(what: str, config: Path | None, server: str | None, reason: str, yes
     """Make the active controller do what it does not do unasked.
 
     \b
-    reclaim    take a cluster over again that was rolled back to ZooKeeper
+    reclaim    take a cluster over again that was rolled back, or whose /migration nothing proves ours
     deletes    remove more from ZooKeeper than migrator.reconcile.max.deletes
     reconcile  compare all of ZooKeeper with the log again, write what differs
 

@@ -40,7 +40,7 @@ class Force(StrEnum):
     """What an operator may make the migration do that it does not do unasked."""
 
     RECLAIM = "reclaim"
-    """Take a cluster over again that was rolled back to ZooKeeper."""
+    """Take a cluster over again that was rolled back to ZooKeeper, or whose ``/migration`` nothing proves ours."""
     DELETES = "deletes"
     """Let a reconcile remove more entities than its bound."""
     RECONCILE = "reconcile"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 from kio.schema.errors import ErrorCode
 
-from migrator.drill.cluster import Controller
+from migrator.drill.cluster import MIGRATOR, Controller
 from migrator.drill.cluster import zookeeper_client as connected
 from migrator.drill.fill import PLAIN_TOPIC
 from migrator.drill.light_broker import BrokerMode, LightBroker
@@ -222,16 +223,17 @@ async def test_a_quorum_that_was_forgotten_after_a_rollback_is_refused(
 async def test_a_quorum_whose_cluster_another_one_has_migrated_is_refused(
     zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
 ) -> None:
-    """`/migration` holds an offset that our log has with another epoch: nothing is reconciled into that cluster."""
+    """`/migration` holds what our log does not: nothing is reconciled into that cluster. What nobody can prove is up to
+    the operator: an old version of this program wrote no checksum."""
     client = zookeeper_client
     async with cluster_in(tmp_path, zookeeper.hosts, controllers=1, partitions=20) as cluster:
         (controller,) = cluster.controllers
         start_all(cluster)
         await cluster.until_converged()
         assert await asyncio.to_thread(controller.stop) == 0
-        own = client.get(paths.MIGRATION)[0]
-        mark = decode_migration(paths.MIGRATION, own)
+        mark = decode_migration(paths.MIGRATION, client.get(paths.MIGRATION)[0])
         assert mark is not None
+        assert mark.batch_crc is not None
         client.set(paths.MIGRATION, encode_migration(replace(mark, kraft_metadata_epoch=999)))
         client.delete(paths.topic_config(PLAIN_TOPIC + "000007"))  # what a reconcile would write again
         before = every_znode(client)
@@ -240,6 +242,21 @@ async def test_a_quorum_whose_cluster_another_one_has_migrated_is_refused(
         assert await cluster.in_state(State.REFUSED)
         assert every_znode(client) == before
 
-        client.set(paths.MIGRATION, own)
+        # Another quorum that is as young as ours: the same numbers, another batch.
+        client.set(paths.MIGRATION, encode_migration(replace(mark, batch_crc=mark.batch_crc ^ 1)))
+        await cluster.until_problem("/migration holds", f"epoch {mark.kraft_metadata_epoch},", "another quorum")
+        before = every_znode(client)
+        force = [MIGRATOR, "force", "reclaim", "-c", str(controller.property_file), "--reason", "a test", "--yes"]
+        assert (await asyncio.to_thread(subprocess.run, force, check=False, capture_output=True)).returncode == 0
+        await cluster.until_problem("/migration holds", f"epoch {mark.kraft_metadata_epoch},", "another quorum")
+        assert await cluster.in_state(State.REFUSED)
+        assert every_znode(client) == before
+
+        client.set(paths.MIGRATION, encode_migration(replace(mark, batch_crc=None)))
+        await cluster.until_problem("without the checksum", "old version", "migrator force reclaim")
+        assert (await asyncio.to_thread(subprocess.run, force, check=False, capture_output=True)).returncode == 0
         await cluster.until_converged()
+        again = decode_migration(paths.MIGRATION, client.get(paths.MIGRATION)[0])
+        assert again is not None
+        assert again.batch_crc is not None
         assert client.exists(paths.topic_config(PLAIN_TOPIC + "000007")) is not None
