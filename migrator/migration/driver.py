@@ -219,7 +219,7 @@ class MigrationDriver:
 
     def _inform(self) -> list[ef.Effect]:
         claim = present(self._soft.term.claim, "informing brokers without a claim")
-        return [ef.SendFullRpcs(self._ask(), claim.zk_epoch)]
+        return [ef.SendFullRpcs(self._ask(), claim.zk_epoch, again=self._soft.before is State.INFORMING_BROKERS)]
 
     def _dual_write(self) -> list[ef.Effect]:
         return [ef.Audit(self._ask())] if self._soft.before is State.DUAL_WRITING else []

@@ -125,10 +125,12 @@ class CompareAll:
 
 @value
 class SendFullRpcs:
-    """LeaderAndIsr of type 2, then the closing UpdateMetadata: `RpcsQueued`."""
+    """LeaderAndIsr of type 2, then the closing UpdateMetadata: `RpcsQueued`. ``again``: it was asked for before; what
+    is still being planned is waited for, and not planned twice."""
 
     ticket: Ticket
     zk_epoch: int
+    again: bool = False
 
 
 @value

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from migrator.image.model import MetadataImage
 from migrator.migration.guards import UNREADABLE, Standing
 from migrator.migration.ports import ReadPort
+from migrator.migration.progress import Meter, MeteredSource, Working
 from migrator.migration.readiness import Gap, ZooKeeperBrokers
 from migrator.migration.strays import Running
 from migrator.migration.translate.source import ZkSource, names_below
@@ -32,18 +35,21 @@ def read_standing(zookeeper: ReadPort) -> Standing:
     return Standing(cluster_id, view)
 
 
-def read_brokers(zookeeper: ReadPort, image: MetadataImage) -> tuple[ZooKeeperBrokers, ControllerClaim | None]:
+def read_brokers(
+    zookeeper: ReadPort, image: MetadataImage, alive: Callable[[Working], None] = lambda _: None
+) -> tuple[ZooKeeperBrokers, ControllerClaim | None]:
     """The brokers that ZooKeeper knows, and who holds /controller; both not older than the call.
 
     Assignments are read only once every broker in /brokers/ids has registered: this is polled, and reading all topics
     costs a second where there are many.
 
+    :param alive: hears that it goes on.
     :raises MigratorError: when ZooKeeper cannot be read.
     """
     holder = zookeeper.view().controller
     brokers = read_registered(zookeeper.reader)
     if brokers.listeners and brokers.listeners.keys() <= set(image.cluster.brokers):
-        replicas = read_replicas(zookeeper.reader)
+        replicas = read_replicas(MeteredSource(zookeeper.reader, Meter(alive, time.monotonic)))
         brokers = replace(brokers, replicas=replicas)
     return brokers, holder
 

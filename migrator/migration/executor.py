@@ -27,6 +27,7 @@ from migrator.migration.examination import read_brokers, read_present, read_stan
 from migrator.migration.lag import at_of
 from migrator.migration.multis import Limits
 from migrator.migration.ports import BrokersPort, ControllerPort, StartWorker, ZooKeeperPort
+from migrator.migration.progress import Working
 from migrator.migration.readiness import ControllerSignals, Gap, Surroundings
 from migrator.migration.soft import Identity
 from migrator.migration.tasks import Task, Tasks
@@ -89,6 +90,9 @@ class MigrationExecutor:
         self._work: Task | None = None
         self._working = asyncio.Lock()
         """Held while a worker's process lives."""
+        self._full: object | None = None
+        """Stands for the full state that is being planned for the brokers; at the largest clusters that takes long."""
+        self._full_ticket = ev.Ticket(-1, -1)
         self._epoch = -1
 
     # From the node
@@ -147,12 +151,17 @@ class MigrationExecutor:
         return Surroundings(brokers, signals, image.cluster, image.features.levels.get(FEATURE_NAME, 0))
 
     def _readiness(self, effect: ef.ReadReadiness) -> None:
+        feed, loop = self._progress(effect.ticket), asyncio.get_running_loop()
+
+        def alive(working: Working) -> None:
+            loop.call_soon_threadsafe(feed, working)
+
         async def work() -> AnyEvent:
             image = self._controller.image
             level = image.features.levels.get(FEATURE_NAME, 0)
             signals = await self._controller.signals()
             try:
-                brokers, holder = await self._tasks.blocking(lambda: read_brokers(self._zookeeper, image))
+                brokers, holder = await self._tasks.blocking(lambda: read_brokers(self._zookeeper, image, alive))
             except MigratorError as error:
                 return ev.ReadinessInputs(effect.ticket, None, signals, image.cluster, level, str(error))
             return ev.ReadinessInputs(effect.ticket, brokers, signals, image.cluster, level, holder=holder)
@@ -308,9 +317,17 @@ class MigrationExecutor:
         self._tasks.spawn(work())
 
     def _send_full(self, effect: ef.SendFullRpcs) -> None:
+        self._full_ticket = effect.ticket
+        if effect.again and self._full is not None:
+            return
+        full = self._full = object()
+
         async def work() -> AnyEvent | None:
             queued = await self._brokers.send_full(effect.zk_epoch)
-            return ev.RpcsQueued(effect.ticket) if queued else None
+            if self._full is not full:
+                return None
+            self._full = None
+            return ev.RpcsQueued(self._full_ticket) if queued else None
 
         self._writes.audit_from(self._writes.mark_zxid)
         self._tasks.spawn(work())

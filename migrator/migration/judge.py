@@ -194,7 +194,10 @@ def _progress(soft: SoftState, event: ev.Progress) -> Judgement:
     before, soft.course = soft.course, soft.course.heard(event.working, soft.now_ms)
     if soft.course.phases != before.phases:
         soft.told_ms = soft.now_ms - TELL_MS
-    if soft.state is not State.DECODING or not soft.term.had_faults:  # what was found counts until the next result
+    shown = soft.state in {State.DECODING, State.COPYING, State.RECONCILING}
+    if shown and not (
+        soft.state is State.DECODING and soft.term.had_faults
+    ):  # what was found counts until the next result
         soft.situation = Situation(soft.course.sentence(soft.now_ms))
     return None
 

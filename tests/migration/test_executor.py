@@ -23,7 +23,7 @@ from migrator.migration.finish import FinishInputs
 from migrator.migration.guards import Evidence
 from migrator.migration.progress import Phase, Working
 from migrator.migration.readiness import ControllerSignals
-from migrator.migration.soft import Identity
+from migrator.migration.soft import STALL_MS, Identity
 from migrator.migration.states import State
 from migrator.migration.translate.reconcile import reconcile
 from migrator.migration.translate.target import Target
@@ -386,3 +386,27 @@ async def test_the_last_look_before_the_claim_reads_brokers_and_heartbeats(rig: 
     assert b'"brokerid":1' in (controller.data or b"")
     rig.model.delete(f"{paths.BROKER_IDS}/2")
     await rig.until_state(State.DUAL_WRITING)
+
+
+async def test_a_full_state_that_takes_longer_than_the_patience_is_planned_once_and_answers_who_asked_last(
+    rig: Rig,
+) -> None:
+    planned = asyncio.Event()
+    told = rig.brokers.send_full
+
+    async def slowly(zk_epoch: int) -> bool:
+        queued = await told(zk_epoch)
+        await planned.wait()
+        return queued
+
+    rig.brokers.send_full = slowly  # type: ignore[method-assign]
+    rig.lead()
+    await rig.until_state(State.INFORMING_BROKERS)
+    soft = rig.executor.coordinator._driver._soft
+    await rig.until(lambda: "full 4" in rig.brokers.told)
+    soft.progress_ms -= STALL_MS
+    before = soft.ticket
+    await rig.until(lambda: soft.ticket != before)
+    planned.set()
+    await rig.until_state(State.DUAL_WRITING)
+    assert rig.brokers.told.count("full 4") == 1

@@ -11,6 +11,7 @@ from migrator.migration.soft import STALL_MS, TELL_MS
 from migrator.migration.states import State
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.znodes import paths
+from tests.migration.builders import standing
 from tests.migration.model_zookeeper import ModelZooKeeper
 from tests.migration.test_driver import Run
 
@@ -30,6 +31,23 @@ def test_a_slow_worker_goes_on_for_as_long_as_it_does_something_in_whatever_phas
             run(ev.Progress(ticket, Working(phase, done * phase.size, 100 * phase.size))).wait()
             assert run.state() is State.RECONCILING
             assert run.asked_nothing_of(ef.CancelWork)
+
+
+def test_a_slow_look_at_all_assignments_is_not_asked_for_again_and_keeps_its_sentence() -> None:
+    run = Run().examined(standing())
+    ticket, said = run.asked(ef.ReadReadiness).ticket, run.why
+    for done in range(5):
+        run.now += LIMIT_NEARLY_MS
+        run(ev.Progress(ticket, Working(Phase.LOAD, done))).wait()
+        assert run.asked_nothing_of(ef.ReadReadiness)
+    assert run.why == said
+
+
+def test_brokers_that_are_still_being_informed_are_not_informed_twice() -> None:
+    run = Run().copied()
+    run(ev.ReconcileDone(run.asked(ef.Reconcile).ticket, 0))
+    assert not run.asked(ef.SendFullRpcs).again
+    assert run.wait_for(ef.SendFullRpcs).again
 
 
 def test_a_silent_worker_is_cancelled_and_the_work_begins_anew() -> None:
