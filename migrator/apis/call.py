@@ -22,7 +22,7 @@ class Call:
     """A request: kio's message ``body`` of API ``key`` and ``version``, and who sent it.
 
     ``may_use_tokens``: the connection is authenticated well enough for delegation tokens. ``listener`` is the name of
-    the listener that it came in on.
+    the listener that it came in on. ``client_id`` is what the client calls itself, "" when it does not.
     """
 
     key: int
@@ -32,6 +32,7 @@ class Call:
     access: Access
     listener: str = ""
     may_use_tokens: bool = False
+    client_id: str = ""
 
     def respond(self, **fields: Any) -> Any:
         """kio's response of the same API and version; fields that the version lacks are dropped."""

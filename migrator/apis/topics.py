@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -14,6 +15,7 @@ from migrator.apis.fields import uuid_in, uuid_out
 from migrator.controller.context import Context
 from migrator.controller.decision import ApiError, Decision, RefusedError
 from migrator.controller.effective import EffectiveConfig
+from migrator.controller.mutation_quotas import MutationQuota
 from migrator.controller.partitions import CreatePartitionsRequest, MorePartitions, create_partitions
 from migrator.controller.topics import CreateTopicsRequest, NewTopic, TopicResult, create_topics, delete_topics
 from migrator.image.model import MetadataImage
@@ -27,7 +29,10 @@ INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state",
 DELETION_DISABLED_SINCE: Final = 3
 """First version of DeleteTopics with an error code of its own for ``delete.topic.enable=false``."""
 
+NO_THROTTLE: Final = dt.timedelta(0)
 DUPLICATE: Final = ApiError(ErrorCode.invalid_request, "The topic is named more than once.")
+STRICT_SINCE: Final = {19: 6, 20: 5, 37: 3}
+"""API: the first version whose clients know THROTTLING_QUOTA_EXCEEDED; others are served, and have to wait then."""
 FORBIDDEN: Final = ApiError(ErrorCode.topic_authorization_failed, "The principal may not do this to the topic.")
 
 
@@ -43,11 +48,12 @@ def topic_creation(call: Call, image: MetadataImage, context: Context) -> Decisi
             topic.name for topic in allowed if _allowed(call, AclOperation.DESCRIBE_CONFIGS, topic.name)
         ),
     )
-    decision = create_topics(image, request, context)
+    quota = _quota(call, image, context)
+    decision = create_topics(image, request, context, quota)
     refused = (TopicResult(name, error) for name, error in errors.items())
     encoded = _EncodedConfigs(call)
     results = (_creation_result(result, encoded) for result in (*decision.response, *refused))
-    return decision.answering(call.respond(topics=tuple(results)))
+    return decision.answering(call.respond(topics=tuple(results), throttle_time=_throttle(quota)))
 
 
 def creates_for_people(call: Call) -> bool:
@@ -66,13 +72,15 @@ def topic_deletion(call: Call, image: MetadataImage, context: Context) -> Decisi
         disabled = ErrorCode.topic_deletion_disabled
         raise RefusedError(ErrorCode.invalid_request if call.version < DELETION_DISABLED_SINCE else disabled)
     deletion = _Deletion(call, image)
-    decision = delete_topics(image, tuple(deletion.granted), context)
+    quota = _quota(call, image, context)
+    decision = delete_topics(image, tuple(deletion.granted), context, quota)
     results = [
         *deletion.refused,
         *((deletion.granted[topic_id], topic_id, error) for topic_id, error in decision.response),
     ]
     context.random.shuffle(results)  # the order must not tell missing topics from forbidden ones
-    return decision.answering(call.respond(responses=tuple(_deletion_result(*result) for result in results)))
+    responses = tuple(_deletion_result(*result) for result in results)
+    return decision.answering(call.respond(responses=responses, throttle_time=_throttle(quota)))
 
 
 def refuse_topic_deletion(call: Call, error: ApiError) -> Any:
@@ -96,8 +104,11 @@ def partition_creation(call: Call, image: MetadataImage, context: Context) -> De
             assignments = topic.assignments
             given = None if assignments is None else tuple(tuple(row.broker_ids) for row in assignments)
             wanted.append(MorePartitions(topic.name, topic.count, given))
-    decision = create_partitions(image, CreatePartitionsRequest(tuple(wanted), call.body.validate_only), context)
-    return decision.answering(_partitions_response(call, (*errors.items(), *decision.response)))
+    quota = _quota(call, image, context)
+    request = CreatePartitionsRequest(tuple(wanted), call.body.validate_only)
+    decision = create_partitions(image, request, context, quota)
+    results = (*errors.items(), *decision.response)
+    return decision.answering(_partitions_response(call, results, _throttle(quota)))
 
 
 def refuse_partition_creation(call: Call, error: ApiError) -> Any:
@@ -105,8 +116,28 @@ def refuse_partition_creation(call: Call, error: ApiError) -> Any:
     return _partitions_response(call, ((topic.name, error) for topic in call.body.topics))
 
 
-def _partitions_response(call: Call, results: Iterable[tuple[str, ApiError]]) -> Any:
-    return call.respond(results=tuple({"name": name, **error_fields(error)} for name, error in results))
+def _partitions_response(
+    call: Call, results: Iterable[tuple[str, ApiError]], throttle: dt.timedelta = NO_THROTTLE
+) -> Any:
+    rows = tuple({"name": name, **error_fields(error)} for name, error in results)
+    return call.respond(results=rows, throttle_time=throttle)
+
+
+def _quota(call: Call, image: MetadataImage, context: Context) -> MutationQuota:
+    """What the client may change."""
+    settings = context.settings
+    return context.mutations.quota_of(
+        image,
+        call.principal.name,
+        call.client_id,
+        strict=call.version >= STRICT_SINCE[call.key],
+        burst_seconds=settings.controller_quota_window_num * settings.controller_quota_window_size_seconds,
+        now_ms=context.now_ms,
+    )
+
+
+def _throttle(quota: MutationQuota) -> dt.timedelta:
+    return dt.timedelta(milliseconds=quota.throttle_ms)
 
 
 def _creation_errors(call: Call, topics: Iterable[Any]) -> Iterator[tuple[str, ApiError]]:

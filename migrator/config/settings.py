@@ -92,6 +92,8 @@ class Settings:
     default_replication_factor: int
     min_insync_replicas: int
     delete_topic_enable: bool
+    controller_quota_window_num: int
+    controller_quota_window_size_seconds: int
     create_topic_policy_class_name: str | None
     alter_config_policy_class_name: str | None
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from migrator.config.types import Secret
 from migrator.controller.index import ControllerIndex
+from migrator.controller.mutation_quotas import MutationBuckets
 from migrator.controller.sessions import Sessions
 from migrator.image.model import MetadataImage
 from migrator.records.metadata import FeatureRange, ZkMigrationState
@@ -50,6 +51,10 @@ class ControllerSettings(Protocol):
     @property
     def delete_topic_enable(self) -> bool: ...
     @property
+    def controller_quota_window_num(self) -> int: ...
+    @property
+    def controller_quota_window_size_seconds(self) -> int: ...
+    @property
     def zookeeper_metadata_migration_enable(self) -> bool: ...
     @property
     def delegation_token_secret_key(self) -> Secret | None: ...
@@ -77,6 +82,7 @@ class Context:
     kraft_version: int
     index: ControllerIndex
     sessions: Sessions
+    mutations: MutationBuckets
     random: Random
     now_ms: int
     wall_ms: int

@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 from migrator.controller.assignments import NewPartitions, check_assignment
 from migrator.controller.context import Context
 from migrator.controller.decision import NO_ERROR, ApiError, Decision, RefusedError, check_size, decided
+from migrator.controller.mutation_quotas import UNLIMITED, MutationQuota
 from migrator.controller.placement import Assignment, place
 from migrator.image.model import MetadataImage
 from migrator.records.metadata import MetadataRecord, PartitionRecord
@@ -29,7 +30,7 @@ class CreatePartitionsRequest:
 
 
 def create_partitions(
-    image: MetadataImage, request: CreatePartitionsRequest, context: Context
+    image: MetadataImage, request: CreatePartitionsRequest, context: Context, quota: MutationQuota = UNLIMITED
 ) -> Decision[tuple[tuple[str, ApiError], ...]]:
     """Add partitions to topics, each topic on its own.
 
@@ -39,7 +40,7 @@ def create_partitions(
     records: list[MetadataRecord] = []
     for topic in request.topics:
         try:
-            added = _grow(image, topic, context, room_taken=len(records))
+            added = _grow(image, topic, context, quota, room_taken=len(records))
         except RefusedError as refusal:
             if refusal.error.code is ErrorCode.policy_violation:
                 raise
@@ -50,7 +51,9 @@ def create_partitions(
     return decided(tuple(results), [] if request.validate_only else records)
 
 
-def _grow(image: MetadataImage, wanted: MorePartitions, context: Context, *, room_taken: int) -> list[PartitionRecord]:
+def _grow(
+    image: MetadataImage, wanted: MorePartitions, context: Context, quota: MutationQuota, *, room_taken: int
+) -> list[PartitionRecord]:
     topic = image.topics.by_name(wanted.topic)
     if topic is None:
         raise RefusedError(ErrorCode.unknown_topic_or_partition)
@@ -63,16 +66,18 @@ def _grow(image: MetadataImage, wanted: MorePartitions, context: Context, *, roo
         )
     check_size(room_taken + additional)
     factor = len(next(iter(topic.partitions.values())).replicas) if topic.partitions else 0
-    if wanted.assignments is None:
+    given = wanted.assignments
+    if given is not None and len(given) != additional:
+        raise RefusedError(
+            ErrorCode.invalid_replica_assignment,
+            f"{additional} partitions are to be added, and {len(given)} assignments given.",
+        )
+    quota.charge(additional)
+    if given is None:
         assignments = place(image, additional, factor, context.random)
         no_isr = ErrorCode.invalid_replication_factor
     else:
-        assignments = list(wanted.assignments)
-        no_isr = ErrorCode.invalid_replica_assignment
-        if len(assignments) != additional:
-            raise RefusedError(
-                no_isr, f"{additional} partitions are to be added, and {len(assignments)} assignments given."
-            )
+        assignments, no_isr = list(given), ErrorCode.invalid_replica_assignment
     records: list[PartitionRecord] = []
     new = NewPartitions(image)
     for number, replicas in enumerate(assignments, present):

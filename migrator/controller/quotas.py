@@ -10,18 +10,19 @@ from kio.schema.errors import ErrorCode
 
 from migrator.controller.context import Context
 from migrator.controller.decision import NO_ERROR, ApiError, Decision, RefusedError, decided
+from migrator.controller.mutation_quotas import CLIENT_ID, CONTROLLER_MUTATION_RATE, USER
 from migrator.image.model import MetadataImage, QuotaKey
 from migrator.records.metadata import ClientQuotaRecord, MetadataRecord, QuotaEntity
 from migrator.values import value
 
-USER, CLIENT_ID, IP = "user", "client-id", "ip"
+IP: Final = "ip"
 
 _LONG, _INT, _DOUBLE = 2**63 - 1, 2**31 - 1, None
 _CLIENT_KEYS: Final[dict[str, int | None]] = {
     "producer_byte_rate": _LONG,
     "consumer_byte_rate": _LONG,
     "request_percentage": _DOUBLE,
-    "controller_mutation_rate": _DOUBLE,
+    CONTROLLER_MUTATION_RATE: _DOUBLE,
 }
 _IP_KEYS: Final[dict[str, int | None]] = {"connection_creation_rate": _INT}
 """Keys and their highest whole number; None takes fractions."""

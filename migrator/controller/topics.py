@@ -13,6 +13,7 @@ from migrator.controller.context import Context
 from migrator.controller.decision import NO_ERROR, ApiError, Decision, RefusedError, check_size, decided
 from migrator.controller.effective import EffectiveConfig, TopicDefaults, effective_topic_configs
 from migrator.controller.index import metric_name
+from migrator.controller.mutation_quotas import UNLIMITED, MutationQuota
 from migrator.controller.placement import Assignment, place
 from migrator.controller.topic_names import name_fault
 from migrator.image.model import ConfigResource, MetadataImage
@@ -63,13 +64,13 @@ class TopicResult:
 
 
 def create_topics(
-    image: MetadataImage, request: CreateTopicsRequest, context: Context
+    image: MetadataImage, request: CreateTopicsRequest, context: Context, quota: MutationQuota = UNLIMITED
 ) -> Decision[tuple[TopicResult, ...]]:
-    """Create topics, each on its own: those refused leave nothing behind.
+    """Create topics, each on its own: those refused leave nothing behind. A mere validation costs as much of the quota.
 
     :raises RefusedError: POLICY_VIOLATION when all together need too many records.
     """
-    creation = _Creation(image, request, context)
+    creation = _Creation(image, request, context, quota)
     results = []
     for topic in request.topics:
         try:
@@ -82,7 +83,7 @@ def create_topics(
 
 
 def delete_topics(
-    image: MetadataImage, topic_ids: Sequence[Uuid], _: Context
+    image: MetadataImage, topic_ids: Sequence[Uuid], _: Context, quota: MutationQuota = UNLIMITED
 ) -> Decision[tuple[tuple[Uuid, ApiError], ...]]:
     """Delete topics by id; the answer has one error, or none, for each.
 
@@ -93,24 +94,33 @@ def delete_topics(
     results: list[tuple[Uuid, ApiError]] = []
     records: list[MetadataRecord] = []
     for topic_id in topic_ids:
-        if topic_id in image.topics.by_id:
-            results.append((topic_id, NO_ERROR))
-            resource = ConfigResource(ConfigResourceType.TOPIC, image.topics.by_id[topic_id].name)
-            keys = sorted(image.configs.get(resource, ()))
-            records += [ConfigRecord(resource.resource_type, resource.name, key, None) for key in keys]
-            records.append(RemoveTopicRecord(topic_id))
-        else:
+        topic = image.topics.by_id.get(topic_id)
+        if topic is None:
             results.append((topic_id, ApiError(ErrorCode.unknown_topic_id, "There is no topic with this id.")))
+            continue
+        try:
+            quota.charge(len(topic.partitions))
+        except RefusedError as refusal:
+            results.append((topic_id, refusal.error))
+            continue
+        results.append((topic_id, NO_ERROR))
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic.name)
+        keys = sorted(image.configs.get(resource, ()))
+        records += [ConfigRecord(resource.resource_type, resource.name, key, None) for key in keys]
+        records.append(RemoveTopicRecord(topic_id))
     return decided(tuple(results), [*records])
 
 
 class _Creation:
     """One CreateTopics request in progress."""
 
-    def __init__(self, image: MetadataImage, request: CreateTopicsRequest, context: Context) -> None:
+    def __init__(
+        self, image: MetadataImage, request: CreateTopicsRequest, context: Context, quota: MutationQuota
+    ) -> None:
         self._image = image
         self._request = request
         self._context = context
+        self._quota = quota
         self._defaults = TopicDefaults(image, context)
         self._partitions = NewPartitions(image)
         self._effective: dict[tuple[tuple[str, str], ...], tuple[EffectiveConfig, ...]] = {}
@@ -120,11 +130,12 @@ class _Creation:
         """Decide on one topic, and keep its records.
 
         :raises RefusedError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_CONFIG, INVALID_REQUEST,
-            INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT.
+            INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT, THROTTLING_QUOTA_EXCEEDED.
         """
         self._check_name(topic.name)
         configs = self._check_configs(topic)
         assignments = self._assign(topic)
+        self._quota.charge(len(assignments))
         topic_id = random_uuid(self._context.random)
         self.records.append(TopicRecord(topic.name, topic_id))
         self.records.extend(

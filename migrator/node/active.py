@@ -23,6 +23,7 @@ from migrator.controller.context import Context, metadata_version
 from migrator.controller.decision import Decision, RefusedError
 from migrator.controller.index import ControllerIndex
 from migrator.controller.migration_gate import Operation, check_gate
+from migrator.controller.mutation_quotas import MutationBuckets
 from migrator.controller.schedule import Schedule
 from migrator.controller.sessions import Sessions
 from migrator.errors import require
@@ -109,6 +110,7 @@ class ActiveController:
         self._end_offset = end_offset
         self._admit = admit
         self._check = check
+        self._mutations = MutationBuckets()
         self._random = Random()
         self._turn = asyncio.Lock()
         self._epoch: int | None = None
@@ -234,6 +236,7 @@ class ActiveController:
             kraft_version=0,
             index=self._keeper.index,
             sessions=self._keeper.sessions,
+            mutations=self._mutations,
             random=self._random,
             now_ms=monotonic_ms(),
             wall_ms=time.time_ns() // 1_000_000,

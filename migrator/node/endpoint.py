@@ -6,18 +6,17 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from migrator.apis.authorization import Access, Authorizer, Unlimited
 from migrator.apis.call import Call, Kind
 from migrator.apis.registry import APIS, answer, check_access, refuse
 from migrator.config.settings import Settings
-from migrator.config.types import split_list
 from migrator.controller.context import Context
 from migrator.controller.decision import RefusedError
 from migrator.controller.migration_gate import Operation
 from migrator.node.active import ActiveController
+from migrator.node.authorization import Authorization
 from migrator.node.metadata import MetadataRuntime
 from migrator.wire.envelope import EnvelopeError, envelope_error, envelope_response, open_envelope
-from migrator.wire.principal import ANONYMOUS, Principal
+from migrator.wire.principal import ANONYMOUS
 from migrator.wire.raft_codec import RAFT_APIS
 from migrator.wire.raft_transport import RaftService
 from migrator.wire.schemas import ENVELOPE
@@ -26,35 +25,9 @@ from migrator.wire.server import RequestContext
 log = logging.getLogger(__name__)
 
 LIST_PARTITION_REASSIGNMENTS = 46
-SUPER_USER_SEPARATOR = ";"
 RAFT_KEYS = frozenset(api_key for api_key, _ in RAFT_APIS.values())
 ASK_LEADER = frozenset({LIST_PARTITION_REASSIGNMENTS})
 """Reads that need what only an active controller keeps."""
-
-
-class Authorization:
-    """Who may do what now; the entries are arranged anew when the published ones change."""
-
-    def __init__(self, settings: Settings, metadata: MetadataRuntime) -> None:
-        self._enabled = bool(settings.authorizer_class_name)
-        self._super_users = tuple(
-            name.strip() for name in (settings.super_users or "").split(SUPER_USER_SEPARATOR) if name.strip()
-        )
-        self._early = {name.upper() for name in split_list(settings.early_start_listeners or "")}
-        self._allow_if_no_acl = settings.allow_everyone_if_no_acl_found
-        self._metadata = metadata
-        self._acls: object = None
-        self._authorizer: Authorizer | None = None
-
-    def access_of(self, principal: Principal, host: str) -> Access:
-        """What somebody may do."""
-        if not self._enabled:
-            return Unlimited()
-        acls = self._metadata.published.acls
-        if self._authorizer is None or acls is not self._acls:
-            self._acls = acls
-            self._authorizer = Authorizer(acls, self._super_users, allow_if_no_acl=self._allow_if_no_acl)
-        return self._authorizer.access_of(str(principal), host)
 
 
 class ControllerEndpoint:
@@ -110,6 +83,7 @@ class ControllerEndpoint:
             principal=principal,
             access=self._authorization.access_of(principal, context.peer_host),
             listener=context.listener,
+            client_id=context.client_id or "",
             may_use_tokens=(forwarded or principal != ANONYMOUS) and not principal.token_authenticated,
         )
 

@@ -15,6 +15,7 @@ from migrator.config.endpoints import parse_host_port
 from migrator.config.settings import Settings
 from migrator.controller.context import SUPPORTED_FEATURES, Context
 from migrator.controller.index import ControllerIndex
+from migrator.controller.mutation_quotas import MutationBuckets
 from migrator.errors import InvariantViolation, MigratorError, OperatorError
 from migrator.node.core import NodeCore, OpenedDirectory
 from migrator.node.describe import QuorumDescriber
@@ -263,7 +264,7 @@ def _features(settings: Settings, core: NodeCore) -> Callable[[], Features]:
 def _read_context(settings: Settings, core: NodeCore) -> Callable[[], Context]:
     """What reads depend on, on any node; those that need an index ask the active controller."""
     voters = frozenset(voter.voter_id for voter in settings.voters)
-    empty, random = ControllerIndex(), SystemRandom()
+    empty, mutations, random = ControllerIndex(), MutationBuckets(), SystemRandom()
 
     def context() -> Context:
         leader = core.quorum.leader_id
@@ -274,6 +275,7 @@ def _read_context(settings: Settings, core: NodeCore) -> Callable[[], Context]:
             kraft_version=0,
             index=core.keeper.index or empty,
             sessions=core.keeper.sessions,
+            mutations=mutations,
             random=random,
             now_ms=monotonic_ms(),
             wall_ms=wall_ms(),

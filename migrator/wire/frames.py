@@ -44,6 +44,7 @@ class FrameStream(asyncio.BufferedProtocol):
         self._end: Exception | None = None
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
+        self._rest: asyncio.Future[None] | None = None
         self._write_paused = False
 
     # --- called by the reader and the writer ---
@@ -66,6 +67,13 @@ class FrameStream(asyncio.BufferedProtocol):
         if self._end is None and self._transport is not None:
             self._transport.resume_reading()
         return frame
+
+    async def rest(self, seconds: float) -> None:
+        """Wait that long, or until the connection ends. What the peer sends meanwhile waits, within `MAX_WAITING`."""
+        if seconds > 0 and self._end is None:
+            self._rest = asyncio.get_running_loop().create_future()
+            await asyncio.wait((self._rest,), timeout=seconds)
+            self._rest = None
 
     async def write(self, chunks: Sequence[bytes]) -> None:
         """Send one frame made of ``chunks``; returns when the socket has taken all but a small rest.
@@ -163,6 +171,7 @@ class FrameStream(asyncio.BufferedProtocol):
             self._end = reason
         self._wake(self._reader)
         self._wake(self._writer)
+        self._wake(self._rest)
 
     @staticmethod
     def _wake(waiter: asyncio.Future[None] | None) -> None:

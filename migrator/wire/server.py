@@ -231,6 +231,8 @@ class _Connection:
         self.host = _peer_host(stream)
         self.busy = False
         """Whether a request is being worked on or answered."""
+        self._muted_seconds = 0.0
+        """For how long the last answer told the peer to be silent: as in Kafka, it is not listened to meanwhile."""
 
     async def run(self) -> None:
         """Serve until the peer leaves.
@@ -253,6 +255,7 @@ class _Connection:
             async with asyncio.timeout(idle):
                 await self._stream.write(chunks)
             self.busy = False
+            await self._stream.rest(self._muted_seconds)
 
     async def _login(self, sasl: SaslServer) -> Principal:
         while sasl.principal is None:
@@ -288,6 +291,7 @@ class _Connection:
         except (TimeoutError, ConnectionError) as error:
             # Not this connection's: `run` must not take it for the peer's silence.
             raise RuntimeError(f"the handler let a {type(error).__name__} through") from error
+        self._muted_seconds = _throttle_seconds(response)
         return _response(header, response)
 
     def _api_versions(self, frame: bytearray) -> Sequence[bytes]:
@@ -318,6 +322,12 @@ def _peer_host(stream: FrameStream) -> str:
     address = ipaddress.ip_address(peer[0].partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)
     return str(mapped or address)
+
+
+def _throttle_seconds(response: Any) -> float:
+    """What the answer says; nothing in an Envelope, whose broker sees to its client."""
+    throttle = getattr(response, "throttle_time", None)
+    return throttle.total_seconds() if throttle else 0.0
 
 
 def _on_every_interface(port: int) -> socket.socket:

@@ -12,13 +12,16 @@ from kio.schema.errors import ErrorCode
 from migrator.apis.authorization import Authorizer
 from migrator.apis.fields import uuid_out
 from migrator.config.types import Secret
+from migrator.controller.acl_index import AclIndex
 from migrator.image.model import Acl
 from migrator.image.security import acl_record
 from migrator.records.acl_codes import AclOperation, AclPermission, ResourceType
 from migrator.records.metadata import (
+    ClientQuotaRecord,
     ConfigRecord,
     ConfigResourceType,
     PartitionChangeRecord,
+    QuotaEntity,
     RegisterBrokerRecord,
 )
 from migrator.records.uuid import Uuid
@@ -44,7 +47,7 @@ def wire(number: int) -> uuid.UUID | None:
 def access(world: World, *acls: Acl) -> Any:
     """Access of alice by these entries."""
     world.write(*(acl_record(some_uuid(500 + number), acl) for number, acl in enumerate(acls)))
-    return Authorizer(world.image.acls, (), allow_if_no_acl=False).access_of("User:alice", "1.2.3.4")
+    return Authorizer(AclIndex.of(world.image.acls), (), allow_if_no_acl=False).access_of("User:alice", "1.2.3.4")
 
 
 def may(operation: AclOperation, kind: ResourceType, name: str) -> Acl:
@@ -224,6 +227,33 @@ def test_create_partitions_twice_in_a_request(world: World) -> None:
     topics = tuple({"name": name, "count": 3, "assignments": None} for name in ("t", "x", "x"))
     response = ask(world, call(37, topics=topics))
     assert {row.name: row.error_code for row in response.results} == {"t": 0, "x": 42}
+
+
+TOO_MUCH = 89
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "strict"),
+    [(19, 5, False), (19, 6, True), (20, 4, False), (20, 5, True), (37, 2, False), (37, 3, True)],
+)
+def test_a_mutation_quota_refuses_or_delays_by_the_requests_version(key: int, version: int, strict: bool) -> None:
+    world = World()
+    world.start([1])
+    for name in "ab":
+        world.create(name, (1,))
+    world.write(ClientQuotaRecord((QuotaEntity("user", "alice"),), "controller_mutation_rate", 0.001, remove=False))
+    bodies: dict[int, list[dict[str, Any]]] = {
+        19: [{"topics": ({"name": name, "num_partitions": 3, "replication_factor": 1},)} for name in "cd"],
+        20: [{"topic_names": (name,), "topics": ({"name": name},)} for name in "ab"],
+        37: [{"topics": ({"name": name, "count": 4, "assignments": None},)} for name in "ab"],
+    }
+    answers = [ask(world, call(key, version, **body)) for body in bodies[key]]
+    rows = [
+        (getattr(answer, "topics", None) or getattr(answer, "responses", None) or answer.results) for answer in answers
+    ]
+    assert [row.error_code for (row,) in rows] == [0, TOO_MUCH if strict else 0]
+    waits = [answer.throttle_time > dt.timedelta(minutes=10) for answer in answers]
+    assert waits == ([False, True] if strict else [True, True])
 
 
 @pytest.mark.parametrize("version", range(3))

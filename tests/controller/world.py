@@ -14,6 +14,7 @@ from migrator.controller.context import Context
 from migrator.controller.decision import Decision
 from migrator.controller.heartbeats import HeartbeatRequest, HeartbeatResponse, heartbeat
 from migrator.controller.index import ControllerIndex
+from migrator.controller.mutation_quotas import MutationBuckets
 from migrator.controller.sessions import Sessions
 from migrator.image.builder import ImageBuilder
 from migrator.image.model import EMPTY_IMAGE, MetadataImage, PartitionRegistration, Provenance
@@ -58,6 +59,8 @@ class SettingsOfTest:
     security_inter_broker_protocol: str = "PLAINTEXT"
     authorizer_class_name: str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     delete_topic_enable: bool = True
+    controller_quota_window_num: int = 11
+    controller_quota_window_size_seconds: int = 1
     zookeeper_metadata_migration_enable: bool = False
     delegation_token_secret_key: Secret | None = None
     delegation_token_master_key: Secret | None = None
@@ -73,6 +76,7 @@ class World:
         self.image: MetadataImage = EMPTY_IMAGE
         self.index = ControllerIndex()
         self.sessions = Sessions(SESSION_MS)
+        self.mutations = MutationBuckets()
         self.settings = SettingsOfTest(**settings)
         self.random = Random(0)
         self.now_ms = 1000
@@ -94,6 +98,7 @@ class World:
             kraft_version=0,
             index=self.index,
             sessions=self.sessions,
+            mutations=self.mutations,
             random=self.random,
             now_ms=self.now_ms,
             wall_ms=self.wall_ms,

@@ -20,7 +20,6 @@ MADE_UP: Final = 1 << 64
 """Random ids are above it, those that the steps make up below."""
 MINUTE_MS: Final = 60_000
 FETCHED_SHOWN: Final = 60
-_IGNORED: Final = frozenset(("throttle_time",))
 _EPOCHS: Final = frozenset(("broker_epoch",))
 _OFFSETS: Final = frozenset(
     (
@@ -88,7 +87,7 @@ class Names:
             return sorted(map(self.plain, shared), key=repr)
         if hasattr(value, "__type__"):
             fields = (shape.name for shape in shapes_of(cast("Any", type(value))))
-            return {field: self.plain(getattr(value, field), field) for field in fields if field not in _IGNORED}
+            return {field: self.plain(getattr(value, field), field) for field in fields}
         if dataclasses.is_dataclass(value):
             return self._structure(value)
         if isinstance(value, dt.datetime):
@@ -160,6 +159,11 @@ def _fetched(names: Names, value: bytes | None) -> Any:
     return list(islice(shown, FETCHED_SHOWN))
 
 
+def _throttle(_: Names, value: dt.timedelta) -> str:
+    """In hours: what is compared must not depend on the moment."""
+    return f"throttled for {round(value / dt.timedelta(hours=1))} hours"
+
+
 _SPECIAL: Final[dict[str, Callable[[Names, Any], Any]]] = {
     **dict.fromkeys(_SECRETS, _secret),
     **dict.fromkeys(_WORDS, _secret),
@@ -168,4 +172,5 @@ _SPECIAL: Final[dict[str, Callable[[Names, Any], Any]]] = {
     **dict.fromkeys(_TIMES, Names._time),
     "port": Names._at,
     "records": _fetched,
+    "throttle_time": _throttle,
 }

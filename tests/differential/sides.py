@@ -219,7 +219,7 @@ def _sized(frame: bytes) -> bytes:
 
 
 def _frame(step: Step, fields: dict[str, Any]) -> bytes:
-    inner = _request(step.key, step.version, fields)
+    inner = _request(step.key, step.version, fields, step.client_id)
     if step.by is None:
         return inner
     envelope = {
@@ -230,8 +230,8 @@ def _frame(step: Step, fields: dict[str, Any]) -> bytes:
     return _request(ENVELOPE, 0, envelope)
 
 
-def _request(key: int, version: int, fields: dict[str, Any]) -> bytes:
-    header = encode_request_header(RequestHeader(key, version, 1, "differential"))
+def _request(key: int, version: int, fields: dict[str, Any], client_id: str = "differential") -> bytes:
+    header = encode_request_header(RequestHeader(key, version, 1, client_id))
     body = encode_entity(build(request_type(key, version), **{"timeout": PATIENCE, **fields}))
     return b"".join(header + body)
 

@@ -23,6 +23,7 @@ class Step:
 
     :ivar fields: of kio's message, by the names that one side has for what the request is about.
     :ivar by: a client whose broker forwards the request in an Envelope; None to ask directly.
+    :ivar client_id: what the client calls itself.
     :ivar label: what the table of differences calls it, and failures.
     """
 
@@ -30,6 +31,7 @@ class Step:
     version: int
     fields: Fields
     by: Principal | None = None
+    client_id: str = "differential"
     label: str = ""
 
     def __str__(self) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
 import struct
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -40,7 +41,9 @@ HEARTBEAT = 63
 class Echo:
     """Answers heartbeats; a broker id asks for a special behaviour."""
 
-    BROKEN, VIOLATION, MALFORMED, SLOW, LATE = 901, 902, 903, 904, 905
+    BROKEN, VIOLATION, MALFORMED, SLOW, LATE, THROTTLED, DELAYED = 901, 902, 903, 904, 905, 906, 907
+    DELAY = dt.timedelta(milliseconds=50)
+    THROTTLES: ClassVar = {THROTTLED: dt.timedelta(hours=1), DELAYED: DELAY}
 
     def __init__(self) -> None:
         self.contexts: list[RequestContext] = []
@@ -72,7 +75,11 @@ class Echo:
             raise PeerError("nonsense")
         if body.broker_id == self.SLOW:
             await self.release.wait()
-        return build(response_type(HEARTBEAT, context.api_version), is_fenced=body.broker_id % 2 == 1)
+        return build(
+            response_type(HEARTBEAT, context.api_version),
+            is_fenced=body.broker_id % 2 == 1,
+            throttle_time=self.THROTTLES.get(body.broker_id, dt.timedelta(0)),
+        )
 
 
 @contextlib.asynccontextmanager
@@ -297,6 +304,24 @@ async def test_a_peer_that_does_not_read_is_closed_and_holds_little() -> None:
             await wait_until(lambda: listener.connection_count == 0)
         assert 0 < listener.counters.requests[FETCH] < 1000
         assert listener.counters.malformed == listener.counters.failed == 0
+
+
+async def test_a_peer_that_is_throttled_is_answered_and_then_not_listened_to() -> None:
+    async with serving() as (listener, handler, port):
+        async with raw_connection(port) as (reader, writer):
+            writer.write(request_frame(heartbeat(Echo.THROTTLED)) + request_frame(heartbeat(5)))
+            await read_frame(reader)
+            await assert_served(port)
+            assert [context.client_id for context in handler.contexts] == ["raw", "tester"]
+        async with asyncio.timeout(60):  # and when it leaves, it is forgotten at once
+            while listener.connection_count:
+                await asyncio.sleep(0)
+
+
+async def test_a_throttled_peer_is_listened_to_again_when_its_time_is_over() -> None:
+    async with serving() as (_, _, port), client_of(port) as client:
+        assert (await client.request(heartbeat(Echo.DELAYED), 60)).throttle_time == Echo.DELAY
+        assert (await client.request(heartbeat(3), 60)).is_fenced
 
 
 async def test_raw_bodies_and_encoded_answers_pass_through() -> None:
