@@ -6,15 +6,13 @@ decides. Reading and writing imply describing. Source: ``StandardAuthorizerData`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
-from immutables import Map
-
-from migrator.controller.acls import CLUSTER_NAME, WILDCARD
+from migrator.controller.acl_index import AclIndex
+from migrator.controller.acls import CLUSTER_NAME
 from migrator.image.model import Acl
-from migrator.records.acl_codes import AclOperation, AclPermission, PatternType, ResourceType
-from migrator.records.uuid import Uuid
+from migrator.records.acl_codes import AclOperation, AclPermission, ResourceType
 
 ANY_HOST: Final = "*"
 ANY_USER: Final = "User:*"
@@ -45,23 +43,17 @@ class Unlimited:
 
 
 class Authorizer:
-    """The entries of one image, arranged for look-ups. Build a new one when ``image.acls`` is another object.
+    """What the entries of one image say.
 
     :param super_users: principals in text, ``User:admin``.
     """
 
-    __slots__ = ("_default", "_exact", "_prefixes", "_super_users")
+    __slots__ = ("_acls", "_default", "_super_users")
 
-    def __init__(self, acls: Map[Uuid, Acl], super_users: Iterable[str], *, allow_if_no_acl: bool) -> None:
+    def __init__(self, acls: AclIndex, super_users: Iterable[str], *, allow_if_no_acl: bool) -> None:
+        self._acls = acls
         self._super_users = frozenset(super_users)
         self._default = allow_if_no_acl
-        self._exact: dict[tuple[int, str], list[Acl]] = {}
-        self._prefixes: dict[int, dict[str, list[Acl]]] = {}
-        for acl in acls.values():
-            if acl.pattern_type == PatternType.PREFIXED:
-                self._prefixes.setdefault(acl.resource_type, {}).setdefault(acl.resource_name, []).append(acl)
-            else:
-                self._exact.setdefault((acl.resource_type, acl.resource_name), []).append(acl)
 
     def access_of(self, principal: str, host: str) -> Access:
         """What a principal may do from a host (an IP address)."""
@@ -69,23 +61,16 @@ class Authorizer:
 
     def allows(self, caller: tuple[str, str], operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         """Whether the caller, principal and host, may do that."""
-        found = list(self._entries(resource_type, name))
+        found = tuple(self._acls.applying_to(resource_type, name))
         if not found:
             return self._default
-        mine = [acl for acl in found if acl.principal in (caller[0], ANY_USER) and acl.host in (caller[1], ANY_HOST)]
+        principal, host = caller
+        entries = (by_principal.get(who) for by_principal in found for who in (principal, ANY_USER))
+        mine = [acl for some in entries if some for acl in some.values() if acl.host in (host, ANY_HOST)]
         if any(acl.permission_type == AclPermission.DENY and _names(acl, {operation}) for acl in mine):
             return False
         implying = _IMPLIED.get(operation, frozenset({operation}))
         return any(acl.permission_type == AclPermission.ALLOW and _names(acl, implying) for acl in mine)
-
-    def _entries(self, resource_type: int, name: str) -> Iterator[Acl]:
-        yield from self._exact.get((resource_type, name), ())
-        if name != WILDCARD:
-            yield from self._exact.get((resource_type, WILDCARD), ())
-        prefixes = self._prefixes.get(resource_type)
-        if prefixes:
-            for length in range(len(name) + 1):
-                yield from prefixes.get(name[:length], ())
 
 
 class _Caller:

@@ -10,8 +10,9 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from migrator.controller.acl_index import WILDCARD, AclIndex, ByPrincipal
 from migrator.controller.context import Context
-from migrator.controller.decision import NO_ERROR, ApiError, Decision, check_size, decided
+from migrator.controller.decision import NO_ERROR, ApiError, Decision, RefusedError, check_size, decided
 from migrator.image.model import Acl, MetadataImage
 from migrator.image.security import acl_record
 from migrator.records.acl_codes import AclOperation, AclPermission, PatternType, ResourceType
@@ -21,9 +22,10 @@ from migrator.values import value
 
 UNKNOWN, ANY = 0, 1
 CLUSTER_NAME: Final = "kafka-cluster"
-WILDCARD: Final = "*"
 
 
+MAX_SCANNED: Final = 200_000
+"""Entries that one request of several filters may look at."""
 _RESOURCES: Final = frozenset(int(kind) for kind in ResourceType)
 _PATTERNS: Final = frozenset((int(PatternType.LITERAL), int(PatternType.PREFIXED)))
 _OPERATIONS: Final = frozenset(int(operation) for operation in AclOperation)
@@ -83,26 +85,31 @@ def create_acls(image: MetadataImage, acls: tuple[Acl, ...], context: Context) -
     new: set[Acl] = set()
     for acl in acls:
         fault = _fault(acl)
-        if fault is None and acl not in context.index.acls and acl not in new:
+        if fault is None and acl not in new and not context.index.acls.holds(acl):
             new.add(acl)
             records.append(acl_record(_unused_id(image, context), acl))
         results.append(NO_ERROR if fault is None else ApiError(ErrorCode.invalid_request, fault))
     return decided(tuple(results), records)
 
 
-def delete_acls(image: MetadataImage, filters: tuple[AclFilter, ...], _: Context) -> Decision[tuple[DeletedAcls, ...]]:
+def delete_acls(
+    image: MetadataImage, filters: tuple[AclFilter, ...], context: Context
+) -> Decision[tuple[DeletedAcls, ...]]:
     """Delete what each filter finds; an entry that several filters find is in each one's answer.
+
+    A filter with a resource's name costs a look-up, any other a look at every entry: only so many of these are taken.
 
     :raises RefusedError: POLICY_VIOLATION.
     """
     results: list[DeletedAcls] = []
     ids: dict[Uuid, None] = {}
+    _check_scans(image, filters)
     for wanted in filters:
         fault = filter_fault(wanted)
         if fault is not None:
             results.append(DeletedAcls(ApiError(ErrorCode.invalid_request, fault)))
             continue
-        found = tuple(matching(image, wanted))
+        found = tuple(_candidates(image, context.index.acls, wanted))
         ids.update((acl_id, None) for acl_id, _ in found)
         check_size(len(ids))
         results.append(DeletedAcls(acls=tuple(acl for _, acl in found)))
@@ -112,6 +119,37 @@ def delete_acls(image: MetadataImage, filters: tuple[AclFilter, ...], _: Context
 def matching(image: MetadataImage, wanted: AclFilter) -> Iterator[tuple[Uuid, Acl]]:
     """The entries that a filter finds, with their ids."""
     return ((acl_id, acl) for acl_id, acl in image.acls.items() if wanted.matches(acl))
+
+
+def _candidates(image: MetadataImage, index: AclIndex, wanted: AclFilter) -> Iterator[tuple[Uuid, Acl]]:
+    """As `matching`, by the index of the image where the filter names a resource."""
+    if wanted.resource_name is None:
+        yield from matching(image, wanted)
+        return
+    kinds = _RESOURCES if wanted.resource_type == ANY else (wanted.resource_type,)
+    for kind in kinds:
+        for by_principal in _at(index, kind, wanted.resource_name, wanted.pattern_type):
+            for entries in by_principal.values():
+                yield from ((acl_id, acl) for acl_id, acl in entries.items() if wanted.matches(acl))
+
+
+def _at(index: AclIndex, kind: int, name: str, pattern_type: int) -> Iterator[ByPrincipal]:
+    if pattern_type == PatternType.MATCH:
+        yield from index.applying_to(kind, name)
+        return
+    for known in _PATTERNS if pattern_type == ANY else (pattern_type,):
+        found = index.at((kind, known, name))
+        if found is not None:
+            yield found
+
+
+def _check_scans(image: MetadataImage, filters: tuple[AclFilter, ...]) -> None:
+    scans = sum(1 for wanted in filters if wanted.resource_name is None)
+    if scans > 1 and scans * len(image.acls) > MAX_SCANNED:
+        raise RefusedError(
+            ErrorCode.policy_violation,
+            f"{scans} filters without a resource's name look at {len(image.acls)} entries each. Split the request.",
+        )
 
 
 def filter_fault(wanted: AclFilter) -> str | None:

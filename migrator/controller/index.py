@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from immutables import Map
+
+from migrator.controller.acl_index import AclIndex, at_once
 from migrator.image.model import Acl, Changes, MetadataImage, PartitionRegistration, TopicImage
 from migrator.records.metadata import NO_LEADER
 from migrator.records.uuid import Uuid
@@ -92,8 +95,7 @@ class ControllerIndex:
         """Partitions with adding or removing replicas."""
         self.similar_names: dict[str, set[str]] = {}
         """Topic names with a dot or underscore, by the form that metrics give them (all underscores)."""
-        self.acls: dict[Acl, int] = {}
-        """How often each access control entry is there."""
+        self.acls = AclIndex()
         self.acl_bytes: dict[AclPattern, int] = {}
         """How many bytes the entries of a resource pattern take at most in ZooKeeper."""
 
@@ -115,8 +117,11 @@ class ControllerIndex:
             if seen >= SLICE:
                 seen = 0
                 yield
-        for acl in image.acls.values():
-            self._add_acl(acl)
+        self.acls = yield from self.acls.follow(Map(), image.acls, image.acls)
+        for number, acl in enumerate(image.acls.values()):
+            if number % SLICE == 0:
+                yield
+            self._count_bytes(acl, 1)
 
     def in_sync(self, broker_id: int) -> PartitionSet:
         """Partitions whose ISR names the broker."""
@@ -143,8 +148,10 @@ class ControllerIndex:
         for topic_id, partitions in changes.partitions.items():
             if topic_id in old and topic_id in new:
                 self._change(old[topic_id], new[topic_id], partitions)
+        self.acls = at_once(self.acls.follow(before.acls, after.acls, changes.acls))
         for acl_id in changes.acls:
-            self._change_acl(before.acls.get(acl_id), after.acls.get(acl_id))
+            self._count_bytes(before.acls.get(acl_id), -1)
+            self._count_bytes(after.acls.get(acl_id), 1)
 
     def _change(self, before: TopicImage, after: TopicImage, partitions: frozenset[int]) -> None:
         for number in partitions:
@@ -189,20 +196,9 @@ class ControllerIndex:
         self.imbalanced.discard(topic_id, number)
         self.reassigning.discard(topic_id, number)
 
-    def _change_acl(self, before: Acl | None, after: Acl | None) -> None:
-        if before is not None:
-            count = self.acls.pop(before) - 1
-            if count:
-                self.acls[before] = count
-            self._count_bytes(before, -1)
-        if after is not None:
-            self._add_acl(after)
-
-    def _add_acl(self, acl: Acl) -> None:
-        self.acls[acl] = self.acls.get(acl, 0) + 1
-        self._count_bytes(acl, 1)
-
-    def _count_bytes(self, acl: Acl, sign: int) -> None:
+    def _count_bytes(self, acl: Acl | None, sign: int) -> None:
+        if acl is None:
+            return
         pattern = (acl.resource_type, acl.resource_name, acl.pattern_type)
         held = self.acl_bytes.pop(pattern, 0) + sign * entry_bytes_bound(acl.principal, acl.host)
         if held:

@@ -139,6 +139,7 @@ class MetadataRuntime:
         self._decoding: _Decoding | None = None
         self._installing: Iterator[ImageDelta | None] | None = None
         self._high_watermark = 0
+        self._has_reached_high_watermark = False
         self._unfrozen = 0
         self._drainer: asyncio.Task[None] | None = None
         self._idle = asyncio.Event()
@@ -180,6 +181,11 @@ class MetadataRuntime:
     def covers(self, offset: int) -> bool:
         """Whether everything below an offset is committed and with the images, control records included."""
         return min(self._high_watermark, self._taken) >= offset and self._installing is None
+
+    @property
+    def has_reached_high_watermark(self) -> bool:
+        """Whether all that the quorum had committed when this node first heard of it is published; for good."""
+        return self._has_reached_high_watermark
 
     async def caught_up(self) -> None:
         """Wait until all that the log has appended is applied."""
@@ -356,6 +362,8 @@ class MetadataRuntime:
         delta = self._loader.commit(max(self._high_watermark, self._loader.published.provenance.offset + 1))
         if delta is not None:
             self._tell(delta)
+        if self._high_watermark > 0 and (self.is_caught_up or self._loader.end_offset >= self._high_watermark):
+            self._has_reached_high_watermark = True
         self._committed.reached(self._high_watermark - 1)
         self._stable.reached(self._loader.last_stable_offset)
 

@@ -8,6 +8,7 @@ import pytest
 from immutables import Map
 
 from migrator.apis.authorization import Authorizer
+from migrator.controller.acl_index import AclIndex
 from migrator.image.model import Acl
 from migrator.records.acl_codes import AclOperation as Op
 from migrator.records.acl_codes import ResourceType
@@ -26,7 +27,7 @@ def allowed(
     acls: list[Acl], name: str = "foo", operation: Op = Op.READ, principal: str = "User:bob", **options: Any
 ) -> bool:
     entries = Map({some_uuid(number): entry for number, entry in enumerate(acls)})
-    authorizer = Authorizer(entries, ("User:root",), allow_if_no_acl=options.pop("default", False))
+    authorizer = Authorizer(AclIndex.of(entries), ("User:root",), allow_if_no_acl=options.pop("default", False))
     return authorizer.access_of(principal, "10.0.0.1").allows(operation, TOPIC, name)
 
 
