@@ -362,7 +362,7 @@ class MetadataRuntime:
         delta = self._loader.commit(max(self._high_watermark, self._loader.published.provenance.offset + 1))
         if delta is not None:
             self._tell(delta)
-        if self._high_watermark > 0 and (self.is_caught_up or self._loader.end_offset >= self._high_watermark):
+        if not self._loader.backlog and 0 < self._high_watermark <= max(self._taken, self._loader.end_offset):
             self._has_reached_high_watermark = True
         self._committed.reached(self._high_watermark - 1)
         self._stable.reached(self._loader.last_stable_offset)

@@ -276,6 +276,7 @@ class _Connection:
     async def _answer(self, frame: bytearray) -> Sequence[bytes]:
         key, version, correlation = peek_request(frame)
         self._listener.counters.requests[key] += 1
+        self._muted_seconds = 0.0
         if key == API_VERSIONS:
             return self._api_versions(frame)
         if key not in self._listener.apis or version not in self._listener.apis[key]:

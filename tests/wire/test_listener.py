@@ -296,7 +296,7 @@ async def test_connections_beyond_the_limit_are_refused() -> None:
 
 async def test_a_peer_that_does_not_read_is_closed_and_holds_little() -> None:
     """Its answers fill its socket, then ours, then nothing more is read from it."""
-    limits = ListenerLimits(max_idle_ms=100)
+    limits = ListenerLimits(max_idle_ms=1000)
     async with serving(limits=limits, raw_apis=frozenset({FETCH})) as (listener, _, port):
         async with raw_connection(port) as (_, writer):
             writer.write(request_frame(build(request_type(FETCH, 17))) * 1000)
