@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import selectors
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -35,3 +36,32 @@ def calls_of(work: Callable[[], T]) -> int:
     with CallCounter() as counter:
         work()
     return counter.calls
+
+
+class CountingSelector(selectors.DefaultSelector):
+    """The selector of an event loop: counts the calls that each turn of it makes, on its thread alone.
+
+    Runs as ``asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector))``.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.largest = 0
+        """The most calls in one turn since `count_anew`."""
+        self._counting = False
+        self._counter: CallCounter | None = None
+
+    def count_anew(self) -> None:
+        """Count from the next turn on."""
+        self.largest, self._counting, self._counter = 0, True, None
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """The loop's turn ends here, and another begins when this returns."""
+        if self._counter is not None:
+            self._counter.__exit__()
+            self.largest = max(self.largest, self._counter.calls)
+            self._counter = None
+        found = super().select(timeout)
+        if self._counting:
+            self._counter = CallCounter().__enter__()
+        return found

@@ -66,7 +66,7 @@ class Authorizer:
             return self._default
         principal, host = caller
         entries = (by_principal.get(who) for by_principal in found for who in (principal, ANY_USER))
-        mine = [acl for some in entries if some for acl in some.values() if acl.host in (host, ANY_HOST)]
+        mine = [acl for some in entries if some for _, acl in some if acl.host in (host, ANY_HOST)]
         if any(acl.permission_type == AclPermission.DENY and _names(acl, {operation}) for acl in mine):
             return False
         implying = _IMPLIED.get(operation, frozenset({operation}))

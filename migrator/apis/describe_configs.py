@@ -5,6 +5,7 @@ Of brokers it knows only what is dynamic; they answer for themselves. Source: Ka
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ CLIENT_METRICS_SOURCE: Final = 7
 BROKER_LOGGER: Final = 8
 """Type of resource: the log levels of a Java process, which this is not."""
 FORBIDDEN: Final = "The principal may not see the configuration of this resource."
+REPEATED: Final = ApiError(ErrorCode.invalid_request, "The resource is named more than once.")
 READ_ONLY: Final = "read-only"
 _TYPES: Final = {
     "boolean": 1,
@@ -71,8 +73,17 @@ class _Entry:
 
 
 def config_description(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
-    """DescribeConfigs 0-4. Documentation is not given."""
-    results = tuple(_result(call, image, context, row) for row in call.body.resources)
+    """DescribeConfigs 0-4. Documentation is not given.
+
+    A resource that is named more than once is refused: six bytes of a request would be 16 KB of its answer each time.
+    """
+    counts = Counter((row.resource_type, row.resource_name) for row in call.body.resources)
+    results = tuple(
+        _answer(row, REPEATED)
+        if counts[row.resource_type, row.resource_name] > 1
+        else _result(call, image, context, row)
+        for row in call.body.resources
+    )
     return Decision(call.respond(results=results))
 
 

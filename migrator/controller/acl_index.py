@@ -6,7 +6,7 @@ costs the same whether there are ten entries or a million.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -22,7 +22,10 @@ WILDCARD: Final = "*"
 
 Pattern = tuple[int, int, str]
 """Resource type, pattern type and name."""
-ByPrincipal = Map[str, Map[Uuid, Acl]]
+Entries = tuple[tuple[Uuid, Acl], ...]
+ByPrincipal = Map[str, Entries]
+_Change = tuple[set[Uuid], list[tuple[Uuid, Acl]]]
+"""Entries of one pattern and principal that go, and that come."""
 
 
 class AclIndex:
@@ -77,29 +80,42 @@ class AclIndex:
 
     def holds(self, acl: Acl) -> bool:
         """Whether there is such an entry, under whatever id."""
-        entries = self._patterns.get(_pattern(acl), Map()).get(acl.principal, Map())
-        return any(entry == acl for entry in entries.values())
+        by_principal = self._patterns.get(_pattern(acl))
+        return by_principal is not None and any(entry == acl for _, entry in by_principal.get(acl.principal, ()))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, AclIndex) and (self._patterns, self._lengths) == (other._patterns, other._lengths)
+        return isinstance(other, AclIndex) and self._content == other._content
 
     __hash__ = None  # type: ignore[assignment]
 
+    @property
+    def _content(self) -> tuple[object, ...]:
+        rows = (
+            (pattern, principal, entry)
+            for pattern, by_principal in self._patterns.items()
+            for principal, entries in by_principal.items()
+            for entry in entries
+        )
+        return self._lengths, frozenset(rows)
+
     def _with(self, before: Map[Uuid, Acl], after: Map[Uuid, Acl], changed: Iterable[Uuid]) -> AclIndex:
-        """Gathered by pattern first: a pattern is rebuilt once however many of its entries change."""
-        touched: dict[Pattern, list[tuple[Uuid, Acl, bool]]] = {}
+        """Gathered by pattern and principal first: what they have together is rebuilt once."""
+        touched: dict[Pattern, dict[str, _Change]] = {}
         for acl_id in changed:
             was, now = before.get(acl_id), after.get(acl_id)
-            if was == now:
+            if was is now:
                 continue
             if was is not None:
-                touched.setdefault(_pattern(was), []).append((acl_id, was, False))
+                _change_of(touched, was)[0].add(acl_id)
             if now is not None:
-                touched.setdefault(_pattern(now), []).append((acl_id, now, True))
+                _change_of(touched, now)[1].append((acl_id, now))
         patterns, lengths = self._patterns.mutate(), self._lengths
-        for pattern, entries in touched.items():
+        for pattern, principals in touched.items():
             known = self._patterns.get(pattern)
-            left = _changed(known or Map(), entries)
+            if known is None:
+                left: ByPrincipal = Map({who: tuple(added) for who, (_, added) in principals.items()})
+            else:
+                left = _changed(known, principals)
             if left:
                 patterns[pattern] = left
             elif known is not None:
@@ -123,12 +139,24 @@ def _pattern(acl: Acl) -> Pattern:
     return acl.resource_type, acl.pattern_type, acl.resource_name
 
 
-def _changed(known: ByPrincipal, entries: Iterable[tuple[Uuid, Acl, bool]]) -> ByPrincipal:
-    """``entries``: id, entry, and whether it is added; an entry that changes is removed first."""
-    for acl_id, acl, added in entries:
-        of_principal: Map[Uuid, Acl] = known.get(acl.principal, Map())
-        of_principal = of_principal.set(acl_id, acl) if added else of_principal.delete(acl_id)
-        known = known.set(acl.principal, of_principal) if of_principal else known.delete(acl.principal)
+def _change_of(touched: dict[Pattern, dict[str, _Change]], acl: Acl) -> _Change:
+    principals = touched.setdefault((acl.resource_type, acl.pattern_type, acl.resource_name), {})
+    change = principals.get(acl.principal)
+    if change is None:
+        change = principals[acl.principal] = set(), []
+    return change
+
+
+def _changed(known: ByPrincipal, principals: Mapping[str, _Change]) -> ByPrincipal:
+    for principal, (removed, added) in principals.items():
+        left: Entries = known.get(principal, ())
+        if removed:
+            left = tuple(entry for entry in left if entry[0] not in removed)
+        left = (*left, *added)
+        if left:
+            known = known.set(principal, left)
+        elif principal in known:
+            known = known.delete(principal)
     return known
 
 

@@ -130,7 +130,7 @@ def _candidates(image: MetadataImage, index: AclIndex, wanted: AclFilter) -> Ite
     for kind in kinds:
         for by_principal in _at(index, kind, wanted.resource_name, wanted.pattern_type):
             for entries in by_principal.values():
-                yield from ((acl_id, acl) for acl_id, acl in entries.items() if wanted.matches(acl))
+                yield from ((acl_id, acl) for acl_id, acl in entries if wanted.matches(acl))
 
 
 def _at(index: AclIndex, kind: int, name: str, pattern_type: int) -> Iterator[ByPrincipal]:

@@ -8,7 +8,8 @@ broker in 20,000 topics costs 2 MB so, and ten times that in sets. Source: Kafka
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from immutables import Map
@@ -37,13 +38,13 @@ class PartitionSet:
     def __init__(self) -> None:
         self._bits: dict[Uuid, int] = {}
 
-    def add(self, topic_id: Uuid, partition: int) -> None:
-        """Put a partition in."""
-        self._bits[topic_id] = self._bits.get(topic_id, 0) | 1 << partition
+    def add(self, topic_id: Uuid, partitions: int) -> None:
+        """Put partitions of a topic in; bit p stands for partition p."""
+        self._bits[topic_id] = self._bits.get(topic_id, 0) | partitions
 
-    def discard(self, topic_id: Uuid, partition: int) -> None:
-        """Take a partition out, if it is in."""
-        bits = self._bits.get(topic_id, 0) & ~(1 << partition)
+    def discard(self, topic_id: Uuid, partitions: int) -> None:
+        """Take partitions of a topic out, those that are in."""
+        bits = self._bits.get(topic_id, 0) & ~partitions
         if bits:
             self._bits[topic_id] = bits
         else:
@@ -87,8 +88,8 @@ class ControllerIndex:
     __slots__ = ("_in_sync", "_led", "acl_bytes", "acls", "imbalanced", "reassigning", "similar_names")
 
     def __init__(self) -> None:
-        self._in_sync: dict[int, PartitionSet] = {}
-        self._led: dict[int, PartitionSet] = {}
+        self._in_sync: defaultdict[int, PartitionSet] = defaultdict(PartitionSet)
+        self._led: defaultdict[int, PartitionSet] = defaultdict(PartitionSet)
         self.imbalanced = PartitionSet()
         """Partitions that their preferred replica (the first) does not lead."""
         self.reassigning = PartitionSet()
@@ -154,21 +155,16 @@ class ControllerIndex:
             self._count_bytes(after.acls.get(acl_id), 1)
 
     def _change(self, before: TopicImage, after: TopicImage, partitions: frozenset[int]) -> None:
-        for number in partitions:
-            was, now = before.partitions.get(number), after.partitions.get(number)
-            if was is now:
-                continue
-            if was is not None:
-                self._remove(before.topic_id, number, was)
-            if now is not None:
-                self._add(after.topic_id, number, now)
+        old, new = before.partitions, after.partitions
+        changed = [number for number in partitions if old.get(number) is not new.get(number)]
+        self._remove(before.topic_id, {number: old[number] for number in changed if number in old})
+        self._add(after.topic_id, {number: new[number] for number in changed if number in new})
 
     def _add_topic(self, topic: TopicImage) -> None:
         normalized = metric_name(topic.name)
         if normalized is not None:
             self.similar_names.setdefault(normalized, set()).add(topic.name)
-        for number, partition in topic.partitions.items():
-            self._add(topic.topic_id, number, partition)
+        self._add(topic.topic_id, topic.partitions)
 
     def _remove_topic(self, topic: TopicImage) -> None:
         normalized = metric_name(topic.name)
@@ -177,24 +173,27 @@ class ControllerIndex:
             names.discard(topic.name)
             if not names:
                 del self.similar_names[normalized]
-        for number, partition in topic.partitions.items():
-            self._remove(topic.topic_id, number, partition)
+        self._remove(topic.topic_id, topic.partitions)
 
-    def _add(self, topic_id: Uuid, number: int, partition: PartitionRegistration) -> None:
-        for broker_id in partition.isr:
-            self._in_sync.setdefault(broker_id, PartitionSet()).add(topic_id, number)
-        self._led.setdefault(partition.leader, PartitionSet()).add(topic_id, number)
-        if not has_preferred_leader(partition):
-            self.imbalanced.add(topic_id, number)
-        if is_reassigning(partition):
-            self.reassigning.add(topic_id, number)
+    def _add(self, topic_id: Uuid, partitions: Mapping[int, PartitionRegistration]) -> None:
+        found = _Tally(partitions)
+        for broker_id, bits in found.in_sync.items():
+            self._in_sync[broker_id].add(topic_id, bits)
+        for broker_id, bits in found.led.items():
+            self._led[broker_id].add(topic_id, bits)
+        if found.imbalanced:
+            self.imbalanced.add(topic_id, found.imbalanced)
+        if found.reassigning:
+            self.reassigning.add(topic_id, found.reassigning)
 
-    def _remove(self, topic_id: Uuid, number: int, partition: PartitionRegistration) -> None:
-        for broker_id in partition.isr:
-            _discard(self._in_sync, broker_id, topic_id, number)
-        _discard(self._led, partition.leader, topic_id, number)
-        self.imbalanced.discard(topic_id, number)
-        self.reassigning.discard(topic_id, number)
+    def _remove(self, topic_id: Uuid, partitions: Mapping[int, PartitionRegistration]) -> None:
+        found = _Tally(partitions)
+        for broker_id, bits in found.in_sync.items():
+            _discard(self._in_sync, broker_id, topic_id, bits)
+        for broker_id, bits in found.led.items():
+            _discard(self._led, broker_id, topic_id, bits)
+        self.imbalanced.discard(topic_id, found.imbalanced)
+        self.reassigning.discard(topic_id, found.reassigning)
 
     def _count_bytes(self, acl: Acl | None, sign: int) -> None:
         if acl is None:
@@ -212,10 +211,31 @@ class ControllerIndex:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _discard(sets: dict[int, PartitionSet], broker_id: int, topic_id: Uuid, number: int) -> None:
-    partitions = sets[broker_id]
-    partitions.discard(topic_id, number)
-    if not partitions:
+class _Tally:
+    """Partitions of one topic as bits, by what they count for."""
+
+    __slots__ = ("imbalanced", "in_sync", "led", "reassigning")
+
+    def __init__(self, partitions: Mapping[int, PartitionRegistration]) -> None:
+        in_sync: defaultdict[int, int] = defaultdict(int)
+        led: defaultdict[int, int] = defaultdict(int)
+        self.imbalanced = self.reassigning = 0
+        for number, partition in partitions.items():
+            bit = 1 << number
+            for broker_id in partition.isr:
+                in_sync[broker_id] |= bit
+            led[partition.leader] |= bit
+            if not has_preferred_leader(partition):
+                self.imbalanced |= bit
+            if is_reassigning(partition):
+                self.reassigning |= bit
+        self.in_sync, self.led = in_sync, led
+
+
+def _discard(sets: dict[int, PartitionSet], broker_id: int, topic_id: Uuid, partitions: int) -> None:
+    known = sets[broker_id]
+    known.discard(topic_id, partitions)
+    if not known:
         del sets[broker_id]
 
 

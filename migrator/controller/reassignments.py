@@ -82,9 +82,11 @@ def list_reassignments(
 ) -> Iterator[RunningReassignment]:
     """Running reassignments, of all partitions when ``topics`` is None; unknown ones are left out."""
     if topics is None:
-        for topic_id, number in index.reassigning:
-            topic = image.topics.by_id[topic_id]
-            yield _running(topic.name, number, topic.partitions[number])
+        for topic_id, number in index.reassigning:  # of the log's end: the image may be of before
+            topic = image.topics.by_id.get(topic_id)
+            partition = None if topic is None else topic.partitions.get(number)
+            if topic is not None and partition is not None and is_reassigning(partition):
+                yield _running(topic.name, number, partition)
         return
     for name, numbers in topics:
         found = image.topics.by_name(name)

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from random import Random
 from typing import Any, TypeVar
@@ -34,6 +35,7 @@ from migrator.records.batch import build_batch
 from migrator.records.codec import encode_all
 from migrator.records.metadata import AbortTransactionRecord, FeatureLevelRecord, MetadataRecord
 from migrator.records.versions import FEATURE_NAME
+from migrator.wire.aside import DECISIONS
 
 log = logging.getLogger(__name__)
 
@@ -165,12 +167,19 @@ class ActiveController:
         self._metadata.abandon_waiters()
 
     async def write(
-        self, operation: Operation, decide: Decide[R], *, epoch: int | None = None, administrative: bool = False
+        self,
+        operation: Operation,
+        decide: Decide[R],
+        *,
+        epoch: int | None = None,
+        administrative: bool = False,
+        aside: bool = False,
     ) -> R:
         """Decide, append, and wait until it is committed.
 
         :param epoch: the leader epoch that the caller is of; None for any.
         :param administrative: waits first while ZooKeeper is too far behind the log.
+        :param aside: the decision may take long, and is made beside the event loop. Nobody else decides meanwhile.
         :raises RefusedError: NOT_CONTROLLER when this node is not, or no longer, the active controller; and
             whatever the decision raises.
         """
@@ -178,7 +187,7 @@ class ActiveController:
         if administrative:
             await self._admit()
         async with self._turn:
-            response, last_offset = await self._decide(operation, decide, epoch)
+            response, last_offset = await self._decide(operation, decide, epoch, aside=aside)
         try:
             await self._metadata.stable(last_offset)
         except NotLeadingError as error:
@@ -271,7 +280,9 @@ class ActiveController:
         """
         return schedule.next_due_ms(self._metadata.image, self.context())
 
-    async def _decide(self, operation: Operation, decide: Decide[R], epoch: int | None) -> tuple[R, int]:
+    async def _decide(
+        self, operation: Operation, decide: Decide[R], epoch: int | None, *, aside: bool
+    ) -> tuple[R, int]:
         """The response, and the offset that has to be stable before it may be given."""
         await self._metadata.caught_up()
         current = self.check_active()
@@ -279,13 +290,29 @@ class ActiveController:
             self._check_still(epoch)
         image, context = self._metadata.image, self.context()
         check_gate(image, operation, transaction_open=context.transaction_open)
-        decision = decide(image, context)
-        if decision.atomic:  # what is not takes replicas out, or elects: no znode grows
-            self._check(image, context.index, tuple(decision.records))
+        checked = partial(self._checked, decide, image, context)
+        decision = await self._decide_aside(current, checked) if aside else checked()
         await self._carry_out(current, decision)
         start = self._metadata.transaction_start
         last = self._metadata.end_offset - 1
         return decision.response, last if start is None else min(last, start - 1)
+
+    def _checked(self, decide: Decide[R], image: MetadataImage, context: Context) -> Decision[R]:
+        decision = decide(image, context)
+        if decision.atomic:  # what is not takes replicas out, or elects: no znode grows
+            self._check(image, context.index, tuple(decision.records))
+        return decision
+
+    async def _decide_aside(self, epoch: int, decide: Callable[[], Decision[R]]) -> Decision[R]:
+        """The image cannot change meanwhile. The index can, when the leadership is lost: whatever the decision made of
+        it then does not count.
+
+        :raises RefusedError: NOT_CONTROLLER; and whatever the decision raises.
+        """
+        try:
+            return await DECISIONS.run(decide)
+        finally:
+            self._check_still(epoch)
 
     async def _carry_out(self, epoch: int, decision: Decision[Any]) -> None:
         """Append the records of a decision that was just made, and tell the soft state.
@@ -294,7 +321,7 @@ class ActiveController:
         """
         try:
             if decision.atomic:
-                self._append(epoch, tuple(decision.records))
+                await self._append_whole(epoch, tuple(decision.records))
             else:
                 for records in _groups(decision.records):
                     self._append(epoch, records)
@@ -304,6 +331,23 @@ class ActiveController:
             raise RefusedError(ErrorCode.not_controller, str(error)) from error
         if decision.note is not None:
             decision.note(self._keeper.sessions, self._end_offset() - 1, monotonic_ms())
+
+    async def _append_whole(self, epoch: int, records: Sequence[MetadataRecord]) -> None:
+        """One batch; a big one is encoded beside the event loop and applied over several of its turns."""
+        if len(records) <= BATCH_RECORDS:
+            self._append(epoch, records)
+            return
+        base = self._end_offset()
+        batch = await DECISIONS.run(partial(_batch, self._metadata.image, records, base, epoch))
+        self._check_still(epoch)
+        self._quorum.append(epoch, batch)
+        self._check_appended(epoch, base + len(records))
+        await self._metadata.caught_up()
+        self._check_still(epoch)
+
+    def _check_appended(self, epoch: int, end_offset: int) -> None:
+        if self._end_offset() != end_offset:
+            raise NotLeadingError(f"epoch {epoch} ended, or the disk is full, while records were appended")
 
     def _check_still(self, epoch: int) -> None:
         if self._epoch != epoch:
@@ -317,12 +361,14 @@ class ActiveController:
         """One batch, applied at once."""
         if not records:
             return
-        base, level = self._end_offset(), _level(self._metadata.image, records)
-        now_ms = time.time_ns() // 1_000_000
-        batch = build_batch(encode_all(records, level), timestamp_ms=now_ms, base_offset=base, leader_epoch=epoch)
-        self._quorum.append(epoch, batch, records)
-        if self._end_offset() != base + len(records):
-            raise NotLeadingError(f"epoch {epoch} ended, or the disk is full, while records were appended")
+        base = self._end_offset()
+        self._quorum.append(epoch, _batch(self._metadata.image, records, base, epoch), records)
+        self._check_appended(epoch, base + len(records))
+
+
+def _batch(image: MetadataImage, records: Sequence[MetadataRecord], base: int, epoch: int) -> bytes:
+    encoded, now_ms = encode_all(records, _level(image, records)), time.time_ns() // 1_000_000
+    return build_batch(encoded, timestamp_ms=now_ms, base_offset=base, leader_epoch=epoch)
 
 
 def _level(image: MetadataImage, records: Iterable[MetadataRecord]) -> int:

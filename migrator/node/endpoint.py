@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from migrator.apis.call import Call, Kind
@@ -15,6 +16,7 @@ from migrator.controller.migration_gate import Operation
 from migrator.node.active import ActiveController
 from migrator.node.authorization import Authorization
 from migrator.node.metadata import MetadataRuntime
+from migrator.wire.aside import INLINE_BYTES, MESSAGES, is_big, lane_of
 from migrator.wire.envelope import EnvelopeError, envelope_error, envelope_response, open_envelope
 from migrator.wire.principal import ANONYMOUS
 from migrator.wire.raft_codec import RAFT_APIS
@@ -28,6 +30,8 @@ LIST_PARTITION_REASSIGNMENTS = 46
 RAFT_KEYS = frozenset(api_key for api_key, _ in RAFT_APIS.values())
 ASK_LEADER = frozenset({LIST_PARTITION_REASSIGNMENTS})
 """Reads that need what only an active controller keeps."""
+BEYOND_THEIR_SIZE = frozenset({19, 29, 31, 32, 37, 43, 46})
+"""APIs whose small requests can be about all partitions, all access control entries, or every configuration."""
 
 
 class ControllerEndpoint:
@@ -65,13 +69,15 @@ class ControllerEndpoint:
         """The request of a broker's client, which counts as the client's own."""
         try:
             check_access(self._call(context, body))
-            forwarded = open_envelope(context, body)
+            opened, size = partial(open_envelope, context, body), len(body.request_data)
+            forwarded = opened() if size <= INLINE_BYTES else await lane_of(size).run(opened)
         except RefusedError as error:
             return envelope_error(error.error.code)
         except EnvelopeError as error:
             return envelope_error(error.error)
         answered = await self._dispatch(forwarded.context, forwarded.body, forwarded=True)
-        return envelope_response(forwarded.context, answered)
+        enclosed = partial(envelope_response, forwarded.context, answered)
+        return await MESSAGES.run(enclosed) if is_big(answered) else enclosed()
 
     def _call(self, context: RequestContext, body: Any, *, forwarded: bool = False) -> Call:
         """``forwarded``: the broker in front has seen to it that its client may speak of tokens."""
@@ -95,7 +101,8 @@ class ControllerEndpoint:
                 return await self._raft.handle(context, body)
             return await self._answer(call)
         except RefusedError as error:
-            return refuse(call, error.error.code, error.error.message)
+            refusal = partial(refuse, call, error.error.code, error.error.message)
+            return await MESSAGES.run(refusal) if is_big(call.body) else refusal()
 
     async def _answer(self, call: Call) -> Any:
         """The response.
@@ -104,14 +111,19 @@ class ControllerEndpoint:
         """
         api = APIS[call.key]
         check_access(call)
+        aside = call.key in BEYOND_THEIR_SIZE or is_big(call.body)
         if api.kind is Kind.RAFT:
             return self._quorum_answers[call.key](call)
         if api.operation is None or api.kind is not Kind.WRITE:
             if call.key in ASK_LEADER:
                 self._controller.check_active()
-            return answer(call, self._metadata.published, self._read_context()).response
+            read = partial(answer, call, self._metadata.published, self._read_context())
+            return (await MESSAGES.run(read) if aside else read()).response
         if api.operation is Operation.REGISTER_BROKER and getattr(call.body, "is_migrating_zk_broker", False):
             self._controller.asked_to_register(call.body.broker_id)
         return await self._controller.write(
-            api.operation, lambda image, context: answer(call, image, context), administrative=api.administrative(call)
+            api.operation,
+            lambda image, context: answer(call, image, context),
+            administrative=api.administrative(call),
+            aside=aside,
         )

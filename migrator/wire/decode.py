@@ -9,6 +9,7 @@ UNKNOWN_SERVER_ERROR, as Kafka's own clients do.
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -19,6 +20,16 @@ from migrator.wire.shapes import FIXED, Fixed, Shape, default_of, fixed, refuse_
 Step = Callable[[dict[str, Any], memoryview, int], int]
 Read = Callable[[memoryview, int], tuple[Any, int]]
 
+UNBOUNDED = 2**62
+
+
+class _Room(threading.local):
+    """For how many more elements of arrays the message that this thread decodes has room."""
+
+    elements = UNBOUNDED
+
+
+_room = _Room()
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
@@ -34,13 +45,20 @@ def decode_entity(entity_type: type, buffer: bytes | bytearray | memoryview, off
         raise PeerError(f"malformed {entity_type.__name__}: {error}") from error
 
 
-def decode_body(entity_type: Any, buffer: bytes | bytearray | memoryview, offset: int = 0) -> Any:
+def decode_body(
+    entity_type: Any, buffer: bytes | bytearray | memoryview, offset: int = 0, max_elements: int = UNBOUNDED
+) -> Any:
     """Decode the message that starts at ``offset``; what follows is ignored, as in Kafka: librdkafka's Metadata
     requests end in bytes that mean nothing.
 
-    :raises PeerError: the bytes are not such a message.
+    :param max_elements: in all arrays together. An element of two bytes becomes an object of a hundred.
+    :raises PeerError: the bytes are not such a message, or it has too many elements.
     """
-    return decode_entity(entity_type, buffer, offset)[0]
+    _room.elements = max_elements
+    try:
+        return decode_entity(entity_type, buffer, offset)[0]
+    finally:
+        _room.elements = UNBOUNDED
 
 
 def decode_exactly(entity_type: Any, buffer: bytes | bytearray | memoryview, offset: int = 0) -> Any:
@@ -194,6 +212,9 @@ def _array_reader(shape: Shape, read: Read) -> Read:
             refuse_null(shape, shape.nullable)
             return None, offset
         _end(buffer, offset, count * least)
+        _room.elements -= count
+        if _room.elements < 0:
+            raise ValueError("the message has too many elements")
         items = []
         for _ in range(count):
             item, offset = read(buffer, offset)

@@ -26,7 +26,7 @@ from migrator.wire.schemas import (
     request_type,
     response_type,
 )
-from migrator.wire.server import RequestContext
+from migrator.wire.server import MAX_REQUEST_ELEMENTS, RequestContext
 from migrator.wire.shapes import shapes_of
 
 FORWARDABLE = frozenset({19, 20, 30, 31, 33, *range(37, 41), *range(43, 47), 49, 51, 55, 57, 64, 67, 80, 81})
@@ -89,8 +89,9 @@ def _client_request(data: bytes) -> tuple[RequestHeader, Any]:
         raise EnvelopeError(ErrorCode.invalid_request, f"API {header.api_key} may not be forwarded")
     if header.api_version not in CONTROLLER_APIS[header.api_key]:
         raise EnvelopeError(ErrorCode.unsupported_version, f"version {header.api_version} is not served")
+    body = request_type(header.api_key, header.api_version)
     try:
-        return header, decode_body(request_type(header.api_key, header.api_version), data, offset)
+        return header, decode_body(body, data, offset, MAX_REQUEST_ELEMENTS)
     except PeerError as error:
         raise EnvelopeError(ErrorCode.unsupported_version, str(error)) from error
 

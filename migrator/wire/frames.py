@@ -11,7 +11,7 @@ import asyncio
 import ssl
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from migrator.errors import PeerError
@@ -75,25 +75,18 @@ class FrameStream(asyncio.BufferedProtocol):
             await asyncio.wait((self._rest,), timeout=seconds)
             self._rest = None
 
-    async def write(self, chunks: Sequence[bytes]) -> None:
+    async def write(self, chunks: Sequence[bytes | memoryview]) -> None:
         """Send one frame made of ``chunks``; returns when the socket has taken all but a small rest.
 
         Only one task may write at a time.
 
         :raises ConnectionError: the connection has ended.
         """
-        small = [_SIZE.pack(sum(map(len, chunks)))]
-        for chunk in chunks:
-            if len(chunk) <= WRITE_SLICE:
-                small.append(chunk)
-                continue
-            await self._write(b"".join(small))
-            small = []
-            view = memoryview(chunk)
-            for start in range(0, len(view), WRITE_SLICE):
-                await self._write(view[start : start + WRITE_SLICE])
-        if small:
-            await self._write(b"".join(small))
+        head = _SIZE.pack(sum(map(len, chunks)))
+        for part in slices((head, *chunks)):
+            await self._write(part)
+            if len(part) > WRITE_SLICE // 2:
+                await asyncio.sleep(0)  # a peer that reads as fast as this would keep everybody else waiting
 
     async def _write(self, data: bytes | memoryview) -> None:
         while self._write_paused and self._end is None:
@@ -177,6 +170,25 @@ class FrameStream(asyncio.BufferedProtocol):
     def _wake(waiter: asyncio.Future[None] | None) -> None:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
+
+
+def slices(chunks: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """The same bytes in fewer parts of at most `WRITE_SLICE`: small chunks are joined, big ones cut without a copy."""
+    small: list[bytes | memoryview] = []
+    size = 0
+    for chunk in chunks:
+        if size + len(chunk) > WRITE_SLICE and small:
+            yield b"".join(small)
+            small, size = [], 0
+        if len(chunk) <= WRITE_SLICE:
+            small.append(chunk)
+            size += len(chunk)
+            continue
+        view = memoryview(chunk)
+        for start in range(0, len(view), WRITE_SLICE):
+            yield view[start : start + WRITE_SLICE]
+    if small:
+        yield b"".join(small)
 
 
 async def open_stream(host: str, port: int, max_frame_bytes: int, tls: ssl.SSLContext | None = None) -> FrameStream:

@@ -45,6 +45,9 @@ DIFFERENCES: Final[Mapping[str, str]] = {
         "Stock describes and alters the levels of its loggers (resource type 8); we have none of them, and answer "
         "INVALID_REQUEST."
     ),
+    "a resource is described twice": (
+        "Stock describes it as often as it is named; we answer INVALID_REQUEST, as both do when it is altered twice."
+    ),
     "documentation of keys": "Stock sends Kafka's sentences about each key when it is asked to; we send none.",
     "more partitions than one request may create": (
         "Above 10,000 stock answers UNKNOWN_SERVER_ERROR, and creates the first 10,000; we answer POLICY_VIOLATION, "

@@ -202,7 +202,8 @@ DESCRIPTIONS = (
     _described(BROKER, str(NODE), include_synonyms=False),
     _described(TOPIC, "t", include_synonyms=False),
     *(ask(32, v, resources=(ROW,)) for v in range(5)),
-    *(ask(32, v, resources=(ROW, ROW, OTHER_ROW)) for v in range(5)),
+    *(ask(32, v, resources=(ROW, OTHER_ROW)) for v in range(5)),
+    *(labelled("a resource is described twice", ask(32, v, resources=(ROW, ROW, OTHER_ROW))) for v in range(5)),
     *(_described(BROKER, str(NODE), version=v) for v in range(5)),
     *(ask(32, v, resources=()) for v in range(5)),
 )

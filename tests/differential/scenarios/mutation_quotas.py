@@ -40,8 +40,10 @@ def _deleted(name: str, version: int) -> Step:
     return ask(20, version, topic_names=(name,), topics=({"name": name},))
 
 
-def _grown(name: str, count: int, version: int) -> Step:
-    return ask(37, version, topics=({"name": name, "count": count, "assignments": None},))
+def _grown(name: str, before: int, added: int, version: int) -> Step:
+    """Placed by hand: what the controllers choose is chosen at random."""
+    assignments = tuple({"broker_ids": (1,)} for _ in range(added))
+    return ask(37, version, topics=({"name": name, "count": before + added, "assignments": assignments},))
 
 
 CASES = {
@@ -52,8 +54,8 @@ CASES = {
         create(*({"name": name, "assignments": THREE} for name in ("q8", "q9", "!", "q1"))),
         _created("q1", 7),
     ),
-    "grow-strict": (_grown("q1", 4, 3), _grown("q1", 5, 3), _grown("q1", 1, 3)),
-    "grow-permissive": (_grown("q3", 6, 2), _grown("q3", 9, 1), _grown("q3", 12, 3)),
+    "grow-strict": (_grown("q1", 3, 1, 3), _grown("q1", 4, 1, 3), _grown("q1", 1, 0, 3)),
+    "grow-permissive": (_grown("q3", 3, 3, 2), _grown("q3", 6, 3, 1), _grown("q3", 9, 3, 3)),
     "delete-strict": (_deleted("q1", 5), _deleted("q8", 6), _deleted("nope", 6)),
     "delete-permissive": (_deleted("q3", 4), _deleted("q4", 3), _deleted("q5", 6)),
 }
@@ -84,7 +86,7 @@ def _levels() -> Iterable[Step]:
 STEPS = (
     *_limits(*(({"client-id": client_id}, FORBIDDING) for client_id in CASES), ({"client-id": "fast"}, ALLOWING)),
     *chain.from_iterable(_by(client_id, *steps) for client_id, steps in CASES.items()),
-    *_by("fast", _created("f1"), _created("f2"), _grown("f1", 9, 3), _deleted("f2", 6)),
+    *_by("fast", _created("f1"), _created("f2"), _grown("f1", 3, 6, 3), _deleted("f2", 6)),
     *_by("unlimited", _created("f3"), _created("f4")),
     *_levels(),
     *_limits(*((entity, 0.0) for entity in LEVELS)),

@@ -1,0 +1,70 @@
+"""Python work that would make a turn of the event loop long: big messages, and what is decided about them.
+
+It runs on threads of its own, a few lanes of one thread each: work of one kind waits for work of its own kind, and not
+for a frame of 100 MB that somebody sent. Threads take turns in holding the interpreter (`sys.setswitchinterval`), so
+that the loop goes on meanwhile at half its speed, and no turn of it takes long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from migrator.wire.shapes import shapes_of
+
+T = TypeVar("T")
+
+INLINE_BYTES: Final = 16 * 1024
+"""Bigger messages are decoded aside: Python decodes some megabytes a second."""
+INLINE_ELEMENTS: Final = 200
+"""Messages with more elements in their arrays are worked on and encoded aside."""
+BIG_BYTES: Final = 1024 * 1024
+"""Bigger messages have a lane of their own."""
+
+
+class Lane:
+    """One thread, and the work that waits for it."""
+
+    def __init__(self, name: str) -> None:
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """What ``work`` gives, or the exception that it raises."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+
+DECISIONS: Final = Lane("decisions")
+"""For who holds the right to write: nothing else may keep the writers waiting."""
+MESSAGES: Final = Lane("messages")
+BIG_MESSAGES: Final = Lane("big-messages")
+
+
+def lane_of(size: int) -> Lane:
+    """Where a message of so many bytes is decoded."""
+    return MESSAGES if size <= BIG_BYTES else BIG_MESSAGES
+
+
+def is_big(message: Any, limit: int = INLINE_ELEMENTS) -> bool:
+    """Whether the arrays of one of kio's messages have more than ``limit`` elements together, however deep. The bytes
+    of records and snapshots, which are passed on as they are, do not count."""
+    elements, entities = 0, [message]
+    while entities:
+        entity = entities.pop()
+        entity_type: Any = type(entity)
+        for shape in shapes_of(entity_type):
+            if not shape.is_array and shape.entity is None:
+                continue
+            content = getattr(entity, shape.name)
+            if content is None:
+                continue
+            if not shape.is_array:
+                entities.append(content)
+                continue
+            elements += len(content)
+            if elements > limit:
+                return True
+            if shape.entity is not None:
+                entities.extend(content)
+    return False
