@@ -19,6 +19,7 @@ from tests.node.cluster import Cluster, running, until
 PACKAGE = Path(supervision.__file__).parent
 KINDS = {
     "ballot": OnError.RESTART,
+    "access-control-entries": OnError.STOP,
     "broker-channel": OnError.RESTART,
     "broker-channel-closing": OnError.DROP,
     "broker-channels-closing": OnError.DROP,
@@ -67,6 +68,7 @@ UNOWNED = {
     ("supervision.py", "call_soon_threadsafe"): "the construct itself",
     ("node/loop_health.py", "call_soon"): "adds two counters; the next turn's call does the same",
     ("wire/frames.py", "call_later"): "asyncio's own method, on a connection that is closed already",
+    ("wire/aside.py", "ThreadPoolExecutor"): "whoever gave it work awaits it",
     ("node/quorum.py", "ThreadPoolExecutor"): "the log-sync task awaits what runs in it",
     ("migration/tasks.py", "ThreadPoolExecutor"): "tasks of the kind migration-work await what runs in it",
     ("migration/worker.py", "ThreadPoolExecutor"): "tasks of the kind migration-work await what runs in it",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Iterator
 from typing import Final
@@ -16,8 +15,10 @@ from migrator.controller.decision import RefusedError
 from migrator.image.model import ImageDelta
 from migrator.node.metadata import MetadataRuntime
 from migrator.records.acl_codes import AclOperation, ResourceType
+from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
 from migrator.wire.principal import Principal
 
+ENTRIES = TaskKind("access-control-entries", OnError.STOP)
 SUPER_USER_SEPARATOR: Final = ";"
 _DONE: Final = object()
 NOT_READY: Final = "The access control entries are not loaded yet; try again."
@@ -43,7 +44,8 @@ class Authorization:
     deny could be missing. Source: ``AclPublisher``, ``StandardAuthorizerData``.
     """
 
-    def __init__(self, settings: Settings, metadata: MetadataRuntime) -> None:
+    def __init__(self, settings: Settings, metadata: MetadataRuntime, on_failure: OnFailure) -> None:
+        self._supervisor = Supervisor(on_failure)
         self._enabled = bool(settings.authorizer_class_name)
         self._super_users = frozenset(
             name.strip() for name in (settings.super_users or "").split(SUPER_USER_SEPARATOR) if name.strip()
@@ -81,7 +83,7 @@ class Authorization:
     def _go_on(self) -> None:
         """One slice of what waits; the next one in another turn."""
         if self._work is not None and next(self._work, _DONE) is not _DONE:
-            asyncio.get_running_loop().call_soon(self._go_on)
+            self._supervisor.call_soon(ENTRIES, self._go_on)
         else:
             self._work = None
 

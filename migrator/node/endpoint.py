@@ -16,6 +16,7 @@ from migrator.controller.migration_gate import Operation
 from migrator.node.active import ActiveController
 from migrator.node.authorization import Authorization
 from migrator.node.metadata import MetadataRuntime
+from migrator.supervision import OnFailure
 from migrator.wire.aside import INLINE_BYTES, MESSAGES, is_big, lane_of
 from migrator.wire.envelope import EnvelopeError, envelope_error, envelope_response, open_envelope
 from migrator.wire.principal import ANONYMOUS
@@ -40,6 +41,7 @@ class ControllerEndpoint:
     :param raft: takes the consensus messages.
     :param quorum_answers: by API key, who answers what is about the quorum but not between its members.
     :param read_context: what reads may depend on, on any node.
+    :param on_failure: told when the authorizer cannot follow its entries.
     """
 
     def __init__(
@@ -51,11 +53,12 @@ class ControllerEndpoint:
         *,
         quorum_answers: Mapping[int, Callable[[Call], Any]],
         read_context: Callable[[], Context],
+        on_failure: OnFailure,
     ) -> None:
         self._metadata = metadata
         self._controller = controller
         self._raft = raft
-        self._authorization = Authorization(settings, metadata)
+        self._authorization = Authorization(settings, metadata, on_failure)
         self._quorum_answers = quorum_answers
         self._read_context = read_context
 

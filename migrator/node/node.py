@@ -229,6 +229,7 @@ def _listeners(settings: Settings, cluster_id: str, core: NodeCore, failure: Fai
             **dict.fromkeys(VOTER_CHANGES, VoterChanges(cluster_id, settings.node_id, core.quorum, endpoints)),
         },
         read_context=_read_context(settings, core),
+        on_failure=failure,
     )
     return [
         KafkaListener(

@@ -53,7 +53,7 @@ async def test_nobody_but_super_users_gets_in_before_the_entries_are_loaded(tmp_
         for node_id in list(cluster.nodes):
             await cluster.stop(node_id)
         node = cluster.start(1)  # alone, it can learn of nothing that is committed
-        authorization = Authorization(cluster.settings(1), node.metadata)
+        authorization = Authorization(cluster.settings(1), node.metadata, cluster.failures.append)
         assert may_read(authorization, ROOT)
         with pytest.raises(RefusedError) as refusal:
             may_read(authorization, BOB)
@@ -69,7 +69,7 @@ async def test_nobody_but_super_users_gets_in_before_the_entries_are_loaded(tmp_
 async def test_the_authorizer_follows_each_change(tmp_path: Path) -> None:
     async with running(tmp_path, 1, **AUTHORIZER) as cluster:
         node = await cluster.leader()
-        authorization = Authorization(cluster.settings(1), node.metadata)
+        authorization = Authorization(cluster.settings(1), node.metadata, cluster.failures.append)
         assert may_read(authorization, BOB)
         await write(node, acl_record(some_uuid(1), deny_bob("t")))
         assert not may_read(authorization, BOB)
@@ -83,7 +83,7 @@ async def test_a_change_is_followed_at_the_price_of_a_change(tmp_path: Path) -> 
         node = await cluster.leader()
         count = 10 * SLICE
         await write(node, *(acl_record(some_uuid(number), deny_bob(f"t{number}")) for number in range(count)))
-        authorization = Authorization(cluster.settings(1), node.metadata)
+        authorization = Authorization(cluster.settings(1), node.metadata, cluster.failures.append)
         await until(lambda: may_read(authorization, BOB), "ready")
         with CallCounter() as counter:
             await write(node, acl_record(some_uuid(count), deny_bob("t")))
@@ -94,7 +94,7 @@ async def test_a_change_is_followed_at_the_price_of_a_change(tmp_path: Path) -> 
 async def test_many_changes_are_taken_in_over_several_turns_and_hold_together(tmp_path: Path) -> None:
     async with running(tmp_path, 1, **AUTHORIZER) as cluster:
         node = await cluster.leader()
-        authorization = Authorization(cluster.settings(1), node.metadata)
+        authorization = Authorization(cluster.settings(1), node.metadata, cluster.failures.append)
         count = 5 * SLICE
         await write(node, *(acl_record(some_uuid(number), deny_bob(f"t{number}")) for number in range(count)))
         await write(node, acl_record(some_uuid(count), deny_bob("last")))
@@ -104,5 +104,5 @@ async def test_many_changes_are_taken_in_over_several_turns_and_hold_together(tm
 
 def test_a_node_without_an_authorizer_lets_everybody_in(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, 1)
-    authorization = Authorization(cluster.settings(1), None)  # type: ignore[arg-type]  # it has nothing to follow
+    authorization = Authorization(cluster.settings(1), None, cluster.failures.append)  # type: ignore[arg-type]  # it has nothing to follow
     assert may_read(authorization, BOB)
