@@ -281,16 +281,15 @@ class MetadataRuntime:
             self._drainer = self._supervisor.spawn(APPLYING, self._drain())
 
     async def _drain(self) -> None:
+        """Whoever waits for the end waits on when an error ends this: the process stops then."""
         clock = asyncio.get_running_loop().time
-        try:
-            while not self.is_caught_up:
-                until, left = clock() + SLICE_SECONDS, TURN_RECORDS
-                while clock() < until and left > 0 and not self.is_caught_up:
-                    left -= self._advance()
-                self._publish()
-                await asyncio.sleep(0)
-        finally:
-            self._idle.set()
+        while not self.is_caught_up:
+            until, left = clock() + SLICE_SECONDS, TURN_RECORDS
+            while clock() < until and left > 0 and not self.is_caught_up:
+                left -= self._advance()
+            self._publish()
+            await asyncio.sleep(0)
+        self._idle.set()
 
     def _advance(self) -> int:
         """One small piece of work; how many records it was, about."""

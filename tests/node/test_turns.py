@@ -24,7 +24,7 @@ from tests.node.cluster import CLUSTER_ID, Cluster, running
 TOPICS = 400
 PARTITIONS = 20
 ENTRIES = 8_000
-A_TURN = 12 * ENTRIES
+A_TURN = 20 * ENTRIES
 """Calls: what becomes of one batch of records, of which a request may make so many, is one turn; nothing else is."""
 PATIENCE_SECONDS = 120.0
 PROPERTIES = {
