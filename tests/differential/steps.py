@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -168,7 +168,7 @@ def replaced(kind: int, name: str, *rows: tuple[str, str | None], version: int =
 # Security
 
 
-def quota(entity: dict[str, str | None], *ops: tuple[str, float, bool], version: int = 1, **fields: Any) -> Step:
+def quota(entity: Mapping[str, str | None], *ops: tuple[str, float, bool], version: int = 1, **fields: Any) -> Step:
     parts = tuple({"entity_type": kind, "entity_name": name} for kind, name in entity.items())
     rows = tuple({"key": key, "value": number, "remove": remove} for key, number, remove in ops)
     return ask(49, version, entries=({"entity": parts, "ops": rows},), **fields)

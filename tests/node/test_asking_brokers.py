@@ -31,7 +31,13 @@ async def test_only_a_broker_in_migration_mode_that_was_told_to_wait_counts(tmp_
         unused: Any = None
         settings = cluster.settings(1)
         endpoint = ControllerEndpoint(
-            settings, leader.metadata, leader.controller, unused, quorum_answers={}, read_context=unused
+            settings,
+            leader.metadata,
+            leader.controller,
+            unused,
+            quorum_answers={},
+            read_context=unused,
+            on_failure=cluster.failures.append,
         )
         context = RequestContext(*REGISTRATION, 1, "broker", ANONYMOUS, "CONTROLLER", "127.0.0.1")
         sessions = leader.keeper.sessions

@@ -6,7 +6,7 @@ client of its own for as long as it throttles it, which are hours here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 
@@ -18,7 +18,7 @@ FORBIDDING, ALLOWING = 1e-4, 1e6
 THREE = placed((1,), (1,), (1,))
 
 
-def _limits(*limits: tuple[dict[str, str | None], float]) -> tuple[Step, ...]:
+def _limits(*limits: tuple[Mapping[str, str | None], float]) -> tuple[Step, ...]:
     """Set quotas (0 to remove them), and see that the controllers know: they publish quotas before ACLs."""
     name = f"User:{limits}"
     return (
