@@ -62,7 +62,7 @@ async def run(cluster: BenchCluster, options: BenchOptions, console: Console) ->
     failure = None
     try:
         await bench.run()
-    except (PhaseFailedError, MigratorError, TransportError, KazooException, OSError, TimeoutError) as error:
+    except (PhaseFailedError, MigratorError, TransportError, KazooException, OSError) as error:
         failure = f"{type(error).__name__}: {error}"
     finally:
         await cluster.close()

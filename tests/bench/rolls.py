@@ -7,6 +7,7 @@ machine, one after the other.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.bench.figures import Figure, Result
 from tests.bench.observers import ZooKeeperWatch
 from tests.bench.peers import STOCK_VERSION
+from tests.bench.propagation import measure_real
 from tests.drill.stock_controllers import StockController
 from tests.interop.stages import broker_is_controller
 
@@ -55,6 +57,8 @@ ROLL_FIGURES = (
     Figure("roll_migrating_processor", "processor time of everything, roll into migration", "s"),
     Figure("roll_back_processor", "processor time of everything, roll back", "s"),
     Figure("roll_kraft_processor", "processor time of everything, roll to KRaft", "s"),
+    Figure("told_zookeeper_ms", "topic acknowledged to known by the last broker, ZooKeeper mode, median", "ms"),
+    Figure("told_kraft_ms", "topic acknowledged to known by the last broker, KRaft mode, median", "ms"),
     Figure("acknowledged", "records acknowledged", ""),
     Figure("others_percent", "the processors' share that others took meanwhile", "%"),
 )
@@ -118,8 +122,10 @@ class _Rolls:
             cluster.start_controllers()
             cluster.roll_brokers(Mode.MIGRATING, admin.in_sync)
             _until_dual_write(cluster)
+            self._told("told_zookeeper_ms", cluster, admin)
             with self._phase("roll_kraft", "roll_kraft", traffic):
                 cluster.roll_brokers(Mode.KRAFT, admin.in_sync)
+            self._told("told_kraft_ms", cluster, admin)
             with self._phase("finish", "finish", traffic):
                 cluster.finish_migration()
                 until("Finished", lambda: cluster.public_states() == {"Finished"}, seconds=WAIT_SECONDS)
@@ -127,6 +133,11 @@ class _Rolls:
         self.figures["acknowledged"] = len(traffic.acknowledged)
         if traffic.errors:
             raise MigratorError(f"records were not acknowledged: {traffic.errors[:3]}")
+
+    def _told(self, figure: str, cluster: KafkaCluster, admin: Admin) -> None:
+        prefix = figure.replace("_", "-")
+        told = measure_real(lambda name: admin.create(name, 1, BROKERS), cluster.bootstrap, prefix)
+        self.figures[figure] = asyncio.run(told)
 
     def _migrate(self, cluster: KafkaCluster, admin: Admin, traffic: Traffic, watch: ZooKeeperWatch) -> None:
         """The copy begins while the last broker still comes up, so its stretch of time begins before the roll ends."""
