@@ -154,7 +154,7 @@ class MigrationExecutor:
         feed, loop = self._progress(effect.ticket), asyncio.get_running_loop()
 
         def alive(working: Working) -> None:
-            loop.call_soon_threadsafe(feed, working)
+            self._tasks.call_from_thread(loop, feed, working)
 
         async def work() -> AnyEvent:
             image = self._controller.image

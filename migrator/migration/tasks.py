@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from migrator.migration.coordinator import AnyEvent
 from migrator.supervision import OnError, Supervisor, TaskKind
+
+T = TypeVar("T")
 
 WORK = TaskKind("migration-work", OnError.STOP)
 TIMER = TaskKind("migration-timer", OnError.STOP)
@@ -38,6 +40,10 @@ class Tasks:
     def feed_later(self, seconds: float, event: AnyEvent) -> None:
         """Take an event in after that time."""
         self._supervisor.call_later(TIMER, seconds, self.feed, event)
+
+    def call_from_thread(self, loop: asyncio.AbstractEventLoop, callback: Callable[[T], None], argument: T) -> None:
+        """Call it on the event loop soon; from any thread."""
+        self._supervisor.call_soon_threadsafe(loop, WORK, callback, argument)
 
     async def blocking(self, call: Callable[[], Any]) -> Any:
         """Run it in the thread, behind what runs there."""
