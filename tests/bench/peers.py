@@ -19,8 +19,8 @@ from tests.drill.stock_controllers import StockController
 STOCK_VERSION = "3.9.1"
 STOCK_JVM = Jvm(heap="4g", flags=())
 ZOOKEEPER_MB_MIN = 1_024
-ZOOKEEPER_BYTES_A_PARTITION = 2_048
-"""Its two znodes and its share of the topic's three take half of that; the collector needs the rest."""
+ZOOKEEPER_BYTES_A_PARTITION = 4_096
+"""Its two znodes and its share of the topic's three take half of that; without the rest sessions expire in pauses."""
 _TRANSITION = re.compile(r"transitioning from \w+ to (\w+) state")
 
 
