@@ -1,8 +1,9 @@
 """Length-prefixed frames over asyncio: Kafka's framing, with back-pressure both ways.
 
-A frame is an int32 size and as many bytes. Each is read straight into its own buffer, whose memory the system
-hands out only as bytes arrive; reading stops while frames wait, so a peer can make us hold `MAX_WAITING` frames
-and no more. Writing waits whenever the socket does, in slices, so the output buffer stays small as well.
+A frame is an int32 size and as many bytes. Each is read straight into its own buffer, which grows as bytes arrive:
+the four bytes of a size cost nothing. Reading stops while frames wait, so a peer can make us hold `MAX_WAITING` frames,
+or `MAX_WAITING_BYTES` of them, and all peers together what `BytesInFlight` allows. Writing waits whenever the socket
+does, in slices, so the output buffer stays small as well.
 """
 
 from __future__ import annotations
@@ -16,8 +17,13 @@ from typing import Any
 
 from migrator.errors import PeerError
 
+UNBOUNDED = 2**63
 MAX_WAITING = 2
 """Complete frames that may wait for the reader."""
+MAX_WAITING_BYTES = 1024 * 1024
+"""From so many on, no frame is read behind those that wait."""
+FIRST_BUFFER = 64 * 1024
+"""Bytes of a frame's first buffer; it is doubled whenever it is full."""
 WRITE_SLICE = 256 * 1024
 """Bytes handed to the socket at a time, and the output buffer's high mark."""
 LINGER_SECONDS = 5.0
@@ -25,16 +31,46 @@ LINGER_SECONDS = 5.0
 _SIZE = struct.Struct(">i")
 
 
+class BytesInFlight:
+    """What all connections of a listener hold in frames that arrive, wait, or are worked on."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.held = 0
+
+    def take(self, count: int) -> bool:
+        """Hold so many more bytes; False, and nothing is held, when they would be too many."""
+        if self.held + count > self._limit:
+            return False
+        self.held += count
+        return True
+
+    def give_back(self, count: int) -> None:
+        """Hold so many fewer."""
+        self.held -= count
+
+
 class FrameStream(asyncio.BufferedProtocol):
     """One connection as a stream of frames.
 
     :param max_frame_bytes: a bigger frame is a `PeerError` (``socket.request.max.bytes``). It may be changed; the
         frame that comes next obeys.
+    :param in_flight: shared by the connections of a listener; one that would hold too much is a `PeerError`.
     :param connected: called with this stream once the connection (TLS included) is there.
     """
 
-    def __init__(self, max_frame_bytes: int, connected: Callable[[FrameStream], None] | None = None) -> None:
+    def __init__(
+        self,
+        max_frame_bytes: int,
+        connected: Callable[[FrameStream], None] | None = None,
+        in_flight: BytesInFlight | None = None,
+    ) -> None:
         self.max_frame_bytes = max_frame_bytes
+        self._in_flight = in_flight or BytesInFlight(UNBOUNDED)
+        self._held = 0
+        self._given = 0
+        """Bytes of the frame that the reader got last, and works on."""
+        self._size = 0
         self._connected = connected
         self._transport: asyncio.Transport | None = None
         self._head = bytearray(4)
@@ -55,6 +91,8 @@ class FrameStream(asyncio.BufferedProtocol):
         :raises PeerError: the peer sent a negative or too big size.
         :raises ConnectionError: the connection has ended.
         """
+        self._release(self._given)
+        self._given = 0
         while not self._frames:
             if self._end is not None:
                 raise self._end
@@ -64,6 +102,7 @@ class FrameStream(asyncio.BufferedProtocol):
             finally:
                 self._reader = None
         frame = self._frames.popleft()
+        self._given = len(frame)
         if self._end is None and self._transport is not None:
             self._transport.resume_reading()
         return frame
@@ -140,13 +179,34 @@ class FrameStream(asyncio.BufferedProtocol):
                 self._finish(PeerError(f"frame of {size} bytes; at most {self.max_frame_bytes} are accepted"))
                 self.abort()
                 return
-            self._body, self._filled = bytearray(size), 0
-        elif self._body is not None and self._filled == len(self._body):
+            self._size, self._filled = size, 0
+            self._grow(b"")
+        elif self._body is not None and self._filled == self._size:
             self._frames.append(self._body)
             self._body, self._filled = None, 0
-            if len(self._frames) >= MAX_WAITING and self._transport is not None:
+            waiting = sum(map(len, self._frames))
+            if self._transport is not None and (len(self._frames) >= MAX_WAITING or waiting >= MAX_WAITING_BYTES):
                 self._transport.pause_reading()
             self._wake(self._reader)
+        elif self._body is not None and self._filled == len(self._body):
+            self._grow(self._body)
+
+    def _grow(self, body: bytes | bytearray) -> None:
+        """A bigger buffer for the frame that arrives. (The loop still holds a view of the old one, so that it cannot be
+        resized.)"""
+        more = min(self._size, max(FIRST_BUFFER, 2 * len(body))) - len(body)
+        if not self._in_flight.take(more):
+            self._finish(PeerError("too many bytes in flight on this listener"))
+            self.abort()
+            return
+        self._held += more
+        self._body = bytearray(len(body) + more)
+        self._body[: len(body)] = body
+
+    def _release(self, count: int) -> None:
+        released = min(count, self._held)
+        self._held -= released
+        self._in_flight.give_back(released)
 
     def pause_writing(self) -> None:
         self._write_paused = True
@@ -158,6 +218,7 @@ class FrameStream(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         ended = exc if isinstance(exc, ConnectionError) else ConnectionResetError(str(exc or "closed by the peer"))
         self._finish(ended)
+        self._release(self._held)
 
     def _finish(self, reason: Exception) -> None:
         if self._end is None:

@@ -31,7 +31,7 @@ from migrator.wire.api_versions import (
 from migrator.wire.aside import INLINE_BYTES, MESSAGES, is_big, lane_of
 from migrator.wire.decode import decode_body
 from migrator.wire.encode import Chunks, encode_entity
-from migrator.wire.frames import FrameStream, slices
+from migrator.wire.frames import BytesInFlight, FrameStream, slices
 from migrator.wire.principal import ANONYMOUS, Principal
 from migrator.wire.sasl import SaslServer
 from migrator.wire.schemas import (
@@ -86,6 +86,8 @@ class ListenerLimits:
     """Bounds of one listener, in Kafka's units; each after the key that it comes from."""
 
     max_request_bytes: int = 104_857_600
+    max_bytes_in_flight: int = 268_435_456
+    """In the frames of all connections together, and at least one whole frame; ours, no key of Kafka's."""
     max_idle_ms: int = 600_000
     max_connections: int = 2_147_483_647
     max_connections_per_ip: int = 2_147_483_647
@@ -137,6 +139,7 @@ class KafkaListener:
         self.security = security
         self.limits = limits or ListenerLimits()
         self.counters = ListenerCounters()
+        self.in_flight = BytesInFlight(max(self.limits.max_bytes_in_flight, self.limits.max_request_bytes))
         self._supervisor = Supervisor(on_violation)
         self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[None], _Connection] = {}
@@ -154,7 +157,7 @@ class KafkaListener:
             first_frames = min(first_frames, self.limits.max_login_bytes)
         where: dict[str, Any] = {"host": host, "port": port} if host else {"sock": _on_every_interface(port)}
         self._server = await loop.create_server(
-            lambda: FrameStream(first_frames, self._accept),
+            lambda: FrameStream(first_frames, self._accept, self.in_flight),
             ssl=tls,
             ssl_handshake_timeout=self.limits.login_timeout_ms / 1000 if tls else None,
             backlog=self.limits.backlog,

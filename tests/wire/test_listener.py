@@ -20,6 +20,7 @@ from migrator.wire.api_versions import Features
 from migrator.wire.client import ClientLimits, KafkaClient
 from migrator.wire.decode import decode_body
 from migrator.wire.encode import encode_entity
+from migrator.wire.frames import FIRST_BUFFER
 from migrator.wire.schemas import (
     API_VERSIONS,
     CONTROLLER_APIS,
@@ -322,6 +323,39 @@ async def test_a_throttled_peer_is_listened_to_again_when_its_time_is_over() -> 
     async with serving() as (_, _, port), client_of(port) as client:
         assert (await client.request(heartbeat(Echo.DELAYED), 60)).throttle_time == Echo.DELAY
         assert (await client.request(heartbeat(3), 60)).is_fenced
+
+
+async def test_the_size_of_a_frame_costs_nothing_before_its_bytes_come() -> None:
+    async with serving() as (listener, _, port), contextlib.AsyncExitStack() as stack:
+        for _ in range(20):
+            _, writer = await stack.enter_async_context(raw_connection(port))
+            writer.write(struct.pack(">i", listener.limits.max_request_bytes))
+        await wait_until(lambda: listener.in_flight.held > 0 and listener.connection_count == 20)
+        assert listener.in_flight.held <= 20 * FIRST_BUFFER
+        await assert_served(port)
+
+
+async def test_bytes_in_flight_are_bounded_over_all_connections() -> None:
+    frame = 10 * FIRST_BUFFER
+    limits = ListenerLimits(max_request_bytes=frame, max_bytes_in_flight=2 * frame)
+    async with serving(limits=limits) as (listener, _, port), contextlib.AsyncExitStack() as stack:
+        for _ in range(4):
+            _, writer = await stack.enter_async_context(raw_connection(port))
+            writer.write(struct.pack(">i", frame) + bytes(frame - 1))
+        await wait_until(lambda: listener.counters.malformed > 0)
+        assert listener.in_flight.held <= 2 * frame
+    assert listener.in_flight.held == 0
+
+
+async def test_frames_of_every_size_arrive_whole() -> None:
+    async with serving(raw_apis=frozenset({FETCH})) as (listener, _, port), raw_connection(port) as (reader, writer):
+        for size in (1, FIRST_BUFFER - 9, FIRST_BUFFER, 2 * FIRST_BUFFER, 3 * FIRST_BUFFER + 1):
+            whole = request_frame(build(request_type(FETCH, 17)))[4:] + bytes(size)
+            writer.write(struct.pack(">i", len(whole)) + whole)
+            answer = decode_body(response_type(FETCH, 17), await read_frame(reader), 5)
+            header = b"".join(encode_request_header(RequestHeader(FETCH, 17, 1, "raw")))
+            assert answer.session_id == len(whole) - len(header)
+        await wait_until(lambda: listener.in_flight.held == 0)
 
 
 async def test_raw_bodies_and_encoded_answers_pass_through() -> None:
