@@ -126,6 +126,7 @@ def registrations(batches: Iterator[Batch], node_id: int) -> int:
     return sum(isinstance(record, m.RegisterControllerRecord) and record.controller_id == node_id for record in records)
 
 
+@pytest.mark.lane("test-long")
 @pytest.mark.parametrize("leader_id", VOTERS, ids=["ours leads", "stock leads"])
 async def test_a_voter_that_was_away_for_a_day_catches_up(
     kafka_391: StockKafka, tmp_path: Path, leader_id: int
