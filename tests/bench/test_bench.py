@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from migrator.wire.encode import encode_entity
 from migrator.wire.legacy.messages import UpdateType
-from migrator.wire.schemas import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from migrator.wire.schemas import (
+    API_VERSIONS,
+    LEADER_AND_ISR,
+    STOP_REPLICA,
+    UPDATE_METADATA,
+    VersionRange,
+    build,
+    response_type,
+)
+from migrator.wire.server import KafkaListener, RequestContext
 from tests.bench.figures import FIGURES, Result, ratio, table, to_json
 from tests.bench.observers import stall_in
 from tests.bench.pieces_memory import MEMORY_PIECES, Sample
+from tests.bench.propagation import METADATA, METADATA_VERSION, REAL_CHANGES, measure_real
 from tests.bench.quiet_broker import head_of
 from tests.bench.rolls import ROLL_FIGURES
 from tests.drill.control_requests import (
@@ -75,3 +88,31 @@ def test_the_documented_figures_are_those_that_are_measured() -> None:
     page = (Path(__file__).parents[2] / "docs/bench.md").read_text(encoding="utf-8")
     figures = (*FIGURES, *ROLL_FIGURES)
     assert [figure.label for figure in figures if figure.target and figure.label not in page] == []
+
+
+class Forgetful:
+    """A broker that knows a topic from the second time on that it is asked for it."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+
+    async def handle(self, context: RequestContext, body: Any) -> Any:
+        (topic,) = body.topics
+        self.asked[topic.name] += 1
+        error = ErrorCode.none if self.asked[topic.name] > 1 else ErrorCode.unknown_topic_or_partition
+        answer = response_type(context.api_key, context.api_version)
+        return build(answer, topics=({"name": topic.name, "error_code": error},))
+
+
+async def test_a_topic_is_known_when_the_last_broker_names_it() -> None:
+    brokers = [Forgetful(), Forgetful()]
+    apis = {METADATA: VersionRange(0, METADATA_VERSION), API_VERSIONS: VersionRange(0, 4)}
+    listeners = [KafkaListener("CLIENTS", broker, apis=apis) for broker in brokers]
+    ports = [await listener.start("127.0.0.1", 0) for listener in listeners]
+    created: list[str] = []
+    told_ms = await measure_real(created.append, ",".join(f"127.0.0.1:{port}" for port in ports), "told")
+    for listener in listeners:
+        await listener.close(grace=0)
+    assert len(created) == REAL_CHANGES
+    assert all(broker.asked == dict.fromkeys(created, 2) for broker in brokers)
+    assert told_ms > 0
