@@ -47,9 +47,12 @@ class _Bucket:
 
     @property
     def wait_ms(self) -> int:
-        """Until it is at zero again; 0 when it is not below."""
-        if self.tokens >= 0:
+        """Until it is at zero again; 0 when it is not below. ZooKeeper may have held a rate of zero, or below, which
+        no Kafka controller takes: that bucket never fills."""
+        if not self.tokens < 0:
             return 0
+        if self.rate <= 0:
+            return LONGEST_WAIT_MS
         return min(math.floor(-self.tokens / self.rate * 1000 + 0.5), LONGEST_WAIT_MS)
 
 

@@ -7,9 +7,20 @@ from collections.abc import Callable
 from migrator.records.uuid import ZERO_UUID, Uuid
 from migrator.values import value
 
-EPOCH_LIMIT = 2**31 - 2**16
-"""Every leader epoch is below. Epochs are 32 bits on the wire and on the disk: one message with the last of them would
-leave no epoch for a next election, for ever. There is no limit on jumps."""
+EPOCH_LIMIT = 2**30
+EPOCH_STEP = 2**16
+EPOCH_END = 2**31 - 1
+
+
+def may_follow(own: int, epoch: int) -> bool:
+    """Whether a message may carry a node from its own epoch to that one.
+
+    Epochs are 32 bits on the wire and on the disk. A message with the last of them would leave none for the next
+    election, for ever. Up to `EPOCH_LIMIT`, which elections do not reach in decades, a jump may be of any size: a voter
+    may have been away for long. From there on `EPOCH_STEP` at a time is enough for a voter that stood alone for hours.
+    So whatever one message says, elections go on.
+    """
+    return epoch < EPOCH_LIMIT or (epoch - own <= EPOCH_STEP and epoch < EPOCH_END)
 
 
 def grant_to_anybody(_candidate_id: int) -> bool:

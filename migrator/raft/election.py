@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from kio.schema.errors import ErrorCode
 
 from migrator.raft import responses, votes
-from migrator.raft.config import EPOCH_LIMIT
+from migrator.raft.config import may_follow
 from migrator.raft.learning import is_ours, is_plausible, learn
 from migrator.raft.messages import (
     BeginQuorumEpochRequest,
@@ -61,7 +61,7 @@ def _vote_error(quorum: Quorum, request: VoteRequest) -> ErrorCode:
 
 def _may_stand(quorum: Quorum, request: VoteRequest) -> bool:
     """At kraft.version 0 the voters are configured, and nobody else may raise the epoch."""
-    return request.candidate_id in quorum.voters and request.candidate_epoch < EPOCH_LIMIT
+    return request.candidate_id in quorum.voters and may_follow(quorum.epoch, request.candidate_epoch)
 
 
 def _is_addressed(quorum: Quorum, request: VoteRequest) -> bool:

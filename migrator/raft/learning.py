@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from migrator.raft.config import EPOCH_LIMIT
+from migrator.raft.config import may_follow
 from migrator.raft.messages import RaftResponse
 from migrator.raft.quorum import Quorum
 
@@ -19,7 +19,7 @@ def is_plausible(quorum: Quorum, epoch: int, leader_id: int | None) -> bool:
 
     That this very node leads an epoch it has not heard of is plausible too: it may have lost its disk.
     """
-    if epoch >= EPOCH_LIMIT:
+    if not may_follow(quorum.epoch, epoch):
         return False
     if leader_id is None or epoch < quorum.epoch:
         return True

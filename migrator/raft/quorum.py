@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from migrator.errors import require
 from migrator.raft import effects as fx
 from migrator.raft import responses
-from migrator.raft.config import EPOCH_LIMIT, RaftConfig
+from migrator.raft.config import EPOCH_END, RaftConfig
 from migrator.raft.messages import EpochOffset, RaftRequest, RaftResponse
 from migrator.raft.peers import Peers
 from migrator.raft.progress import Progress, Replicas
@@ -175,7 +175,7 @@ class Quorum:
     def become_candidate(self) -> None:
         """Stand for election in the next epoch, with this node's own vote."""
         require(self.is_voter, f"node {self.node_id} is no voter and can't stand for election")
-        require(self.epoch + 1 < EPOCH_LIMIT, f"epoch {self.epoch} is the last one: some voter has used up all others")
+        require(self.epoch + 1 < EPOCH_END, f"epoch {self.epoch} is the last one: some voter has used up all others")
         retries = self.state.retries + 1 if isinstance(self.state, Candidate) else 1
         epoch = self.epoch + 1
         stored = ElectionState(epoch, None, self.node_id, self.config.directory_id)

@@ -52,7 +52,10 @@ from migrator.wire.security import PLAINTEXT, ListenerSecurity
 log = logging.getLogger(__name__)
 
 MAX_REQUEST_ELEMENTS = 2_000_000
-"""In the arrays of one request: a broker that reports 200,000 partitions of three replicas sends half as many."""
+"""In the arrays of one request, whatever its size."""
+ALTER_PARTITION = 56
+ALTER_PARTITION_ELEMENT_BYTES = 13
+"""A broker of an ISR with its epoch, the smallest element since version 3."""
 CONNECTION = TaskKind("listener-connection", OnError.DROP)
 
 
@@ -317,8 +320,20 @@ class _Connection:
         if header.api_key in self._listener.raw_apis:
             return header, memoryview(frame)[offset:]
         entity_type = request_type(header.api_key, header.api_version)
-        decode = partial(decode_body, entity_type, frame, offset, MAX_REQUEST_ELEMENTS)
+        most = max_elements(header.api_key, len(frame))
+        decode = partial(decode_body, entity_type, frame, offset, most)
         return header, decode() if len(frame) <= INLINE_BYTES else await lane_of(len(frame)).run(decode)
+
+
+def max_elements(api_key: int, size: int) -> int:
+    """How many elements the arrays of a request of so many bytes may have.
+
+    A broker asks for every change of an ISR that waits in one AlterPartition, and asks for the same again when the
+    connection breaks. So that request is bound by its bytes alone, as in Kafka (``AlterPartitionManager``).
+    """
+    if api_key == ALTER_PARTITION:
+        return max(MAX_REQUEST_ELEMENTS, size // ALTER_PARTITION_ELEMENT_BYTES)
+    return MAX_REQUEST_ELEMENTS
 
 
 def _peer_host(stream: FrameStream) -> str:

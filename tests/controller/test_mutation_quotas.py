@@ -79,6 +79,20 @@ def test_a_wait_fits_into_an_answer() -> None:
     assert asked.throttle_ms == LONGEST_WAIT_MS
 
 
+@pytest.mark.parametrize("rate", [0.0, -1.0])
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_rate_that_zookeeper_held_and_no_controller_takes_is_waited_for_as_long_as_an_answer_can_say(
+    rate: float, strict: bool
+) -> None:
+    world = World()
+    limit(world, rate, user="alice")
+    quota(world, strict=False).charge(1)
+    world.now_ms += 60_000
+    asked = quota(world, strict=strict)
+    assert charged(asked, 1) is (ErrorCode.throttling_quota_exceeded if strict else ErrorCode.none)
+    assert asked.throttle_ms == LONGEST_WAIT_MS
+
+
 LEVELS = (
     {"user": "alice", "client_id": "app"},
     {"user": "alice", "client_id": None},

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from migrator.raft import effects as fx
 from migrator.raft import events as ev
 from migrator.raft import messages as m
-from migrator.raft.config import EPOCH_LIMIT, RaftConfig
+from migrator.raft.config import EPOCH_END, EPOCH_LIMIT, EPOCH_STEP, RaftConfig, may_follow
 from migrator.raft.core import RaftNode
 from migrator.raft.messages import EpochOffset
 from migrator.raft.replication import locate
@@ -69,6 +69,35 @@ def test_the_last_epoch_below_the_limit_is_a_voters_to_take() -> None:
     member = Cluster(3)[1]
     member.step(ev.RequestReceived(Envelope(2, 1, 0, None), vote(EPOCH_LIMIT - 1, 2)))
     assert member.raft.epoch == EPOCH_LIMIT - 1
+
+
+def test_elections_go_on_from_the_highest_epoch_that_one_message_can_name() -> None:
+    """One below the limit ended every voter that stood next: no other would have followed to the limit."""
+    cluster = Cluster(3)
+    for node in (1, 3):
+        cluster[node].step(ev.RequestReceived(Envelope(2, node, 0, None), vote(EPOCH_LIMIT - 1, 2, voter=node)))
+    candidate = cluster[1]
+    while candidate.raft.role is not Role.CANDIDATE:
+        candidate.raft.step(ev.Tick(), (candidate.raft.deadline() or 0) + 1)
+    assert candidate.raft.epoch == EPOCH_LIMIT
+    granted = cluster.ask(3, vote(EPOCH_LIMIT, 1, voter=3))
+    assert isinstance(granted, m.VoteResponse)
+    assert granted.vote_granted
+
+
+@pytest.mark.parametrize(
+    ("own", "epoch", "follows"),
+    [
+        (0, EPOCH_LIMIT - 1, True),
+        (0, EPOCH_LIMIT, False),
+        (EPOCH_LIMIT - 1, EPOCH_LIMIT - 1 + EPOCH_STEP, True),
+        (EPOCH_LIMIT - 1, EPOCH_LIMIT + EPOCH_STEP, False),
+        (EPOCH_END - 1, EPOCH_END, False),
+    ],
+)
+def test_how_far_one_message_carries(own: int, epoch: int, follows: bool) -> None:
+    """Any way below the limit, a step above, and never to the end."""
+    assert may_follow(own, epoch) is follows
 
 
 @pytest.mark.parametrize("leader", [-1, 2])
