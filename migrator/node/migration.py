@@ -299,11 +299,16 @@ class MigrationRuntime:
         self._cluster.leave()
 
     @property
-    def lag(self) -> Lag | None:
-        """What ZooKeeper does not hold yet; None while it need not follow this node: on who is not the active
-        controller, before the copy, and with the migration turned off."""
+    def must_follow(self) -> bool:
+        """Whether ZooKeeper has to follow this node: not on who is not the active controller, before the copy, or with
+        the migration turned off. Any thread may ask."""
         follows = self._core.metadata.published.features.zk_migration_state is ZkMigrationState.MIGRATION
-        if not (follows and self._enabled and self._core.controller.epoch is not None):
+        return follows and self._enabled and self._core.controller.epoch is not None
+
+    @property
+    def lag(self) -> Lag | None:
+        """What ZooKeeper does not hold yet; None while it need not follow (`must_follow`)."""
+        if not self.must_follow:
             return None
         return self.executor.coordinator.write_behind.lag(monotonic_ms())
 

@@ -191,7 +191,7 @@ def _migration(
     """The migration of this node. It is there whatever the settings lack: the log may say that one is under way."""
     cluster = migrated_cluster(settings, core, failure, partial(times.observe, Mode.ZOOKEEPER))
     runtime = MigrationRuntime(settings, core, cluster, signals, journal, failure)
-    gate.measures(lambda: runtime.lag)
+    gate.measures(lambda: runtime.lag, lambda: runtime.must_follow)
     runtime.start()
     stack.push_async_callback(runtime.close)
     return MigrationInsight(core, runtime, gate, signals)

@@ -36,10 +36,17 @@ class WriteGate:
         self._limits = limits_of(settings.migrator_zookeeper_jute_maxbuffer)
         self._settings = settings
         self._lag: Callable[[], Lag | None] = lambda: None
+        self._must_follow: Callable[[], bool] = lambda: False
 
-    def measures(self, lag: Callable[[], Lag | None]) -> None:
-        """Where to look: what ZooKeeper does not hold yet; None while it need not follow."""
+    def measures(self, lag: Callable[[], Lag | None], must_follow: Callable[[], bool]) -> None:
+        """Where to look.
+
+        :param lag: what ZooKeeper does not hold yet; None while it need not follow. It moves a clock, so only the event
+            loop may ask.
+        :param must_follow: whether it has to, for any thread.
+        """
         self._lag = lag
+        self._must_follow = must_follow
 
     @property
     def blocked_ms(self) -> int:
@@ -67,11 +74,11 @@ class WriteGate:
             )
 
     def check(self, image: MetadataImage, index: ControllerIndex, records: Sequence[MetadataRecord]) -> None:
-        """Look at the records of a decision that was made on this image.
+        """Look at the records of a decision that was made on this image, on the thread on which it was made.
 
         :raises RefusedError: POLICY_VIOLATION, when a znode would become too large for ZooKeeper.
         """
-        if self._lag() is not None:
+        if self._must_follow():
             limits, passwords = self._limits, self._passwords
             check_sizes(image, records, acl_bytes=index.acl_bytes, limits=limits, passwords=passwords)
 
