@@ -71,9 +71,14 @@ def _headline(status: Status) -> Text:
     migration = status.migration
     text = Text()
     text.append(f"{migration.public_state}", style="bold")
-    text.append(f"  ({migration.internal_state} for {migration.internal_state_age_ms / 1000:.0f} s")
+    text.append(f"  ({migration.internal_state}")
+    text.append(f" for {migration.internal_state_age_ms / 1000:.0f} s" if migration.active else "")
     text.append(", paused" if migration.paused else "")
     text.append(")" if migration.active else ", not the active controller)")
+    leader = status.quorum.leader_id
+    if not migration.active and leader not in (-1, status.node_id):
+        text.append(f"\ncontroller {leader} leads, and knows what the migration waits for: ask it on its machine, or")
+        text.append(" name its migrator.grpc.listener with --server")
     text.append(f"\ncluster {status.cluster_id}, node {status.node_id}, metadata.version {status.metadata_version}")
     behind = status.write_behind
     if behind is not None:

@@ -207,7 +207,7 @@ def finish_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, ..
         *(() if view.verified is None else (verdict,)),
         Gate(
             "state",
-            view.driver.public is PublicState.DUAL_WRITE,
+            view.driver.public in (PublicState.DUAL_WRITE, PublicState.FINISHED),
             f"the migration is in {view.driver.public.label}",
             "Only DualWrite can be finished",
         ),

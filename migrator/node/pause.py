@@ -40,9 +40,11 @@ class PauseOrder:
     async def give(self, reason: str) -> None:
         """Hold the migration; a majority has the order when this returns.
 
-        :raises OperatorError: it has begun, or there is none; or the leadership is gone, and nobody knows whether the
-            next leader has the order.
+        :raises OperatorError: there is no reason for the journal; or it has begun, or there is none; or the leadership
+            is gone, and nobody knows whether the next leader has the order.
         """
+        if not reason.strip():
+            raise OperatorError("the journal needs a reason", where="pause", remedy="Give --reason")
         async with self._turn:
             self._check()
             self._note("pause", reason)

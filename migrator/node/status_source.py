@@ -113,17 +113,18 @@ class NodeStatusSource:
             quorum=self._quorum(),
             migration=self._migration_status(),
             brokers=self._brokers(),
-            problems=(*self._log_problems(), *migration.problems()),
+            problems=(*self._quorum_problems(), *migration.problems()),
             write_behind=migration.write_behind_status(),
             claim=migration.claim_status(),
             metadata_version=version_at(level).name,
             recent_events=tuple(self._journal(-1)[-RECENT_EVENTS:]),
         )
 
-    def _log_problems(self) -> tuple[Problem, ...]:
+    def _quorum_problems(self) -> tuple[Problem, ...]:
         quorum = self._core.quorum
-        problem = quorum.refusals.problem(self._settings.node_id, quorum.leader_id)
-        return () if problem is None else (problem,)
+        leaderless = _leaderless(len(self._settings.voters)) if quorum.leader_id is None else None
+        refusing = quorum.refusals.problem(self._settings.node_id, quorum.leader_id)
+        return tuple(problem for problem in (leaderless, refusing) if problem is not None)
 
     async def updates(self) -> AsyncIterator[Status]:
         """See `StatusSource`."""
@@ -223,6 +224,15 @@ class NodeStatusSource:
         else:
             state = BrokerState.STOPPING if registration.in_controlled_shutdown else BrokerState.RUNNING
         return BrokerStatus(registration.broker_id, state, registration.epoch, registration.is_migrating_zk_broker, age)
+
+
+def _leaderless(voters: int) -> Problem:
+    return Problem(
+        "quorum",
+        f"no controller leads, so nothing goes on: an election takes {voters // 2 + 1} of {voters} voters",
+        "If an election is under way, wait a few seconds. Otherwise start the controllers that do not run, and check "
+        "that the machines reach each other at the addresses above",
+    )
 
 
 def _without_time(status: Status) -> tuple[object, ...]:

@@ -42,7 +42,7 @@ async def active_controller(config: Path | None, server: str | None) -> AsyncIte
     :raises OperatorError: none of them answers that it does; names the leader.
     """
     failure: OperatorError | None = None
-    leader = -1
+    leader, answered = -1, False
     for address in _addresses(config, server):
         try:
             client = connect(config, address)
@@ -58,14 +58,16 @@ async def active_controller(config: Path | None, server: str | None) -> AsyncIte
             if status.migration.active:
                 yield client
                 return
-            leader = max(leader, status.quorum.leader_id)
+            leader, answered = max(leader, status.quorum.leader_id), True
     if leader >= 0:
         raise OperatorError(
             f"controller {leader} leads, and was not reached, or drives no migration",
             remedy=f"Run this with the property file of controller {leader} on its machine, or name its "
             "migrator.grpc.listener with --server",
         )
-    raise failure or OperatorError("no controller leads", remedy="Wait for an election; see 'migrator status'")
+    if failure is None or answered:
+        raise OperatorError("no controller leads", remedy="Wait for an election; see 'migrator status'")
+    raise failure
 
 
 def _addresses(config: Path | None, server: str | None) -> Iterator[str | None]:

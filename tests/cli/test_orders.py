@@ -64,6 +64,14 @@ async def test_orders_reach_the_server_and_its_refusals_come_back() -> None:
     assert sorted(node.orders) == [("pause", "freeze"), ("resume", "")]
 
 
+async def test_the_status_of_a_follower_says_whom_to_ask() -> None:
+    async with served(PlayedNode(State.INACTIVE, leader_id=3)) as server:
+        code, output = await run("status", "--server", server)
+    assert code == ExitCode.OK
+    assert "controller 3 leads" in output
+    assert "(inactive, not the active controller)" in output, "nobody has measured for how long"
+
+
 async def test_gates_name_what_stands_in_the_way_and_change_nothing() -> None:
     node = PlayedNode(State.DUAL_WRITING)
     async with served(node) as server:

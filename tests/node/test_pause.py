@@ -57,6 +57,16 @@ async def test_the_next_leader_has_the_order_and_the_resume(tmp_path: Path) -> N
             await order_on(second, fed).take_back()
 
 
+async def test_nothing_is_held_without_a_reason(tmp_path: Path) -> None:
+    async with running(tmp_path, 1) as cluster:
+        leader = await cluster.leader()
+        await append(leader, NOT_BEGUN)
+        fed: list[ev.Event] = []
+        with pytest.raises(OperatorError, match="--reason"):
+            await order_on(leader, fed).give(" ")
+        assert (hold_of(leader), fed) == (None, [])
+
+
 async def test_a_directory_that_is_opened_again_still_has_the_order(tmp_path: Path) -> None:
     async with running(tmp_path, 1) as cluster:
         leader = await cluster.leader()

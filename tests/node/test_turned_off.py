@@ -13,7 +13,7 @@ from migrator.config.load import settings_from
 from migrator.errors import OperatorError
 from migrator.migration.states import PublicState, State
 from migrator.node.node import Failure, _assemble
-from migrator.observe.status import Status
+from migrator.observe.status import Goal, Status
 from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord
 from migrator.rpc.operator_client import OperatorClient
 from tests.node.cluster import running
@@ -65,6 +65,7 @@ async def test_a_migration_ends_without_a_zookeeper(tmp_path: Path, left: dict[s
         status = await status_in(client, State.FINISHED)
         assert (status.migration.public_state, status.migration.active) == (PublicState.FINISHED.label, True)
         assert status.problems == ()
+        assert all(gate.open for gate in await client.gates(Goal.FINISH)), "nothing stands between here and the end"
 
 
 async def test_a_migration_that_has_not_begun_says_that_it_is_turned_off(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.migration.states import State
+from migrator.parts.processes import free_port
 from migrator.rpc.reach import active_controller, connect
 from tests.rpc.operator_node import PlayedNode, property_file, served
 
@@ -46,6 +47,12 @@ async def test_without_a_leader_it_says_so() -> None:
         with pytest.raises(OperatorError, match="no controller leads"):
             async with active_controller(None, address):
                 pass
+
+
+async def test_a_quorum_without_a_leader_is_not_mistaken_for_a_dead_controller(tmp_path: Path) -> None:
+    async with served(PlayedNode(State.INACTIVE, leader_id=-1), tmp_path):
+        with pytest.raises(OperatorError, match="no controller leads"):
+            await _active(property_file(tmp_path, f"127.0.0.1:{free_port()}"))
 
 
 async def test_nobody_there_is_said_with_the_first_reason(tmp_path: Path) -> None:
