@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.migration import events as ev
-from migrator.migration.finish import Standing, zk_mode_brokers
+from migrator.migration.finish import FLAG, Standing, zk_mode_brokers
 from migrator.migration.judge import FORCEABLE
 from migrator.migration.readiness import Gap, Severity
 from migrator.migration.soft import Status, held
@@ -31,7 +31,7 @@ from migrator.observe.status import (
     VerdictReport,
     WriteBehindStatus,
 )
-from migrator.records.metadata import MigrationHold
+from migrator.records.metadata import MigrationHold, ZkMigrationState
 
 NOT_TOLD_REMEDY = (
     "Other brokers are told, and this one is tried again. Look at its log, at the host and port that it advertises for "
@@ -239,7 +239,7 @@ def rollback_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, 
             f"brokers in KRaft mode: {', '.join(map(str, kraft)) or 'none'}",
             "Restart them in ZooKeeper mode with the migration enabled",
         ),
-        _lag_gate(view),
+        _written_gate(view, image),
         Gate(
             "sizes",
             not view.set_aside,
@@ -252,6 +252,18 @@ def rollback_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, 
 def _held(hold: MigrationHold) -> Problem:
     situation = held(hold)
     return Problem("migration", situation.why, situation.remedy, warning=True)
+
+
+def _written_gate(view: MigrationInsight, image: MetadataImage) -> Gate:
+    """A rollback needs a ZooKeeper that holds everything, and a leader whose flag is off does not write to it."""
+    if image.features.zk_migration_state is ZkMigrationState.MIGRATION and view.write_behind_status() is None:
+        return Gate(
+            "lag",
+            open=False,
+            what="the migration is turned off on the controller that leads: nobody writes changes to ZooKeeper",
+            remedy=f"Set {FLAG}=true and zookeeper.connect on the controllers, restart them, and wait for DualWrite",
+        )
+    return _lag_gate(view)
 
 
 def _lag_gate(view: MigrationInsight) -> Gate:

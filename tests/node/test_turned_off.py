@@ -91,3 +91,12 @@ async def test_an_order_to_pause_is_there_again_after_a_restart(tmp_path: Path) 
         assert (status.migration.paused, len(status.problems)) == (False, 1)
         with pytest.raises(OperatorError, match="is not paused"):
             await client.resume()
+
+
+async def test_nobody_is_told_that_zookeeper_holds_everything_by_a_leader_that_does_not_write(tmp_path: Path) -> None:
+    properties = await log_of(tmp_path, ZkMigrationState.MIGRATION, zookeeper_mode=False)
+    async with controller(properties | {"migrator.finish.require.verify": "true"}) as client:
+        await status_in(client, State.FINISHING)
+        (lag,) = [gate for gate in await client.gates(Goal.ROLLBACK) if gate.name == "lag"]
+        assert not lag.open
+        assert "turned off" in lag.what
