@@ -44,6 +44,10 @@ ATTEMPTS = 3
 
 _REMEDY = "Name the metadata directory of a controller (metadata.log.dir, else the first of log.dirs)"
 _COMPARE = "Compare with another controller's directory"
+_TORN = (
+    "If this controller crashed, the end is half written: start the controller once, which cuts that end, and stop it "
+    f"with SIGTERM. Else: {_COMPARE.lower()}"
+)
 _UNKNOWN = "If that controller is a newer release, use a newer release of this tool; else the log is damaged"
 
 
@@ -222,7 +226,7 @@ def _segment(path: Path, *, is_last: bool) -> Iterator[Batch]:
     except CorruptRecordsError as error:
         cut = error.position is not None and _is_cut(path, error.position)
         if not (cut and is_last and goes_on(path, since)):
-            raise damaged(path, error) from error
+            raise damaged(path, error, _TORN if cut and is_last else _COMPARE) from error
 
 
 def _is_cut(path: Path, position: int) -> bool:
@@ -251,6 +255,6 @@ def _decoded(path: Path, batch: Batch, decode: Decode) -> Sequence[MetadataRecor
         raise OperatorError(what, where=str(path), remedy=_UNKNOWN) from error
 
 
-def damaged(path: Path, error: CorruptRecordsError) -> OperatorError:
+def damaged(path: Path, error: CorruptRecordsError, remedy: str = _COMPARE) -> OperatorError:
     """The error for a segment that does not decode."""
-    return OperatorError(str(error), where=str(path), remedy=_COMPARE)
+    return OperatorError(str(error), where=str(path), remedy=remedy)

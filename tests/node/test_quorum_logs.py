@@ -9,6 +9,9 @@ import pytest
 
 from migrator.cli.rollback import _newest
 from migrator.errors import OperatorError
+from migrator.log.metadata_log import DIRECTORY_NAME, MetadataLog
+from migrator.log.segment import segment_name
+from migrator.log.synced_end import FILE_NAME
 from migrator.migration.seen_logs import newest_of
 from migrator.records.metadata import ConfigRecord, ConfigResourceType
 from migrator.verify.kraft_files import end_of_log, read_image
@@ -48,3 +51,19 @@ async def test_what_was_confirmed_is_in_the_newest_log_of_those_that_are_left(
 def test_a_directory_that_is_nobodys_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match=r"meta\.properties"):
         logs_in([tmp_path])
+
+
+async def test_who_reads_the_log_of_a_crashed_controller_hears_how_its_end_is_mended(tmp_path: Path) -> None:
+    async with running(tmp_path, 1) as cluster:
+        leader = await cluster.leader()
+        await append(leader, ConfigRecord(ConfigResourceType.BROKER, "", "early", "1"))
+        published, directory = leader.metadata.published, cluster.settings(1).metadata_directory
+    (directory / DIRECTORY_NAME / FILE_NAME).unlink()  # a clean stop leaves it, a crash does not
+    segment = directory / DIRECTORY_NAME / segment_name(0)
+    whole = segment.read_bytes()
+    segment.write_bytes(whole + whole[:40])
+    with pytest.raises(OperatorError) as refused:
+        read_image(directory)
+    assert "start the controller once" in refused.value.remedy
+    MetadataLog.open(directory).close()  # what its start does with the log
+    assert read_image(directory).configs == published.configs
