@@ -28,7 +28,8 @@ async def roll_back(cluster: Cluster, report: Report, before: Mapping[str, bytes
     :raises DrillFailedError: it cannot go on.
     """
     with report.step(f"Rollback at {state}"):
-        for controller in cluster.controllers:
+        leader = await cluster.leader()
+        for controller in sorted(cluster.controllers, key=lambda each: each is leader):  # a successor would be behind
             if controller.runs:
                 code = await asyncio.to_thread(controller.stop)
                 report.check(f"controller {controller.node_id} left in good order", code == ExitCode.OK, code)

@@ -54,15 +54,20 @@ async def drain(coordinator: Coordinator, lag: Callable[[], Lag | None], seconds
     """Let ZooKeeper catch up before a leader leaves, for so long at most.
 
     :param lag: None when ZooKeeper need not follow this node (any more).
-    :returns: what ZooKeeper lacks in the end; None for nothing.
+    :returns: what ZooKeeper lacks in the end; None for nothing. A leader that loses the leadership meanwhile, because
+        the other voters were stopped too, gives what was missing then: nobody may be left to write it.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
+    missing = None
     while lag() is not None and not coordinator.write_behind.drained:
+        missing = _not_drained(coordinator)
         if loop.time() >= deadline or coordinator.state in WAITS_FOR_OPERATOR:
-            return _not_drained(coordinator)
+            return missing
         await asyncio.sleep(POLL_SECONDS)
-    return _not_drained(coordinator) if lag() is not None and coordinator.write_behind.set_aside else None
+    if lag() is None:
+        return missing
+    return _not_drained(coordinator) if coordinator.write_behind.set_aside else None
 
 
 def _not_drained(coordinator: Coordinator) -> OperatorError:

@@ -78,5 +78,20 @@ async def test_the_wait_ends_when_zookeeper_has_followed() -> None:
     assert len(looks) > 2
 
 
+async def test_a_leader_that_is_deposed_while_it_waits_says_what_was_missing() -> None:
+    """All voters are stopped at once: the leader loses its majority, and nobody comes after it."""
+    leader = elected()
+    looks = []
+
+    def lag() -> Lag | None:
+        looks.append(1)
+        return lag_of(leader) if len(looks) < 3 else None
+
+    missing = await drain(leader, lag, 3_600)
+    assert missing is not None
+    assert missing.exit_code == ExitCode.NOT_DRAINED
+    assert "nobody knows yet how far ZooKeeper is behind" in str(missing)
+
+
 async def test_the_wait_ends_with_the_leadership() -> None:
     assert await drain(elected(), lambda: None, 3_600) is None
