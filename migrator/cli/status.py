@@ -77,7 +77,7 @@ def _headline(status: Status) -> Text:
     text.append(")" if migration.active else ", not the active controller)")
     leader = status.quorum.leader_id
     if not migration.active and leader not in (-1, status.node_id):
-        text.append(f"\ncontroller {leader} leads, and knows what the migration waits for: ask it on its machine, or")
+        text.append(f"\ncontroller {leader} leads, and knows more about the migration: ask it on its machine, or")
         text.append(" name its migrator.grpc.listener with --server")
     text.append(f"\ncluster {status.cluster_id}, node {status.node_id}, metadata.version {status.metadata_version}")
     behind = status.write_behind
