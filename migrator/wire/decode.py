@@ -23,6 +23,10 @@ Read = Callable[[memoryview, int], tuple[Any, int]]
 UNBOUNDED = 2**62
 
 
+class TooManyElementsError(PeerError):
+    """The message is well formed as far as it was read, and larger than this controller takes."""
+
+
 class _Room(threading.local):
     """For how many more elements of arrays the message that this thread decodes has room."""
 
@@ -52,7 +56,8 @@ def decode_body(
     requests end in bytes that mean nothing.
 
     :param max_elements: in all arrays together. An element of two bytes becomes an object of a hundred.
-    :raises PeerError: the bytes are not such a message, or it has too many elements.
+    :raises PeerError: the bytes are not such a message.
+    :raises TooManyElementsError: it has more elements than that.
     """
     _room.elements = max_elements
     try:
@@ -214,7 +219,7 @@ def _array_reader(shape: Shape, read: Read) -> Read:
         _end(buffer, offset, count * least)
         _room.elements -= count
         if _room.elements < 0:
-            raise ValueError("the message has too many elements")
+            raise TooManyElementsError("the message has too many elements: ask for less in one request")
         items = []
         for _ in range(count):
             item, offset = read(buffer, offset)

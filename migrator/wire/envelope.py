@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.errors import PeerError
 from migrator.values import value
-from migrator.wire.decode import decode_body
+from migrator.wire.decode import TooManyElementsError, decode_body
 from migrator.wire.encode import encode_entity
 from migrator.wire.principal import decode_principal
 from migrator.wire.schemas import (
@@ -57,7 +57,8 @@ def open_envelope(context: RequestContext, envelope: Any) -> Forwarded:
 
     :param context: of the envelope, whose sender must have been authorized for CLUSTER_ACTION.
     :raises EnvelopeError: with the error that Kafka answers: UNSUPPORTED_VERSION when the inner request does not
-        parse (the broker then closes its client's connection), INVALID_REQUEST when it may not be forwarded.
+        parse (the broker then closes its client's connection), INVALID_REQUEST, which the client gets to see, when it
+        may not be forwarded or asks for too much at once.
     """
     try:
         principal = decode_principal(envelope.request_principal or b"")
@@ -92,6 +93,8 @@ def _client_request(data: bytes) -> tuple[RequestHeader, Any]:
     body = request_type(header.api_key, header.api_version)
     try:
         return header, decode_body(body, data, offset, MAX_REQUEST_ELEMENTS)
+    except TooManyElementsError as error:
+        raise EnvelopeError(ErrorCode.invalid_request, str(error)) from error
     except PeerError as error:
         raise EnvelopeError(ErrorCode.unsupported_version, str(error)) from error
 

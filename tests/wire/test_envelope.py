@@ -84,6 +84,15 @@ def test_what_cannot_be_opened(changes: dict[str, Any], error: ErrorCode) -> Non
     assert caught.value.error == error
 
 
+def test_a_client_that_asks_for_too_much_at_once_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not with UNSUPPORTED_VERSION, at which the broker would close the client's connection without a word."""
+    monkeypatch.setattr("migrator.wire.envelope.MAX_REQUEST_ELEMENTS", 2)
+    topics = tuple({"name": f"orders-{number}", "num_partitions": 1} for number in range(3))
+    with pytest.raises(EnvelopeError, match="ask for less") as caught:
+        open_envelope(OUTER, envelope(build(request_type(CREATE_TOPICS, 7), topics=topics)))
+    assert caught.value.error == ErrorCode.invalid_request
+
+
 def test_brokers_own_requests_may_not_be_forwarded() -> None:
     with pytest.raises(EnvelopeError) as caught:
         open_envelope(OUTER, envelope(build(request_type(63, 1))))
