@@ -283,7 +283,8 @@ def voters(ports: Mapping[int, int]) -> str:
 @contextmanager
 def zookeeper_client(hosts: str) -> Iterator[KazooClient]:
     """A started client, closed in the end."""
-    client = KazooClient(hosts=hosts, timeout=10.0)
+    # It leaves nothing behind that ends with its session, and a server that is filled collects garbage for long.
+    client = KazooClient(hosts=hosts, timeout=60.0)
     client.start(timeout=30.0)
     try:
         yield client

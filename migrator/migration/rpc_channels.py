@@ -47,6 +47,10 @@ CLOSING = TaskKind("broker-channel-closing", OnError.DROP)
 
 RETRY_SECONDS = 0.1
 RETRY_MAX_SECONDS = 2.0
+LARGE_RETRY_MAX_SECONDS = 60.0
+LARGE_BYTES = 50 * 2**20
+"""Brokers close the connection at a request above ``socket.request.max.bytes``, 100 MiB by default. From half of that
+on a request that fails may be too large: it is named so, and sent again less often."""
 REQUEST_SECONDS = 30.0
 DECODE_INLINE_BYTES = 64 * 1024
 """A LeaderAndIsr's answer names every partition; a bigger one is decoded in a thread."""
@@ -325,7 +329,8 @@ class _Channel:
     async def _deliver(self, queued: _Queued) -> None:
         """Until it is answered: nothing overtakes it."""
         (api_key, version), chunks = await self._encode(queued)
-        pause = self._retry_seconds
+        size = sum(map(len, chunks))
+        pause, longest = self._retry_seconds, RETRY_MAX_SECONDS if size < LARGE_BYTES else LARGE_RETRY_MAX_SECONDS
         while True:
             try:
                 frame, offset = await self._peer.request_encoded(api_key, version, chunks, REQUEST_SECONDS)
@@ -333,8 +338,13 @@ class _Channel:
             except (TransportError, PeerError) as error:
                 log.debug("Broker %d: %s; sent again", self.place.broker_id, error)
                 self.trouble = f"it does not answer: {error}"
+                if size >= LARGE_BYTES:
+                    self.trouble += (
+                        f"; the {type(queued.request).__name__} has {size} bytes: if the broker's "
+                        "socket.request.max.bytes is smaller, raise it and restart the broker"
+                    )
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, RETRY_MAX_SECONDS)
+                pause = min(2 * pause, longest)
                 continue
             self.trouble = answered.refusal
             if self.trouble:

@@ -118,6 +118,22 @@ async def test_requests_arrive_in_order_and_are_repeated_until_answered(rig: Rig
     await rig.peers[1].hears("UpdateMetadata", "UpdateMetadata", "UpdateMetadata", "LeaderAndIsr", "StopReplica")
 
 
+async def test_a_large_request_that_is_never_answered_is_named_with_its_size(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker closes the connection at more than its socket.request.max.bytes, and says nothing."""
+    monkeypatch.setattr("migrator.migration.rpc_channels.LARGE_BYTES", 1)
+    rig.register(at(1))
+    peer = rig.peers[1]
+    peer.failures = 1_000_000
+    rig.send(1, LEAD)
+    async with peer.news:
+        await asyncio.wait_for(peer.news.wait_for(lambda: len(peer.heard) > 1), 10)
+    trouble = rig.channels.troubles[1]
+    assert "the LeaderAndIsr has" in trouble
+    assert "socket.request.max.bytes" in trouble
+
+
 async def test_a_broker_that_is_away_does_not_hold_up_another(rig: Rig) -> None:
     rig.register(at(1), at(2))
     rig.peers[1].open.clear()
