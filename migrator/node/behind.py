@@ -50,27 +50,54 @@ def tell_of_write(news: Unanswered | SetAside | TakenIn, note: Note) -> None:
             note("taken in", sentence, entity=entity, path=path)
 
 
-async def drain(coordinator: Coordinator, lag: Callable[[], Lag | None], seconds: float) -> OperatorError | None:
+class Debt:
+    """What ZooKeeper lacked when this node lost the leadership, for as long as nobody comes after it.
+
+    When a whole quorum is stopped, its leader may lose its majority before it is told to stop.
+    """
+
+    def __init__(self) -> None:
+        self._epoch = -1
+        self._missing: OperatorError | None = None
+
+    def led(self, epoch: int, coordinator: Coordinator) -> None:
+        """This node has just lost the leadership of an epoch, while ZooKeeper had to follow; the coordinator has not
+        heard of it yet."""
+        self._epoch, self._missing = epoch, _missing(coordinator)
+
+    def leads_again(self) -> None:
+        """This node knows by itself what ZooKeeper lacks."""
+        self._missing = None
+
+    def owed(self, *, other_leads: bool, latest_epoch: int) -> OperatorError | None:
+        """What ZooKeeper lacks, as far as nobody else writes it.
+
+        :param other_leads: another node is known to lead.
+        :param latest_epoch: of the last committed record.
+        """
+        return None if other_leads or latest_epoch > self._epoch else self._missing
+
+
+async def drain(
+    coordinator: Coordinator, lag: Callable[[], Lag | None], owed: Callable[[], OperatorError | None], seconds: float
+) -> OperatorError | None:
     """Let ZooKeeper catch up before a leader leaves, for so long at most.
 
     :param lag: None when ZooKeeper need not follow this node (any more).
-    :returns: what ZooKeeper lacks in the end; None for nothing. A leader that loses the leadership meanwhile, because
-        the other voters were stopped too, gives what was missing then: nobody may be left to write it.
+    :param owed: what it lacked when this node lost the leadership, before or during the wait, and nobody came after it.
+    :returns: what ZooKeeper lacks in the end; None for nothing.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
-    missing = None
     while lag() is not None and not coordinator.write_behind.drained:
-        missing = _not_drained(coordinator)
         if loop.time() >= deadline or coordinator.state in WAITS_FOR_OPERATOR:
-            return missing
+            break
         await asyncio.sleep(POLL_SECONDS)
-    if lag() is None:
-        return missing
-    return _not_drained(coordinator) if coordinator.write_behind.set_aside else None
+    return owed() if lag() is None else _missing(coordinator)
 
 
-def _not_drained(coordinator: Coordinator) -> OperatorError:
+def _missing(coordinator: Coordinator) -> OperatorError | None:
+    """What ZooKeeper lacks on a leader that it has to follow."""
     missing = [str(item) for item in coordinator.write_behind.set_aside]
     if not coordinator.write_behind.drained:
         now_ms = monotonic_ms()
@@ -78,6 +105,8 @@ def _not_drained(coordinator: Coordinator) -> OperatorError:
         missing.insert(
             0, f"{coordinator.write_behind.lag(now_ms)}; the migration is {coordinator.state.value}: {situation}"
         )
+    if not missing:
+        return None
     return OperatorError(
         "this controller stopped, and ZooKeeper does not hold everything that the metadata log holds: "
         + "; ".join(missing),

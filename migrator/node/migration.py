@@ -23,7 +23,7 @@ from migrator.migration.ports import MigratedCluster
 from migrator.migration.readiness import ControllerSignals
 from migrator.migration.soft import Identity
 from migrator.migration.translate.source import names_below
-from migrator.node.behind import tell_of_write
+from migrator.node.behind import Debt, tell_of_write
 from migrator.node.core import NodeCore
 from migrator.node.mark_proofs import MarkProofs
 from migrator.node.pause import PauseOrder
@@ -233,6 +233,7 @@ class MigrationRuntime:
         self._loop = asyncio.get_running_loop()
         self._supervisor = Supervisor(on_failure)
         self._said = ""
+        self._debt = Debt()
         self._last_effect: int | None = None
         """No record behind this offset is kept in ZooKeeper; followed also while another node leads."""
         self._proofs = MarkProofs(core.storage, settings.node_id, voters.ask_one)
@@ -279,14 +280,14 @@ class MigrationRuntime:
 
     async def needed_from(self) -> int | None:
         """See `Snapshotter`; None outside of dual-write."""
-        metadata = self._core.metadata
-        if metadata.published.features.zk_migration_state is not ZkMigrationState.MIGRATION:
+        if not self._migrated:
             return None
-        return await self._proofs.kept_from(self._cluster.zookeeper.view, metadata.migration_base)
+        return await self._proofs.kept_from(self._cluster.zookeeper.view, self._core.metadata.migration_base)
 
     def became_active(self, epoch: int, image: MetadataImage) -> None:
         """See `LeaderListener`."""
         state, hold = image.features.zk_migration_state, image.features.migration_hold
+        self._debt.leads_again()
         self._cluster.lead()
         became = ev.BecameLeader(epoch, state, self._enabled, self._core.metadata.migration_base, hold)
         self.executor.lead(became, self._last_effect)
@@ -295,6 +296,8 @@ class MigrationRuntime:
 
     def lost_leadership(self, epoch: int) -> None:
         """See `LeaderListener`."""
+        if self._migrated and self._enabled:
+            self._debt.led(epoch, self.executor.coordinator)
         self.executor.feed(ev.LostLeadership(epoch))
         self._cluster.leave()
 
@@ -302,8 +305,18 @@ class MigrationRuntime:
     def must_follow(self) -> bool:
         """Whether ZooKeeper has to follow this node: not on who is not the active controller, before the copy, or with
         the migration turned off. Any thread may ask."""
-        follows = self._core.metadata.published.features.zk_migration_state is ZkMigrationState.MIGRATION
-        return follows and self._enabled and self._core.controller.epoch is not None
+        return self._migrated and self._enabled and self._core.controller.epoch is not None
+
+    @property
+    def _migrated(self) -> bool:
+        """Whether the copy is complete, and the migration not finished."""
+        return self._core.metadata.published.features.zk_migration_state is ZkMigrationState.MIGRATION
+
+    @property
+    def owed(self) -> OperatorError | None:
+        """What ZooKeeper lacked when this node lost the leadership; None for nothing, or when another has led since."""
+        other_leads = self._core.quorum.leader_id not in {None, self._settings.node_id}
+        return self._debt.owed(other_leads=other_leads, latest_epoch=self._core.metadata.published.provenance.epoch)
 
     @property
     def lag(self) -> Lag | None:

@@ -65,7 +65,8 @@ class MigrationInsight:
 
     async def drain(self, seconds: float) -> OperatorError | None:
         """Let ZooKeeper catch up before a leader leaves; what is missing in the end."""
-        return await drain(self._runtime.executor.coordinator, lambda: self._runtime.lag, seconds)
+        runtime = self._runtime
+        return await drain(runtime.executor.coordinator, lambda: runtime.lag, lambda: runtime.owed, seconds)
 
     def migration_status(self) -> MigrationStatus | None:
         """See `MigrationView`."""

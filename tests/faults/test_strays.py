@@ -15,7 +15,7 @@ async def test_a_broker_without_the_migration_and_one_with_the_id_of_a_controlle
     zookeeper: ZooKeeperSpace, tmp_path: Path
 ) -> None:
     async with cluster_in(
-        tmp_path, zookeeper.hosts, controllers=1, brokers=2, partitions=30, migrator_audit_interval_ms="300"
+        tmp_path, zookeeper.hosts, controllers=1, brokers=2, partitions=30, migrator_audit_interval_ms="1000"
     ) as cluster:
         (controller,) = cluster.controllers
         start_all(cluster)

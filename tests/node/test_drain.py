@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from migrator.config.load import settings_from
 from migrator.errors import ExitCode
 from migrator.migration import events as ev
 from migrator.migration.coordinator import Coordinator
+from migrator.migration.finish import FLAG
 from migrator.migration.lag import Lag
 from migrator.migration.multis import Limits
 from migrator.migration.soft import Identity
-from migrator.node.behind import drain
+from migrator.node.behind import Debt, drain
+from migrator.node.migrated_cluster import migrated_cluster
+from migrator.node.migration import MigrationRuntime
 from migrator.node.quorum import monotonic_ms
-from migrator.records.metadata import ZkMigrationState
+from migrator.node.transports import controller_security
+from migrator.node.voters import VoterSignals
+from migrator.observe.journal import Journal
+from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord
 from tests.migration.builders import CLUSTER_ID
 from tests.migration.model_images import crc_at, derive, image_of
 from tests.migration.write_rig import EPOCH, Rig
+from tests.node.cluster import running, until
+from tests.node.test_start_check import append
 
 LIMITS = Limits(jute_maxbuffer=4_000)
 
@@ -35,13 +47,17 @@ def caught_up(content: dict[str, str]) -> Coordinator:
     return made
 
 
+def nothing() -> None:
+    """What is owed by who has not lost the leadership."""
+
+
 def lag_of(coordinator: Coordinator) -> Lag:
     return coordinator.write_behind.lag(monotonic_ms())
 
 
 async def test_a_leader_that_does_not_know_the_lag_is_not_drained() -> None:
     leader = elected()
-    missing = await drain(leader, lambda: lag_of(leader), 0)
+    missing = await drain(leader, lambda: lag_of(leader), nothing, 0)
     assert missing is not None
     assert missing.exit_code == ExitCode.NOT_DRAINED
     assert "nobody knows yet how far ZooKeeper is behind" in str(missing)
@@ -50,12 +66,12 @@ async def test_a_leader_that_does_not_know_the_lag_is_not_drained() -> None:
 
 async def test_a_leader_that_is_in_step_has_nothing_to_say() -> None:
     leader = caught_up({"a": "2"})
-    assert await drain(leader, lambda: lag_of(leader), 0) is None
+    assert await drain(leader, lambda: lag_of(leader), nothing, 0) is None
 
 
 async def test_what_is_set_aside_is_missing() -> None:
     leader = caught_up({"a": "x" * LIMITS.jute_maxbuffer})
-    missing = await drain(leader, lambda: lag_of(leader), 0)
+    missing = await drain(leader, lambda: lag_of(leader), nothing, 0)
     assert missing is not None
     (item,) = leader.write_behind.set_aside
     assert item.path in str(missing)
@@ -74,24 +90,63 @@ async def test_the_wait_ends_when_zookeeper_has_followed() -> None:
             rig.open()
         return lag_of(leader)
 
-    assert await drain(leader, lag, 3_600) is None
+    assert await drain(leader, lag, nothing, 3_600) is None
     assert len(looks) > 2
 
 
 async def test_a_leader_that_is_deposed_while_it_waits_says_what_was_missing() -> None:
     """All voters are stopped at once: the leader loses its majority, and nobody comes after it."""
-    leader = elected()
+    leader, debt = elected(), Debt()
     looks = []
 
     def lag() -> Lag | None:
         looks.append(1)
+        if len(looks) == 3:
+            debt.led(EPOCH, leader)
         return lag_of(leader) if len(looks) < 3 else None
 
-    missing = await drain(leader, lag, 3_600)
+    missing = await drain(leader, lag, lambda: debt.owed(other_leads=False, latest_epoch=EPOCH), 3_600)
     assert missing is not None
     assert missing.exit_code == ExitCode.NOT_DRAINED
     assert "nobody knows yet how far ZooKeeper is behind" in str(missing)
 
 
 async def test_the_wait_ends_with_the_leadership() -> None:
-    assert await drain(elected(), lambda: None, 3_600) is None
+    assert await drain(elected(), lambda: None, nothing, 3_600) is None
+
+
+def test_who_came_after_a_leader_writes_what_it_left() -> None:
+    debt = Debt()
+    debt.led(EPOCH, elected())
+    assert debt.owed(other_leads=False, latest_epoch=EPOCH) is not None
+    assert debt.owed(other_leads=True, latest_epoch=EPOCH) is None
+    assert debt.owed(other_leads=False, latest_epoch=EPOCH + 1) is None, "it has led, and left what it says itself"
+    debt.led(EPOCH, caught_up({"a": "2"}))
+    assert debt.owed(other_leads=False, latest_epoch=EPOCH) is None
+
+
+async def test_a_leader_that_loses_its_majority_before_it_is_stopped_knows_what_was_missing(
+    tmp_path: Path,
+) -> None:
+    """The followers are stopped first, ZooKeeper is away, and the leader is told to stop some seconds later."""
+    keys = {FLAG: "true", "zookeeper.connect": "localhost:1", "inter.broker.listener.name": "PLAINTEXT"}
+    async with running(tmp_path, 2) as cluster, AsyncExitStack() as stack:
+        leader = await cluster.leader()
+        await append(leader, ZkMigrationStateRecord(ZkMigrationState.MIGRATION))
+        node_id = next(node_id for node_id, node in cluster.nodes.items() if node is leader)
+        settings, _ = settings_from(dict(cluster.settings(node_id).explicit) | keys, "test")
+        failed = cluster.failures.append
+        signals = VoterSignals(settings, {}, controller_security(settings))
+        journal = Journal(tmp_path, 1 << 20)
+        stack.callback(journal.close)
+        reached = migrated_cluster(settings, leader, failed, lambda _seconds: None)
+        runtime = MigrationRuntime(settings, leader, reached, signals, journal, failed)
+        stack.push_async_callback(runtime.close)
+        runtime.became_active(leader.quorum.epoch, leader.metadata.published)
+        assert runtime.owed is None
+        (other,) = cluster.nodes.keys() - {node_id}
+        await cluster.stop(other)
+        await until(lambda: runtime.lag is None, "a leader without a majority steps down")
+        missing = await drain(runtime.executor.coordinator, lambda: runtime.lag, lambda: runtime.owed, 0)
+        assert missing is not None
+        assert missing.exit_code == ExitCode.NOT_DRAINED
