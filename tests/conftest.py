@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,12 @@ _ENDS_WITH_US = ("PythonGatewayServer", "multiprocessing.resource_tracker", "mul
 """Helpers that watch a pipe from this process and end with it."""
 
 _chroot_numbers = itertools.count()
+
+
+def pytest_configure() -> None:
+    """A shell's background job inherits that SIGINT is ignored; what tests start would inherit it, too."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @value

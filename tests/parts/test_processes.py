@@ -13,13 +13,14 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.parts.processes import ChildProcess, free_port, port_is_open, run_to_end
+from tests.patience import PATIENCE_SECONDS
 
 PARENT = """
 import sys
 from pathlib import Path
 from migrator.parts.processes import ChildProcess
 child = ChildProcess("sleeper", ["sh", "-c", "sleep 600 & echo $!; wait"], output=Path(sys.argv[1]))
-child.wait_for_output(r"[0-9]+", timeout_seconds=30)
+child.wait_for_output(r"[0-9]+", timeout_seconds=300)
 print(child.pid, child.output_text().strip(), flush=True)
 sys.stdin.read()
 """
@@ -46,9 +47,9 @@ def test_children_and_their_children_end_with_a_killed_parent(tmp_path: Path, nu
         pids = [int(word) for word in parent.stdout.readline().split()]
         assert len(pids) == 2
         parent.send_signal(number)
-        parent.wait(30)
+        parent.wait(PATIENCE_SECONDS)
         left = [psutil.Process(pid) for pid in pids if not gone(pid)]
-        psutil.wait_procs(left, timeout=10)
+        psutil.wait_procs(left, timeout=PATIENCE_SECONDS)
         assert all(gone(pid) for pid in pids)
     finally:
         parent.kill()

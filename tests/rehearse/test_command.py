@@ -38,6 +38,7 @@ def test_a_report_for_people_and_one_for_scripts(new_cluster: MakeCluster, tmp_p
     assert (again.returncode, str(out) in again.stderr) == (ExitCode.REFUSED, True)
 
 
+@pytest.mark.lane("test-all")
 def test_a_release_that_cannot_be_had_is_said(new_cluster: MakeCluster, tmp_path: Path) -> None:
     file = property_file(new_cluster(), tmp_path)
     options = ("--json", "--no-spark", "--kafka", "0.0.1")

@@ -161,6 +161,7 @@ async def test_topics_that_come_and_go_while_they_are_read(new_cluster: MakeClus
     assert {topic.name for topic in image.topics.by_id.values()} & set(churned) <= whole
 
 
+@pytest.mark.lane("test-all")
 async def test_a_change_behind_the_copy_is_no_verdict(new_cluster: MakeCluster, tmp_path: Path) -> None:
     hosts = new_cluster()
     vanished = paths.topic(f"{PLAIN_TOPIC}000008")
@@ -177,7 +178,12 @@ async def test_a_change_behind_the_copy_is_no_verdict(new_cluster: MakeCluster, 
     assert paths.TOPICS in report.verified.detail, "the znode that was written is named"
 
 
-@pytest.mark.parametrize("phase", ["decode", "copy", "compare and snapshot"])
+LONGER = pytest.mark.lane("test-all")
+
+
+@pytest.mark.parametrize(
+    "phase", ["decode", pytest.param("copy", marks=LONGER), pytest.param("compare and snapshot", marks=LONGER)]
+)
 async def test_a_zookeeper_that_dies_is_no_verdict(
     own_zookeeper: EmbeddedZooKeeper, tmp_path: Path, phase: str
 ) -> None:
@@ -193,6 +199,7 @@ async def test_a_zookeeper_that_dies_is_no_verdict(
     assert not (tmp_path / "out" / REPORT_FILE).exists()
 
 
+@pytest.mark.lane("test-all")
 async def test_a_zookeeper_that_dies_amid_the_copy_is_no_verdict(
     own_zookeeper: EmbeddedZooKeeper, tmp_path: Path
 ) -> None:
