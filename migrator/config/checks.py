@@ -180,5 +180,11 @@ def _warnings(settings: Settings) -> Iterator[str]:
             "inter.broker.listener.name: is not set, brokers will be sought on their "
             f"{settings.broker_rpc_listener} listener; copy it from the brokers if they set it"
         )
+    if settings.authorizer_class_name and not settings.super_users and len(settings.voters) > 1:
+        yield (
+            "super.users: is empty, while authorizer.class.name is set. Access control entries are known only once a "
+            "leader is elected, and without them no controller may vote after all were stopped. Name the principals of "
+            "the controllers in super.users"
+        )
     if settings.zookeeper_metadata_migration_enable and settings.password_encoder_secret is None:
         yield "password.encoder.secret: is not set; encoded passwords in ZooKeeper, if there are any, stop the copy"

@@ -108,6 +108,15 @@ def test_unknown_keys_warn_and_name_the_likely_one() -> None:
     assert warnings == ["f: controller.quorum.voter: unknown key is ignored, did you mean controller.quorum.voters?"]
 
 
+def test_controllers_that_only_access_control_entries_allow_are_warned_of() -> None:
+    authorizer = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+    voters = {"controller.quorum.voters": ",".join(f"{node}@localhost:{9000 + node}" for node in (3000, 3001))}
+    _, (warning,) = settings_from(MINIMAL | voters | authorizer, "f")
+    assert "super.users: is empty" in warning
+    assert settings_from(MINIMAL | voters | authorizer | {"super.users": "User:controller"}, "f")[1] == []
+    assert settings_from(MINIMAL | authorizer, "f")[1] == [], "a single voter elects itself"
+
+
 def test_secrets_show_nowhere_but_when_asked() -> None:
     settings, _ = settings_from(MIGRATING, "f")
     assert settings.password_encoder_secret is not None
