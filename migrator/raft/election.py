@@ -36,16 +36,13 @@ def handle_vote(quorum: Quorum, context: Hashable, request: VoteRequest) -> None
         quorum.reply(context, responses.vote(quorum, ErrorCode.none, top_error=top_error))
         return
     error = _vote_error(quorum, request)
-    if error == ErrorCode.none and not _may_stand(quorum, request):
-        # An error would end a stock peer.
-        quorum.reply(context, responses.vote(quorum, ErrorCode.none, granted=False))
-        return
-    if error == ErrorCode.none:
-        if request.candidate_epoch > quorum.epoch:
-            quorum.become_unattached(request.candidate_epoch)
-        if not _is_addressed(quorum, request):
-            error = ErrorCode.invalid_voter_key
-    granted = error == ErrorCode.none and _grant(quorum, request)
+    # Who may not stand gets no vote, and no error: that would end a stock peer.
+    may_stand = error == ErrorCode.none and _may_stand(quorum, request)
+    if may_stand and request.candidate_epoch > quorum.epoch:
+        quorum.become_unattached(request.candidate_epoch)
+    if error == ErrorCode.none and not _is_addressed(quorum, request):
+        error = ErrorCode.invalid_voter_key
+    granted = error == ErrorCode.none and may_stand and _grant(quorum, request)
     quorum.reply(context, responses.vote(quorum, error, granted=granted))
 
 
