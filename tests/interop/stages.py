@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -123,11 +123,19 @@ def create_move_elect_delete(cluster: KafkaCluster, admin: Admin, zookeeper: Kaz
 
 def pause_migration(cluster: KafkaCluster) -> None:
     """As `migrator pause`, of a quorum with one controller."""
+    _order(cluster, lambda client: client.pause("the test wants all brokers first"))
 
+
+def resume_migration(cluster: KafkaCluster) -> None:
+    """As `migrator resume`: the order to pause outlives restarts."""
+    _order(cluster, lambda client: client.resume())
+
+
+def _order(cluster: KafkaCluster, give: Callable[[OperatorClient], Awaitable[None]]) -> None:
     async def order() -> None:
         (controller,) = cluster.controllers
         async with OperatorClient.on_socket(controller.metadata_directory) as client:
-            await client.pause("the test wants all brokers first")
+            await give(client)
 
     asyncio.run(order())
 

@@ -30,7 +30,14 @@ from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from migrator.zookeeper.znodes.migration import decode_migration
 from migrator.zookeeper.znodes.partition_state import decode_partition_state, encode_partition_state
 from tests.conftest import ZooKeeperSpace
-from tests.interop.stages import broker_is_controller, create_move_elect_delete, pause_migration, problems, stage
+from tests.interop.stages import (
+    broker_is_controller,
+    create_move_elect_delete,
+    pause_migration,
+    problems,
+    resume_migration,
+    stage,
+)
 
 TOPIC = "orders"
 PARTITIONS = 3
@@ -163,6 +170,8 @@ def back_from_dual_write(journey: Journey) -> bytes:
     Gives `/migration` as it was."""
     cluster, client = journey.cluster, journey.client
     cluster.resume_controllers()
+    journey.until_state(State.WAITING_FOR_BROKERS)
+    resume_migration(cluster)
     journey.migrate()
     journey.admin.create(HYBRID, 2, 2)
     until("it is in ZooKeeper", lambda: client.exists(paths.partition_state(HYBRID, 1)))
