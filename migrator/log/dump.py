@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from migrator.records.batch import Batch, BatchHeader, RawRecord
 from migrator.records.codec import decode, to_json
 from migrator.records.control import LeaderChange, control_to_json, decode_control
 from migrator.records.errors import CorruptRecordsError
+from migrator.records.metadata import ZkMigrationStateRecord
 from migrator.values import value
 
 _SEGMENT = re.compile(r"(\d{20})\.log")
@@ -94,8 +96,11 @@ def to_json_lines(path: Path) -> Iterator[bytes]:
 
 
 def _dump_data(raw: RawRecord) -> DumpedRecord:
-    content = to_json(*decode(raw.value))
-    return DumpedRecord(raw, content, f"payload: {orjson.dumps(content).decode()}")
+    record, version = decode(raw.value)
+    content = known = to_json(record, version)
+    if isinstance(record, ZkMigrationStateRecord):  # Kafka's tool skips the order to pause, a tagged field of ours
+        known = to_json(replace(record, hold=None), version)
+    return DumpedRecord(raw, content, f"payload: {orjson.dumps(known).decode()}")
 
 
 def _dump_control(raw: RawRecord) -> DumpedRecord:
