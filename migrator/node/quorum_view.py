@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from migrator.node.quorum import Quorum, monotonic_ms
 from migrator.node.snapshotter import wall_ms
 from migrator.raft.progress import ReplicaStatus
 from migrator.rpc.quorum_service import NodeAddress, QuorumDescription, ReplicaProgress
 
+CLOCKS_DIFFER_MS: Final = 24 * 3600 * 1000
+HOST_NAME_MAX: Final = 253
+PORT_MAX: Final = 65_535
+
 
 class NodeQuorumView:
     """A `migrator.rpc.quorum_service.QuorumView`.
 
     :param own: this node's address.
+    :param voters: whose addresses are kept; whatever else a peer names is passed over.
     """
 
-    def __init__(self, quorum: Quorum, own: NodeAddress) -> None:
+    def __init__(self, quorum: Quorum, own: NodeAddress, voters: frozenset[int]) -> None:
         self._quorum = quorum
+        self._voters = voters - {own.node_id}
         self._known = {own.node_id: own}
 
     def describe(self) -> QuorumDescription:
@@ -32,12 +39,23 @@ class NodeQuorumView:
         )
 
     def discover(self, known: Sequence[NodeAddress]) -> Sequence[NodeAddress]:
-        """The newest address of each node wins, by the time of its boot."""
+        """The newest address of each voter wins, by the time of its boot; one that has yet to come would win always."""
+        latest = wall_ms() + CLOCKS_DIFFER_MS
         for address in known:
+            if not self._is_plausible(address, latest):
+                continue
             held = self._known.get(address.node_id)
             if held is None or held.boot_ms < address.boot_ms:
                 self._known[address.node_id] = address
         return tuple(self._known.values())
+
+    def _is_plausible(self, address: NodeAddress, latest_ms: int) -> bool:
+        return (
+            address.node_id in self._voters
+            and 0 < len(address.host) <= HOST_NAME_MAX
+            and 0 < address.port <= PORT_MAX
+            and 0 <= address.boot_ms <= latest_ms
+        )
 
 
 def _progress(row: ReplicaStatus) -> ReplicaProgress:

@@ -14,6 +14,7 @@ from pathlib import Path
 import orjson
 
 from migrator.errors import OperatorError
+from migrator.observe.printable import json_text
 from migrator.observe.status import JournalEvent
 
 FILE_NAME = "migration-journal.jsonl"
@@ -60,7 +61,7 @@ class Journal:
         try:
             if os.fstat(self._descriptor).st_size >= self._max_bytes:
                 self._rotate()
-            os.write(self._descriptor, orjson.dumps(line) + b"\n")
+            os.write(self._descriptor, json_text(line).encode() + b"\n")
             os.fsync(self._descriptor)
         except OSError as error:
             raise self._trouble(error) from error
@@ -77,7 +78,8 @@ class Journal:
         os.close(self._descriptor)
 
     def _open(self) -> int:
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        os.fchmod(descriptor, 0o600)
         size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
             os.write(descriptor, b"\n")

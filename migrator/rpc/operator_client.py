@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import grpc
 import grpc.aio
 
 from migrator.errors import OperatorError
 from migrator.observe.status import Force, Gate, Goal, JournalEvent, Status, VerdictAnswer, VerdictReport
-from migrator.rpc.channel import SocketDirectory, TlsFiles, open_channel
+from migrator.rpc.channel import CLIENT_OPTIONS
 from migrator.rpc.operator_codec import (
     answer_from_proto,
     event_from_proto,
@@ -23,23 +24,37 @@ from migrator.rpc.operator_codec import (
     status_from_proto,
     verdict_to_proto,
 )
+from migrator.rpc.operator_socket import SocketDirectory
 from migrator.rpc.stubs import operator_pb2, operator_pb2_grpc
+from migrator.rpc.tls import TlsFiles, WrongPeerError
+from migrator.rpc.tls import connect as tls_connect
+
+CONNECT_SECONDS = 5.0
 
 
 class OperatorClient:
-    """A node's operator service; an async context manager. Every method raises `OperatorError` without an answer."""
+    """A node's operator service; an async context manager. Every method raises `OperatorError` without an answer.
 
-    def __init__(self, channel: grpc.aio.Channel, where: str, socket: SocketDirectory | None = None) -> None:
-        self._channel = channel
-        self._stub = operator_pb2_grpc.OperatorStub(channel)  # type: ignore[no-untyped-call]
+    :param connect: called when it is entered.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[grpc.aio.Channel]],
+        where: str,
+        socket: SocketDirectory | None = None,
+    ) -> None:
+        self._connect = connect
         self._where = where
         self._socket = socket
+        self._channel: grpc.aio.Channel | None = None
+        self._stub: Any = None
 
     @classmethod
     def on_socket(cls, metadata_directory: Path) -> OperatorClient:
         """The node whose metadata directory that is.
 
-        :raises OperatorError: there is no socket, or this user may not use it.
+        :raises OperatorError: there is no socket, or this user may not use it, or it may be anybody's.
         """
         try:
             socket = SocketDirectory(metadata_directory, create=False)
@@ -49,14 +64,36 @@ class OperatorClient:
                 where=str(metadata_directory),
                 remedy="Start the controller, run this as its user, or name a server with --server",
             ) from error
-        return cls(open_channel(socket.address, None), str(metadata_directory), socket)
+
+        async def connect() -> grpc.aio.Channel:
+            return grpc.aio.insecure_channel(socket.address, options=CLIENT_OPTIONS)
+
+        return cls(connect, str(metadata_directory), socket)
 
     @classmethod
-    def at(cls, address: str, tls: TlsFiles | None = None) -> OperatorClient:
-        """The node at ``host:port``."""
-        return cls(open_channel(address, tls), address)
+    def at(cls, address: str, tls: TlsFiles, principals: frozenset[str]) -> OperatorClient:
+        """The node at ``host:port``, whose certificate has to be one of these principals."""
+
+        async def connect() -> grpc.aio.Channel:
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    return await tls_connect(address, tls, principals)
+            except WrongPeerError as error:
+                raise OperatorError(
+                    str(error), where=address, remedy="Check the address, migrator.grpc.tls.* and .voter.principals"
+                ) from error
+            except OSError as error:  # TimeoutError is one
+                raise _no_answer(address) from error
+
+        return cls(connect, address)
 
     async def __aenter__(self) -> Self:
+        try:
+            self._channel = await self._connect()
+        except BaseException:
+            await self.close()
+            raise
+        self._stub = operator_pb2_grpc.OperatorStub(self._channel)  # type: ignore[no-untyped-call]
         return self
 
     async def __aexit__(
@@ -66,7 +103,8 @@ class OperatorClient:
 
     async def close(self) -> None:
         """Hang up."""
-        await self._channel.close()
+        if self._channel is not None:
+            await self._channel.close()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -134,7 +172,9 @@ class OperatorClient:
 
     def _translate(self, error: grpc.aio.AioRpcError) -> OperatorError:
         if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-            return OperatorError(
-                "the controller does not answer", where=self._where, remedy="Check that it runs, and the address"
-            )
+            return _no_answer(self._where)
         return OperatorError(error.details() or error.code().name, where=self._where)
+
+
+def _no_answer(where: str) -> OperatorError:
+    return OperatorError("the controller does not answer", where=where, remedy="Check that it runs, and the address")

@@ -9,7 +9,8 @@ import grpc
 import grpc.aio
 
 from migrator.errors import OperatorError
-from migrator.observe.status import Force, Gate, Goal, JournalEvent, Status, VerdictAnswer, VerdictReport
+from migrator.observe.status import Force, Gate, Goal, JournalEvent, Orderer, Status, VerdictAnswer, VerdictReport
+from migrator.rpc.identity import CALLER
 from migrator.rpc.operator_codec import (
     answer_to_proto,
     event_to_proto,
@@ -34,19 +35,19 @@ class StatusSource(Protocol):
     def journal(self, after_sequence: int, *, follow: bool) -> AsyncIterator[JournalEvent]:
         """Events after that sequence number, oldest first; then new ones as they come if ``follow``."""
 
-    async def pause(self, reason: str) -> None:
+    async def pause(self, reason: str, by: Orderer) -> None:
         """Hold the migration before its next irreversible step.
 
         :raises OperatorError: it cannot be held here or now.
         """
 
-    async def resume(self) -> None:
+    async def resume(self, by: Orderer) -> None:
         """Go on.
 
         :raises OperatorError: it cannot.
         """
 
-    async def force(self, kind: Force, reason: str) -> None:
+    async def force(self, kind: Force, reason: str, by: Orderer) -> None:
         """Carry it out from now on.
 
         :raises OperatorError: it is not what the migration waits for, or another controller drives it.
@@ -55,7 +56,7 @@ class StatusSource(Protocol):
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
         """What stands between here and ``goal``."""
 
-    async def report_verdict(self, report: VerdictReport) -> VerdictAnswer:
+    async def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
         """Take note of what a comparison found.
 
         :raises OperatorError: another controller drives the migration.
@@ -83,21 +84,21 @@ class OperatorService(operator_pb2_grpc.OperatorServicer):
 
     async def Pause(self, request: Any, context: Any) -> Any:  # noqa: N802
         try:
-            await self._source.pause(request.reason)
+            await self._source.pause(request.reason, CALLER.get().orderer)
         except OperatorError as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         return operator_pb2.PauseResponse()
 
     async def Resume(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
         try:
-            await self._source.resume()
+            await self._source.resume(CALLER.get().orderer)
         except OperatorError as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         return operator_pb2.ResumeResponse()
 
     async def Force(self, request: Any, context: Any) -> Any:  # noqa: N802
         try:
-            await self._source.force(force_from_proto(request.kind), request.reason)
+            await self._source.force(force_from_proto(request.kind), request.reason, CALLER.get().orderer)
         except ValueError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except OperatorError as error:
@@ -113,7 +114,7 @@ class OperatorService(operator_pb2_grpc.OperatorServicer):
 
     async def ReportVerdict(self, request: Any, context: Any) -> Any:  # noqa: N802
         try:
-            answer = await self._source.report_verdict(verdict_from_proto(request))
+            answer = await self._source.report_verdict(verdict_from_proto(request), CALLER.get().orderer)
         except OperatorError as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         return answer_to_proto(answer)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import grpc
 import grpc.aio
 
-from migrator.errors import PeerError
+from migrator.errors import OperatorError, PeerError
 from migrator.raft.messages import RaftRequest, RaftResponse
-from migrator.rpc.channel import CLUSTER_KEY, TlsFiles, open_channel
+from migrator.rpc.channel import CLUSTER_KEY
 from migrator.rpc.codec import REQUESTS, from_proto, to_proto
 from migrator.rpc.quorum_service import (
     NodeAddress,
@@ -21,28 +22,99 @@ from migrator.rpc.quorum_service import (
     address_to_proto,
 )
 from migrator.rpc.stubs import quorum_pb2, quorum_pb2_grpc
+from migrator.rpc.tls import Stamp, TlsFiles, WrongPeerError, connect
 from migrator.rpc.transport import ForeignClusterError, PeerTimeoutError, TransportError, UnreachableError
+from migrator.values import value
+
+log = logging.getLogger(__name__)
+
+CONNECT_SECONDS = 2.0
+SILENT_SECONDS = 10.0
+"""How long an address is left alone that swallows what is sent there: each try costs a request its time."""
 
 Call = Callable[..., Any]
 
 _METHODS = {request: request.__name__.removesuffix("Request") for request in REQUESTS}
 
 
+@value
+class PeerAddress:
+    """A voter: its ``host:port``, and the principals that its certificate may have."""
+
+    address: str
+    principals: frozenset[str]
+
+
+class _Link:
+    """The connection to one peer, who has proved to be that peer; one request at a time."""
+
+    def __init__(self, peer: int, at: PeerAddress, tls: TlsFiles) -> None:
+        self._peer = peer
+        self._at = at
+        self._tls = tls
+        self._stamp: Stamp | None = None
+        self._channel: grpc.aio.Channel | None = None
+        self._stub: Any = None
+        self._not_before = 0.0
+        self.lock = asyncio.Lock()
+
+    async def stub(self, seconds: float) -> Any:
+        """Connects when there is no connection, or our own certificate is another one by now.
+
+        :param seconds: until the request is of no use; some are left for another way to the peer.
+        :raises UnreachableError: nobody who is that peer is there.
+        """
+        stamp = self._tls.stamp()
+        if self._channel is not None and (stamp == self._stamp or not self._is_usable(stamp)):
+            return self._stub
+        await self.drop()
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._not_before:
+            raise UnreachableError(f"node {self._peer}: {self._at.address} did not answer a moment ago")
+        patience = min(CONNECT_SECONDS, seconds / 2)
+        try:
+            async with asyncio.timeout(patience):
+                self._channel = await connect(self._at.address, self._tls, self._at.principals)
+        except TimeoutError as error:
+            if patience == CONNECT_SECONDS:
+                self._not_before = loop.time() + SILENT_SECONDS
+            raise UnreachableError(f"node {self._peer}: {self._at.address} does not answer") from error
+        except (OSError, WrongPeerError, OperatorError) as error:
+            raise UnreachableError(f"node {self._peer}: {error}") from error
+        self._stamp = stamp
+        self._stub = quorum_pb2_grpc.QuorumStub(self._channel)  # type: ignore[no-untyped-call]
+        return self._stub
+
+    def _is_usable(self, stamp: Stamp | None) -> bool:
+        """Whether the changed files may take the place of those that the connection was made with."""
+        try:
+            self._tls.read()
+        except OperatorError as error:
+            log.warning("The gRPC connection to node %d stays as it was: %s", self._peer, error)
+            self._stamp = stamp
+            return False
+        return True
+
+    async def drop(self) -> None:
+        """Hang up; the peer may come back with another certificate, and the next call looks."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+
 class GrpcRaftTransport:
     """A `RaftTransport`: one channel and one request in flight per peer.
 
     :param cluster_id: ours; a peer of another cluster is refused.
-    :param peers: node id -> ``host:port``.
+    :param peers: by node id.
     """
 
-    def __init__(self, cluster_id: str, peers: Mapping[int, str], tls: TlsFiles | None = None) -> None:
+    def __init__(self, cluster_id: str, peers: Mapping[int, PeerAddress], tls: TlsFiles) -> None:
         self._metadata = ((CLUSTER_KEY, cluster_id),)
-        self._channels = {peer: open_channel(address, tls) for peer, address in peers.items()}
-        self._stubs = {
-            peer: quorum_pb2_grpc.QuorumStub(channel)  # type: ignore[no-untyped-call]
-            for peer, channel in self._channels.items()
-        }
-        self._locks = {peer: asyncio.Lock() for peer in peers}
+        self._links = {peer: _Link(peer, at, tls) for peer, at in peers.items()}
+        self._deadlines: set[asyncio.Timeout] = set()
+        self._closed = False
+        self._said: dict[int, str] = {}
 
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
         """See `RaftTransport`."""
@@ -78,21 +150,43 @@ class GrpcRaftTransport:
 
     async def close(self) -> None:
         """See `RaftTransport`."""
-        await asyncio.gather(*(channel.close() for channel in self._channels.values()))
+        self._closed = True
+        for deadline in self._deadlines:
+            deadline.reschedule(0)
+        await asyncio.gather(*(link.drop() for link in self._links.values()))
 
     async def _call(self, peer: int, method: str, request: Any, timeout: float) -> Any:
-        if peer not in self._stubs:
+        link = self._links.get(peer)
+        if link is None:
             raise UnreachableError(f"node {peer} has no known address")
-        deadline = asyncio.get_running_loop().time() + timeout
+        if self._closed:
+            raise TransportError("the transport is closed")
+        deadline = asyncio.timeout(timeout)
         try:
-            async with asyncio.timeout_at(deadline), self._locks[peer]:
-                left = deadline - asyncio.get_running_loop().time()
-                call: Call = getattr(self._stubs[peer], method)
-                return await call(request, timeout=max(left, 0.001), metadata=self._metadata)
+            async with deadline:
+                self._deadlines.add(deadline)
+                async with link.lock:
+                    return await self._ask(peer, link, method, request, deadline)
         except TimeoutError as error:
+            if self._closed:
+                raise TransportError("the transport is closed") from None
             raise PeerTimeoutError(f"node {peer} did not answer within {timeout} s") from error
+        except UnreachableError as error:
+            self._tell(peer, str(error))
+            raise
+        finally:
+            self._deadlines.discard(deadline)
+
+    async def _ask(self, peer: int, link: _Link, method: str, request: Any, deadline: asyncio.Timeout) -> Any:
+        try:
+            stub = await link.stub(_left(deadline))
+            call: Call = getattr(stub, method)
+            answer = await call(request, timeout=max(_left(deadline), 0.001), metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
-            raise _translate(peer, error) from error
+            refusal = _translate(peer, error)
+            if isinstance(refusal, UnreachableError):
+                await link.drop()
+            raise refusal from error
         except asyncio.CancelledError:
             # gRPC cancels the calls of a channel that is closed, which nobody has cancelled here.
             task = asyncio.current_task()
@@ -101,6 +195,18 @@ class GrpcRaftTransport:
             raise TransportError("the transport is closed") from None
         except grpc.aio.UsageError as error:
             raise TransportError("the transport is closed") from error
+        self._said.pop(peer, None)
+        return answer
+
+    def _tell(self, peer: int, why: str) -> None:
+        """Each reason once: a peer that is away is asked again and again."""
+        if self._said.get(peer) != why:
+            self._said[peer] = why
+            log.warning("No gRPC with %s", why)
+
+
+def _left(deadline: asyncio.Timeout) -> float:
+    return (deadline.when() or 0.0) - asyncio.get_running_loop().time()
 
 
 def _translate(peer: int, error: grpc.aio.AioRpcError) -> TransportError:

@@ -3,54 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from migrator.config.endpoints import parse_host_port
-from migrator.config.load import load_settings
+from migrator.config.load import load_settings, read_properties, typed_settings
+from migrator.config.principals import names_of
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
-from migrator.rpc.channel import TlsFiles, host_port, tls_files
+from migrator.rpc.channel import host_port
 from migrator.rpc.operator_client import OperatorClient
+from migrator.rpc.tls import tls_files
 
-ASK_SECONDS = 2.0
+ASK_SECONDS = 5.0
 """For one controller out of several."""
+CLIENT_KEYS = (
+    "migrator.grpc.tls.certificate.file",
+    "migrator.grpc.tls.key.file",
+    "migrator.grpc.tls.ca.file",
+    "migrator.grpc.voter.principals",
+)
+"""What whoever asks a controller over TCP has to have."""
 
 
-def connect(config: Path | None, server: str | None) -> OperatorClient:
-    """The controller at ``server`` (host:port; TLS files are those of ``config``), else the one of ``config``, through
-    its socket.
+def connect(
+    config: Path | None, server: str | None, command_config: Path | None = None, *, voter: int | None = None
+) -> OperatorClient:
+    """The controller at ``server`` (host:port), else the one of ``config``, through its socket.
 
+    :param command_config: the keys migrator.grpc.tls.* and migrator.grpc.voter.principals of whoever asks; by default
+        those of ``config``, which are the controller's own.
+    :param voter: who is expected at ``server``; by default any voter.
     :raises OperatorError: neither is given, or nobody can be reached that way.
     """
     settings = None if config is None else load_settings(config)[0]
-    if server is not None:
-        try:
-            host, port = parse_host_port(server)
-        except ValueError as error:
-            raise OperatorError(str(error), where="--server", remedy="Write HOST:PORT") from error
-        return OperatorClient.at(host_port(host, port), None if settings is None else _tls(settings))
-    if settings is None:
-        raise OperatorError("no controller is named", remedy="Give -c FILE or --server HOST:PORT")
-    return OperatorClient.on_socket(settings.metadata_directory)
+    if server is None:
+        if settings is None:
+            raise OperatorError("no controller is named", remedy="Give -c FILE or --server HOST:PORT")
+        return OperatorClient.on_socket(settings.metadata_directory)
+    try:
+        address = host_port(*parse_host_port(server))
+    except ValueError as error:
+        raise OperatorError(str(error), where="--server", remedy="Write HOST:PORT") from error
+    mine = settings if command_config is None else _own_keys(command_config)
+    if mine is None:
+        raise OperatorError(
+            "controllers speak TLS only, and no certificate is named",
+            where="--server",
+            remedy=f"Give --command-config FILE, a property file with {', '.join(CLIENT_KEYS)}",
+        )
+    return OperatorClient.at(address, tls_files(mine), _expected(mine, voter))
 
 
 @asynccontextmanager
-async def active_controller(config: Path | None, server: str | None) -> AsyncIterator[OperatorClient]:
+async def active_controller(
+    config: Path | None, server: str | None, command_config: Path | None = None
+) -> AsyncIterator[OperatorClient]:
     """The controller that drives the migration: the one that `connect` reaches, or one of ``migrator.grpc.voters``.
 
     :raises OperatorError: none of them answers that it does; names the leader.
     """
     failure: OperatorError | None = None
     leader, answered = -1, False
-    for address in _addresses(config, server):
+    for address, voter in _addresses(config, server):
         try:
-            client = connect(config, address)
+            client = connect(config, address, command_config, voter=voter)
         except OperatorError as error:
             failure = failure or error
             continue
-        async with client:
+        async with AsyncExitStack() as stack:
             try:
+                await stack.enter_async_context(client)
                 status = await client.status(timeout=ASK_SECONDS)
             except OperatorError as error:
                 failure = failure or error
@@ -70,17 +93,31 @@ async def active_controller(config: Path | None, server: str | None) -> AsyncIte
     raise failure
 
 
-def _addresses(config: Path | None, server: str | None) -> Iterator[str | None]:
-    """What to try, in order; None is the socket of ``config``."""
-    yield server
+def _addresses(config: Path | None, server: str | None) -> Iterator[tuple[str | None, int | None]]:
+    """What to try, in order, and which voter should be there; None is the socket of ``config``."""
+    yield server, None
     if server is None and config is not None:
         for voter in load_settings(config)[0].grpc_voters:
-            yield host_port(voter.host, voter.port)
+            yield host_port(voter.host, voter.port), voter.voter_id
 
 
-def _tls(settings: Settings) -> TlsFiles | None:
-    return tls_files(
-        settings.migrator_grpc_tls_certificate_file,
-        settings.migrator_grpc_tls_key_file,
-        settings.migrator_grpc_tls_ca_file,
-    )
+def _own_keys(command_config: Path) -> Settings:
+    """Of a file that need not be a controller's."""
+    return typed_settings(read_properties(command_config), str(command_config))
+
+
+def _expected(settings: Settings, voter: int | None) -> frozenset[str]:
+    """Whose certificate has to be there."""
+    where = f"{settings.source}: migrator.grpc.voter.principals"
+    try:
+        voters = settings.grpc_voter_principals
+    except ValueError as error:
+        raise OperatorError(str(error), where=where, remedy="Copy the value of the controllers") from error
+    found = names_of(voters, voters.values() if voter is None else (voter,))
+    if not found:
+        raise OperatorError(
+            "names nobody: any certificate of the CA could pass for a controller's",
+            where=where,
+            remedy="Copy the value of the controllers",
+        )
+    return found

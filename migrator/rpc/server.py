@@ -10,15 +10,11 @@ import grpc
 import grpc.aio
 
 from migrator.errors import OperatorError
-from migrator.rpc.channel import (
-    SERVER_OPTIONS,
-    SOCKET_NAME,
-    SocketDirectory,
-    TlsFiles,
-    host_port,
-    refuse_open_address,
-)
-from migrator.rpc.noise import RefuseNoise
+from migrator.rpc.channel import MAX_CALLS, host_port, server_options
+from migrator.rpc.doorkeeper import Doorkeeper
+from migrator.rpc.identity import Identities
+from migrator.rpc.operator_socket import SocketDirectory
+from migrator.rpc.tls import TlsFiles
 
 
 class Service(Protocol):
@@ -29,25 +25,36 @@ class Service(Protocol):
 
 
 class GrpcServer:
-    """Bind first (`listen`, `listen_unix`), then `start`, then `close`."""
+    """Bind first (`listen`, `listen_unix`), then `start`, then `close`.
 
-    def __init__(self, services: Sequence[Service]) -> None:
-        self._server = grpc.aio.server(interceptors=(RefuseNoise(),), options=SERVER_OPTIONS)
+    :param identities: whom this node knows; by default nobody but the owner of the socket.
+    :param options: bounds of connections, as `server_options` gives them.
+    """
+
+    def __init__(
+        self,
+        services: Sequence[Service],
+        identities: Identities | None = None,
+        options: Sequence[tuple[str, int]] | None = None,
+    ) -> None:
+        self._server = grpc.aio.server(
+            interceptors=(Doorkeeper(identities or Identities()),),
+            options=options or server_options(),
+            maximum_concurrent_rpcs=MAX_CALLS,
+        )
         self._socket: SocketDirectory | None = None
         for service in services:
             service.register(self._server)
 
-    def listen(self, host: str, port: int, tls: TlsFiles | None = None) -> int:
-        """Bind a TCP address; gives the port, which matters when ``port`` is 0.
+    def listen(self, host: str, port: int, tls: TlsFiles) -> int:
+        """Bind a TCP address, with mutual TLS; gives the port, which matters when ``port`` is 0.
 
-        :raises OperatorError: it is open to others without TLS, or cannot be bound.
+        :raises OperatorError: the files of TLS cannot be used, or the address cannot be bound.
         """
-        refuse_open_address(host, tls)
         address = host_port(host or "::", port)
+        credentials = tls.server()
         try:
-            if tls is None:
-                return int(self._server.add_insecure_port(address))
-            return int(self._server.add_secure_port(address, tls.server()))
+            return int(self._server.add_secure_port(address, credentials))
         except RuntimeError as error:
             raise OperatorError(
                 f"cannot listen on {address}", where="migrator.grpc.listener", remedy="Choose a free port of this host"
@@ -56,11 +63,12 @@ class GrpcServer:
     def listen_unix(self, metadata_directory: Path) -> None:
         """Bind the operator's socket below ``metadata_directory``.
 
-        :raises OperatorError: that cannot be.
+        :raises OperatorError: that cannot be, or the directory is not ours alone.
         """
         try:
             self._socket = SocketDirectory(metadata_directory, create=True)
             self._server.add_insecure_port(self._socket.address)
+            self._socket.protect_socket()
         except (OSError, RuntimeError) as error:
             raise OperatorError(
                 f"cannot make the operator's socket: {error}",
@@ -76,6 +84,6 @@ class GrpcServer:
         """Stop; running calls get ``grace`` seconds."""
         await self._server.stop(grace)
         if self._socket is not None:
-            (self._socket.path / SOCKET_NAME).unlink(missing_ok=True)
+            self._socket.remove_socket()
             self._socket.close()
             self._socket = None

@@ -14,6 +14,7 @@ from migrator.observe.status import (
     Goal,
     JournalEvent,
     MigrationStatus,
+    Orderer,
     Problem,
     QuorumStatus,
     Role,
@@ -23,6 +24,7 @@ from migrator.observe.status import (
 )
 from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.server import GrpcServer
+from tests.rpc.identities import IDENTITIES, properties_of, voter
 
 WRITTEN = "ZooKeeper equals the log, 3 entities had to be written"
 
@@ -48,6 +50,7 @@ class PlayedNode:
         self.after_force = after_force
         self.orders: list[tuple[str, str]] = []
         self.verdicts: list[VerdictReport] = []
+        self.orderers: list[Orderer] = []
         self.events: list[JournalEvent] = []
 
     def status(self) -> Status:
@@ -72,13 +75,16 @@ class PlayedNode:
         for event in self.events:
             yield event
 
-    async def pause(self, reason: str) -> None:
+    async def pause(self, reason: str, by: Orderer) -> None:
+        self.orderers.append(by)
         self.orders.append(("pause", reason))
 
-    async def resume(self) -> None:
+    async def resume(self, by: Orderer) -> None:
+        self.orderers.append(by)
         self.orders.append(("resume", ""))
 
-    async def force(self, kind: Force, reason: str) -> None:
+    async def force(self, kind: Force, reason: str, by: Orderer) -> None:
+        self.orderers.append(by)
         if kind is Force.DELETES:
             raise OperatorError("there is nothing to force")
         self.orders.append((kind, reason))
@@ -86,7 +92,8 @@ class PlayedNode:
         details = (("after", State.INFORMING_BROKERS.value), ("before", State.RECONCILING.value))
         self.events = [JournalEvent(1, 1, "transition", WRITTEN, details), JournalEvent(2, 2, "transition", "next")]
 
-    async def report_verdict(self, report: VerdictReport) -> VerdictAnswer:
+    async def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
+        self.orderers.append(by)
         self.verdicts.append(report)
         return VerdictAnswer(counts=report.equal, sentence="noted")
 
@@ -100,10 +107,10 @@ class PlayedNode:
 @asynccontextmanager
 async def served(node: PlayedNode, directory: Path | None = None) -> AsyncIterator[str]:
     """The node's service; gives its ``host:port``. With a directory also on the socket there."""
-    server = GrpcServer([OperatorService(node)])
+    server = GrpcServer([OperatorService(node)], IDENTITIES)
     if directory is not None:
         server.listen_unix(directory)
-    port = server.listen("127.0.0.1", 0)
+    port = server.listen("127.0.0.1", 0, voter(node.node_id))
     await server.start()
     try:
         yield f"127.0.0.1:{port}"
@@ -123,6 +130,8 @@ def property_file(directory: Path, *peers: str) -> Path:
         "log.dirs": str(directory),
     }
     if peers:
+        keys |= properties_of(voter(1))
+        keys["migrator.grpc.voter.principals"] = ";".join(f"{number}@User:CN=voter-{number}" for number in voters)
         keys["migrator.grpc.listener"] = voters[1]
         keys["migrator.grpc.voters"] = ",".join(f"{voter}@{address}" for voter, address in voters.items())
     file = directory / "controller.properties"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import grpc
@@ -21,6 +22,7 @@ from migrator.observe.status import (
     Goal,
     JournalEvent,
     MigrationStatus,
+    Orderer,
     Problem,
     QuorumStatus,
     Role,
@@ -30,12 +32,13 @@ from migrator.observe.status import (
     VoterStatus,
     WriteBehindStatus,
 )
-from migrator.rpc.channel import SOCKET_DIRECTORY, SOCKET_NAME, TlsFiles, tls_files
+from migrator.rpc.identity import SOCKET, local_user
 from migrator.rpc.operator_client import OperatorClient
 from migrator.rpc.operator_service import OperatorService
+from migrator.rpc.operator_socket import SOCKET_DIRECTORY, SOCKET_NAME
 from migrator.rpc.server import GrpcServer
 from migrator.rpc.stubs import operator_pb2
-from tests.wire.certificates import Authority
+from tests.rpc.identities import VOTERS, voter
 
 EVENTS = tuple(JournalEvent(number, 1000 + number, "state", f"step {number}", (("from", "a"),)) for number in range(5))
 GATES = (Gate("brokers", open=False, what="broker 3 is in ZooKeeper mode", remedy="Restart it"),)
@@ -66,6 +69,7 @@ class Node:
         self.paused: str | None = None
         self.forced: list[tuple[Force, str]] = []
         self.verdicts: list[VerdictReport] = []
+        self.orderers: list[Orderer] = []
 
     def status(self) -> Status:
         return a_status(1)
@@ -81,22 +85,26 @@ class Node:
         if follow:
             yield JournalEvent(99, 1, "new", "followed")
 
-    async def pause(self, reason: str) -> None:
+    async def pause(self, reason: str, by: Orderer) -> None:
         if not reason:
             raise OperatorError("a reason is needed", remedy="Give --reason")
+        self.orderers.append(by)
         self.paused = reason
 
-    async def resume(self) -> None:
+    async def resume(self, by: Orderer) -> None:
         if self.paused is None:
             raise OperatorError("nothing is paused")
+        self.orderers.append(by)
         self.paused = None
 
-    async def force(self, kind: Force, reason: str) -> None:
+    async def force(self, kind: Force, reason: str, by: Orderer) -> None:
         if not reason:
             raise OperatorError("the journal needs a reason", remedy="Give --reason")
+        self.orderers.append(by)
         self.forced.append((kind, reason))
 
-    async def report_verdict(self, report: VerdictReport) -> VerdictAnswer:
+    async def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
+        self.orderers.append(by)
         self.verdicts.append(report)
         return VerdictAnswer(counts=report.equal, sentence="noted")
 
@@ -135,6 +143,8 @@ async def test_everything_over_the_unix_socket(tmp_path: Path) -> None:
             report = VerdictReport("cluster", 7, 1 << 40, 6, 0x1A_0000_0001, equal=True, differences=0)
             assert await client.report_verdict(report) == VerdictAnswer(counts=True, sentence="noted")
             assert node.verdicts == [report]
+            assert set(node.orderers) == {Orderer(local_user(os.geteuid()), SOCKET)}
+            assert len(node.orderers) == len(Force) + 3
     finally:
         await server.close(grace=0)
     assert not (directory / SOCKET_DIRECTORY / SOCKET_NAME).exists()
@@ -162,61 +172,57 @@ async def test_nobody_else_may_open_the_socket(tmp_path: Path) -> None:
     await server.start()
     try:
         assert stat.S_IMODE((tmp_path / SOCKET_DIRECTORY).stat().st_mode) == 0o700
-        assert stat.S_ISSOCK((tmp_path / SOCKET_DIRECTORY / SOCKET_NAME).stat().st_mode)
+        found = (tmp_path / SOCKET_DIRECTORY / SOCKET_NAME).stat().st_mode
+        assert stat.S_ISSOCK(found)
+        assert stat.S_IMODE(found) == 0o600
     finally:
         await server.close(grace=0)
+
+
+def planted_link(directory: Path) -> None:
+    """What somebody who may write to the metadata directory put there."""
+    (directory / "elsewhere").mkdir(mode=0o700)
+    (directory / SOCKET_DIRECTORY).symlink_to("elsewhere")
+
+
+def open_to_others(directory: Path) -> None:
+    (directory / SOCKET_DIRECTORY).mkdir()
+    (directory / SOCKET_DIRECTORY).chmod(0o770)
+
+
+def somebody_elses(directory: Path) -> None:
+    (directory / SOCKET_DIRECTORY).mkdir(mode=0o700)
+    os.chown(directory / SOCKET_DIRECTORY, 12345, -1)
+
+
+@pytest.mark.parametrize("prepare", [planted_link, open_to_others, somebody_elses])
+async def test_a_directory_that_is_not_ours_alone_is_refused_on_both_sides(
+    prepare: Callable[[Path], None], tmp_path: Path
+) -> None:
+    if prepare is somebody_elses and os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    prepare(tmp_path)
+    server = GrpcServer([OperatorService(Node())])
+    with pytest.raises(OperatorError):
+        server.listen_unix(tmp_path)
+    with pytest.raises(OperatorError):
+        OperatorClient.on_socket(tmp_path)
+    await server.close(grace=0)
 
 
 async def test_a_controller_that_is_not_there(tmp_path: Path, unused_tcp_port: int) -> None:
     with pytest.raises(OperatorError, match="no operator socket"):
         OperatorClient.on_socket(tmp_path)
-    async with OperatorClient.at(f"127.0.0.1:{unused_tcp_port}") as client:
-        with pytest.raises(OperatorError, match="does not answer"):
-            await client.status(timeout=2)
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "", "::", "10.1.2.3", "controller-1.example"])  # noqa: S104
-async def test_an_address_open_to_others_needs_tls(host: str) -> None:
-    server = GrpcServer([OperatorService(Node())])
-    with pytest.raises(OperatorError, match="TLS"):
-        server.listen(host, 0)
-    await server.close(grace=0)
+    with pytest.raises(OperatorError, match="does not answer"):
+        async with OperatorClient.at(f"127.0.0.1:{unused_tcp_port}", voter(1), frozenset(VOTERS)):
+            pass
 
 
 async def test_a_port_in_use_is_said_so() -> None:
     first, second = GrpcServer([]), GrpcServer([])
-    port = first.listen("127.0.0.1", 0)
+    port = first.listen("127.0.0.1", 0, voter(1))
     try:
         with pytest.raises(OperatorError, match="cannot listen"):
-            second.listen("127.0.0.1", port)
+            second.listen("127.0.0.1", port, voter(1))
     finally:
         await asyncio.gather(first.close(grace=0), second.close(grace=0))
-
-
-async def test_mutual_tls(tmp_path: Path) -> None:
-    ours, theirs = Authority("ours"), Authority("theirs")
-    good = tls_files(*map(str, ours.files(tmp_path / "good", "controller")))
-    assert good is not None
-    # A stranger trusts us, but we don't know who signed him.
-    bad_files = theirs.files(tmp_path / "bad", "stranger")
-    bad = TlsFiles(bad_files[0], bad_files[1], good.authority)
-    server = GrpcServer([OperatorService(Node())])
-    port = server.listen("127.0.0.1", 0, good)
-    await server.start()
-    try:
-        async with OperatorClient.at(f"127.0.0.1:{port}", good) as client:
-            assert (await client.status()).node_id == 3000
-        for tls in (bad, None):
-            async with OperatorClient.at(f"127.0.0.1:{port}", tls) as client:
-                with pytest.raises(OperatorError):
-                    await client.status(timeout=2)
-    finally:
-        await server.close(grace=0)
-
-
-def test_half_of_the_tls_files_is_refused(tmp_path: Path) -> None:
-    assert tls_files("", "", "") is None
-    with pytest.raises(OperatorError, match="only some"):
-        tls_files("cert.pem", "", "")
-    with pytest.raises(OperatorError, match="cannot read"):
-        TlsFiles(tmp_path / "a", tmp_path / "b", tmp_path / "c").server()

@@ -29,8 +29,9 @@ from migrator.raft.messages import (
 )
 from migrator.records.uuid import Uuid
 from migrator.rpc.quorum_service import NodeAddress, QuorumDescription, QuorumService, ReplicaProgress
-from migrator.rpc.raft_transport import GrpcRaftTransport
+from migrator.rpc.raft_transport import GrpcRaftTransport, PeerAddress
 from migrator.rpc.server import GrpcServer
+from migrator.rpc.tls import TlsFiles
 from migrator.rpc.transport import (
     ForeignClusterError,
     PeerTimeoutError,
@@ -42,6 +43,7 @@ from migrator.rpc.transport import (
 from migrator.wire.raft_codec import Endpoint
 from migrator.wire.raft_transport import KafkaRaftTransport, RaftService
 from migrator.wire.server import KafkaListener
+from tests.rpc.identities import IDENTITIES, voter
 from tests.wire.babbler import babbling
 
 CLUSTER = "qYoMEZXcS_SKP2PzAl8-WA"
@@ -68,7 +70,7 @@ EXCHANGES: list[tuple[RaftRequest, RaftResponse]] = [
         FetchResponse(OK, OK, 2, 7, 90, 0, diverging=EpochOffset(5, 80)),
     ),
     (
-        FetchRequest(CLUSTER, -1, 7, 0, 0, 0, 8 << 20),
+        FetchRequest(CLUSTER, 1, 7, 0, 0, 0, 8 << 20),
         FetchResponse(OK, OK, 2, 7, 90, 50, snapshot_id=EpochOffset(5, 80)),
     ),
     (
@@ -126,8 +128,8 @@ class Kafka:
 class Grpc:
     @contextlib.asynccontextmanager
     async def serve(self, answer: RaftHandler, port: int = 0, cluster_id: str = CLUSTER) -> AsyncIterator[int]:
-        server = GrpcServer([QuorumService(cluster_id, answer, View())])
-        bound = server.listen("127.0.0.1", port)
+        server = GrpcServer([QuorumService(cluster_id, answer, View())], IDENTITIES)
+        bound = server.listen("127.0.0.1", port, voter(PEER))
         await server.start()
         try:
             yield bound
@@ -135,7 +137,13 @@ class Grpc:
             await server.close(grace=0)
 
     def connect(self, port: int) -> RaftTransport:
-        return GrpcRaftTransport(CLUSTER, {PEER: f"127.0.0.1:{port}"})
+        return grpc_transport(port)
+
+
+def grpc_transport(port: int, files: TlsFiles | None = None) -> GrpcRaftTransport:
+    """Voter 1's, to voter 2 on that port."""
+    at = PeerAddress(f"127.0.0.1:{port}", frozenset({f"User:CN=voter-{PEER}"}))
+    return GrpcRaftTransport(CLUSTER, {PEER: at}, files or voter(1))
 
 
 @pytest.fixture(params=[Kafka, Grpc], ids=["kafka", "grpc"])
@@ -244,7 +252,7 @@ async def test_a_request_that_waits_for_another_has_its_own_time(kind: Kind) -> 
 
     async with kind.serve(answer) as port, connected(kind, port) as transport:
         first = asyncio.create_task(transport.send(PEER, VOTE, 10))
-        with pytest.raises(PeerTimeoutError):
+        with pytest.raises((UnreachableError, PeerTimeoutError)):
             await transport.send(PEER, VOTE, 0.1)
         slow.set()
         assert await first == VOTED
@@ -327,8 +335,8 @@ async def test_a_violated_invariant_is_told_to_the_node() -> None:
     async def answer(_: RaftRequest) -> RaftResponse:
         raise InvariantViolation("two leaders")
 
-    server = GrpcServer([QuorumService(CLUSTER, answer, View(), told.append)])
-    port = server.listen("127.0.0.1", 0)
+    server = GrpcServer([QuorumService(CLUSTER, answer, View(), told.append)], IDENTITIES)
+    port = server.listen("127.0.0.1", 0, voter(PEER))
     await server.start()
     transport = Grpc().connect(port)
     with pytest.raises(TransportError):
@@ -340,10 +348,10 @@ async def test_a_violated_invariant_is_told_to_the_node() -> None:
 
 async def test_grpc_tells_the_quorum_and_gossips_addresses() -> None:
     view = View()
-    server = GrpcServer([QuorumService(CLUSTER, answering(), view)])
-    port = server.listen("127.0.0.1", 0)
+    server = GrpcServer([QuorumService(CLUSTER, answering(), view)], IDENTITIES)
+    port = server.listen("127.0.0.1", 0, voter(PEER))
     await server.start()
-    transport = GrpcRaftTransport(CLUSTER, {PEER: f"127.0.0.1:{port}"})
+    transport = grpc_transport(port)
     try:
         assert await transport.describe(PEER, 10) == view.describe()
         mine = NodeAddress(1, "host-1", 9094, 5)

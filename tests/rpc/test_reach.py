@@ -10,6 +10,7 @@ from migrator.errors import OperatorError
 from migrator.migration.states import State
 from migrator.parts.processes import free_port
 from migrator.rpc.reach import active_controller, connect
+from tests.rpc.identities import command_config
 from tests.rpc.operator_node import PlayedNode, property_file, served
 
 
@@ -38,14 +39,14 @@ async def test_it_is_found_too_when_the_controller_here_is_down(tmp_path: Path) 
 async def test_a_server_that_does_not_lead_names_the_leader() -> None:
     async with served(PlayedNode(State.INACTIVE, leader_id=3)) as address:
         with pytest.raises(OperatorError, match=r"controller 3 leads.*--server"):
-            async with active_controller(None, address):
+            async with active_controller(None, address, command_config()):
                 pass
 
 
 async def test_without_a_leader_it_says_so() -> None:
     async with served(PlayedNode(State.INACTIVE, leader_id=-1)) as address:
         with pytest.raises(OperatorError, match="no controller leads"):
-            async with active_controller(None, address):
+            async with active_controller(None, address, command_config()):
                 pass
 
 
@@ -66,3 +67,5 @@ def test_what_is_given_must_name_a_controller() -> None:
         connect(None, None)
     with pytest.raises(OperatorError, match="Write HOST:PORT"):
         connect(None, "nowhere")
+    with pytest.raises(OperatorError, match="--command-config FILE"):
+        connect(None, "127.0.0.1:1")

@@ -17,12 +17,12 @@ async def test_each_answer_is_of_the_controller_that_was_asked(tmp_path: Path) -
 
     async def ask(number: int) -> int:
         async with OperatorClient.on_socket(directories[number]) as client:
-            return (await client.status()).node_id
+            return (await client.status()).quorum.leader_id
 
     async with AsyncExitStack() as stack:
         for number, directory in enumerate(directories):
             directory.mkdir()
-            node = PlayedNode(State.DUAL_WRITING, node_id=number)
+            node = PlayedNode(State.DUAL_WRITING, node_id=1, leader_id=number)
             await stack.enter_async_context(served(node, directory))
         for turn in range(20):
             order = [(turn + number) % 3 for number in range(3)]

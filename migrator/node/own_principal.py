@@ -1,0 +1,43 @@
+"""Before a node joins the quorum: would its peers let it in once all were stopped?
+
+Access control entries are known only once a leader is elected, so voters that nothing but entries allow could never
+elect one after a full restart. Source: ``StandardAuthorizer``, KIP-801.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from migrator.config.settings import Settings
+from migrator.errors import OperatorError
+from migrator.wire.identity import door_of, shown_by
+from migrator.wire.security import ListenerSecurity
+
+log = logging.getLogger(__name__)
+
+
+def check_own_principal(settings: Settings, security: ListenerSecurity) -> None:
+    """All controllers share one list of super users, so this node's own list says what its peers will answer.
+
+    :param security: of the controller listener.
+    :raises OperatorError: this node is not among them, or its certificate gets no name.
+    """
+    if not settings.authorizer_class_name or len(settings.voters) == 1:
+        return
+    try:
+        principal = door_of(security).principal_of(shown_by(security))
+    except ValueError as error:
+        raise OperatorError(
+            f"gives the certificate of this node no name: {error}",
+            where=f"{settings.source}: ssl.principal.mapping.rules",
+            remedy="Add a rule for it, or DEFAULT at the end",
+        ) from error
+    if principal is None:
+        log.warning("Only a login tells this node's principal; it has to be among super.users of every controller")
+    elif principal not in settings.super_user_names:
+        raise OperatorError(
+            f"does not name {principal}, for which the other controllers take this node. Access control entries are "
+            "known only once a leader is elected, so after a stop of all controllers none could be elected",
+            where=f"{settings.source}: super.users",
+            remedy=f"Add {principal} to super.users of every controller, with ';' between names",
+        )

@@ -1,0 +1,64 @@
+"""Who may make which gRPC call: one table, which `migrator.rpc.doorkeeper` enforces for every service.
+
+A call that is not in the table is nobody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from migrator.values import value
+
+
+class Role(StrEnum):
+    """What somebody is to this node."""
+
+    VOTER = "voter"
+    """A certificate of ``migrator.grpc.voter.principals``."""
+    OPERATOR = "operator"
+    """A certificate of ``migrator.grpc.operator.principals``."""
+    OWNER = "owner of the socket"
+    """The local user that this controller runs as, or root, through the socket in the metadata directory."""
+
+
+@value
+class Door:
+    """``speaks_as`` is the field of the request that names the voter who speaks: it must be the certificate's own."""
+
+    roles: frozenset[Role]
+    speaks_as: str = ""
+
+
+VOTERS = frozenset({Role.VOTER})
+ORDERS = frozenset({Role.OPERATOR, Role.OWNER})
+READS = ORDERS | VOTERS
+"""Voters may look: the command line of one controller finds the leader with that controller's certificate."""
+
+QUORUM = "/migrator.quorum.v1.Quorum/"
+OPERATOR = "/migrator.operator.v1.Operator/"
+
+DOORS: Mapping[str, Door] = {
+    QUORUM + "Vote": Door(VOTERS, "candidate_id"),
+    QUORUM + "BeginQuorumEpoch": Door(VOTERS, "leader_id"),
+    QUORUM + "EndQuorumEpoch": Door(VOTERS, "leader_id"),
+    QUORUM + "Fetch": Door(VOTERS, "replica_id"),
+    QUORUM + "FetchSnapshot": Door(VOTERS, "replica_id"),
+    QUORUM + "DescribeQuorum": Door(VOTERS),
+    QUORUM + "DiscoverBrokers": Door(VOTERS),
+    OPERATOR + "Watch": Door(READS),
+    OPERATOR + "Journal": Door(READS),
+    OPERATOR + "Gates": Door(READS),
+    OPERATOR + "Pause": Door(ORDERS),
+    OPERATOR + "Resume": Door(ORDERS),
+    OPERATOR + "Force": Door(ORDERS),
+    OPERATOR + "ReportVerdict": Door(ORDERS),
+}
+
+REMEDIES: Mapping[frozenset[Role], str] = {
+    VOTERS: "Only voters may; migrator.grpc.voter.principals of that controller names them",
+    READS: "migrator.grpc.operator.principals of that controller names who may, beside its voters",
+    ORDERS: "migrator.grpc.operator.principals of that controller names who may; on its machine its user may too, "
+    "through the socket (-c without --server)",
+}
+"""What a refused caller is told."""

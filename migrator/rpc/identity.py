@@ -1,0 +1,121 @@
+"""Who is at the other end of a gRPC call, as far as its connection proves it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+from urllib.parse import unquote
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from migrator.config.names import distinguished_name
+from migrator.config.principals import principal_of_name
+from migrator.observe.printable import printable
+from migrator.observe.status import Orderer
+from migrator.rpc.doors import Role
+from migrator.values import value
+
+NOBODY = "nobody"
+SOCKET = "the operator's socket"
+
+
+@value
+class Certificate:
+    """``principal`` is None when the subject is empty, which names nobody."""
+
+    principal: str | None
+    not_before: datetime
+    not_after: datetime
+
+    def holds(self, now: datetime) -> bool:
+        """Whether it is valid at that time."""
+        return self.not_before <= now <= self.not_after
+
+
+@lru_cache(maxsize=256)
+def read_certificate(pem: bytes) -> Certificate:
+    """The first certificate of a chain.
+
+    :raises ValueError: it cannot be read.
+    """
+    found = x509.load_pem_x509_certificate(pem)
+    name = distinguished_name(found.public_bytes(Encoding.DER))
+    principal = principal_of_name(name) if name else None
+    return Certificate(principal, found.not_valid_before_utc, found.not_valid_after_utc)
+
+
+@value
+class Caller:
+    """``name`` is fit for logs and for the journal; ``node_id`` is the voter that the certificate stands for."""
+
+    name: str
+    address: str
+    roles: frozenset[Role] = frozenset()
+    node_id: int | None = None
+    why_not: str = ""
+    """What is wrong with who it is; empty when nothing is."""
+
+    @property
+    def orderer(self) -> Orderer:
+        """For the journal."""
+        return Orderer(self.name, self.address)
+
+
+CALLER: ContextVar[Caller] = ContextVar("CALLER")
+"""Of the call that this task serves; set by the doorkeeper."""
+
+
+class Identities:
+    """What the allow-lists of this node make of a connection.
+
+    :param voters: principal -> node id.
+    """
+
+    def __init__(self, voters: Mapping[str, int] | None = None, operators: frozenset[str] = frozenset()) -> None:
+        self._voters = voters or {}
+        self._operators = operators
+        self._owner = local_user(os.geteuid())
+
+    def caller(self, context: Any) -> Caller:
+        """Who makes the call of this servicer context."""
+        proofs = context.auth_context().get("x509_pem_cert", ())
+        return self.known(tuple(proofs), unquote(context.peer()), datetime.now(UTC))
+
+    def known(self, pems: Sequence[bytes], peer: str, now: datetime) -> Caller:
+        """Who that is at that time.
+
+        :param pems: the certificate that the peer has proved to have the key of, if any.
+        :param peer: the other end's address, in gRPC's words.
+        """
+        if peer.startswith("unix:"):
+            return Caller(self._owner, SOCKET, frozenset({Role.OWNER}))
+        if len(pems) != 1:
+            return Caller(NOBODY, peer, why_not="there is no certificate")
+        try:
+            certificate = read_certificate(pems[0])
+        except ValueError:
+            return Caller(NOBODY, peer, why_not="the certificate cannot be read")
+        if certificate.principal is None:
+            return Caller(NOBODY, peer, why_not="the certificate has no subject: give it a common name")
+        name = printable(certificate.principal)
+        if not certificate.holds(now):
+            return Caller(name, peer, why_not=f"the certificate holds until {certificate.not_after:%Y-%m-%d %H:%M} UTC")
+        node_id = self._voters.get(certificate.principal)
+        roles = {Role.VOTER} if node_id is not None else set()
+        if certificate.principal in self._operators:
+            roles.add(Role.OPERATOR)
+        return Caller(name, peer, frozenset(roles), node_id)
+
+
+def local_user(uid: int) -> str:
+    """A name for people. A socket does not tell more: root may come through it as well."""
+    try:
+        return f"local user {pwd.getpwuid(uid).pw_name} (uid {uid})"
+    except KeyError:
+        return f"local user {uid}"

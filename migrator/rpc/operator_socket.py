@@ -1,0 +1,82 @@
+"""The directory of the operator's socket, open only to its owner: who may enter it is who may give orders.
+
+gRPC tells nothing about the user at the other end of a socket, so the file system has to keep the others out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+from migrator.errors import OperatorError
+
+SOCKET_DIRECTORY = "operator"
+SOCKET_NAME = "operator.sock"
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class SocketDirectory:
+    """The open directory. A path of a socket may not exceed some hundred bytes, metadata directories may: the socket is
+    reached through a descriptor of its directory, which nobody can put another directory in the place of.
+
+    :param create: by the server; a client takes it as it is.
+    """
+
+    def __init__(self, metadata_directory: Path, *, create: bool) -> None:
+        """
+        :raises OperatorError: somebody else owns it or may write to it.
+        :raises OSError: the directory cannot be made or opened, or is a symbolic link.
+        """
+        self.path = metadata_directory / SOCKET_DIRECTORY
+        if create:
+            self.path.mkdir(mode=0o700, exist_ok=True)
+        self._descriptor = os.open(self.path, _FLAGS)
+        try:
+            self._check(frozenset({os.geteuid()}) if create else _servers(metadata_directory))
+            if create:
+                os.fchmod(self._descriptor, 0o700)
+                self.remove_socket()
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    @property
+    def address(self) -> str:
+        """For gRPC, in this process."""
+        return f"unix:/proc/self/fd/{self._descriptor}/{SOCKET_NAME}"
+
+    def protect_socket(self) -> None:
+        """After it was bound: for its owner alone, like the directory."""
+        os.chmod(SOCKET_NAME, 0o600, dir_fd=self._descriptor)
+
+    def remove_socket(self) -> None:
+        """If there is one."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(SOCKET_NAME, dir_fd=self._descriptor)
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        os.close(self._descriptor)
+
+    def _check(self, owners: frozenset[int]) -> None:
+        found = os.fstat(self._descriptor)
+        if found.st_uid not in owners:
+            raise OperatorError(
+                f"belongs to user {found.st_uid}, so it may be anybody's socket",
+                where=str(self.path),
+                remedy="Remove it, and run this as the user that the controller runs as",
+            )
+        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise OperatorError(
+                "others may write there, so it may be anybody's socket",
+                where=str(self.path),
+                remedy="Remove it, and restart the controller",
+            )
+
+
+def _servers(metadata_directory: Path) -> frozenset[int]:
+    """Whose server a client may trust: its own user's and root's; root also that of the metadata directory's owner."""
+    mine = os.geteuid()
+    return frozenset({mine, 0} | ({metadata_directory.stat().st_uid} if mine == 0 else set()))

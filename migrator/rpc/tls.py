@@ -1,0 +1,232 @@
+"""Mutual TLS of gRPC, from the files of ``migrator.grpc.tls.*``, on both sides.
+
+gRPC checks no more of a server than that its certificate is of the CA and for the host's name. A broker on the machine
+of a controller has such a certificate, and could grant votes in its name. A client therefore first shakes hands with
+Python's TLS, checks the name in the certificate, and then lets gRPC trust that one certificate and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import grpc
+import grpc.aio
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from migrator.config.endpoints import parse_host_port
+from migrator.config.settings import Settings
+from migrator.errors import OperatorError
+from migrator.observe.certificates import CERTIFICATES, chain_ends, trust_ends
+from migrator.observe.printable import printable
+from migrator.rpc.channel import CLIENT_OPTIONS
+from migrator.rpc.identity import Certificate, read_certificate
+from migrator.values import value
+
+log = logging.getLogger(__name__)
+
+OWN_USE = "gRPC: own certificate"
+TRUST_USE = "gRPC: CA"
+"""In the metrics of certificates."""
+
+Stamp = tuple[tuple[int, int, int], ...]
+
+
+class WrongPeerError(Exception):
+    """Whoever listens there is not who is meant, or does not prove it."""
+
+
+@value
+class Material:
+    """What the three files hold, in PEM."""
+
+    certificate: bytes
+    key: bytes
+    authority: bytes
+
+    def __repr__(self) -> str:
+        return "Material([hidden])"
+
+
+@value
+class TlsFiles:
+    """PEM files of ``migrator.grpc.tls.*``: ours, and the CA whose peers we accept.
+
+    ``principals``: what our certificate has to be, now and when it is replaced; empty for whatever it is.
+    """
+
+    certificate: Path
+    key: Path
+    authority: Path
+    principals: frozenset[str] = frozenset()
+
+    @property
+    def paths(self) -> tuple[Path, Path, Path]:
+        """Certificate, key, CA."""
+        return self.certificate, self.key, self.authority
+
+    def read(self) -> Material:
+        """
+        :raises OperatorError: a file cannot be read or used, the key is another certificate's, or the certificate is
+            somebody else's.
+        """
+        found = Material(_read(self.certificate, "certificate"), _read(self.key, "key"), _read(self.authority, "ca"))
+        try:
+            certificate = x509.load_pem_x509_certificate(found.certificate)
+        except ValueError as error:
+            raise _useless(self.certificate, "certificate", "holds no certificate in PEM") from error
+        try:
+            key = load_pem_private_key(found.key, None)
+        except (ValueError, TypeError) as error:
+            raise _useless(self.key, "key", "holds no private key in PEM without a password") from error
+        if key.public_key() != certificate.public_key():
+            raise _useless(self.key, "key", f"is not the key of {self.certificate}")
+        try:
+            x509.load_pem_x509_certificates(found.authority)
+        except ValueError as error:
+            raise _useless(self.authority, "ca", "holds no certificate in PEM") from error
+        principal = read_certificate(found.certificate).principal
+        if self.principals and principal not in self.principals:
+            why = f"is of {principal}, and migrator.grpc.voter.principals names {' or '.join(sorted(self.principals))}"
+            raise _useless(self.certificate, "certificate", why)
+        return found
+
+    def own(self) -> Certificate:
+        """What our certificate says.
+
+        :raises OperatorError: as `read`.
+        """
+        return read_certificate(self.read().certificate)
+
+    def stamp(self) -> Stamp | None:
+        """Another one when a file has been changed; None while one is gone."""
+        try:
+            stats = [path.stat() for path in self.paths]
+        except OSError:
+            return None
+        return tuple((each.st_mtime_ns, each.st_size, each.st_ino) for each in stats)
+
+    def server(self) -> grpc.ServerCredentials:
+        """Our side: whoever connects needs a certificate of our CA. Files that change are read again.
+
+        :raises OperatorError: as `read`.
+        """
+        renewal = _Renewal(self)
+        return grpc.dynamic_ssl_server_credentials(renewal.first, renewal, require_client_authentication=True)
+
+
+class _Renewal:
+    """What gRPC asks at each handshake, on threads of its own, for certificates that may be new."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        self._files = files
+        self._lock = threading.Lock()
+        self._stamp = files.stamp()
+        material = files.read()
+        self.first = _configuration(material)
+        _note(material)
+
+    def __call__(self) -> grpc.ServerCertificateConfiguration | None:
+        with self._lock:
+            stamp = self._files.stamp()
+            if stamp == self._stamp:
+                return None
+            self._stamp = stamp
+            try:
+                material = self._files.read()
+                if not read_certificate(material.certificate).holds(datetime.now(UTC)):
+                    raise _useless(self._files.certificate, "certificate", "holds a certificate that is not valid now")
+            except OperatorError as error:
+                CERTIFICATES.note_reload_failure(OWN_USE)
+                log.warning("The certificate of gRPC stays as it was: %s", error)
+                return None
+        _note(material)
+        log.info("Read %s again", self._files.certificate)
+        return _configuration(material)
+
+
+def _note(material: Material) -> None:
+    CERTIFICATES.note(OWN_USE, chain_ends(material.certificate))
+    CERTIFICATES.note(TRUST_USE, trust_ends(material.authority))
+
+
+def _configuration(material: Material) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(material.key, material.certificate)], material.authority)
+
+
+def tls_files(settings: Settings) -> TlsFiles:
+    """From the three settings.
+
+    :raises OperatorError: one of them is not set.
+    """
+    files = {
+        "migrator.grpc.tls.certificate.file": settings.migrator_grpc_tls_certificate_file,
+        "migrator.grpc.tls.key.file": settings.migrator_grpc_tls_key_file,
+        "migrator.grpc.tls.ca.file": settings.migrator_grpc_tls_ca_file,
+    }
+    for key, file in files.items():
+        if not file:
+            raise OperatorError(
+                "is not set, and gRPC needs mutual TLS on every address",
+                where=f"{settings.source}: {key}",
+                remedy=f"Set {', '.join(files)}",
+            )
+    certificate, private_key, authority = map(Path, files.values())
+    return TlsFiles(certificate, private_key, authority)
+
+
+async def connect(address: str, files: TlsFiles, accepted: frozenset[str]) -> grpc.aio.Channel:
+    """A channel to whoever at ``host:port`` proves to be one of these principals, and to nobody else ever after: when
+    that certificate is replaced, the channel is of no use any more.
+
+    :raises OperatorError: our own files cannot be used.
+    :raises WrongPeerError: somebody else is there.
+    :raises OSError: nobody is.
+    """
+    material = files.read()
+    host, port = parse_host_port(address)
+    leaf = await _leaf(host, port, files)
+    principal = read_certificate(leaf).principal
+    if principal not in accepted:
+        who = "nobody: its subject is empty" if principal is None else printable(principal)
+        raise WrongPeerError(f"the certificate at {address} is {who}; expected {' or '.join(sorted(accepted))}")
+    credentials = grpc.ssl_channel_credentials(leaf, material.key, material.certificate)
+    return grpc.aio.secure_channel(address, credentials, options=CLIENT_OPTIONS)
+
+
+async def _leaf(host: str, port: int, files: TlsFiles) -> bytes:
+    """The certificate of whoever listens there, in PEM; of our CA, and for that host."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["h2"])
+    try:
+        context.load_verify_locations(files.authority)
+        context.load_cert_chain(files.certificate, files.key, password="")
+        _, writer = await asyncio.open_connection(host, port, ssl=context)
+    except ssl.SSLError as error:
+        reason = getattr(error, "verify_message", None) or error.reason or error
+        raise WrongPeerError(f"no TLS with {host}:{port}: {reason}") from error
+    try:
+        der = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+    return ssl.DER_cert_to_PEM_cert(der).encode()
+
+
+def _read(path: Path, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _useless(path, what, f"cannot be read: {error.strerror}") from error
+
+
+def _useless(path: Path, what: str, why: str) -> OperatorError:
+    return OperatorError(f"{path} {why}", where=f"migrator.grpc.tls.{what}.file", remedy="Name a PEM file")
