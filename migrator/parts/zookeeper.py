@@ -6,7 +6,9 @@ import os
 import re
 import shutil
 import socket
+import ssl
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -14,6 +16,7 @@ from typing import Self
 from migrator.errors import require
 from migrator.parts.java import Jvm, java_command, pyspark_jars
 from migrator.parts.processes import ChildProcess, free_port
+from migrator.parts.zookeeper_security import ZooKeeperSasl, ZooKeeperTls
 
 START_SECONDS = 180.0
 _NEEDED_JARS = ("zookeeper", "slf4j-api", "log4j", "netty", "metrics-core", "snappy-java", "commons-io")
@@ -35,7 +38,7 @@ class ZooKeeperOptions:
 
     ``jute_maxbuffer`` in bytes bounds every request and reply, as ZooKeeper's own setting. Without ``fsync`` writes
     survive a killed process but not a killed machine. ``properties`` are added to the server's configuration file,
-    ``system_properties`` to the Java process (TLS, SASL).
+    ``system_properties`` to the Java process. With ``tls`` the port speaks nothing else.
     """
 
     jute_maxbuffer: int = 1024 * 1024 - 1
@@ -44,6 +47,8 @@ class ZooKeeperOptions:
     jvm: Jvm = field(default_factory=lambda: Jvm(heap="512m"))
     properties: Mapping[str, str] = field(default_factory=dict)
     system_properties: Mapping[str, str] = field(default_factory=dict)
+    tls: ZooKeeperTls | None = None
+    sasl: ZooKeeperSasl | None = None
 
 
 class EmbeddedZooKeeper:
@@ -118,6 +123,7 @@ class EmbeddedZooKeeper:
                 "log4j2.configurationFile": str(self.directory / "log4j2.properties"),
                 "jute.maxbuffer": str(self.options.jute_maxbuffer),
                 "zookeeper.forceSync": "yes" if self.options.fsync else "no",
+                **self._write_logins(),
                 **self.options.system_properties,
             },
         )
@@ -131,7 +137,9 @@ class EmbeddedZooKeeper:
 
     def mode(self) -> str | None:
         """``standalone``, ``leader`` or ``follower``; None when it does not serve."""
-        match = re.search(r"^Mode: (\w+)", four_letter_word(self.port, "srvr"), re.MULTILINE)
+        tls = self.options.tls
+        answer = four_letter_word(self.port, "srvr", context=tls.context() if tls else None)
+        match = re.search(r"^Mode: (\w+)", answer, re.MULTILINE)
         return match.group(1) if match else None
 
     def stop(self) -> None:
@@ -165,8 +173,7 @@ class EmbeddedZooKeeper:
         data.mkdir(parents=True, exist_ok=True)
         properties = {
             "dataDir": str(data),
-            "clientPort": str(self.port),
-            "clientPortAddress": "127.0.0.1",
+            **self._port_properties(),
             "tickTime": str(self.options.tick_ms),
             "minSessionTimeout": "1000",
             "maxSessionTimeout": "120000",
@@ -174,6 +181,7 @@ class EmbeddedZooKeeper:
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "srvr,mntr",
             "preAllocSize": "4096",
+            **(self.options.sasl.properties() if self.options.sasl else {}),
             **self.options.properties,
         }
         if self._members:
@@ -184,6 +192,20 @@ class EmbeddedZooKeeper:
         file = self.directory / "zoo.cfg"
         file.write_text("".join(f"{key}={text}\n" for key, text in properties.items()))
         return file
+
+    def _port_properties(self) -> dict[str, str]:
+        if self.options.tls:
+            return self.options.tls.properties(self.port, "127.0.0.1")
+        return {"clientPort": str(self.port), "clientPortAddress": "127.0.0.1"}
+
+    def _write_logins(self) -> dict[str, str]:
+        """The JAAS file, and the system property that names it."""
+        if self.options.sasl is None:
+            return {}
+        file = self.directory / "jaas.conf"
+        file.touch(mode=0o600)
+        file.write_text(self.options.sasl.jaas())
+        return {"java.security.auth.login.config": str(file)}
 
     def __enter__(self) -> Self:
         self.start()
@@ -238,10 +260,16 @@ class ZooKeeperEnsemble:
         self.stop()
 
 
-def four_letter_word(port: int, word: str, host: str = "127.0.0.1") -> str:
-    """Ask a ZooKeeper server one of its four letter words; empty when it does not answer within a second."""
+def four_letter_word(port: int, word: str, host: str = "127.0.0.1", *, context: ssl.SSLContext | None = None) -> str:
+    """Ask a ZooKeeper server one of its four letter words; empty when it does not answer within a second.
+
+    :param context: for a port that speaks TLS.
+    """
     try:
-        with socket.create_connection((host, port), timeout=1.0) as connection:
+        with ExitStack() as open_:
+            connection = open_.enter_context(socket.create_connection((host, port), timeout=1.0))
+            if context is not None:
+                connection = open_.enter_context(context.wrap_socket(connection, server_hostname=host))
             connection.sendall(word.encode())
             chunks = []
             while chunk := connection.recv(65536):

@@ -25,8 +25,8 @@ from tenacity import (
 from migrator.errors import OperatorError
 from migrator.zookeeper import jute
 from migrator.zookeeper.jute import GET_CHILDREN, GET_DATA, MultiRead, Read, ReadResult
-from migrator.zookeeper.ops import ZkError, Znode
-from migrator.zookeeper.session import CONNECTION_ERRORS, ZooKeeperSession, ZooKeeperUnavailableError
+from migrator.zookeeper.ops import FORBIDDEN_REMEDY, ZkError, Znode
+from migrator.zookeeper.session import CONNECTION_ERRORS, ZooKeeperSession
 
 T = TypeVar("T")
 
@@ -154,7 +154,6 @@ class BulkReader:
             wait=wait_random_exponential(multiplier=0.05, max=1.0),
             reraise=True,
         )
-        hosts = self._session.options.hosts
         try:
             return retrying(attempt)
         except (*CONNECTION_ERRORS, timeout) as error:
@@ -164,9 +163,9 @@ class BulkReader:
                 else f"no answer for {self._retry_seconds:g} s"
             )
             what = f"ZooKeeper could not be read: {how} ({type(error).__name__})"
-            raise ZooKeeperUnavailableError(hosts, what) from error
+            raise self._session.away(what) from error
         except KazooException as error:
-            raise OperatorError(f"ZooKeeper refused to be read: {type(error).__name__}", where=hosts) from error
+            raise self._session.refusal(error, "ZooKeeper refused to be read") from error
 
     def _checked(self, path: str, result: ReadResult) -> Znode | tuple[str, ...] | None:
         if not isinstance(result, int):
@@ -178,7 +177,7 @@ class BulkReader:
             if self._on_refused is not None:
                 self._on_refused(path)
                 return None
-            remedy = "Give this controller the ZooKeeper identity of the brokers"
+            remedy = FORBIDDEN_REMEDY
         raise OperatorError(f"ZooKeeper refused to read it (error {result})", where=path, remedy=remedy)
 
 

@@ -13,6 +13,7 @@ from migrator.errors import OperatorError
 from migrator.raft.messages import EpochOffset
 from migrator.values import value
 from migrator.zookeeper.ops import (
+    FORBIDDEN_REMEDY,
     Applied,
     Check,
     Create,
@@ -238,6 +239,6 @@ def _lost(ops: tuple[Op, ...], index: int, error: str) -> LostRace:
         raise OperatorError(
             "ZooKeeper does not let this controller write",
             where=ops[index].path,
-            remedy="Give it the ZooKeeper identity (SASL, TLS) that the brokers have",
+            remedy=FORBIDDEN_REMEDY,
         )
     return LostRace(f"{ops[index].path} changed meanwhile ({error})")

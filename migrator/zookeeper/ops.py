@@ -12,6 +12,8 @@ from enum import Enum
 from migrator.values import value
 
 ANY_VERSION = -1
+FORBIDDEN_REMEDY = "Give the controllers the ZooKeeper identity of the brokers, or correct the access control list"
+"""What to do about NO_AUTH."""
 
 
 @value

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from migrator.errors import OperatorError
 from migrator.zookeeper.bulk import BulkReader
-from migrator.zookeeper.ops import Applied, Create, Failed, Unknown, ZkError
-from migrator.zookeeper.session import ZooKeeperSession, ZooKeeperUnavailableError
+from migrator.zookeeper.ops import FORBIDDEN_REMEDY, Applied, Create, Failed, Unknown, ZkError
+from migrator.zookeeper.session import ZooKeeperSession
 from migrator.zookeeper.writer import ConditionalWriter
 from migrator.zookeeper.znodes import paths
 
@@ -43,8 +43,8 @@ def create_missing(session: ZooKeeperSession, wanted: Iterable[str]) -> list[str
                 raise OperatorError(
                     f"ZooKeeper did not let this controller create it ({error.name})",
                     where=path,
-                    remedy="Give this controller the ZooKeeper identity of the brokers, and check the chroot",
+                    remedy=f"{FORBIDDEN_REMEDY}; check the chroot, too",
                 )
             case Unknown(reason):
-                raise ZooKeeperUnavailableError(session.options.hosts, f"the connection went ({reason})")
+                raise session.away(f"the connection went ({reason})")
     return created

@@ -8,11 +8,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
-from pathlib import Path
 from typing import Any, Protocol, Self
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionLoss, KazooException, OperationTimeoutError, SessionExpiredError
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionLoss,
+    KazooException,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
 from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
@@ -21,6 +25,10 @@ from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAF
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.values import value
+from migrator.zookeeper.connection import Client
+from migrator.zookeeper.identity import jaas_entry, tls_options
+from migrator.zookeeper.logins import JaasEntry
+from migrator.zookeeper.tls import TlsOptions
 from migrator.zookeeper.znodes import paths
 
 log = logging.getLogger(__name__)
@@ -30,15 +38,14 @@ CONNECTION_ERRORS = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
 
 RETRY_DELAY_MAX_SECONDS = 1.0
 CLOSED_POLL_SECONDS = 0.1
-_PEM_SUFFIXES = {".pem", ".crt", ".cer", ".key"}
 
 
 @value
 class SessionOptions:
     """How to connect; crosses process borders, so that a worker can have a session of its own.
 
-    ``hosts`` carries the chroot, as ``zookeeper.connect`` does. Times are milliseconds. ``key_file`` and ``ca_file``
-    are PEM; ``set_acl`` is ``zookeeper.set.acl``.
+    ``hosts`` carries the chroot, as ``zookeeper.connect`` does. Times are milliseconds. ``set_acl`` is
+    ``zookeeper.set.acl``. ``tls`` None is plain text, ``jaas`` None no SASL.
     """
 
     hosts: str
@@ -46,11 +53,8 @@ class SessionOptions:
     connection_timeout_ms: int = 18_000
     in_flight: int = 10
     set_acl: bool = False
-    use_tls: bool = False
-    key_file: str | None = None
-    key_password: Any = None
-    ca_file: str | None = None
-    check_hostname: bool = True
+    tls: TlsOptions | None = None
+    jaas: JaasEntry | None = None
 
 
 class SessionState(Enum):
@@ -82,63 +86,44 @@ class Request(Protocol):
 class ZooKeeperUnavailableError(OperatorError):
     """No server answers."""
 
+    REMEDY = "Check zookeeper.connect, that the servers run, and that this machine reaches them"
+
     def __init__(self, hosts: str, what: str) -> None:
-        super().__init__(
-            what,
-            where=hosts,
-            remedy="Check zookeeper.connect, that the servers run, and that this machine reaches them",
-        )
+        super().__init__(what, where=hosts, remedy=self.REMEDY)
 
     def __reduce__(self) -> tuple[type[ZooKeeperUnavailableError], tuple[str, str]]:
-        return ZooKeeperUnavailableError, (self.where, self.what)
+        return type(self), (self.where, self.what)
+
+
+class ZooKeeperLoginError(ZooKeeperUnavailableError):
+    """A server answers, and does not accept who we are."""
+
+    REMEDY = (
+        "Check the name and the password in the JAAS file (migrator.zookeeper.jaas.file) against those of the brokers, "
+        "and the section Server in the JAAS file of the ZooKeeper servers"
+    )
 
 
 def options_from(settings: Settings, hosts: str | None = None) -> SessionOptions:
     """The options of a controller.
 
     :param hosts: takes the place of ``zookeeper.connect``, which a controller no longer has at the end of a migration.
-    :raises OperatorError: when neither is given, or a key or trust store is not PEM.
+    :raises OperatorError: when neither is given, a key or trust store is not PEM, or a file cannot be used.
     """
     hosts = hosts or settings.zookeeper_connect
     if not hosts:
         raise OperatorError(
             "zookeeper.connect is not set", where=settings.source, remedy="Give the connection string of the brokers"
         )
-    tls = settings.zookeeper_ssl_client_enable
     return SessionOptions(
         hosts=hosts,
         session_timeout_ms=settings.zookeeper_session_timeout_ms,
         connection_timeout_ms=settings.zookeeper_connection_timeout_ms or settings.zookeeper_session_timeout_ms,
         in_flight=settings.zookeeper_max_in_flight_requests,
         set_acl=settings.zookeeper_set_acl,
-        use_tls=tls,
-        key_file=_pem(settings, "keystore") if tls else None,
-        key_password=settings.zookeeper_ssl_keystore_password if tls else None,
-        ca_file=_pem(settings, "truststore") if tls else None,
-        check_hostname=bool(settings.zookeeper_ssl_endpoint_identification_algorithm),
+        tls=tls_options(settings),
+        jaas=jaas_entry(settings),
     )
-
-
-def _pem(settings: Settings, store: str) -> str | None:
-    """The PEM file of a store, checked."""
-    location: str | None = getattr(settings, f"zookeeper_ssl_{store}_location")
-    if location is None:
-        return None
-    kind: str | None = getattr(settings, f"zookeeper_ssl_{store}_type")
-    is_pem = kind.upper() == "PEM" if kind else Path(location).suffix in _PEM_SUFFIXES
-    if not is_pem:
-        raise OperatorError(
-            f"zookeeper.ssl.{store}.location is a Java key store, which only Java can read",
-            where=settings.source,
-            remedy=f"Export it to PEM (keytool and openssl) and set zookeeper.ssl.{store}.type=PEM",
-        )
-    if not Path(location).is_file():
-        raise OperatorError(
-            f"zookeeper.ssl.{store}.location names no file: {location}",
-            where=settings.source,
-            remedy="Correct the path",
-        )
-    return location
 
 
 class ZooKeeperSession:
@@ -148,17 +133,12 @@ class ZooKeeperSession:
         self.options = options
         self.closed = threading.Event()
         """Set by `close`: there is no connection any more, and no new one comes."""
-        password = options.key_password
-        self.client = KazooClient(
+        self.client = Client(
+            tls=options.tls,
+            jaas=options.jaas,
             hosts=options.hosts,
             timeout=options.session_timeout_ms / 1000,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=RETRY_DELAY_MAX_SECONDS, max_jitter=0.4),
-            use_ssl=options.use_tls,
-            certfile=options.key_file,
-            keyfile=options.key_file,
-            keyfile_password=password.reveal() if password is not None else None,
-            ca=options.ca_file,
-            check_hostname=options.check_hostname,
         )
 
     @property
@@ -171,32 +151,38 @@ class ZooKeeperSession:
         """As last seen by the client."""
         return _STATES[self.client.state]
 
+    @property
+    def trouble(self) -> str:
+        """Why there is no connection, as a sentence's end; "" while there is one, or nothing is known."""
+        return self.client.trouble
+
     def start(self) -> Self:
         """Connect and wait for it.
 
-        :raises ZooKeeperUnavailableError: after ``connection_timeout_ms``; the session is closed then.
+        :raises ZooKeeperLoginError: at the first server that does not accept our login; the session is closed then.
+        :raises ZooKeeperUnavailableError: likewise after ``connection_timeout_ms``.
         """
         self.start_in_background()
-        if not self.wait_connected(self.options.connection_timeout_ms / 1000):
+        if not self.wait_connected(self.options.connection_timeout_ms / 1000, give_up=lambda: self.client.refused):
+            error = self.away(f"no ZooKeeper server answered within {self.options.connection_timeout_ms} ms")
             self.close()
-            raise ZooKeeperUnavailableError(
-                self.options.hosts, f"no ZooKeeper server answered within {self.options.connection_timeout_ms} ms"
-            )
+            raise error
         return self
 
     def start_in_background(self) -> None:
         """Connect without waiting: listeners hear of it."""
         self.client.start_async()
 
-    def wait_connected(self, seconds: float) -> bool:
-        """Whether the client got connected within that time; no longer than until the session is closed."""
+    def wait_connected(self, seconds: float, give_up: Callable[[], bool] = lambda: False) -> bool:
+        """Whether the client got connected within that time; no longer than until the session is closed, or until
+        ``give_up`` says so."""
         live = self.client._live  # noqa: SLF001 - kazoo hands it out only from start_async
         deadline = time.monotonic() + seconds
         while not self.closed.is_set():
             left = deadline - time.monotonic()
             if live.wait(min(max(left, 0.0), CLOSED_POLL_SECONDS)):
                 return True
-            if left <= 0:
+            if left <= 0 or give_up():
                 return False
         return False
 
@@ -245,8 +231,22 @@ class ZooKeeperSession:
         try:
             return result.get(timeout=self.options.session_timeout_ms / 1000)
         except (*CONNECTION_ERRORS, self.client.handler.timeout_exception) as error:
-            what = f"ZooKeeper went away ({type(error).__name__})"
-            raise ZooKeeperUnavailableError(self.options.hosts, what) from error
+            raise self.away(f"ZooKeeper went away ({type(error).__name__})") from error
+        except AuthFailedError as error:
+            raise self.refusal(error, "") from error
+
+    def away(self, what: str) -> ZooKeeperUnavailableError:
+        """What to tell of a connection that is not there: ``what``, and why."""
+        if self.client.refused:
+            return ZooKeeperLoginError(self.options.hosts, self.trouble)
+        what = f"{what}: {self.trouble}" if self.trouble else what
+        return ZooKeeperUnavailableError(self.options.hosts, what)
+
+    def refusal(self, error: Exception, what: str, where: str = "") -> OperatorError:
+        """What to tell of an error that the server answered: it does not know us, or ``what`` did not please it."""
+        if isinstance(error, AuthFailedError):
+            return ZooKeeperLoginError(self.options.hosts, self.trouble or "the server does not know who we are")
+        return OperatorError(f"{what}: {type(error).__name__}", where=where or self.options.hosts)
 
     def acl_of(self, path: str) -> Sequence[ACL]:
         """The access control list that a znode is created with (``ZkData.defaultAcls``, by the full path)."""

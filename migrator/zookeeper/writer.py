@@ -47,7 +47,8 @@ class ConditionalWriter:
             if isinstance(error, CONNECTION_ERRORS):
                 future.set_result(Unknown(type(error).__name__))
             elif error is not None:
-                future.set_exception(_refused(ops, error))
+                where = ops[0].path if ops else ""
+                future.set_exception(self._session.refusal(error, "ZooKeeper refused a write", where))
             else:
                 try:
                     future.set_result(_outcome(ops, result.value))
@@ -126,8 +127,3 @@ def _outcome(ops: Sequence[Op], results: Sequence[WriteResult]) -> MultiOutcome:
                 raise OperatorError(f"ZooKeeper refused to write it (error {result})", where=ops[index].path)
             return Failed(index, error)
     return Applied(tuple(result for result in results if isinstance(result, Stat | str | None)))
-
-
-def _refused(ops: Sequence[Op], error: Exception) -> OperatorError:
-    where = ops[0].path if ops else ""
-    return OperatorError(f"ZooKeeper refused a write: {type(error).__name__}", where=where)

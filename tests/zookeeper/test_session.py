@@ -9,9 +9,13 @@ import pytest
 
 from migrator.config.load import settings_from
 from migrator.config.settings import Settings
+from migrator.config.tls import TlsChoice
 from migrator.errors import OperatorError
+from migrator.parts.certificates import Authority
 from migrator.parts.processes import free_port
 from migrator.parts.zookeeper import EmbeddedZooKeeper
+from migrator.parts.zookeeper_security import client_jaas
+from migrator.zookeeper.logins import JaasEntry
 from migrator.zookeeper.session import (
     SessionOptions,
     SessionState,
@@ -41,7 +45,7 @@ def test_times_and_chroot_are_those_of_the_settings() -> None:
         7000,
         7000,
     )
-    assert (options.in_flight, options.set_acl, options.use_tls) == (10, False, False)
+    assert (options.in_flight, options.set_acl, options.tls, options.jaas) == (10, False, None, None)
     assert ZooKeeperSession(options).chroot == "/kafka"
 
 
@@ -53,18 +57,53 @@ def test_connect_is_required() -> None:
 
 def test_pem_files_are_taken_and_java_stores_refused(tmp_path: Path) -> None:
     pem = tmp_path / "client.pem"
-    pem.write_text("")
+    pem.write_text("".join(Authority("clients").issue("controller", "hunter2")))
     keys = {"zookeeper_connect": "a:2182", "zookeeper_ssl_client_enable": "true"}
     password = {"zookeeper_ssl_keystore_password": "hunter2"}
     options = options_from(settings(**keys, **password, zookeeper_ssl_keystore_location=str(pem)))
-    assert (options.use_tls, options.key_file) == (True, str(pem))
+    assert options.tls is not None
+    assert (options.tls.key_file, options.tls.choice, options.tls.check_hostname) == (str(pem), TlsChoice(), True)
     assert "hunter2" not in repr(options)
     copy = pickle.loads(pickle.dumps(options))  # noqa: S301 - our own bytes
     assert copy == options
+    with pytest.raises(OperatorError, match=r"zookeeper\.ssl\.keystore\.location: its key cannot be used"):
+        options_from(settings(**keys, zookeeper_ssl_keystore_location=str(pem)))
     with pytest.raises(OperatorError, match=r"keystore\.location is a Java key store.*PEM"):
         options_from(settings(**keys, zookeeper_ssl_keystore_location=str(tmp_path / "client.jks")))
     with pytest.raises(OperatorError, match="names no file"):
         options_from(settings(**keys, zookeeper_ssl_truststore_location=str(tmp_path / "none.pem")))
+
+
+def test_versions_and_suites_of_tls_are_those_that_the_file_names() -> None:
+    keys = {"zookeeper_connect": "a:2182", "zookeeper_ssl_client_enable": "true"}
+
+    def choice(**more: str) -> TlsChoice:
+        tls = options_from(settings(**keys, **more)).tls
+        assert tls is not None
+        return tls.choice
+
+    assert choice(zookeeper_ssl_protocol="TLSv1.3") == TlsChoice(("TLSv1.3",))
+    assert choice(zookeeper_ssl_protocol="TLSv1.3", zookeeper_ssl_enabled_protocols="TLSv1.2") == TlsChoice(
+        ("TLSv1.2",)
+    )
+    suite = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
+    assert choice(zookeeper_ssl_cipher_suites=suite) == TlsChoice(("TLSv1.2",), "ECDHE-ECDSA-AES256-GCM-SHA384")
+    with pytest.raises(OperatorError, match=r"zookeeper\.ssl\.protocol: TLSv1\.1 is no longer safe"):
+        choice(zookeeper_ssl_protocol="TLSv1.1")
+    with pytest.raises(OperatorError, match=r"zookeeper\.ssl\.cipher\.suites: TLS_NULL is no suite"):
+        choice(zookeeper_ssl_cipher_suites="TLS_NULL")
+
+
+def test_a_jaas_file_is_looked_at_before_anybody_connects(tmp_path: Path) -> None:
+    file = tmp_path / "jaas.conf"
+    file.write_text(client_jaas("kafka", "hunter2"))
+    keys = {"zookeeper_connect": "a:2181", "migrator_zookeeper_jaas_file": str(file)}
+    options = options_from(settings(**keys))
+    assert options.jaas == JaasEntry(str(file), "Client")
+    assert settings(**keys).zookeeper_authenticated
+    assert not settings(zookeeper_connect="a:2181").zookeeper_authenticated
+    with pytest.raises(OperatorError, match="no login module in a section Other"):
+        options_from(settings(**keys, migrator_zookeeper_jaas_section="Other"))
 
 
 def test_nobody_answers() -> None:

@@ -1,0 +1,72 @@
+"""Which znodes a migration creates, sets and deletes, of those that there are: what our identity has to be allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from migrator.migration.translate import source
+from migrator.migration.translate.source import ZkSource
+from migrator.zookeeper.ops import FORBIDDEN_REMEDY
+from migrator.zookeeper.permissions import Wanted, forbidden
+from migrator.zookeeper.session import ZooKeeperSession
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.errors import ZnodeError
+
+PROBES_MAX = 200
+"""How many znodes of a family are asked for the right to write."""
+
+
+def entities(reader: ZkSource) -> dict[str, list[str]]:
+    """Paths of what is copied, by family.
+
+    :raises MigratorError: ZooKeeper cannot be read.
+    """
+    return {
+        "topics": [paths.topic(name) for name in source.names_below(reader, paths.TOPICS)],
+        "topic configs": [paths.topic_config(name) for name in source.names_below(reader, paths.TOPIC_CONFIGS)],
+        "broker configs": source.broker_configs(reader),
+        "client configs": source.client_configs(reader),
+        "acls": source.acl_resources(reader),
+        "tokens": source.tokens(reader),
+    }
+
+
+def wanted(reader: ZkSource, listed: Mapping[str, list[str]]) -> Wanted:
+    """What a migration does to this ZooKeeper; of big families, some that are spread over all.
+
+    :param listed: see `entities`.
+    :raises MigratorError: ZooKeeper cannot be read.
+    """
+    parents = [
+        *("/", paths.TOPICS, paths.TOPIC_CONFIGS, paths.BROKER_CONFIGS, paths.USER_CONFIGS, paths.CLIENT_CONFIGS),
+        *(paths.IP_CONFIGS, paths.CONFIG_CHANGES, paths.DELETE_TOPICS, paths.TOKENS),
+        *(path for path in paths.SECURITY_PATHS if path not in (paths.TOKENS, paths.TOKEN_CHANGES)),
+    ]
+    nodes = [paths.CONTROLLER_EPOCH, paths.MIGRATION, paths.PRODUCER_IDS]
+    spread = {family: _spread(found) for family, found in listed.items()}
+    for found in spread.values():
+        nodes += found
+    nodes += [f"{topic}/partitions/0/state" for topic in spread["topics"]]
+    removable = [paths.CONTROLLER, *(found[0] for found in spread.values() if found)]
+    return Wanted(_there(reader, parents), _there(reader, nodes), _there(reader, removable))
+
+
+def forbidden_to(session: ZooKeeperSession, reader: ZkSource) -> Iterator[ZnodeError]:
+    """What a migration would do here, and our identity may not: found out in vain, nothing is changed.
+
+    :raises MigratorError: ZooKeeper went away.
+    """
+    for where, what in forbidden(session, wanted(reader, entities(reader))):
+        yield ZnodeError(where, what, FORBIDDEN_REMEDY)
+
+
+def _there(reader: ZkSource, candidates: list[str]) -> tuple[str, ...]:
+    """Those that exist, and may be read: others are named for that already."""
+    found = reader.read(candidates)
+    return tuple(path for path, znode in zip(candidates, found, strict=True) if znode is not None)
+
+
+def _spread(found: list[str]) -> list[str]:
+    step = max(1, len(found) // PROBES_MAX)
+    return list(islice(found, 0, None, step))[:PROBES_MAX]

@@ -1,0 +1,144 @@
+"""kazoo's client with what it lacks: it is connected only once it has logged in, and a login that fails is a lost
+connection with a reason, not the end of the client.
+
+kazoo reports CONNECTED before the SASL exchange, and stops for good when that exchange fails, also where a server only
+went away in its middle. Requests wait in its queue until the exchange is over, so none goes out without an identity;
+that holds for every reconnect and every new session.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import EXCEPTIONS, AuthFailedError, ConnectionDropped, SystemZookeeperError
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.serialization import SASL, ReplyHeader
+from kazoo.protocol.states import KeeperState
+
+from migrator.errors import OperatorError
+from migrator.zookeeper.login_errors import LoginRefusedError
+from migrator.zookeeper.logins import JaasEntry, Login
+from migrator.zookeeper.tls import TlsOptions, connect
+
+SESSION_CLOSED_REQUIRE_SASL_AUTH = -124
+ROUNDS_MAX = 10
+"""Tokens that a login may take; GSSAPI takes four."""
+
+
+class LoginDroppedError(ConnectionDropped):  # type: ignore[misc] # kazoo has no types
+    """The connection was given up, because one side did not accept the other's login."""
+
+
+class Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
+    """kazoo's threads; connections over TLS are made by `tls.connect`."""
+
+    def __init__(self, tls: TlsOptions | None) -> None:
+        super().__init__()
+        self._tls = tls
+        self._name = ""
+
+    def create_connection(self, address: tuple[str, int], hostname: Any = None, **options: Any) -> Any:
+        """See kazoo's. For its four letter words kazoo gives the port as the name."""
+        if self._tls is None:
+            return super().create_connection(address, hostname=hostname, **options)
+        if isinstance(hostname, str):
+            self._name = hostname
+        return connect(self._tls, self._name or address[0], address, options.get("timeout"))
+
+
+class Client(KazooClient):  # type: ignore[misc]
+    """One client.
+
+    ``trouble`` says why there is no connection, "" while there is one or nothing is known. ``refused``: a server or we
+    did not accept the other's login; it is tried again, but waiting alone will not help.
+    """
+
+    def __init__(self, *, tls: TlsOptions | None, jaas: JaasEntry | None, **options: Any) -> None:
+        self.trouble = ""
+        self.refused = False
+        super().__init__(handler=Handler(tls), use_ssl=tls is not None, **options)
+        sasl = {"mechanism": "by the JAAS file"} if jaas else None
+        self._connection = Connection(self, self._conn_retry.copy(), jaas, logger=self.logger, sasl_options=sasl)
+
+    def _session_callback(self, state: str) -> None:
+        if state in {KeeperState.CONNECTED, KeeperState.CONNECTED_RO} and self._connection.entering:
+            return
+        super()._session_callback(state)
+
+
+class Connection(ConnectionHandler):  # type: ignore[misc]
+    """The connection of a `Client`, on a thread of its own."""
+
+    def __init__(self, client: Client, retry: Any, jaas: JaasEntry | None, **options: Any) -> None:
+        super().__init__(client, retry, **options)
+        self._jaas = jaas
+        self.entering = False
+        """The way in, login included, is not over yet."""
+
+    def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
+        self.entering = True
+        try:
+            timeouts: tuple[float, float] = super()._connect(host, hostip, port)
+        except (ConnectionDropped, self.handler.timeout_exception) as error:
+            self.client.refused = isinstance(error, LoginDroppedError)
+            self.client.trouble = f"{host}:{port}: {error}"
+            raise
+        finally:
+            self.entering = False
+        self.client.trouble, self.client.refused = "", False
+        self.client._session_callback(KeeperState.CONNECTED)  # noqa: SLF001 - held back until now
+        return timeouts
+
+    def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
+        """Log in, before anything else is sent.
+
+        :raises ConnectionDropped: it did not succeed.
+        """
+        who = ""
+        try:
+            login = self._login()
+            who = f"as {login.who} "
+            self._exchange(login, host, timeout)
+        except LoginRefusedError as error:
+            raise LoginDroppedError(f"the SASL login {who}failed: {error}") from error
+        except ConnectionDropped as error:
+            raise ConnectionDropped(
+                f"the connection ended in the middle of the SASL login {who}({error}); some servers refuse a wrong "
+                "password so"
+            ) from error
+
+    def _login(self) -> Login:
+        if self._jaas is None:
+            raise LoginRefusedError("there is no JAAS file")
+        try:
+            return self._jaas.read()
+        except OperatorError as error:
+            raise LoginRefusedError(str(error)) from error
+
+    def _exchange(self, login: Login, host: str, timeout: float) -> None:
+        exchange = login.exchange(host)
+        token: bytes | None = exchange.first()
+        for xid in range(1, ROUNDS_MAX + 1):
+            self._submit(SASL(token), timeout, xid)
+            header, body, offset = self._read_header(timeout)
+            if header.err:
+                raise LoginRefusedError("the server refused it: unknown name, wrong password, or no right to log in")
+            if header.xid != xid:
+                raise ConnectionDropped("the server answered something else")
+            challenge, _ = SASL.deserialize(body, offset)
+            token = exchange.respond(challenge)
+            if token is None:
+                return
+        raise LoginRefusedError(f"it was not over after {ROUNDS_MAX} tokens")
+
+    def _read_response(self, header: ReplyHeader, buffer: bytes, offset: int) -> Any:
+        """Errors that kazoo does not know would end its thread, and the request would never be answered."""
+        if header.err == SESSION_CLOSED_REQUIRE_SASL_AUTH:
+            self.client.trouble = "the server serves nobody who has not logged in with SASL"
+            header = header._replace(err=AuthFailedError.code)
+        elif header.err and header.err not in EXCEPTIONS:
+            self.logger.warning("ZooKeeper answered the error %d, which is not known here", header.err)
+            header = header._replace(err=SystemZookeeperError.code)
+        return super()._read_response(header, buffer, offset)

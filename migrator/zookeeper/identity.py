@@ -1,0 +1,80 @@
+"""Who we are towards ZooKeeper, and how the connection is protected, by the settings of a controller."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from migrator.config.settings import Settings
+from migrator.config.tls import TlsChoice, tls_choice, tls_versions
+from migrator.errors import OperatorError
+from migrator.zookeeper.logins import JaasEntry
+from migrator.zookeeper.tls import TlsOptions
+
+_PEM_SUFFIXES = {".pem", ".crt", ".cer", ".key"}
+
+
+def tls_options(settings: Settings) -> TlsOptions | None:
+    """TLS by ``zookeeper.ssl.*``, tried out once; None where ``zookeeper.ssl.client.enable`` is false.
+
+    :raises OperatorError: a store is not PEM, or a file or a value cannot be used.
+    """
+    if not settings.zookeeper_ssl_client_enable:
+        return None
+    options = TlsOptions(
+        key_file=_pem(settings, "keystore"),
+        key_password=settings.zookeeper_ssl_keystore_password,
+        trust_file=_pem(settings, "truststore"),
+        check_hostname=settings.zookeeper_ssl_endpoint_identification_algorithm.upper() == "HTTPS",
+        choice=_choice(settings),
+    )
+    options.context()
+    return options
+
+
+def jaas_entry(settings: Settings) -> JaasEntry | None:
+    """Our section of the JAAS file, read once to see that it can be; None without ``migrator.zookeeper.jaas.file``.
+
+    :raises OperatorError: see `JaasEntry.read`.
+    """
+    if not settings.migrator_zookeeper_jaas_file:
+        return None
+    entry = JaasEntry(settings.migrator_zookeeper_jaas_file, settings.migrator_zookeeper_jaas_section)
+    entry.read()
+    return entry
+
+
+def _choice(settings: Settings) -> TlsChoice:
+    """As Kafka: ``zookeeper.ssl.protocol`` is the only version unless ``zookeeper.ssl.enabled.protocols`` names some.
+    Kafka's default for it, TLSv1.2, counts only when the file sets it: TLSv1.3 may be spoken besides."""
+    key, versions = "zookeeper.ssl.enabled.protocols", settings.zookeeper_ssl_enabled_protocols or ()
+    if not versions and settings.explicit.get("zookeeper.ssl.protocol", "TLS") != "TLS":
+        key, versions = "zookeeper.ssl.protocol", (settings.zookeeper_ssl_protocol,)
+    try:
+        spoken = tls_versions(",".join(versions))
+        key = "zookeeper.ssl.cipher.suites"
+        return tls_choice(spoken, ",".join(settings.zookeeper_ssl_cipher_suites or ()))
+    except ValueError as error:
+        remedy = "Correct the value, or remove the key for the TLS library's own choice"
+        raise OperatorError(str(error), where=f"{settings.source}: {key}", remedy=remedy) from error
+
+
+def _pem(settings: Settings, store: str) -> str | None:
+    """The PEM file of a store, checked."""
+    location: str | None = getattr(settings, f"zookeeper_ssl_{store}_location")
+    if location is None:
+        return None
+    kind: str | None = getattr(settings, f"zookeeper_ssl_{store}_type")
+    is_pem = kind.upper() == "PEM" if kind else Path(location).suffix in _PEM_SUFFIXES
+    if not is_pem:
+        raise OperatorError(
+            f"zookeeper.ssl.{store}.location is a Java key store, which only Java can read",
+            where=settings.source,
+            remedy=f"Export it to PEM (keytool and openssl) and set zookeeper.ssl.{store}.type=PEM",
+        )
+    if not Path(location).is_file():
+        raise OperatorError(
+            f"zookeeper.ssl.{store}.location names no file: {location}",
+            where=settings.source,
+            remedy="Correct the path",
+        )
+    return location

@@ -1,0 +1,149 @@
+"""Who we are towards ZooKeeper by SASL: read from a JAAS file, and played against a server.
+
+``DigestLoginModule`` means DIGEST-MD5, ``Krb5LoginModule`` GSSAPI (Kerberos), which needs the package ``gssapi``. The
+file is read again at each connect, so that a new password needs no restart.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import secrets
+from dataclasses import field
+from pathlib import Path
+from typing import Protocol
+
+from migrator.config.properties import read_text
+from migrator.config.types import Secret
+from migrator.errors import OperatorError
+from migrator.values import value
+from migrator.zookeeper.digest_md5 import HOST, DigestMd5
+from migrator.zookeeper.jaas import JaasSyntaxError, LoginModule, parse_jaas
+
+SERVICE = "zookeeper"
+"""ZooKeeper's name as a service (the default of ``zookeeper.sasl.client.username``)."""
+DIGEST_MODULE = "DigestLoginModule"
+KERBEROS_MODULE = "Krb5LoginModule"
+
+
+class Exchange(Protocol):
+    """The tokens of one login; raises `LoginRefusedError`."""
+
+    def first(self) -> bytes: ...
+    def respond(self, challenge: bytes | None) -> bytes | None: ...
+
+
+class Login(Protocol):
+    """A way to prove who we are. ``who`` may be shown."""
+
+    @property
+    def who(self) -> str: ...
+    def exchange(self, host: str) -> Exchange: ...
+
+
+@value
+class DigestLogin:
+    """DIGEST-MD5 with a name and a password."""
+
+    user: str
+    password: Secret = field(repr=False)
+
+    @property
+    def who(self) -> str:
+        """For messages."""
+        return f"{self.user} (DIGEST-MD5)"
+
+    def exchange(self, host: str) -> Exchange:  # noqa: ARG002 - the mechanism's host is a constant
+        """See `Login`."""
+        return DigestMd5(self.user, self.password.reveal(), secrets.token_urlsafe(32), f"{SERVICE}/{HOST}")
+
+
+@value
+class KerberosLogin:
+    """GSSAPI; ``principal`` and ``key_tab`` None: those of the process's ticket cache."""
+
+    principal: str | None
+    key_tab: str | None
+
+    @property
+    def who(self) -> str:
+        """For messages."""
+        return f"{self.principal or 'the owner of the ticket cache'} (GSSAPI)"
+
+    def exchange(self, host: str) -> Exchange:
+        """See `Login`."""
+        from migrator.zookeeper.kerberos import Gssapi  # noqa: PLC0415 - the package is optional
+
+        return Gssapi(self.principal, self.key_tab, SERVICE, host)
+
+
+@value
+class JaasEntry:
+    """A section of a JAAS file: where our login stands."""
+
+    file: str
+    section: str = "Client"
+
+    def read(self) -> Login:
+        """The login as it stands there now.
+
+        :raises OperatorError: the file cannot be read, or holds no login that can be made here.
+        """
+        return _login(_module(self), self)
+
+
+def _module(entry: JaasEntry) -> LoginModule:
+    try:
+        text = read_text(Path(entry.file))
+    except (OSError, ValueError) as error:
+        raise OperatorError(
+            f"the JAAS file cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8'}",
+            where=entry.file,
+            remedy="Correct migrator.zookeeper.jaas.file, and let this process read the file",
+        ) from error
+    try:
+        sections = parse_jaas(text)
+    except JaasSyntaxError as error:
+        raise OperatorError(
+            f"this is no JAAS file: {error}",
+            where=entry.file,
+            remedy='Write Section { module required key="value"; }; as Java reads it',
+        ) from error
+    modules = sections.get(entry.section)
+    if not modules:
+        raise OperatorError(
+            f"the JAAS file has no login module in a section {entry.section}",
+            where=entry.file,
+            remedy=f"It has {', '.join(sections) or 'no section'}. Add the section, or name the right one in "
+            "migrator.zookeeper.jaas.section",
+        )
+    return modules[0]
+
+
+def _login(module: LoginModule, entry: JaasEntry) -> Login:
+    where, kind = f"{entry.file}: {entry.section}", module.name.rpartition(".")[2]
+    if kind == DIGEST_MODULE:
+        return DigestLogin(_option(module, "username", where), Secret(_option(module, "password", where)))
+    if kind != KERBEROS_MODULE:
+        raise OperatorError(
+            f"the login module {module.name} is a Java class, which cannot run here",
+            where=where,
+            remedy=f"ZooKeeper knows {DIGEST_MODULE} (a name and a password) and {KERBEROS_MODULE}; use one of them",
+        )
+    if importlib.util.find_spec("gssapi") is None:
+        raise OperatorError(
+            "Kerberos needs the Python package gssapi, which is not installed",
+            where=where,
+            remedy="Install it beside this program (it needs the system's MIT Kerberos library), or use DIGEST-MD5 or "
+            "TLS client certificates towards ZooKeeper",
+        )
+    wants_key_tab = module.options.get("useKeyTab", "").lower() == "true"
+    key_tab = _option(module, "keyTab", where) if wants_key_tab else None
+    return KerberosLogin(module.options.get("principal"), key_tab)
+
+
+def _option(module: LoginModule, name: str, where: str) -> str:
+    text = module.options.get(name)
+    if not text or "${" in text:
+        fault = "holds a system property of Java, which is not known here" if text else "is missing"
+        raise OperatorError(f"the option {name} {fault}", where=where, remedy=f'Write {name}="..." in the JAAS file')
+    return text

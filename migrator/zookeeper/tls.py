@@ -1,0 +1,81 @@
+"""TLS towards ZooKeeper by the meaning of Kafka's ``zookeeper.ssl.*`` keys, with PEM stores.
+
+Otherwise than by kazoo's own code, a configured trust store is the only one, versions are those that are configured,
+and the files are read again at each connect.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+from dataclasses import field
+
+from migrator.config.tls import TlsChoice
+from migrator.config.types import Secret
+from migrator.errors import OperatorError
+from migrator.values import value
+from migrator.wire.pem import load_key, load_trust, read_store
+
+_WRONG_NAME = frozenset({62, 64})
+"""OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
+
+
+@value
+class TlsOptions:
+    """``key_file`` and ``trust_file`` are PEM; without a trust file the system's authorities are trusted, as in Java.
+    ``choice``: versions and suites."""
+
+    key_file: str | None = None
+    key_password: Secret | None = field(default=None, repr=False)
+    trust_file: str | None = None
+    check_hostname: bool = True
+    choice: TlsChoice = TlsChoice()
+
+    def context(self) -> ssl.SSLContext:
+        """Made from the files as they are now.
+
+        :raises OperatorError: a file or a value cannot be used.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = self.check_hostname
+        self.choice.apply(context)
+        if self.trust_file is not None:
+            key = "zookeeper.ssl.truststore.location"
+            load_trust(context, read_store(self.trust_file, key), key)
+        else:
+            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        if self.key_file is not None:
+            key, password = "zookeeper.ssl.keystore.location", self.key_password
+            load_key(context, read_store(self.key_file, key), password.reveal() if password else None, key)
+        return context
+
+
+def connect(options: TlsOptions, host: str, address: tuple[str, int], timeout: float | None) -> ssl.SSLSocket:
+    """A connection with a finished handshake.
+
+    The server's certificate has to be good for the name that we know it by, or for its address (``ZKTrustManager``
+    takes either).
+
+    :raises OSError: nobody listens, or one side does not accept the other.
+    """
+    try:
+        context = options.context()
+    except OperatorError as error:  # a file that is just being replaced: the next attempt finds it whole
+        raise OSError(errno.EIO, str(error)) from error
+    try:
+        return _handshake(context, host, address, timeout)
+    except ssl.SSLCertVerificationError as error:
+        if error.verify_code not in _WRONG_NAME or host == address[0]:
+            raise
+    return _handshake(context, address[0], address, timeout)
+
+
+def _handshake(context: ssl.SSLContext, name: str, address: tuple[str, int], timeout: float | None) -> ssl.SSLSocket:
+    plain = socket.create_connection(address, timeout)
+    try:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return context.wrap_socket(plain, server_hostname=name)
+    except BaseException:
+        plain.close()
+        raise

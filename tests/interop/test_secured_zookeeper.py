@@ -1,0 +1,258 @@
+"""A migration of stock Kafka on a ZooKeeper where every znode has an owner: there, back, there again and to the end.
+
+What our controllers create has, path by path, the access control list that stock 3.9.1 gave its like before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from migrator.config.load import load_settings
+from migrator.drill.cluster import CLUSTER_ID, COMMAND_SECONDS, MIGRATOR
+from migrator.drill.kafka_clients import Admin
+from migrator.drill.kafka_cluster import BROKER_JVM, KafkaCluster, Mode, until
+from migrator.errors import ExitCode
+from migrator.migration.states import State
+from migrator.parts.certificates import Authority
+from migrator.parts.java import Jvm
+from migrator.parts.kafka import StockKafka
+from migrator.parts.processes import free_port, run_to_end
+from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
+from migrator.parts.zookeeper_security import ZooKeeperSasl, ZooKeeperTls, client_jaas
+from migrator.zookeeper.ops import Applied, Create
+from migrator.zookeeper.session import ZooKeeperSession, default_acl, options_from
+from migrator.zookeeper.writer import ConditionalWriter
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
+from tests.interop.stages import alter_quotas, broker_is_controller, stage
+
+CHROOT = "/kafka"
+CLUSTER = encode_cluster_id(CLUSTER_ID)
+USER = "kafka"
+PASSWORD = "zookeeper-secret"
+Acls = frozenset[tuple[str, str, int]]
+BROKERS_OWN = re.compile(r"/(brokers/ids/.*|brokers/seqid|isr_change_notification/.*|log_dir_event_notification/.*)")
+"""What comes and goes with brokers alone."""
+FIRST, SECOND, THIRD = "alpha", "bravo", "charlie"
+"""What the names of entities hold: those made by stock Kafka, those made by us, and those made on the second way."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """How everybody proves who they are: the server's options, and what brokers and controllers are given."""
+
+    server: ZooKeeperOptions
+    port: int
+    hosts: str
+    jvm: Jvm
+    brokers: dict[str, str]
+    controllers: dict[str, str]
+    owner: tuple[str, str]
+
+
+def by_sasl(directory: Path) -> Identity:
+    """DIGEST-MD5, by the JAAS file that stock brokers are started with."""
+    jaas, port = directory / "client-jaas.conf", free_port()
+    jaas.write_text(client_jaas(USER, PASSWORD))
+    flags = (*BROKER_JVM.flags, f"-Djava.security.auth.login.config={jaas}")
+    return Identity(
+        ZooKeeperOptions(sasl=ZooKeeperSasl({USER: PASSWORD}, required=False)),
+        port,
+        f"127.0.0.1:{port}{CHROOT}",
+        Jvm(BROKER_JVM.heap, flags),
+        {},
+        {"migrator.zookeeper.jaas.file": str(jaas)},
+        ("sasl", USER),
+    )
+
+
+def by_certificate(directory: Path) -> Identity:
+    """TLS with a certificate of every client; brokers and controllers have one name. The port in clear text is for
+    the tests' own looks at what needs no permission."""
+    authority, port, secure = Authority("zookeeper"), free_port(), free_port()
+    trust = authority.trust(directory / "trust.pem")
+    tls = ZooKeeperTls(authority.store(directory / "server.pem", "server"), trust)
+    keys = {
+        "zookeeper.connect": f"127.0.0.1:{secure}{CHROOT}",
+        "zookeeper.ssl.client.enable": "true",
+        "zookeeper.ssl.keystore.location": str(authority.store(directory / "client.pem", USER)),
+        "zookeeper.ssl.keystore.type": "PEM",
+        "zookeeper.ssl.truststore.location": str(trust),
+        "zookeeper.ssl.truststore.type": "PEM",
+        "zookeeper.ssl.enabled.protocols": "TLSv1.2",
+    }
+    server = ZooKeeperOptions(properties={**tls.properties(secure, "127.0.0.1"), "ssl.enabledProtocols": "TLSv1.2"})
+    netty = {"zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty"}
+    return Identity(server, port, f"127.0.0.1:{port}{CHROOT}", BROKER_JVM, keys | netty, keys, ("x509", f"CN={USER}"))
+
+
+class Journey:
+    """One cluster and a session of its ZooKeeper with the identity that all its nodes have."""
+
+    def __init__(self, cluster: KafkaCluster, session: ZooKeeperSession, owner: tuple[str, str]) -> None:
+        self.cluster = cluster
+        self.client: KazooClient = session.client
+        self.owner = owner
+        self.admin = Admin(cluster.bootstrap, 1)
+
+    @property
+    def property_file(self) -> Path:
+        return self.cluster.controllers[0].property_file
+
+    def run(self, *command: str) -> str:
+        """A command of ours, as an operator types it."""
+        return run_to_end(command[0], [MIGRATOR, *command], timeout_seconds=COMMAND_SECONDS)
+
+    def make(self, name: str) -> None:
+        """An entity of every family."""
+        admin = self.admin
+        admin.create(f"{name}-topic", 2, 1, retention_ms="7200000")
+        credential = UserScramCredentialUpsertion(name, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"x")
+        admin.wait(admin.client.alter_user_scram_credentials([credential]))
+        alter_quotas(self.cluster, {"client-id": name}, producer_byte_rate=1e6)
+        alter_quotas(self.cluster, {"ip": f"10.0.0.{len(name)}"}, connection_creation_rate=10)
+        for pattern in (ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED):
+            allow = (f"User:{name}", "*", AclOperation.READ, AclPermissionType.ALLOW)
+            admin.wait(admin.client.create_acls([AclBinding(ResourceType.TOPIC, f"{name}-topic", pattern, *allow)]))
+        admin.alter_config(ResourceType.BROKER, "1", "num.io.threads", str(3 + len(name) % 3))
+        until(
+            f"ZooKeeper has what {name} stands for",
+            lambda: all(self.client.exists(path) for path in self.of(name)),
+        )
+
+    @staticmethod
+    def of(name: str) -> tuple[str, ...]:
+        return (
+            paths.partition_state(f"{name}-topic", 1),
+            paths.topic_config(f"{name}-topic"),
+            *(f"{parent}/{name}" for parent in (paths.USER_CONFIGS, paths.CLIENT_CONFIGS)),
+            f"{paths.IP_CONFIGS}/10.0.0.{len(name)}",
+            *(f"{parent}/Topic/{name}-topic" for parent in (paths.LITERAL_ACLS, paths.PREFIXED_ACLS)),
+            f"{paths.BROKER_CONFIGS}/1",
+        )
+
+    def acls(self) -> dict[str, Acls]:
+        """Of every znode below the chroot."""
+        found: dict[str, Acls] = {}
+        waiting = ["/"]
+        while waiting:
+            path = waiting.pop()
+            try:
+                waiting += [f"{path.rstrip('/')}/{name}" for name in self.client.get_children(path)]
+                listed, _ = self.client.get_acls(path)
+            except NoNodeError:  # of a broker, or a notice that was heard
+                continue
+            if path != "/" and not BROKERS_OWN.fullmatch(path):
+                found[path] = frozenset((each.id.scheme, each.id.id, each.perms) for each in listed)
+        return found
+
+    def until_state(self, state: State) -> None:
+        until(state.value, lambda: self.cluster.migration_state() == state.value)
+
+    def restart(self, mode: Mode) -> None:
+        self.cluster.roll_brokers(mode, self.admin.in_sync)
+
+    def migrate(self) -> None:
+        self.until_state(State.WAITING_FOR_BROKERS)
+        self.restart(Mode.MIGRATING)
+        self.until_state(State.DUAL_WRITING)
+        until("the broker is unfenced", lambda: self.cluster.running_brokers() == {1: True})
+
+    def expected(self, path: str) -> Acls:
+        """What `default_acl`, which is what we create with, says of a path."""
+        listed = default_acl(path, set_acl=True)
+        return frozenset(
+            (*(self.owner if each.id.scheme == "auth" else (each.id.scheme, each.id.id)), each.perms) for each in listed
+        )
+
+    def none_is_wrong(self) -> dict[str, Acls]:
+        """Every znode has the access control list of its path."""
+        acls = self.acls()
+        assert {path: found for path, found in acls.items() if found != self.expected(path)} == {}
+        return acls
+
+
+@pytest.fixture(params=[by_sasl, pytest.param(by_certificate, marks=pytest.mark.lane("test-long"))])
+def journey(request: pytest.FixtureRequest, kafka_391: StockKafka, tmp_path: Path) -> Iterator[Journey]:
+    """A broker in ZooKeeper mode that owns all it makes, and one controller, which is not formatted yet."""
+    make: Callable[[Path], Identity] = request.param
+    identity = make(tmp_path)
+    cluster = KafkaCluster(
+        kafka_391,
+        tmp_path,
+        controllers=1,
+        brokers=1,
+        zookeeper=identity.hosts,
+        broker_properties={"zookeeper.set.acl": "true", **identity.brokers},
+        controller_properties={"zookeeper.set.acl": "true", **identity.controllers},
+        broker_jvm=identity.jvm,
+    )
+    (controller,) = cluster.controllers
+    controller.write_properties()
+    options = options_from(load_settings(controller.property_file)[0])
+    server = EmbeddedZooKeeper(tmp_path / "zookeeper", port=identity.port, options=identity.server)
+    with server, cluster:
+        with ZooKeeperSession(replace(options, hosts=options.hosts.removesuffix(CHROOT))) as whole:
+            cluster_id = f"{CHROOT}{paths.CLUSTER_ID}"
+            made = [*(Create(path, None) for path in paths.ancestors(cluster_id)), Create(cluster_id, CLUSTER)]
+            assert isinstance(ConditionalWriter(whole).write(made), Applied)
+        cluster.start_brokers(Mode.ZOOKEEPER)
+        with ZooKeeperSession(options) as session:
+            yield Journey(cluster, session, identity.owner)
+
+
+def test_there_and_back_and_to_the_end(journey: Journey) -> None:
+    cluster, client = journey.cluster, journey.client
+    with stage("stock Kafka makes one of everything"):
+        journey.make(FIRST)
+        stocks = journey.none_is_wrong()
+        assert journey.owner[1] in {name for _, name, _ in stocks[f"{paths.USER_CONFIGS}/{FIRST}"]}
+    with stage("preflight finds nothing that we may not do"):
+        text = journey.run("preflight", "-c", str(journey.property_file), "--json")
+        assert '"M317"' not in text
+        assert '"M318"' not in text
+    with stage("to dual-write"):
+        cluster.start_controllers()
+        journey.migrate()
+        journey.make(SECOND)
+        ours = journey.none_is_wrong()
+        assert all(ours[path] == stocks[path.replace(SECOND, FIRST)] for path in journey.of(SECOND))
+        assert {path: acl for path, acl in ours.items() if path in stocks and acl != stocks[path]} == {}
+    with stage("verify reads both sides"):
+        journey.run("verify", "-c", str(journey.property_file))
+    with stage("back"):
+        cluster.stop_controllers()
+        journey.run("rollback", "-c", str(journey.property_file), "--yes")
+        assert broker_is_controller(client)
+        journey.restart(Mode.ZOOKEEPER)
+        journey.none_is_wrong()
+    with stage("there again, and to the end"):
+        cluster.forget_controllers()
+        cluster.start_controllers()
+        journey.migrate()
+        journey.make(THIRD)
+        journey.none_is_wrong()
+        journey.restart(Mode.KRAFT)
+        cluster.finish_migration()
+        until("the migration is finished", lambda: cluster.public_states() == {"Finished"})
+        assert {f"{name}-topic" for name in (FIRST, SECOND, THIRD)} <= set(journey.admin.topics())
+    log = cluster.controllers[0].directory / "controller.log"
+    assert PASSWORD not in log.read_text()
+    assert cluster.controllers[0].stop() == ExitCode.OK

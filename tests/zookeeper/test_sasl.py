@@ -1,0 +1,126 @@
+"""Logins to a real ZooKeeper that serves nobody without one."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
+
+from migrator.errors import OperatorError
+from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
+from migrator.parts.zookeeper_security import ZooKeeperSasl, client_jaas
+from migrator.zookeeper.bulk import BulkReader
+from migrator.zookeeper.logins import JaasEntry
+from migrator.zookeeper.ops import Applied, Create, Failed, SetData, ZkError
+from migrator.zookeeper.session import (
+    SessionOptions,
+    SessionState,
+    ZooKeeperLoginError,
+    ZooKeeperSession,
+    ZooKeeperUnavailableError,
+)
+from migrator.zookeeper.writer import ConditionalWriter
+from tests.conftest import ZooKeeperSpace
+
+USERS = {"kafka": 'br0ker "secret" \\', "müller": "pässwörd", "other": "o"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    options = ZooKeeperOptions(sasl=ZooKeeperSasl(USERS))
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper"), options=options) as running:
+        yield running
+
+
+def login(directory: Path, user: str, password: str) -> JaasEntry:
+    file = directory / f"{user}.conf"
+    file.write_text(client_jaas(user, password))
+    return JaasEntry(str(file))
+
+
+def options_of(server: EmbeddedZooKeeper, directory: Path, user: str = "kafka", password: str = "") -> SessionOptions:
+    return SessionOptions(
+        server.hosts,
+        session_timeout_ms=10_000,
+        connection_timeout_ms=60_000,
+        set_acl=True,
+        jaas=login(directory, user, password or USERS[user]),
+    )
+
+
+def acl(session: ZooKeeperSession, path: str) -> list[tuple[str, str, int]]:
+    found, _ = session.wait_for(session.client.get_acls_async(path))
+    return [(entry.id.scheme, entry.id.id, entry.perms) for entry in found]
+
+
+@pytest.mark.parametrize("user", ["kafka", "müller"])
+def test_what_a_login_creates_belongs_to_it(server: EmbeddedZooKeeper, tmp_path: Path, user: str) -> None:
+    everything, reading = CREATOR_ALL_ACL[0].perms, READ_ACL_UNSAFE[0].perms
+    with ZooKeeperSession(options_of(server, tmp_path, user)) as session:
+        name = f"/{user[0]}-open"
+        assert isinstance(ConditionalWriter(session).write([Create(name, b"x")]), Applied)
+        assert acl(session, name) == [("sasl", user, everything), ("world", "anyone", reading)]
+    with ZooKeeperSession(options_of(server, tmp_path, "other")) as session:
+        assert [znode and znode.data for znode in BulkReader(session).read([name])] == [b"x"]
+        assert ConditionalWriter(session).write([SetData(name, b"y")]) == Failed(0, ZkError.NO_AUTH)
+
+
+@pytest.mark.parametrize(("user", "password"), [("kafka", "wrong-pass"), ("stranger", "wrong-pass")])
+def test_a_login_that_is_refused_is_one_clear_error(
+    server: EmbeddedZooKeeper, tmp_path: Path, user: str, password: str
+) -> None:
+    options = options_of(server, tmp_path, user, password)
+    with pytest.raises(ZooKeeperLoginError, match=rf"SASL login as {user} \(DIGEST-MD5\) failed") as seen:
+        ZooKeeperSession(options).start()
+    assert "jaas.file" in seen.value.remedy
+    assert password not in f"{seen.value} {options!r}"
+    assert isinstance(pickle.loads(pickle.dumps(seen.value)), ZooKeeperLoginError)  # noqa: S301 - our own bytes
+
+
+def test_a_session_without_a_login_is_refused_at_its_first_request(server: EmbeddedZooKeeper) -> None:
+    refused = pytest.raises(ZooKeeperLoginError, match="nobody who has not logged in with SASL")
+    with ZooKeeperSession(SessionOptions(server.hosts)) as session, refused:
+        list(BulkReader(session).read(["/"]))
+
+
+def test_a_session_without_a_login_may_not_write_either(server: EmbeddedZooKeeper) -> None:
+    with ZooKeeperSession(SessionOptions(server.hosts)) as session, pytest.raises(OperatorError, match="logged in"):
+        ConditionalWriter(session).submit([Create("/anonymous", None)]).result(timeout=60)
+
+
+def test_a_server_that_knows_no_logins_is_named_as_such(zookeeper: ZooKeeperSpace, tmp_path: Path) -> None:
+    jaas = login(tmp_path, "kafka", "x")
+    with pytest.raises(ZooKeeperUnavailableError, match="SASL login as kafka"):
+        ZooKeeperSession(SessionOptions(zookeeper.hosts, connection_timeout_ms=5_000, jaas=jaas)).start()
+
+
+@pytest.mark.lane("test-all")
+def test_a_login_is_made_again_after_each_loss_with_the_password_of_the_day(tmp_path: Path) -> None:
+    sasl = ZooKeeperSasl({"kafka": "first"})
+    server = EmbeddedZooKeeper(tmp_path / "zookeeper", options=ZooKeeperOptions(sasl=sasl))
+    renewed = EmbeddedZooKeeper(
+        server.directory, port=server.port, options=ZooKeeperOptions(sasl=ZooKeeperSasl({"kafka": "second"}))
+    )
+    options = options_of(server, tmp_path, "kafka", "first")
+    with server, ZooKeeperSession(options) as session:
+        writer = ConditionalWriter(session)
+        assert isinstance(writer.write([Create("/config", None), Create("/config/users", b"")]), Applied)
+        server.kill()
+        with renewed:
+            renewed.process.wait_until(lambda: session.client.refused, "the old password refused", timeout_seconds=60)
+            assert not session.wait_connected(0), "who is not logged in is not connected"
+            login(tmp_path, "kafka", "second")
+            assert session.wait_connected(60)
+            assert session.trouble == ""
+            assert isinstance(writer.write([SetData("/config/users", b"second")]), Applied)
+            states: list[SessionState] = []
+            session.add_listener(states.append)
+            session.client._session_id = 0x7FFF  # the server knows no such session: it has expired
+            session.client._connection._socket.shutdown(socket.SHUT_RDWR)
+            renewed.process.wait_until(lambda: SessionState.LOST in states, "the session lost", timeout_seconds=60)
+            assert session.wait_connected(60)
+            assert isinstance(writer.write([SetData("/config/users", b"third")]), Applied)
