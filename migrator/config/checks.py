@@ -5,15 +5,21 @@ Source: ``KafkaConfig.validateValues``, ``RaftManager``, docs/ops (migration), a
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterator
 
 from migrator.config.endpoints import parse_host_port
+from migrator.config.key_uses import ignored_keys, key_problems, unknown_keys
+from migrator.config.open_doors import open_doors
 from migrator.config.settings import Settings
 from migrator.config.types import split_list
 from migrator.errors import OperatorError
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 DEFAULT_PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+_JAAS_OPTION = "-Djava.security.auth.login.config="
+"""How the start scripts of Kafka hand a JAAS file to Java."""
 
 Problem = tuple[str, str, str]
 """(key, what is wrong with its value, remedy)."""
@@ -27,7 +33,10 @@ def check_settings(settings: Settings) -> list[str]:
     """
     for key, what, remedy in problems_of(settings):
         raise OperatorError(what, where=f"{settings.source}: {key}", remedy=remedy)
-    return warnings_of(settings)
+    doors = [f"{settings.source}: {key}: {what}. {remedy}" for key, what, remedy in open_doors(settings)]
+    ignored = ignored_keys(settings)
+    note = [f"{settings.source}: these keys have no effect here, see docs/configuration.md: {', '.join(ignored)}"]
+    return warnings_of(settings) + doors + (note if ignored else [])
 
 
 def problems_of(settings: Settings) -> Iterator[Problem]:
@@ -122,6 +131,50 @@ def _java_classes(settings: Settings) -> Iterator[Problem]:
             yield key, f"{name} is a Java class, which can't run here", f"Remove the key for the migration{instead}"
 
 
+def _super_users(settings: Settings) -> Iterator[Problem]:
+    """As ``SecurityUtils.parseKafkaPrincipal`` wants them: any other text names nobody."""
+    for name in sorted(settings.super_user_names):
+        kind, separator, rest = name.partition(":")
+        if not (kind and separator and rest):
+            yield "super.users", f"{name!r} is no principal", "Write User:name, with ';' between names"
+        elif "," in name and re.search(r",\s*\w+:", name):
+            yield "super.users", f"{name!r} is one name, with a comma in it", "Write ';' between names"
+
+
+def _scram_among_controllers(settings: Settings) -> Iterator[Problem]:
+    """Credentials are in the metadata log, which has no leader before the controllers have logged in at each other.
+    Stock controllers cannot do it either: their ``ScramPublisher`` begins behind the first known high watermark."""
+    if len(settings.voters) < 2 or settings.grpc_voters or not _uses_sasl(settings):
+        return
+    mechanism = settings.sasl_mechanism_controller_protocol
+    remedy = "Set PLAIN or OAUTHBEARER for controllers, or let them use client certificates or migrator.grpc.voters"
+    if mechanism.upper().startswith("SCRAM-"):
+        yield (
+            "sasl.mechanism.controller.protocol",
+            f"{mechanism} between controllers could never elect a leader: credentials are known once there is one",
+            f"{remedy}; brokers may still log in by SCRAM",
+        )
+
+
+def _uses_sasl(settings: Settings) -> bool:
+    return settings.protocol_map.get(settings.controller_listeners[0], "").startswith("SASL_")
+
+
+def _protected_znodes(settings: Settings) -> Iterator[Problem]:
+    """As ``KafkaZkClient.createZkClient``, which is asked for a migration only."""
+    migrates = settings.zookeeper_metadata_migration_enable
+    if migrates and settings.zookeeper_set_acl and not settings.zookeeper_authenticated:
+        remedy = (
+            "Set migrator.zookeeper.jaas.file, or zookeeper.ssl.client.enable and zookeeper.ssl.keystore.location, "
+            "as the brokers log in; else set zookeeper.set.acl=false"
+        )
+        yield (
+            "zookeeper.set.acl",
+            "is true, but ZooKeeper would not learn who this node is, so what it creates could belong to nobody",
+            remedy,
+        )
+
+
 def _migration(settings: Settings) -> Iterator[Problem]:
     if not settings.zookeeper_metadata_migration_enable:
         return
@@ -161,18 +214,80 @@ def _own(settings: Settings) -> Iterator[Problem]:
         yield "migrator.grpc.listener", "is not set, while migrator.grpc.voters is", "Set this node's own host:port"
 
 
+def _grpc_doors(settings: Settings) -> Iterator[Problem]:
+    """gRPC has no clear text and no anonymous callers: without certificates and names of voters it does not start."""
+    if not settings.migrator_grpc_listener:
+        return
+    files = {
+        "migrator.grpc.tls.certificate.file": settings.migrator_grpc_tls_certificate_file,
+        "migrator.grpc.tls.key.file": settings.migrator_grpc_tls_key_file,
+        "migrator.grpc.tls.ca.file": settings.migrator_grpc_tls_ca_file,
+    }
+    for key in (key for key, file in files.items() if not file):
+        what = "is not set, while migrator.grpc.listener is: gRPC needs mutual TLS on every address"
+        yield key, what, f"Set {', '.join(files)}, or remove every migrator.grpc.* key"
+    key, form = "migrator.grpc.voter.principals", "Write id@User:SUBJECT of each voter's certificate, with semicolons"
+    try:
+        ids = set(settings.grpc_voter_principals.values())
+    except ValueError as error:
+        yield key, str(error), form
+        return
+    voters = {voter.voter_id for voter in settings.voters}
+    if not ids:
+        yield key, "is not set, while migrator.grpc.listener is: nobody would be known as a voter", form
+    elif strangers := sorted(ids - voters):
+        yield key, f"names {strangers[0]}, which controller.quorum.voters does not", "Name the ids of the voters"
+    elif nameless := sorted(voters - ids):
+        yield key, f"has no principal for voter {nameless[0]}", f"Add {nameless[0]}@User:SUBJECT of its certificate"
+    try:
+        _ = settings.grpc_operator_principals
+    except ValueError as error:
+        yield "migrator.grpc.operator.principals", str(error), "Write User:SUBJECT, with semicolons"
+
+
+def _metrics(settings: Settings) -> Iterator[Problem]:
+    certificate, key = settings.migrator_metrics_tls_certificate_file, settings.migrator_metrics_tls_key_file
+    if bool(certificate) != bool(key):
+        yield (
+            f"migrator.metrics.tls.{'key' if certificate else 'certificate'}.file",
+            "is not set, while the other half of the pair is",
+            "Set both, or neither",
+        )
+    if settings.migrator_metrics_tls_ca_file and not certificate:
+        yield (
+            "migrator.metrics.tls.ca.file",
+            "is set, while the endpoint has no certificate of its own, so nobody would be asked for theirs",
+            "Set migrator.metrics.tls.certificate.file and .key.file as well",
+        )
+
+
 CHECKS: tuple[Callable[[Settings], Iterator[Problem]], ...] = (
     _roles,
     _identity,
     _quorum,
     _listeners,
+    key_problems,
     _java_classes,
+    _super_users,
+    _scram_among_controllers,
+    _protected_znodes,
     _migration,
     _own,
+    _grpc_doors,
+    _metrics,
 )
 
 
+def _accepts_scram_only(settings: Settings) -> bool:
+    """Whether the listener that brokers use accepts nothing else."""
+    own = f"listener.name.{settings.controller_listeners[0].lower()}.sasl.enabled.mechanisms"
+    text = settings.explicit.get(own)
+    mechanisms = settings.sasl_enabled_mechanisms if text is None else split_list(text)
+    return _uses_sasl(settings) and all(name.upper().startswith("SCRAM-") for name in mechanisms)
+
+
 def _warnings(settings: Settings) -> Iterator[str]:
+    yield from unknown_keys(settings)
     if settings.broker_heartbeat_interval_ms * 2 > settings.broker_session_timeout_ms:
         yield "broker.session.timeout.ms: is below two heartbeats, brokers will be fenced for a single late one"
     if settings.zookeeper_metadata_migration_enable and not settings.inter_broker_listener_name:
@@ -180,11 +295,16 @@ def _warnings(settings: Settings) -> Iterator[str]:
             "inter.broker.listener.name: is not set, brokers will be sought on their "
             f"{settings.broker_rpc_listener} listener; copy it from the brokers if they set it"
         )
-    if settings.authorizer_class_name and not settings.super_users and len(settings.voters) > 1:
-        yield (
-            "super.users: is empty, while authorizer.class.name is set. Access control entries are known only once a "
-            "leader is elected, and without them no controller may vote after all were stopped. Name the principals of "
-            "the controllers in super.users"
-        )
     if settings.zookeeper_metadata_migration_enable and settings.password_encoder_secret is None:
         yield "password.encoder.secret: is not set; encoded passwords in ZooKeeper, if there are any, stop the copy"
+    if settings.zookeeper_metadata_migration_enable and _accepts_scram_only(settings):
+        yield (
+            "sasl.enabled.mechanisms: names SCRAM only, while the migration is turned on. Brokers have to log in "
+            "before their credentials are copied from ZooKeeper: accept PLAIN as well until the cluster is in DualWrite"
+        )
+    named = _JAAS_OPTION in os.environ.get("KAFKA_OPTS", "")
+    if named and settings.zookeeper_connect and not settings.migrator_zookeeper_jaas_file:
+        yield (
+            "migrator.zookeeper.jaas.file: is not set, while KAFKA_OPTS names a JAAS file, which is not read. If the "
+            "brokers log in to ZooKeeper with SASL, set the key to that file"
+        )

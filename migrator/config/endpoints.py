@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 
 from migrator.values import value
@@ -87,3 +88,11 @@ def parse_host_port(text: str) -> tuple[str, int]:
     if match is None or not 0 <= int(match.group(3)) <= 65535:
         raise ValueError(f"{text!r} is not host:port")
     return match.group(1) or match.group(2), int(match.group(3))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches that address; "" is every address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

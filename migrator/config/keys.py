@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import re
-
 from migrator.config.kafka_keys import BROKER_KEYS
 from migrator.values import value
 
@@ -42,15 +39,16 @@ OWN_KEYS: tuple[Key, ...] = (
         "string",
         "",
         "",
-        "PEM certificate chain of this node; with the next two it turns mutual TLS on, which any address "
-        "off loopback demands.",
+        "PEM certificate chain of this node. migrator.grpc.listener needs the three files and "
+        "migrator.grpc.voter.principals: gRPC speaks mutual TLS on every address, 127.0.0.1 included. The files are "
+        "read again when they change.",
     ),
     Key(
         "migrator.grpc.tls.key.file",
         "string",
         "",
         "",
-        "PEM private key of this node.",
+        "PEM private key of this node, without a password.",
     ),
     Key(
         "migrator.grpc.tls.ca.file",
@@ -60,11 +58,60 @@ OWN_KEYS: tuple[Key, ...] = (
         "PEM certificates that peers and operators must be signed by.",
     ),
     Key(
+        "migrator.grpc.voter.principals",
+        "string",
+        "",
+        "",
+        "Which certificate stands for which voter on gRPC: id@User:SUBJECT, separated by semicolons, for example "
+        "3001@User:CN=controller-1,O=bank;3002@User:CN=controller-2,O=bank. SUBJECT is the whole subject of the "
+        "certificate, its last part first (openssl x509 -noout -subject -nameopt RFC2253); "
+        "ssl.principal.mapping.rules do not apply. A certificate that is not named here does not vote, fetch or lead. "
+        "A voter may have two names while its certificate changes.",
+    ),
+    Key(
+        "migrator.grpc.operator.principals",
+        "string",
+        "",
+        "",
+        "Whose certificates may give orders over gRPC (pause, resume, force, verdicts) and read the status: "
+        "User:SUBJECT, separated by semicolons. Certificates of voters may read the status only. Empty: orders are "
+        "given through the socket in the metadata directory only.",
+    ),
+    Key(
         "migrator.metrics.listener",
         "string",
         "",
         "",
         "host:port of the Prometheus endpoint. Empty: none.",
+    ),
+    Key(
+        "migrator.metrics.tls.certificate.file",
+        "string",
+        "",
+        "",
+        "PEM certificate chain of the Prometheus endpoint; turns TLS on there. It is read again when it changes.",
+    ),
+    Key(
+        "migrator.metrics.tls.key.file",
+        "string",
+        "",
+        "",
+        "PEM private key of the Prometheus endpoint, not encrypted.",
+    ),
+    Key(
+        "migrator.metrics.tls.ca.file",
+        "string",
+        "",
+        "",
+        "PEM certificates that whoever scrapes must be signed by. Empty: no certificate is asked for.",
+    ),
+    Key(
+        "migrator.metrics.basic.auth.file",
+        "string",
+        "",
+        "",
+        "File of those who may scrape, user:password, one a line; not readable for everybody. Empty: no password is "
+        "asked for.",
     ),
     Key(
         "migrator.write.behind.max.records",
@@ -96,6 +143,22 @@ OWN_KEYS: tuple[Key, ...] = (
         "[0,...]",
         "How long a stopping leader goes on writing to ZooKeeper before it hands leadership over. If ZooKeeper does "
         "not hold everything by then, the process ends with exit code 3.",
+    ),
+    Key(
+        "migrator.zookeeper.jaas.file",
+        "string",
+        "",
+        "",
+        "The JAAS file that logs us in to ZooKeeper with SASL: the very file that stock brokers and controllers get by "
+        "-Djava.security.auth.login.config. DigestLoginModule means DIGEST-MD5; Krb5LoginModule means GSSAPI and needs "
+        "the Python package gssapi. The file is read again at each connect. Empty: no SASL.",
+    ),
+    Key(
+        "migrator.zookeeper.jaas.section",
+        "string",
+        "Client",
+        "",
+        "The section of that file, as -Dzookeeper.sasl.clientconfig names it.",
     ),
     Key(
         "migrator.zookeeper.jute.maxbuffer",
@@ -151,6 +214,13 @@ OWN_KEYS: tuple[Key, ...] = (
 )
 
 INTERNAL_KAFKA_KEYS: tuple[Key, ...] = (
+    Key("allow.everyone.if.no.acl.found", "boolean", "false"),
+    Key("config.providers", "list", ""),
+    Key("log4j.configuration", "string", ""),
+    Key("server.max.startup.time.ms", "long", None),
+    Key("super.users", "string", None),
+    Key("unstable.api.versions.enable", "boolean", "false"),
+    Key("unstable.feature.versions.enable", "boolean", "false"),
     Key(
         "zookeeper.metadata.migration.min.batch.size",
         "int",
@@ -158,24 +228,27 @@ INTERNAL_KAFKA_KEYS: tuple[Key, ...] = (
         "[1,...]",
         "Kafka's internal key; the copy uses migrator.copy.batch.records, and this as its lower bound.",
     ),
-    Key("log4j.configuration", "string", ""),
 )
+"""What Kafka reads, but leaves out of its own table."""
 
 KEYS: dict[str, Key] = {
     **{name: Key(name, kind, default, valid) for name, kind, default, valid, _ in BROKER_KEYS},
     **{key.name: key for key in INTERNAL_KAFKA_KEYS + OWN_KEYS},
 }
 
-LISTENER_KEY = re.compile(r"^listener\.name\.([^.]+)\.(?:[^.]+\.)?(.+)$")
-"""``listener.name.<listener>.[<mechanism>.]<key>``: a Kafka key for one listener."""
+SYNONYMS = {
+    "node.id": "broker.id",
+    "broker.id": "node.id",
+    "delegation.token.secret.key": "delegation.token.master.key",
+}
+"""Keys that stand in for one another when only the second is set."""
 
-FREE_PREFIXES = ("config.providers", "rlmm.config.", "rsm.config.", "listener.name.", "ssl.", "sasl.", "zookeeper.ssl.")
-"""What Kafka hands to plug-ins or resolves itself: not checked against the table."""
+_BY_ATTRIBUTE = {name.replace(".", "_"): key for name, key in KEYS.items()}
 
 
-def unknown_key_hint(name: str) -> str | None:
-    """None for a key that Kafka or we know, else a sentence fragment for the warning."""
-    if name in KEYS or name.startswith(FREE_PREFIXES):
-        return None
-    close = difflib.get_close_matches(name, KEYS, n=1, cutoff=0.85)
-    return f"did you mean {close[0]}?" if close else "neither Kafka 3.9 nor migrator has it"
+def key_of_attribute(attribute: str) -> Key:
+    """The key that an attribute of `Settings` stands for.
+
+    :raises KeyError: when there is none.
+    """
+    return _BY_ATTRIBUTE[attribute]

@@ -8,10 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 LINE_END = re.compile(r"\r\n|\r|\n")
 BLANKS = " \t\f"
 ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def read_text(path: Path, encoding: str = "utf-8") -> str:
+    """A file that may hold secrets.
+
+    :raises OSError: it can't be read.
+    :raises ValueError: it is no such text. Nothing of the error holds any of it.
+    """
+    try:
+        return path.read_text(encoding=encoding)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"byte {error.start} is no {encoding.upper()}") from None
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -82,7 +95,7 @@ def _unescape(text: str) -> str:
         elif text[position : position + 1] == "u":
             digits = text[position + 1 : position + 5]
             if not re.fullmatch("[0-9a-fA-F]{4}", digits):
-                raise ValueError(f"malformed escape \\u{digits}")
+                raise ValueError("malformed escape: four hexadecimal digits follow \\u")
             out.append(chr(int(digits, 16)))
             position += 5
         elif position < len(text):

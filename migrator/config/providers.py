@@ -1,33 +1,46 @@
 """``config.providers``: values that stand elsewhere, ``${provider:path:key}``.
 
-Kafka's own three providers are carried out here; a provider in any other Java class is refused. Source: KIP-297,
-KIP-421, ``FileConfigProvider``, ``DirectoryConfigProvider``, ``EnvVarConfigProvider``.
+Kafka's own three providers are carried out here; a provider in any other Java class is refused. Where Kafka would leave
+a placeholder as it stands (a path that is not allowed, a key that is not there), the file is refused: a secret must not
+be the text of its own placeholder. Source: KIP-297, KIP-421, KIP-993, ``AllowedPaths``, ``FileConfigProvider``,
+``DirectoryConfigProvider``, ``EnvVarConfigProvider``.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from migrator.config.properties import parse_properties
+from migrator.config.properties import parse_properties, read_text
 from migrator.config.types import split_list
 from migrator.errors import OperatorError
+from migrator.values import value
 
+PROVIDERS_KEY = "config.providers"
 PLACEHOLDER = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 Lookup = Callable[[str, str, str], str]
 """(path, key, where the placeholder stands) -> value."""
 JAVA_PACKAGE = "org.apache.kafka.common.config.provider."
 
 
+@value
+class _Kind:
+    """One of Kafka's providers: its only parameter, and what makes a lookup of the parameter's text."""
+
+    parameter: str
+    make: Callable[[str | None], Lookup]
+
+
 def resolve_placeholders(raw: dict[str, str], where: str) -> dict[str, str]:
     """Replace every placeholder whose provider ``config.providers`` names; other text is left alone, as in Kafka.
 
-    :raises OperatorError: for a provider class that is not one of Kafka's three, or a value that can't be had.
+    :raises OperatorError: for a provider class that is not one of Kafka's three, a parameter that it does not have or
+        cannot use, or a value that can't be had.
     """
-    names = split_list(raw.get("config.providers", ""))
-    lookups = {name: _provider(raw, name, where) for name in names}
+    lookups = {name: _provider(raw, name, where) for name in split_list(raw.get(PROVIDERS_KEY, ""))}
 
     def replace(match: re.Match[str]) -> str:
         lookup = lookups.get(match.group(1))
@@ -36,43 +49,129 @@ def resolve_placeholders(raw: dict[str, str], where: str) -> dict[str, str]:
     return {key: PLACEHOLDER.sub(replace, text) for key, text in raw.items()} if lookups else raw
 
 
-def _provider(raw: dict[str, str], name: str, where: str) -> Lookup:
-    class_name = raw.get(f"config.providers.{name}.class", "")
-    found = PROVIDERS.get(class_name.removeprefix(JAVA_PACKAGE))
-    if found is None:
+def _provider(raw: Mapping[str, str], name: str, where: str) -> Lookup:
+    prefix = f"{PROVIDERS_KEY}.{name}."
+    class_name = raw.get(f"{prefix}class", "").strip()
+    kind = _KINDS.get(class_name.removeprefix(JAVA_PACKAGE))
+    if kind is None:
         raise OperatorError(
-            f"the provider class {class_name!r} is Java and can't be used",
-            where=f"{where}: config.providers.{name}.class",
-            remedy=f"Write the values out, or use one of {', '.join(PROVIDERS)}",
+            f"the provider class {class_name!r} is Java and can't be used" if class_name else "is not set",
+            where=f"{where}: {prefix}class",
+            remedy=f"Write the values out, or use one of {', '.join(_KINDS)}",
         )
-    return found
-
-
-def _from_file(path: str, key: str, where: str) -> str:
+    parameter = f"{prefix}param.{kind.parameter}"
+    for key in raw:
+        if key.startswith(prefix) and key not in (f"{prefix}class", parameter):
+            raise OperatorError(
+                f"is no setting of {class_name.removeprefix(JAVA_PACKAGE)}",
+                where=f"{where}: {key}",
+                remedy=f"Its only parameter is {parameter}",
+            )
     try:
-        values = parse_properties(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise OperatorError(f"a value is kept in {path}, which can't be read: {error}", where=where) from error
-    if key not in values:
-        raise OperatorError(f"a value is kept in {path} under {key!r}, which is not there", where=where)
-    return values[key]
+        return kind.make(raw.get(parameter))
+    except (ValueError, OSError) as error:
+        raise OperatorError(str(error), where=f"{where}: {parameter}", remedy="Correct the value") from error
 
 
-def _from_directory(path: str, key: str, where: str) -> str:
-    try:
-        return (Path(path) / key).read_text(encoding="utf-8")
-    except OSError as error:
-        raise OperatorError(f"a value is kept in {path}/{key}, which can't be read: {error}", where=where) from error
+def _from_files(allowed: str | None) -> Lookup:
+    paths = _AllowedPaths(allowed)
+
+    def look_up(path: str, key: str, where: str) -> str:
+        file = paths.check(path, where)
+        try:
+            values = parse_properties(read_text(file))
+        except (OSError, ValueError) as error:
+            raise OperatorError(f"a value is kept in {path}, which can't be read: {error}", where=where) from error
+        if key not in values:
+            raise OperatorError(f"a value is kept in {path} under {key!r}, which is not there", where=where)
+        return values[key]
+
+    return look_up
 
 
-def _from_environment(_path: str, key: str, where: str) -> str:
-    if key not in os.environ:
-        raise OperatorError(f"a value is kept in the environment variable {key}, which is not set", where=where)
-    return os.environ[key]
+def _from_directories(allowed: str | None) -> Lookup:
+    paths = _AllowedPaths(allowed)
+
+    def look_up(path: str, key: str, where: str) -> str:
+        if Path(key).name != key:
+            raise OperatorError(f"a value is kept in {path} under {key!r}, which is no file's name", where=where)
+        file = Path(path) / key
+        try:
+            return read_text(paths.check(str(file), where))
+        except (OSError, ValueError) as error:
+            raise OperatorError(f"a value is kept in {file}, which can't be read: {error}", where=where) from error
+
+    return look_up
 
 
-PROVIDERS: dict[str, Lookup] = {
-    "FileConfigProvider": _from_file,
-    "DirectoryConfigProvider": _from_directory,
-    "EnvVarConfigProvider": _from_environment,
+def _from_environment(pattern: str | None) -> Lookup:
+    allowed = _java_pattern(".*" if pattern is None else pattern)
+
+    def look_up(path: str, key: str, where: str) -> str:
+        if path:
+            raise OperatorError(f"the environment has no path {path!r}", where=where, remedy="Write ${name:KEY}")
+        if not allowed.fullmatch(key):
+            raise OperatorError(
+                f"a value is kept in the environment variable {key}, which {pattern} does not allow",
+                where=where,
+                remedy="Correct the placeholder, or allowlist.pattern",
+            )
+        if key not in os.environ:
+            raise OperatorError(f"a value is kept in the environment variable {key}, which is not set", where=where)
+        return os.environ[key]
+
+    return look_up
+
+
+_KINDS: Mapping[str, _Kind] = {
+    "FileConfigProvider": _Kind("allowed.paths", _from_files),
+    "DirectoryConfigProvider": _Kind("allowed.paths", _from_directories),
+    "EnvVarConfigProvider": _Kind("allowlist.pattern", _from_environment),
 }
+
+
+class _AllowedPaths:
+    """``allowed.paths``. As in Kafka, ``..`` is taken out of a path before it is compared; unlike in Kafka, a link may
+    not lead out of the allowed paths either.
+
+    :raises ValueError: an allowed path is not absolute, or is not there.
+    """
+
+    def __init__(self, text: str | None) -> None:
+        names = split_list(text or "")
+        self._allowed = tuple(Path(os.path.normpath(name)) for name in names)
+        for name, path in zip(names, self._allowed, strict=True):
+            if not path.is_absolute() or not path.exists():
+                raise ValueError(f"{name!r} is not {'there' if path.is_absolute() else 'an absolute path'}")
+
+    def check(self, path: str, where: str) -> Path:
+        """The path to open.
+
+        :raises OperatorError: it is not allowed.
+        """
+        if not self._allowed:
+            return Path(path)
+        normal = Path(os.path.normpath(path))
+        target = normal.resolve()
+        is_within = any(normal.is_relative_to(each) for each in self._allowed)
+        if not is_within or not any(target.is_relative_to(each.resolve()) for each in self._allowed):
+            leads = f", and leads to {target}" if is_within else ""
+            raise OperatorError(
+                f"a value is kept in {path}{leads}, which allowed.paths does not allow",
+                where=where,
+                remedy="Correct the placeholder, or add the directory to allowed.paths",
+            )
+        return normal
+
+
+def _java_pattern(text: str) -> re.Pattern[str]:
+    """A regular expression that means the same in Java and here.
+
+    :raises ValueError: it does not, or is none.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)  # sets within sets, which only Java has
+            return re.compile(text, re.ASCII)
+    except (re.error, FutureWarning) as error:
+        raise ValueError(f"{text!r} is no regular expression that can be used here: {error}") from error

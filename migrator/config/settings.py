@@ -12,7 +12,11 @@ from functools import cached_property
 from pathlib import Path
 
 from migrator.config.endpoints import Listener, Voter, parse_listeners, parse_protocol_map, parse_voters
+from migrator.config.principals import parse_principals, parse_voter_principals
 from migrator.config.types import Secret, split_list
+
+HIDDEN_ATTRIBUTES = ("source", "explicit")
+"""Attributes that stand for no key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +36,6 @@ class Settings:
     # The quorum
     controller_quorum_voters: tuple[str, ...]
     controller_quorum_bootstrap_servers: tuple[str, ...]
-    controller_quorum_append_linger_ms: int
     controller_quorum_election_backoff_max_ms: int
     controller_quorum_election_timeout_ms: int
     controller_quorum_fetch_timeout_ms: int
@@ -59,15 +62,16 @@ class Settings:
     socket_request_max_bytes: int
     socket_listen_backlog_size: int
     connections_max_idle_ms: int
+    connection_failed_authentication_delay_ms: int
     max_connections: int
     max_connections_per_ip: int
-    queued_max_requests: int
+    max_connections_per_ip_overrides: str
+    max_connection_creation_rate: int
+    queued_max_request_bytes: int
     request_timeout_ms: int
-    controller_socket_timeout_ms: int
     sasl_enabled_mechanisms: tuple[str, ...]
     sasl_mechanism_controller_protocol: str
     sasl_mechanism_inter_broker_protocol: str
-    sasl_jaas_config: Secret | None
     ssl_client_auth: str
     ssl_principal_mapping_rules: str
 
@@ -76,14 +80,11 @@ class Settings:
     principal_builder_class: str
     super_users: str | None
     allow_everyone_if_no_acl_found: bool
-    early_start_listeners: str | None
 
     # Brokers
     broker_heartbeat_interval_ms: int
     broker_session_timeout_ms: int
-    inter_broker_protocol_version: str
     leader_imbalance_check_interval_seconds: int
-    leader_imbalance_per_broker_percentage: int
     auto_leader_rebalance_enable: bool
     unclean_leader_election_enable: bool
 
@@ -104,7 +105,6 @@ class Settings:
     delegation_token_expiry_time_ms: int
     delegation_token_expiry_check_interval_ms: int
     password_encoder_secret: Secret | None
-    password_encoder_old_secret: Secret | None
     password_encoder_cipher_algorithm: str
     password_encoder_iterations: int
     password_encoder_key_length: int
@@ -124,6 +124,9 @@ class Settings:
     zookeeper_ssl_truststore_password: Secret | None
     zookeeper_ssl_truststore_type: str | None
     zookeeper_ssl_endpoint_identification_algorithm: str
+    zookeeper_ssl_protocol: str
+    zookeeper_ssl_enabled_protocols: tuple[str, ...] | None
+    zookeeper_ssl_cipher_suites: tuple[str, ...] | None
     zookeeper_metadata_migration_enable: bool
     zookeeper_metadata_migration_min_batch_size: int
 
@@ -133,11 +136,19 @@ class Settings:
     migrator_grpc_tls_certificate_file: str
     migrator_grpc_tls_key_file: str
     migrator_grpc_tls_ca_file: str
+    migrator_grpc_voter_principals: str
+    migrator_grpc_operator_principals: str
     migrator_metrics_listener: str
+    migrator_metrics_tls_certificate_file: str
+    migrator_metrics_tls_key_file: str
+    migrator_metrics_tls_ca_file: str
+    migrator_metrics_basic_auth_file: str
     migrator_write_behind_max_records: int
     migrator_write_behind_max_age_ms: int
     migrator_write_behind_max_block_ms: int
     migrator_write_behind_drain_ms: int
+    migrator_zookeeper_jaas_file: str
+    migrator_zookeeper_jaas_section: str
     migrator_zookeeper_jute_maxbuffer: int
     migrator_reconcile_max_deletes: int
     migrator_audit_interval_ms: int
@@ -172,6 +183,12 @@ class Settings:
         return parse_listeners(self.advertised_listeners or self.listeners, self.protocol_map)
 
     @cached_property
+    def known_listeners(self) -> frozenset[str]:
+        """Names that ``listener.name.`` may have, lower case as in keys: this node's, and brokers' that it knows."""
+        names = (*self.protocol_map, *self.controller_listeners, self.broker_rpc_listener)
+        return frozenset(name.lower() for name in names)
+
+    @cached_property
     def voters(self) -> tuple[Voter, ...]:
         """The static voter set, in order of id."""
         return parse_voters(self.controller_quorum_voters)
@@ -180,6 +197,16 @@ class Settings:
     def grpc_voters(self) -> tuple[Voter, ...]:
         """gRPC addresses of the voters; empty when the quorum speaks the Kafka protocol."""
         return parse_voters(self.migrator_grpc_voters)
+
+    @cached_property
+    def grpc_voter_principals(self) -> dict[str, int]:
+        """Certificate name -> the voter that it stands for, on gRPC."""
+        return parse_voter_principals(self.migrator_grpc_voter_principals)
+
+    @cached_property
+    def grpc_operator_principals(self) -> frozenset[str]:
+        """Certificate names that may give orders over gRPC."""
+        return parse_principals(self.migrator_grpc_operator_principals)
 
     @cached_property
     def metadata_directory(self) -> Path:
@@ -193,3 +220,16 @@ class Settings:
         if self.control_plane_listener_name:
             return self.control_plane_listener_name.upper()
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
+
+    @cached_property
+    def super_user_names(self) -> frozenset[str]:
+        """``super.users``, such as ``User:admin``; whoever is among them may do everything."""
+        names = (name.strip() for name in (self.super_users or "").split(";"))
+        return frozenset(name for name in names if name)
+
+    @property
+    def zookeeper_authenticated(self) -> bool:
+        """Whether ZooKeeper learns who we are: by SASL, or by the certificate of a TLS client. Without that, what
+        ``zookeeper.set.acl`` creates would have no owner."""
+        certificate = self.zookeeper_ssl_client_enable and self.zookeeper_ssl_keystore_location
+        return bool(self.migrator_zookeeper_jaas_file or certificate)

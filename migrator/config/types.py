@@ -14,6 +14,9 @@ SHORT_RANGE = (-(2**15), 2**15 - 1)
 RANGE = re.compile(r"^\[(-?[\d.]+),\.\.\.(?:,(-?[\d.]+))?\]( or -1)?$")
 CHOICE = re.compile(r"^\[([^.\]]+(?:, [^.\]]+)*)\]$")
 
+JAVA_BLANKS = "".join(map(chr, range(33)))
+"""What ``String.trim`` takes off both ends."""
+
 ConfigValue = int | float | bool | str | tuple[str, ...] | None
 
 
@@ -47,7 +50,7 @@ def parse(kind: str, text: str, valid: str = "") -> ConfigValue | Secret:
     :raises ValueError: says what is expected; never contains the value of a password.
     """
     if kind == "password":
-        return Secret(text)
+        return Secret(text.strip(JAVA_BLANKS))
     value = PARSERS[kind](text)
     _check(value, valid)
     return value

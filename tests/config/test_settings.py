@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from migrator.config.keys import KEYS
-from migrator.config.load import HIDDEN_ATTRIBUTES, key_of_attribute, load_settings, settings_from
+from migrator.config.keys import KEYS, key_of_attribute
+from migrator.config.load import load_settings, settings_from
 from migrator.config.reference import reference
-from migrator.config.settings import Settings
+from migrator.config.settings import HIDDEN_ATTRIBUTES, Settings
 from migrator.config.types import Secret, parse
 from migrator.errors import ExitCode, OperatorError
 
@@ -28,6 +28,21 @@ MIGRATING = MINIMAL | {
     "inter.broker.listener.name": "INTERNAL",
     "password.encoder.secret": "s3cret-of-the-brokers",
 }
+PRINCIPALS = "migrator.grpc.voter.principals"
+GRPC = {
+    "migrator.grpc.listener": "127.0.0.1:9094",
+    "migrator.grpc.tls.certificate.file": "cert.pem",
+    "migrator.grpc.tls.key.file": "key.pem",
+    "migrator.grpc.tls.ca.file": "ca.pem",
+    PRINCIPALS: "3000@User:CN=a\\,b,O=c;3000@User:CN=later",
+}
+CLOSED = {
+    "listener.security.protocol.map": "CONTROLLER:SSL,INTERNAL:SASL_SSL,PLAINTEXT:PLAINTEXT",
+    "ssl.client.auth": "required",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "delegation.token.secret.key": "s3cret-of-tokens",
+}
+"""No door stands open, so that nothing is said of one."""
 PYTHON_TYPES = {
     "int": int,
     "long": int,
@@ -43,7 +58,7 @@ PYTHON_TYPES = {
 
 def test_the_documented_example_of_a_stock_controller_is_taken(tmp_path: Path) -> None:
     file = tmp_path / "controller.properties"
-    file.write_text("\n".join(f"{key}={text}" for key, text in MIGRATING.items()))
+    file.write_text("\n".join(f"{key}={text}" for key, text in (MIGRATING | CLOSED).items()))
     settings, warnings = load_settings(file)
     assert settings.node_id == 3000
     assert settings.broker_rpc_listener == "INTERNAL"
@@ -90,8 +105,21 @@ def test_every_attribute_has_a_key_of_its_type_and_a_default_that_parses(field: 
         ({"zookeeper.metadata.migration.enable": "yes"}, "zookeeper.metadata.migration.enable"),
         ({"migrator.grpc.voters": "1@h:1"}, "migrator.grpc.voters"),
         ({"migrator.grpc.voters": "3000@h:1"}, "migrator.grpc.listener"),
+        ({"migrator.grpc.listener": "127.0.0.1:1"}, "migrator.grpc.tls.certificate.file"),
+        ({**GRPC, "migrator.grpc.tls.ca.file": ""}, "migrator.grpc.tls.ca.file"),
+        ({**GRPC, PRINCIPALS: ""}, PRINCIPALS),
+        ({**GRPC, PRINCIPALS: "User:CN=a"}, PRINCIPALS),
+        ({**GRPC, PRINCIPALS: "3000@CN=a"}, PRINCIPALS),
+        ({**GRPC, PRINCIPALS: "3000@User:"}, PRINCIPALS),
+        ({**GRPC, PRINCIPALS: "3000@User:CN=a;3000@User:CN=a"}, PRINCIPALS),
+        ({**GRPC, PRINCIPALS: "3000@User:CN=a;4000@User:CN=b"}, PRINCIPALS),
+        ({**GRPC, "migrator.grpc.operator.principals": "CN=alice"}, "migrator.grpc.operator.principals"),
         ({"migrator.metrics.listener": "nine"}, "migrator.metrics.listener"),
         ({"metadata.log.segment.bytes": "3"}, "metadata.log.segment.bytes"),
+        ({"super.users": "admin"}, "super.users"),
+        ({"super.users": "User:a,User:b"}, "super.users"),
+        ({"zookeeper.set.acl": "true"}, "zookeeper.set.acl"),
+        ({"zookeeper.set.acl": "true", "zookeeper.ssl.client.enable": "true"}, "zookeeper.set.acl"),
         ({"config.providers": "v", "config.providers.v.class": "com.example.Vault"}, "config.providers.v.class"),
     ],
 )
@@ -103,18 +131,16 @@ def test_a_wrong_value_is_refused_with_file_key_and_remedy(changes: dict[str, st
     assert caught.value.exit_code == ExitCode.REFUSED
 
 
+def test_names_on_grpc_are_whole_subjects() -> None:
+    settings = settings_from(MIGRATING | GRPC | {"migrator.grpc.operator.principals": "User:CN=x ;User:CN=y"}, "f")[0]
+    assert settings.grpc_voter_principals == {"User:CN=a\\,b,O=c": 3000, "User:CN=later": 3000}
+    assert settings.grpc_operator_principals == {"User:CN=x", "User:CN=y"}
+    settings_from(MIGRATING | GRPC, "f")
+
+
 def test_unknown_keys_warn_and_name_the_likely_one() -> None:
-    _, warnings = settings_from(MINIMAL | {"controller.quorum.voter": "x"}, "f")
+    _, warnings = settings_from(MINIMAL | CLOSED | {"controller.quorum.voter": "x"}, "f")
     assert warnings == ["f: controller.quorum.voter: unknown key is ignored, did you mean controller.quorum.voters?"]
-
-
-def test_controllers_that_only_access_control_entries_allow_are_warned_of() -> None:
-    authorizer = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
-    voters = {"controller.quorum.voters": ",".join(f"{node}@localhost:{9000 + node}" for node in (3000, 3001))}
-    _, (warning,) = settings_from(MINIMAL | voters | authorizer, "f")
-    assert "super.users: is empty" in warning
-    assert settings_from(MINIMAL | voters | authorizer | {"super.users": "User:controller"}, "f")[1] == []
-    assert settings_from(MINIMAL | authorizer, "f")[1] == [], "a single voter elects itself"
 
 
 def test_secrets_show_nowhere_but_when_asked() -> None:
@@ -125,33 +151,21 @@ def test_secrets_show_nowhere_but_when_asked() -> None:
     assert "s3cret" not in repr(settings)
 
 
-def test_values_may_stand_in_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "secrets.properties").write_text("encoder=from-file\n")
-    monkeypatch.setenv("MIGRATOR_TEST_CONNECT", "zk:2181")
-    provider = "org.apache.kafka.common.config.provider."
-    settings, _ = settings_from(
-        MIGRATING
-        | {
-            "config.providers": "file,env",
-            "config.providers.file.class": provider + "FileConfigProvider",
-            "config.providers.env.class": provider + "EnvVarConfigProvider",
-            "password.encoder.secret": f"${{file:{tmp_path}/secrets.properties:encoder}}",
-            "zookeeper.connect": "${env:MIGRATOR_TEST_CONNECT}/chroot",
-        },
-        "f",
-    )
-    assert settings.password_encoder_secret == Secret("from-file")
-    assert settings.zookeeper_connect == "zk:2181/chroot"
+@pytest.mark.parametrize(
+    "authentication",
+    [
+        {"zookeeper.ssl.client.enable": "true", "zookeeper.ssl.keystore.location": "/own.pem"},
+        {"migrator.zookeeper.jaas.file": "/jaas.conf"},
+    ],
+)
+def test_znodes_may_be_protected_where_zookeeper_learns_who_we_are(authentication: dict[str, str]) -> None:
+    settings, _ = settings_from(MIGRATING | authentication | {"zookeeper.set.acl": "true"}, "f")
+    assert settings.zookeeper_set_acl
 
 
-def test_a_password_that_does_not_resolve_is_refused_without_its_text() -> None:
-    changes = {
-        "config.providers": "file",
-        "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
-        "password.encoder.secret": "${file:/no/such/file:encoder}",
-    }
-    with pytest.raises(OperatorError, match="/no/such/file"):
-        settings_from(MIGRATING | changes, "f")
+def test_super_users_are_names_of_certificates_too() -> None:
+    settings, _ = settings_from(MIGRATING | {"super.users": "User:CN=a,OU=b:c; User:admin ;"}, "f")
+    assert settings.super_user_names == {"User:CN=a,OU=b:c", "User:admin"}
 
 
 def test_the_broker_id_stands_in_for_the_node_id() -> None:
@@ -172,3 +186,41 @@ def test_brokers_get_their_rpcs_where_a_zookeeper_controller_would_send_them() -
     assert settings_from(both, "f")[0].broker_rpc_listener == "CONTROL"
     assert settings_from(MIGRATING, "f")[0].broker_rpc_listener == "INTERNAL"
     assert settings_from(MINIMAL, "f")[0].broker_rpc_listener == "PLAINTEXT"
+
+
+def secured(mechanism: str, *, voters: int = 3, **more: str) -> dict[str, str]:
+    named = ",".join(f"{3000 + number}@localhost:{9093 + number}" for number in range(voters))
+    return MINIMAL | {
+        "controller.quorum.voters": named,
+        "listener.security.protocol.map": "CONTROLLER:SASL_SSL",
+        "sasl.mechanism.controller.protocol": mechanism,
+        "sasl.enabled.mechanisms": mechanism,
+        **{name.replace("_", "."): text for name, text in more.items()},
+    }
+
+
+def test_controllers_cannot_log_in_at_each_other_by_scram() -> None:
+    with pytest.raises(OperatorError, match="could never elect a leader") as caught:
+        settings_from(secured("SCRAM-SHA-512"), "a file")
+    assert "sasl.mechanism.controller.protocol" in caught.value.where
+    assert "PLAIN" in caught.value.remedy
+    for fine in (
+        secured("PLAIN"),
+        secured("SCRAM-SHA-512", voters=1),
+        secured("SCRAM-SHA-512", listener_security_protocol_map="CONTROLLER:SSL"),
+    ):
+        settings_from(fine, "a file")
+
+
+@pytest.mark.parametrize(
+    ("mechanisms", "warned"),
+    [("SCRAM-SHA-512", True), ("SCRAM-SHA-512,SCRAM-SHA-256", True), ("PLAIN,SCRAM-SHA-512", False)],
+)
+def test_brokers_cannot_log_in_by_scram_before_the_copy(mechanisms: str, warned: bool) -> None:
+    keys = MIGRATING | {
+        "listener.security.protocol.map": "CONTROLLER:SASL_SSL,INTERNAL:SASL_SSL",
+        "listener.name.controller.sasl.enabled.mechanisms": mechanisms,
+        "sasl.mechanism.controller.protocol": "PLAIN",
+    }
+    _, warnings = settings_from(keys, "a file")
+    assert any("names SCRAM only" in warning for warning in warnings) == warned

@@ -1,0 +1,124 @@
+"""Principals from certificates: the distinguished name as Java prints it, and ``ssl.principal.mapping.rules``.
+
+Source: ``DefaultKafkaPrincipalBuilder``, ``SslPrincipalMapper`` (KIP-371), ``X500Principal.getName`` (RFC 2253).
+"""
+
+from __future__ import annotations
+
+import re
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from migrator.values import value
+
+_KEYWORDS = {
+    NameOID.COMMON_NAME: "CN",
+    NameOID.COUNTRY_NAME: "C",
+    NameOID.LOCALITY_NAME: "L",
+    NameOID.STATE_OR_PROVINCE_NAME: "ST",
+    NameOID.ORGANIZATION_NAME: "O",
+    NameOID.ORGANIZATIONAL_UNIT_NAME: "OU",
+    NameOID.STREET_ADDRESS: "STREET",
+    NameOID.DOMAIN_COMPONENT: "DC",
+    NameOID.USER_ID: "UID",
+}
+"""Attribute types that RFC 2253 names; every other stands as its number with the value in hexadecimal DER."""
+
+_RULE = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)\s*(?:,|$)|DEFAULT\s*(?:,|$)")
+_SPECIAL = re.compile(r'([,=+<>#;"\\])')
+_BORDER_SPACES = re.compile(r"^ +| +$")
+
+
+def distinguished_name(certificate: bytes) -> str:
+    """Subject of a DER certificate, the most specific part first, for example ``CN=broker-1,OU=kafka,C=DE``.
+
+    :raises ValueError: it is no certificate.
+    """
+    subject = x509.load_der_x509_certificate(certificate).subject
+    values = iter(_encoded_values(subject))
+    parts = ["+".join(_attribute(part, next(values)) for part in rdn) for rdn in subject.rdns]
+    return ",".join(reversed(parts))
+
+
+def _attribute(part: x509.NameAttribute[str | bytes], encoded: bytes) -> str:
+    if part.oid not in _KEYWORDS or not isinstance(part.value, str):
+        return f"{part.oid.dotted_string}=#{encoded.hex()}"
+    escaped = _SPECIAL.sub(r"\\\1", part.value)
+    bordered = _BORDER_SPACES.sub(lambda spaces: "\\ " * len(spaces[0]), escaped)
+    return f"{_KEYWORDS[part.oid]}={bordered}"
+
+
+def _encoded_values(name: x509.Name) -> list[bytes]:
+    """DER of each attribute's value, in order: Name is SEQUENCE OF (SET OF (SEQUENCE of type and value))."""
+    found = []
+    ((_, sets, _),) = _elements(name.public_bytes())
+    for _, attributes, _ in _elements(sets):
+        for _, attribute, _ in _elements(attributes):
+            _, (_, _, encoded) = _elements(attribute)
+            found.append(encoded)
+    return found
+
+
+def _elements(der: bytes) -> list[tuple[int, bytes, bytes]]:
+    """Tag, content and whole of each element in a row of them."""
+    found = []
+    position = 0
+    while position < len(der):
+        start, tag, size = position, der[position], der[position + 1]
+        position += 2
+        if size & 0x80:
+            wide = size & 0x7F
+            size = int.from_bytes(der[position : position + wide], "big")
+            position += wide
+        found.append((tag, der[position : position + size], der[start : position + size]))
+        position += size
+    return found
+
+
+@value
+class MappingRule:
+    """``pattern`` None is DEFAULT: the name as it is. ``case`` is "L", "U" or ""."""
+
+    pattern: str | None
+    replacement: str = ""
+    case: str = ""
+
+
+def parse_mapping_rules(text: str) -> tuple[MappingRule, ...]:
+    """``ssl.principal.mapping.rules``: comma separated ``RULE:pattern/replacement/[LU]`` or ``DEFAULT``.
+
+    :raises ValueError: a rule has another form.
+    """
+    rules = []
+    position = 0
+    text = text.strip()
+    while position < len(text):
+        match = _RULE.match(text, position)
+        if match is None:
+            raise ValueError(f"{text[position:]!r} is neither DEFAULT nor RULE:pattern/replacement/[LU]")
+        if match[1] is None:
+            rules.append(MappingRule(None))
+        else:
+            re.compile(match[1])
+            replacement = re.sub(r"\$(\d)", r"\\g<\1>", match[2])
+            rules.append(MappingRule(match[1], replacement, match[3]))
+        position = match.end()
+        while text[position : position + 1].isspace():
+            position += 1
+    return tuple(rules) or (MappingRule(None),)
+
+
+def map_name(name: str, rules: tuple[MappingRule, ...]) -> str:
+    """The principal's name: the first rule that matches the whole ``name`` decides.
+
+    :raises ValueError: none does.
+    """
+    for rule in rules:
+        if rule.pattern is None:
+            return name
+        match = re.fullmatch(rule.pattern, name)
+        if match is not None:
+            mapped = match.expand(rule.replacement)
+            return {"L": mapped.lower(), "U": mapped.upper()}.get(rule.case, mapped)
+    raise ValueError(f"no rule of ssl.principal.mapping.rules applies to {name!r}")

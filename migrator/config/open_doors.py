@@ -1,0 +1,167 @@
+"""Doors that Kafka lets an operator leave open, and so does this program: what somebody could do, and a remedy.
+
+None of this is refused, because stock Kafka starts with it. It is said at every start, and preflight finds it.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from migrator.config.endpoints import is_loopback, parse_host_port
+from migrator.config.key_lists import OAUTHBEARER_VALIDATORS
+from migrator.config.key_uses import last_part
+from migrator.config.keys import KEYS
+from migrator.config.properties import parse_properties, read_text
+from migrator.config.providers import PLACEHOLDER
+from migrator.config.settings import Settings
+from migrator.config.types import split_list
+
+ANONYMOUS = "User:ANONYMOUS"
+_CLIENT_AUTH = "ssl.client.auth"
+_VALIDATOR = "oauthbearer.sasl.server.callback.handler.class"
+_IN_CLEAR = ("PLAIN", "OAUTHBEARER")
+"""Mechanisms whose secret crosses the wire as it is."""
+_SECRET_FILES = ("keystore.location", ".key.file", ".jaas.file", ".auth.file")
+"""How keys end that name a file with a secret in it."""
+
+OpenDoor = tuple[str, str, str]
+"""(key, what is possible, remedy)."""
+
+
+def open_doors(settings: Settings) -> Iterator[OpenDoor]:
+    """All of them.
+
+    :raises ValueError: the listeners do not parse.
+    """
+    for find in _FINDERS:
+        yield from find(settings)
+
+
+def _listeners(settings: Settings) -> Iterator[OpenDoor]:
+    for listener in settings.parsed_listeners:
+        protocol, name = listener.security_protocol, listener.name
+        door = f"listener {name} ({protocol})"
+        if not settings.authorizer_class_name:
+            who = "has a login for" if _knows_who_comes(settings, name, protocol) else "reaches"
+            what = f"whoever {who} {door} may read all secrets and change everything, as there is no authorizer"
+            remedy = "Use SASL_SSL, or SSL with client certificates, and set authorizer.class.name and super.users"
+            yield "listeners", what, remedy
+        elif protocol == "SSL" and not _knows_who_comes(settings, name, protocol):
+            what = f"whoever shows no certificate on {door} is {ANONYMOUS}, and may do whatever that one may"
+            yield _own_key(name, _CLIENT_AUTH), what, f"Set {_CLIENT_AUTH}=required"
+        yield from _of_sasl(settings, name, protocol)
+
+
+def _of_sasl(settings: Settings, name: str, protocol: str) -> Iterator[OpenDoor]:
+    key = _own_key(name, "sasl.enabled.mechanisms")
+    mechanisms = split_list(settings.explicit.get(key, ",".join(settings.sasl_enabled_mechanisms)))
+    for mechanism in mechanisms:
+        if protocol == "SASL_PLAINTEXT" and mechanism in _IN_CLEAR:
+            what = (
+                f"whoever sees the network reads what clients log in with on listener {name} ({protocol}, {mechanism})"
+            )
+            yield key, what, "Use SASL_SSL"
+        if protocol.startswith("SASL_") and mechanism == "OAUTHBEARER" and not _checks_signatures(settings, name):
+            what = f"listener {name} takes tokens that nobody has signed: whoever reaches it logs in under any name"
+            yield _own_key(name, _VALIDATOR), what, f"Set it to {OAUTHBEARER_VALIDATORS[0]}"
+    if protocol == "SASL_SSL" and settings.ssl_client_auth != "none":
+        own = _own_key(name, _CLIENT_AUTH)
+        if own not in settings.explicit:
+            what = f"listener {name} (SASL_SSL) asks for no certificates, because Kafka looks there at its own key only"
+            yield _CLIENT_AUTH, what, f"Set {own}, if certificates are wanted"
+
+
+def _checks_signatures(settings: Settings, name: str) -> bool:
+    found = settings.explicit.get(_own_key(name, _VALIDATOR), settings.explicit.get(_VALIDATOR, ""))
+    return found.strip() in OAUTHBEARER_VALIDATORS
+
+
+def _own_key(listener: str, key: str) -> str:
+    return f"listener.name.{listener.lower()}.{key}"
+
+
+def _authorizer(settings: Settings) -> Iterator[OpenDoor]:
+    if not settings.authorizer_class_name:
+        return
+    if ANONYMOUS in settings.super_user_names:
+        yield (
+            "super.users",
+            f"{ANONYMOUS} is a super user: whoever reaches a listener that does not ask who comes may do everything",
+            "Protect the controller listener, and name the principals of brokers and controllers instead",
+        )
+    if settings.allow_everyone_if_no_acl_found:
+        yield (
+            "allow.everyone.if.no.acl.found",
+            "everybody may do everything with whatever no access control entry names, the cluster itself included",
+            "Set it to false, and add the entries that clients need",
+        )
+
+
+def _secrets(settings: Settings) -> Iterator[OpenDoor]:
+    if settings.zookeeper_metadata_migration_enable and not (
+        settings.delegation_token_secret_key or settings.delegation_token_master_key
+    ):
+        yield (
+            "delegation.token.secret.key",
+            "it is not set, so delegation tokens, if the cluster has any, can be neither made nor renewed",
+            "Copy it from the brokers if they set it",
+        )
+
+
+def _metrics(settings: Settings) -> Iterator[OpenDoor]:
+    key = "migrator.metrics.listener"
+    if not settings.migrator_metrics_listener or is_loopback(parse_host_port(settings.migrator_metrics_listener)[0]):
+        return
+    if not settings.migrator_metrics_tls_certificate_file:
+        what = "passwords and metrics" if settings.migrator_metrics_basic_auth_file else "metrics"
+        remedy = "Set migrator.metrics.tls.certificate.file and .key.file, or an address of this machine only"
+        yield key, f"{what} cross the network in the clear", remedy
+    elif not (settings.migrator_metrics_tls_ca_file or settings.migrator_metrics_basic_auth_file):
+        remedy = "Set migrator.metrics.tls.ca.file, or migrator.metrics.basic.auth.file"
+        yield key, "whoever reaches it reads the metrics", remedy
+
+
+def _files(settings: Settings) -> Iterator[OpenDoor]:
+    """Files with secrets that every user of this machine may read."""
+    own = Path(settings.source)
+    if is_exposed(own) and _holds_secrets(own):
+        yield "(the file itself)", "every user of this machine may read it, and it holds passwords", f"chmod 600 {own}"
+    for key, text in settings.explicit.items():
+        path = Path(text.strip())
+        if last_part(key).endswith(_SECRET_FILES) and text.strip() and is_exposed(path):
+            yield key, f"every user of this machine may read {path}", f"chmod 600 {path}"
+
+
+def is_exposed(path: Path) -> bool:
+    """Whether every user may read a file, by its mode and those of the directories above it."""
+    try:
+        file = path.resolve(strict=True)
+        if not file.is_file() or not file.stat().st_mode & stat.S_IROTH:
+            return False
+        return all(parent.stat().st_mode & stat.S_IXOTH for parent in file.parents)
+    except OSError:
+        return False
+
+
+def _holds_secrets(path: Path) -> bool:
+    try:
+        found = parse_properties(read_text(path))
+    except (OSError, ValueError):
+        return False
+    names = {key: last_part(key) for key in found}
+    return any(
+        name in KEYS and KEYS[name].kind == "password" and found[key].strip() and not PLACEHOLDER.search(found[key])
+        for key, name in names.items()
+    )
+
+
+def _knows_who_comes(settings: Settings, name: str, protocol: str) -> bool:
+    if protocol.startswith("SASL_"):
+        return True
+    own = settings.explicit.get(_own_key(name, _CLIENT_AUTH), settings.ssl_client_auth)
+    return protocol == "SSL" and own.strip().lower() == "required"
+
+
+_FINDERS: tuple[Callable[[Settings], Iterator[OpenDoor]], ...] = (_listeners, _authorizer, _secrets, _metrics, _files)

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from migrator.config.key_lists import OAUTHBEARER_VALIDATORS
+from migrator.config.load import load_settings, typed_settings
+from migrator.config.open_doors import open_doors
+from tests.config.test_settings import MINIMAL
+
+AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+SSL = {"listener.security.protocol.map": "CONTROLLER:SSL"}
+SASL_PLAINTEXT = {"listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT"}
+SASL_SSL = {"listener.security.protocol.map": "CONTROLLER:SASL_SSL"}
+REQUIRED = {"listener.name.controller.ssl.client.auth": "required"}
+PREFIX = "listener.name.controller."
+VALIDATOR = PREFIX + "oauthbearer.sasl.server.callback.handler.class"
+
+
+def doors(keys: dict[str, str]) -> list[str]:
+    return [key for key, _, _ in open_doors(typed_settings(MINIMAL | keys, "f"))]
+
+
+@pytest.mark.parametrize(
+    ("keys", "found"),
+    [
+        ({}, ["listeners"]),
+        (SSL | REQUIRED, ["listeners"]),
+        (SSL | REQUIRED | AUTHORIZER, []),
+        (SSL | REQUIRED | AUTHORIZER | {"migrator.metrics.listener": "0.0.0.0:1"}, ["migrator.metrics.listener"]),
+        (SSL | REQUIRED | AUTHORIZER | {"migrator.metrics.listener": "127.0.0.1:1"}, []),
+        (SSL | AUTHORIZER, [PREFIX + "ssl.client.auth"]),
+        (SSL | AUTHORIZER | {"ssl.client.auth": "requested"}, [PREFIX + "ssl.client.auth"]),
+        (SSL | AUTHORIZER | {"ssl.client.auth": "required"}, []),
+        (SASL_PLAINTEXT | AUTHORIZER | {"sasl.enabled.mechanisms": "PLAIN"}, [PREFIX + "sasl.enabled.mechanisms"]),
+        (SASL_PLAINTEXT | AUTHORIZER | {"sasl.enabled.mechanisms": "SCRAM-SHA-256"}, []),
+        (SASL_SSL | AUTHORIZER | {"sasl.enabled.mechanisms": "PLAIN"}, []),
+        (SASL_SSL | AUTHORIZER | {"sasl.enabled.mechanisms": "OAUTHBEARER"}, [VALIDATOR]),
+        (SASL_SSL | AUTHORIZER | {"sasl.enabled.mechanisms": "OAUTHBEARER", VALIDATOR: OAUTHBEARER_VALIDATORS[0]}, []),
+        (SASL_SSL | AUTHORIZER | {"ssl.client.auth": "required"}, ["ssl.client.auth"]),
+        (SASL_SSL | AUTHORIZER | {"ssl.client.auth": "required"} | REQUIRED, []),
+        (SSL | REQUIRED | AUTHORIZER | {"super.users": "User:ANONYMOUS;User:a"}, ["super.users"]),
+        (SSL | REQUIRED | AUTHORIZER | {"allow.everyone.if.no.acl.found": "true"}, ["allow.everyone.if.no.acl.found"]),
+    ],
+)
+def test_a_door_that_is_left_open_is_named(keys: dict[str, str], found: list[str]) -> None:
+    assert doors(keys) == found
+
+
+def test_what_somebody_could_do_and_the_remedy_are_said_at_each_start(tmp_path: Path) -> None:
+    file = tmp_path / "controller.properties"
+    file.write_text("".join(f"{key}={text}\n" for key, text in MINIMAL.items()))
+    _, warnings = load_settings(file)
+    (warning,) = warnings
+    assert warning.startswith(
+        f"{file}: listeners: whoever reaches listener CONTROLLER (PLAINTEXT) may read all secrets"
+    )
+    assert "authorizer.class.name" in warning
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A directory that every user may enter: pytest keeps its own to itself."""
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        yield Path(directory)
+
+
+@pytest.mark.parametrize(
+    ("mode", "parent", "text", "found"),
+    [
+        (0o644, 0o755, "password.encoder.secret=x", True),
+        (0o640, 0o755, "password.encoder.secret=x", False),
+        (0o644, 0o750, "password.encoder.secret=x", False),
+        (0o644, 0o755, "password.encoder.secret=${file:/a:b}", False),
+        (0o644, 0o755, "listener.name.controller.plain.sasl.jaas.config=x;", True),
+        (0o644, 0o755, "", False),
+    ],
+)
+def test_a_file_of_passwords_that_everybody_may_read_is_named(
+    mode: int, parent: int, text: str, found: bool, public: Path
+) -> None:
+    public.chmod(parent)
+    file = public / "controller.properties"
+    file.write_text(text + "\n")
+    file.chmod(mode)
+    keys = [key for key, _, _ in open_doors(typed_settings(MINIMAL, str(file)))]
+    assert ("(the file itself)" in keys) is found
+
+
+def test_a_key_store_that_everybody_may_read_is_named(public: Path) -> None:
+    store = public / "own.pem"
+    store.touch()
+    key = PREFIX + "ssl.keystore.location"
+    for mode, found in ((0o644, True), (0o600, False)):
+        store.chmod(mode)
+        assert (key in doors({key: str(store)})) is found
