@@ -39,6 +39,10 @@ DECISIONS: Final = Lane("decisions")
 """For who holds the right to write: nothing else may keep the writers waiting."""
 MESSAGES: Final = Lane("messages")
 BIG_MESSAGES: Final = Lane("big-messages")
+OWN_LOGINS: Final = Lane("own-logins")
+"""For logins of our own: an identity provider may have to be asked for a token."""
+PROOFS: Final = Lane("proofs")
+"""For logins that take long; others do not wait for them."""
 
 
 def lane_of(size: int) -> Lane:

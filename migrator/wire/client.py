@@ -16,6 +16,7 @@ from migrator.rpc.transport import PeerTimeoutError, TransportError, Unreachable
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.values import value
 from migrator.wire.api_versions import NO_FEATURES, Features, parse_api_versions
+from migrator.wire.aside import OWN_LOGINS
 from migrator.wire.decode import decode_body
 from migrator.wire.encode import Chunks, encode_entity
 from migrator.wire.frames import FrameStream, open_stream
@@ -35,6 +36,8 @@ from migrator.wire.security import PLAINTEXT, ListenerSecurity
 
 API_VERSIONS_VERSION = 4
 MAX_CORRELATION_ID = 2**31 - 1
+AGAIN_AT = (0.85, 0.95)
+"""The part of a session after which we log in again, as Kafka's clients do."""
 READER = TaskKind("client-answers", OnError.DROP)
 """Requests that wait for an answer fail, and the next one connects again."""
 
@@ -49,6 +52,11 @@ class ClientLimits:
     max_backoff_ms: int = 1000
 
 
+class SessionOverError(TransportError):
+    """The connection is of no use any more: its session ends, and we could not log in again. The request at hand has
+    not been sent."""
+
+
 class KafkaConnection:
     """One connection, logged in; requests are answered in order. Made by `KafkaConnection.open`."""
 
@@ -60,6 +68,8 @@ class KafkaConnection:
         self._waiting: deque[asyncio.Future[bytearray]] = deque()
         self._sending = asyncio.Lock()
         self._reader: asyncio.Task[None] | None = None
+        self._security: ListenerSecurity = PLAINTEXT
+        self._log_in_again_at: float | None = None
         self.apis: Mapping[int, VersionRange] = {API_VERSIONS: VersionRange(0, API_VERSIONS_VERSION)}
         self.features: Features = NO_FEATURES
 
@@ -85,8 +95,7 @@ class KafkaConnection:
         connection = cls(stream, client_id)
         connection._reader = connection._supervisor.spawn(READER, connection._read(), f"answers of {host}:{port}")
         try:
-            if security.sasl is not None:
-                await connection._log_in(security)
+            await connection._log_in(security)
             await connection._ask_versions()
         except BaseException:
             await connection.close()
@@ -113,19 +122,28 @@ class KafkaConnection:
         :raises TransportError, PeerError: as `request`.
         """
         async with self._sending:
-            if not self.alive:
-                raise TransportError("the connection is closed")
-            self._correlation = (self._correlation + 1) & MAX_CORRELATION_ID
-            header = RequestHeader(api_key, version, self._correlation, self._client_id)
-            answer: asyncio.Future[bytearray] = asyncio.get_running_loop().create_future()
-            self._waiting.append(answer)
-            try:
-                await self._stream.write(encode_request_header(header) + body)
-            except ConnectionError as error:
-                answer.cancel()
-                raise TransportError(f"the connection broke: {error}") from error
+            if self._log_in_again_at is not None and asyncio.get_running_loop().time() >= self._log_in_again_at:
+                await self._log_in_again()
+            header, answer = await self._send(api_key, version, body)
+        return await self._answered(header, answer)
+
+    async def _send(self, api_key: int, version: int, body: Chunks) -> tuple[RequestHeader, asyncio.Future[bytearray]]:
+        if not self.alive:
+            raise TransportError("the connection is closed")
+        self._correlation = (self._correlation + 1) & MAX_CORRELATION_ID
+        header = RequestHeader(api_key, version, self._correlation, self._client_id)
+        answer: asyncio.Future[bytearray] = asyncio.get_running_loop().create_future()
+        self._waiting.append(answer)
+        try:
+            await self._stream.write(encode_request_header(header) + body)
+        except ConnectionError as error:
+            answer.cancel()
+            raise TransportError(f"the connection broke: {error}") from error
+        return header, answer
+
+    async def _answered(self, header: RequestHeader, answer: asyncio.Future[bytearray]) -> tuple[bytearray, int]:
         frame = await answer
-        correlation, offset = decode_response_header(api_key, version, frame)
+        correlation, offset = decode_response_header(header.api_key, header.api_version, frame)
         if correlation != header.correlation_id:
             await self.close()
             raise PeerError(f"answer {correlation} to request {header.correlation_id}")
@@ -196,21 +214,43 @@ class KafkaConnection:
             self.apis, self.features = parse_api_versions(response)
             return
 
+    async def _log_in_again(self) -> None:
+        """
+        :raises SessionOverError: it failed.
+        """
+        try:
+            await self._log_in(self._security)
+        except (PeerError, TransportError) as error:
+            raise SessionOverError(f"cannot log in again: {error}") from error
+
     async def _log_in(self, security: ListenerSecurity) -> None:
+        """Prove who we are, for the first time or again (KIP-368). Nothing else may be sent meanwhile: either nobody
+        knows this connection yet, or `_sending` is held.
+
+        :raises TransportError, PeerError: the peer is gone, or refuses us.
+        """
         if security.sasl is None:
             return
-        exchange = security.sasl.client()
-        handshake = request_type(SASL_HANDSHAKE, 1)(mechanism=security.sasl.client_mechanism)
-        response = await self.request(handshake)
+        self._security, begun = security, asyncio.get_running_loop().time()
+        mechanism, exchange = await OWN_LOGINS.run(security.sasl.client)
+        response = await self._ask(request_type(SASL_HANDSHAKE, 1)(mechanism=mechanism))
         if response.error_code != ErrorCode.none:
-            raise PeerError(f"SASL mechanism {security.sasl.client_mechanism}: {response.error_code.name}")
+            raise PeerError(f"SASL mechanism {mechanism}: {response.error_code.name}")
         token = exchange.first()
         while not exchange.done:
-            response = await self.request(request_type(SASL_AUTHENTICATE, 2)(auth_bytes=token))
+            response = await self._ask(request_type(SASL_AUTHENTICATE, 2)(auth_bytes=token))
             if response.error_code != ErrorCode.none:
                 raise PeerError(f"authentication as {exchange.user!r} failed: {response.error_message}")
             # The peer chooses the number of iterations: a million take most of a second.
             token = await asyncio.to_thread(exchange.step, response.auth_bytes)
+        lifetime = response.session_lifetime.total_seconds()
+        self._log_in_again_at = begun + random.uniform(*AGAIN_AT) * lifetime if lifetime > 0 else None
+
+    async def _ask(self, body: Any) -> Any:
+        """A request of the login itself."""
+        api_key, version = body.__api_key__, body.__version__
+        frame, offset = await self._answered(*await self._send(api_key, version, encode_entity(body)))
+        return decode_body(response_type(api_key, version), frame, offset)
 
 
 class KafkaClient:
@@ -284,7 +324,12 @@ class KafkaClient:
         try:
             async with asyncio.timeout(timeout), self._slots:
                 connection = await self._connected()
-                return await connection.request_encoded(api_key, version, body)
+                try:
+                    return await connection.request_encoded(api_key, version, body)
+                except SessionOverError:
+                    await self._drop(connection)
+                    connection = await self._connected()
+                    return await connection.request_encoded(api_key, version, body)
         except TimeoutError as error:
             await self._drop(connection)
             raise PeerTimeoutError(f"{self.host}:{self.port} did not answer within {timeout} s") from error

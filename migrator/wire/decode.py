@@ -38,15 +38,23 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
 
-def decode_entity(entity_type: type, buffer: bytes | bytearray | memoryview, offset: int = 0) -> tuple[Any, int]:
+def decode_entity(
+    entity_type: type, buffer: bytes | bytearray | memoryview, offset: int = 0, max_elements: int = UNBOUNDED
+) -> tuple[Any, int]:
     """Decode one message from ``buffer``; gives it and the offset behind it.
 
+    :param max_elements: in all arrays together, and tagged fields. An element of two bytes becomes an object of a
+        hundred; a tagged field that nobody knows takes no memory, but time.
     :raises PeerError: the bytes are not such a message.
+    :raises TooManyElementsError: it has more elements than that.
     """
+    _room.elements = max_elements
     try:
         return _entity_reader(entity_type)(memoryview(buffer), offset)
     except (struct.error, IndexError, ValueError, OverflowError) as error:
         raise PeerError(f"malformed {entity_type.__name__}: {error}") from error
+    finally:
+        _room.elements = UNBOUNDED
 
 
 def decode_body(
@@ -55,15 +63,9 @@ def decode_body(
     """Decode the message that starts at ``offset``; what follows is ignored, as in Kafka: librdkafka's Metadata
     requests end in bytes that mean nothing.
 
-    :param max_elements: in all arrays together. An element of two bytes becomes an object of a hundred.
-    :raises PeerError: the bytes are not such a message.
-    :raises TooManyElementsError: it has more elements than that.
+    Parameters and errors as `decode_entity`.
     """
-    _room.elements = max_elements
-    try:
-        return decode_entity(entity_type, buffer, offset)[0]
-    finally:
-        _room.elements = UNBOUNDED
+    return decode_entity(entity_type, buffer, offset, max_elements)[0]
 
 
 def decode_exactly(entity_type: Any, buffer: bytes | bytearray | memoryview, offset: int = 0) -> Any:
@@ -146,6 +148,7 @@ def _tags_step(entity_type: Any, shapes: list[Shape]) -> Step:
     def step(values: dict[str, Any], buffer: memoryview, offset: int) -> int:
         values.update(defaults)
         count, offset = read_unsigned_varint(buffer, offset)
+        _take_room(count)
         for _ in range(count):
             tag, offset = read_unsigned_varint(buffer, offset)
             size, offset = read_unsigned_varint(buffer, offset)
@@ -217,9 +220,7 @@ def _array_reader(shape: Shape, read: Read) -> Read:
             refuse_null(shape, shape.nullable)
             return None, offset
         _end(buffer, offset, count * least)
-        _room.elements -= count
-        if _room.elements < 0:
-            raise TooManyElementsError("the message has too many elements: ask for less in one request")
+        _take_room(count)
         items = []
         for _ in range(count):
             item, offset = read(buffer, offset)
@@ -227,6 +228,12 @@ def _array_reader(shape: Shape, read: Read) -> Read:
         return tuple(items), offset
 
     return read_array
+
+
+def _take_room(count: int) -> None:
+    _room.elements -= count
+    if _room.elements < 0:
+        raise TooManyElementsError("the message has too many elements: ask for less in one request")
 
 
 def _least_size(shape: Shape) -> int:

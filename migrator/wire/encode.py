@@ -12,18 +12,25 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
+from migrator.errors import PeerError
 from migrator.wire.shapes import FIXED, Shape, default_of, fixed, refuse_null, runs, shapes_of
 
 Chunks = list[bytes]
 Write = Callable[[Chunks, Any], None]
 
+LONGEST_TEXT = 2**15 - 1
+"""Bytes of a string in a message that is not flexible. Whoever asks in an older version for what a newer one has set
+gets no answer; stock's serializer ends there, too."""
 _SMALL_VARINTS = tuple(bytes((n,)) for n in range(128))
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
 
 def encode_entity(entity: Any) -> Chunks:
-    """Encode one message; the chunks joined are its bytes, without header or length."""
+    """Encode one message; the chunks joined are its bytes, without header or length.
+
+    :raises PeerError: a text is longer than this version of the message can say.
+    """
     chunks: Chunks = []
     entity_type: Any = type(entity)
     _entity_writer(entity_type)(chunks, entity)
@@ -165,6 +172,8 @@ def _put_compact_length(length: int) -> bytes:
 
 
 def _put_length16(length: int) -> bytes:
+    if length > LONGEST_TEXT:
+        raise PeerError(f"a string of {length} bytes can't be said in this version of the message")
     return _INT16.pack(length)
 
 

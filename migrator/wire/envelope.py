@@ -5,15 +5,16 @@ Source: ``EnvelopeUtils``, ``RequestChannel.Request.buildResponseSend``.
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from migrator.errors import PeerError
 from migrator.values import value
+from migrator.wire.connection import MAX_REQUEST_ELEMENTS, RequestContext
 from migrator.wire.decode import TooManyElementsError, decode_body
 from migrator.wire.encode import encode_entity
+from migrator.wire.hosts import peer_host
 from migrator.wire.principal import decode_principal
 from migrator.wire.schemas import (
     CONTROLLER_APIS,
@@ -26,7 +27,6 @@ from migrator.wire.schemas import (
     request_type,
     response_type,
 )
-from migrator.wire.server import MAX_REQUEST_ELEMENTS, RequestContext
 from migrator.wire.shapes import shapes_of
 
 FORWARDABLE = frozenset({19, 20, 30, 31, 33, *range(37, 41), *range(43, 47), 49, 51, 55, 57, 64, 67, 80, 81})
@@ -65,7 +65,7 @@ def open_envelope(context: RequestContext, envelope: Any) -> Forwarded:
     except PeerError as error:
         raise EnvelopeError(ErrorCode.principal_deserialization_failure, str(error)) from error
     try:
-        host = str(ipaddress.ip_address(envelope.client_host_address))
+        host = peer_host(envelope.client_host_address)
     except ValueError as error:
         raise EnvelopeError(ErrorCode.invalid_request, str(error)) from error
     header, body = _client_request(envelope.request_data)
@@ -108,7 +108,11 @@ def envelope_response(inner: RequestContext, response: Any) -> Any:
     if _mentions(response, moved):
         return envelope_error(ErrorCode.not_controller)
     head = encode_response_header(inner.api_key, inner.api_version, inner.correlation_id)
-    return build(response_type(ENVELOPE, 0), response_data=b"".join(head + encode_entity(response)))
+    try:
+        body = encode_entity(response)
+    except PeerError:  # the client's version is too old for the answer; the broker's other clients go on
+        return envelope_error(ErrorCode.unknown_server_error)
+    return build(response_type(ENVELOPE, 0), response_data=b"".join(head + body))
 
 
 def envelope_error(error: ErrorCode) -> Any:

@@ -3,7 +3,8 @@
 A frame is an int32 size and as many bytes. Each is read straight into its own buffer, which grows as bytes arrive:
 the four bytes of a size cost nothing. Reading stops while frames wait, so a peer can make us hold `MAX_WAITING` frames,
 or `MAX_WAITING_BYTES` of them, and all peers together what `BytesInFlight` allows. Writing waits whenever the socket
-does, in slices, so the output buffer stays small as well.
+does, in slices, so the output buffer stays small as well. Who sends or takes a frame slower than `MIN_BYTES_PER_SECOND`
+after the first `GRACE_SECONDS` keeps our memory for itself, and is cut off.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from migrator.errors import PeerError
+from migrator.wire.quotas import BytesInFlight
 
 UNBOUNDED = 2**63
 MAX_WAITING = 2
@@ -27,27 +29,12 @@ FIRST_BUFFER = 64 * 1024
 WRITE_SLICE = 256 * 1024
 """Bytes handed to the socket at a time, and the output buffer's high mark."""
 LINGER_SECONDS = 5.0
+GRACE_SECONDS = 30.0
+"""A frame may take so long whatever its size, as a request of Kafka's clients may."""
+MIN_BYTES_PER_SECOND = 65_536
+"""And longer only while as many bytes come, or are taken, in the mean."""
 
 _SIZE = struct.Struct(">i")
-
-
-class BytesInFlight:
-    """What all connections of a listener hold in frames that arrive, wait, or are worked on."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self.held = 0
-
-    def take(self, count: int) -> bool:
-        """Hold so many more bytes; False, and nothing is held, when they would be too many."""
-        if self.held + count > self._limit:
-            return False
-        self.held += count
-        return True
-
-    def give_back(self, count: int) -> None:
-        """Hold so many fewer."""
-        self.held -= count
 
 
 class FrameStream(asyncio.BufferedProtocol):
@@ -55,8 +42,9 @@ class FrameStream(asyncio.BufferedProtocol):
 
     :param max_frame_bytes: a bigger frame is a `PeerError` (``socket.request.max.bytes``). It may be changed; the
         frame that comes next obeys.
-    :param in_flight: shared by the connections of a listener; one that would hold too much is a `PeerError`.
-    :param connected: called with this stream once the connection (TLS included) is there.
+    :param in_flight: shared by many connections; one that would hold too much is a `PeerError`.
+    :param connected: called with this stream once the connection (TLS included) is there, before any byte is read.
+    :param lost: called once it is gone for good.
     """
 
     def __init__(
@@ -64,6 +52,7 @@ class FrameStream(asyncio.BufferedProtocol):
         max_frame_bytes: int,
         connected: Callable[[FrameStream], None] | None = None,
         in_flight: BytesInFlight | None = None,
+        lost: Callable[[], None] = lambda: None,
     ) -> None:
         self.max_frame_bytes = max_frame_bytes
         self._in_flight = in_flight or BytesInFlight(UNBOUNDED)
@@ -71,7 +60,10 @@ class FrameStream(asyncio.BufferedProtocol):
         self._given = 0
         """Bytes of the frame that the reader got last, and works on."""
         self._size = 0
+        self._began = 0.0
+        """When the frame began that arrives now, on the loop's clock."""
         self._connected = connected
+        self._lost = lost
         self._transport: asyncio.Transport | None = None
         self._head = bytearray(4)
         self._body: bytearray | None = None
@@ -104,8 +96,39 @@ class FrameStream(asyncio.BufferedProtocol):
         frame = self._frames.popleft()
         self._given = len(frame)
         if self._end is None and self._transport is not None:
+            self._began = asyncio.get_running_loop().time()  # of what may have come before the reading stopped
             self._transport.resume_reading()
         return frame
+
+    def draw_on(self, in_flight: BytesInFlight) -> None:
+        """Hold from now on in this group what is held, and what comes.
+
+        :raises PeerError: it has no room.
+        """
+        if not in_flight.take(self._held):
+            raise PeerError("too many bytes in flight")
+        self._in_flight.give_back(self._held)
+        if self._in_flight.arriving.pop(self, None) is not None:
+            in_flight.arriving[self] = self.cut_off
+        self._in_flight = in_flight
+
+    def mute(self) -> None:
+        """Read nothing more until the next frame is taken, and hold the last one no longer."""
+        self._release(self._given)
+        self._given = 0
+        if self._end is None and self._transport is not None:
+            self._transport.pause_reading()
+
+    def is_too_slow(self, now: float) -> bool:
+        """Whether the frame that arrives now takes too long."""
+        reading = self._body is not None and not self._frames
+        return reading and now - self._began > GRACE_SECONDS + self._filled / MIN_BYTES_PER_SECOND
+
+    def cut_off(self, reason: str) -> None:
+        """Close at once; the reader gets a `PeerError`."""
+        self._finish(PeerError(reason))
+        self.abort()
+        self._let_go()
 
     async def rest(self, seconds: float) -> None:
         """Wait that long, or until the connection ends. What the peer sends meanwhile waits, within `MAX_WAITING`."""
@@ -120,12 +143,14 @@ class FrameStream(asyncio.BufferedProtocol):
         Only one task may write at a time.
 
         :raises ConnectionError: the connection has ended.
+        :raises TimeoutError: the peer takes it too slowly.
         """
-        head = _SIZE.pack(sum(map(len, chunks)))
-        for part in slices((head, *chunks)):
-            await self._write(part)
-            if len(part) > WRITE_SLICE // 2:
-                await asyncio.sleep(0)  # a peer that reads as fast as this would keep everybody else waiting
+        size = sum(map(len, chunks))
+        async with asyncio.timeout(GRACE_SECONDS + size / MIN_BYTES_PER_SECOND):
+            for part in slices((_SIZE.pack(size), *chunks)):
+                await self._write(part)
+                if len(part) > WRITE_SLICE // 2:
+                    await asyncio.sleep(0)  # a peer that reads as fast as this would keep everybody else waiting
 
     async def _write(self, data: bytes | memoryview) -> None:
         while self._write_paused and self._end is None:
@@ -176,13 +201,15 @@ class FrameStream(asyncio.BufferedProtocol):
         if self._body is None and self._filled == len(self._head):
             (size,) = _SIZE.unpack(self._head)
             if not 0 < size <= self.max_frame_bytes:
-                self._finish(PeerError(f"frame of {size} bytes; at most {self.max_frame_bytes} are accepted"))
-                self.abort()
+                self.cut_off(f"frame of {size} bytes; at most {self.max_frame_bytes} are accepted")
                 return
             self._size, self._filled = size, 0
+            self._began = asyncio.get_running_loop().time()
+            self._in_flight.arriving[self] = self.cut_off
             self._grow(b"")
         elif self._body is not None and self._filled == self._size:
             self._frames.append(self._body)
+            self._in_flight.arriving.pop(self, None)
             self._body, self._filled = None, 0
             waiting = sum(map(len, self._frames))
             if self._transport is not None and (len(self._frames) >= MAX_WAITING or waiting >= MAX_WAITING_BYTES):
@@ -196,10 +223,12 @@ class FrameStream(asyncio.BufferedProtocol):
         resized.)"""
         more = min(self._size, max(FIRST_BUFFER, 2 * len(body))) - len(body)
         if not self._in_flight.take(more):
-            self._finish(PeerError("too many bytes in flight on this listener"))
-            self.abort()
+            self.cut_off("too many bytes in flight")
             return
         self._held += more
+        if self._end is not None:  # it was the slowest itself
+            self._let_go()
+            return
         self._body = bytearray(len(body) + more)
         self._body[: len(body)] = body
 
@@ -207,6 +236,12 @@ class FrameStream(asyncio.BufferedProtocol):
         released = min(count, self._held)
         self._held -= released
         self._in_flight.give_back(released)
+
+    def _let_go(self) -> None:
+        """Of the whole room: this connection is over."""
+        self._in_flight.arriving.pop(self, None)
+        self._body = None
+        self._release(self._held)
 
     def pause_writing(self) -> None:
         self._write_paused = True
@@ -218,7 +253,8 @@ class FrameStream(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         ended = exc if isinstance(exc, ConnectionError) else ConnectionResetError(str(exc or "closed by the peer"))
         self._finish(ended)
-        self._release(self._held)
+        self._let_go()
+        self._lost()
 
     def _finish(self, reason: Exception) -> None:
         if self._end is None:

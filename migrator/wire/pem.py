@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import ssl
-import tempfile
 from pathlib import Path
 
+from migrator.config.properties import read_text
 from migrator.errors import OperatorError
 from migrator.values import value
 
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]+-----")
 _HEADER = re.compile(r"^[A-Za-z-]+:.*$", re.MULTILINE)
 
 
@@ -37,13 +38,13 @@ class PemStore:
 
 
 def read_store(path: str, key: str) -> PemStore:
-    """Read a store's file.
+    """Read a store's file. Between its blocks may stand anything: bundles of authorities name them in their languages.
 
     :raises OperatorError: it cannot be read.
     """
     try:
-        return PemStore(Path(path).read_text(encoding="ascii"))
-    except (OSError, UnicodeDecodeError) as error:
+        return PemStore(read_text(Path(path), "latin-1"))
+    except (OSError, ValueError) as error:
         raise OperatorError(
             f"cannot read {path} as PEM: {error}", where=key, remedy="Give a readable file with PEM blocks"
         ) from error
@@ -54,25 +55,24 @@ def load_key(context: ssl.SSLContext, store: PemStore, password: str | None, key
 
     :raises OperatorError: they are missing, do not belong together, or the password is wrong.
     """
+    _check_whole(store, key)
     if not store.certificates or not store.private_key:
         raise OperatorError(
             "holds no certificate or no private key", where=key, remedy="Put both into it, as PEM blocks"
         )
-    # ssl wants a file. It is readable by us alone and gone before anyone is served.
-    descriptor, path = tempfile.mkstemp()
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(store.private_key + store.certificates)
-        # Without a password ssl would ask for one on the terminal.
-        context.load_cert_chain(path, password=password or "")
-    except ssl.SSLError as error:
-        raise OperatorError(
-            f"its key cannot be used ({error.reason or error})",
-            where=key,
-            remedy="Check that key and certificate belong together and that ssl.key.password is right",
-        ) from error
-    finally:
-        Path(path).unlink()
+    # ssl wants a file. This one is in memory only, so that no crash leaves a key on a disk.
+    with os.fdopen(os.memfd_create("key store"), "w", encoding="latin-1") as file:
+        file.write(store.private_key + store.certificates)
+        file.flush()
+        try:
+            # Without a password ssl would ask for one on the terminal.
+            context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password=password or "")
+        except ssl.SSLError as error:
+            raise OperatorError(
+                f"its key cannot be used ({error.reason or error})",
+                where=key,
+                remedy="Check that key and certificate belong together and that ssl.key.password is right",
+            ) from error
 
 
 def load_trust(context: ssl.SSLContext, store: PemStore, key: str) -> None:
@@ -80,12 +80,21 @@ def load_trust(context: ssl.SSLContext, store: PemStore, key: str) -> None:
 
     :raises OperatorError: there is no usable certificate.
     """
+    _check_whole(store, key)
     try:
         context.load_verify_locations(cadata=store.certificates)
-    except (ssl.SSLError, ValueError) as error:
+    except (ssl.SSLError, ValueError, TypeError) as error:  # the last: a block that is not ASCII
         raise OperatorError(
             "holds no usable certificate", where=key, remedy="Put the certificates to trust into it, as PEM blocks"
         ) from error
+
+
+def _check_whole(store: PemStore, key: str) -> None:
+    """A file that is being written ends in the middle of a block, or has lost one's end."""
+    if len(_BEGIN.findall(store.text)) != len(_BLOCK.findall(store.text)):
+        raise OperatorError(
+            "holds a PEM block without its end", where=key, remedy="Write the whole file, and then rename it into place"
+        )
 
 
 def _wrap(kind: str, body: str) -> str:

@@ -393,5 +393,5 @@ def _fetch_snapshot_response(top_error: ErrorCode, partition: Any) -> FetchSnaps
         snapshot_id=EpochOffset(partition.snapshot_id.epoch, partition.snapshot_id.end_offset),
         size=partition.size,
         position=partition.position,
-        data=partition.unaligned_records,
+        data=partition.unaligned_records or b"",
     )

@@ -10,6 +10,7 @@ from migrator.errors import PeerError
 from migrator.raft.messages import RaftRequest, RaftResponse
 from migrator.rpc.transport import PeerTimeoutError, RaftHandler, TransportError, UnreachableError
 from migrator.wire.client import ClientLimits, KafkaClient
+from migrator.wire.connection import RequestContext
 from migrator.wire.raft_codec import (
     RAFT_APIS,
     Endpoint,
@@ -21,7 +22,6 @@ from migrator.wire.raft_codec import (
     error_response,
 )
 from migrator.wire.security import PLAINTEXT, ListenerSecurity
-from migrator.wire.server import RequestContext
 
 
 class KafkaRaftTransport:

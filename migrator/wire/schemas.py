@@ -35,6 +35,10 @@ ENVELOPE = 58
 FETCH_SNAPSHOT = 59
 
 
+HEADER_TAGS_MAX = 1_000
+"""Tagged fields in the head of a request. Kafka 3.9 has none; each costs time, and heads are read in the event loop."""
+
+
 @value
 class VersionRange:
     """Versions of one API, both ends included."""
@@ -115,7 +119,7 @@ def decode_request_header(frame: bytes | bytearray | memoryview) -> tuple[Reques
     :raises PeerError: unknown API or version, or malformed.
     """
     key, version, _ = peek_request(bytes(frame[: _PREFIX.size]))
-    header, offset = decode_entity(request_type(key, version).__header_schema__, frame)
+    header, offset = decode_entity(request_type(key, version).__header_schema__, frame, max_elements=HEADER_TAGS_MAX)
     return RequestHeader(key, version, header.correlation_id, getattr(header, "client_id", None)), offset
 
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 from kio.schema.errors import ErrorCode
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_LAST = dt.datetime.max.replace(microsecond=0, tzinfo=dt.UTC)
 _MILLISECOND = dt.timedelta(milliseconds=1)
 _ZERO_UUID = bytes(16)
 _ERROR_CODES = {code.value: code for code in ErrorCode}
@@ -58,8 +59,17 @@ def _dump_uuid(value: uuid.UUID | None) -> bytes:
     return _ZERO_UUID if value is None else value.bytes
 
 
+_LONGEST = (dt.timedelta.min // _MILLISECOND, dt.timedelta.max // _MILLISECOND)
+_LATEST = ((dt.datetime.min.replace(tzinfo=dt.UTC) - _EPOCH) // _MILLISECOND, (_LAST - _EPOCH) // _MILLISECOND)
+"""The wire has 64 bits; Python's durations end after 2,700,000 years, its times with the year 9999."""
+
+
+def _within(bounds: tuple[int, int], number: int) -> int:
+    return max(bounds[0], min(bounds[1], number))
+
+
 def _load_duration(milliseconds: int) -> dt.timedelta:
-    return dt.timedelta(milliseconds=milliseconds)
+    return dt.timedelta(milliseconds=_within(_LONGEST, milliseconds))
 
 
 def _dump_duration(value: dt.timedelta) -> int:
@@ -67,7 +77,7 @@ def _dump_duration(value: dt.timedelta) -> int:
 
 
 def _load_time(milliseconds: int) -> dt.datetime:
-    return _EPOCH + dt.timedelta(milliseconds=milliseconds)
+    return _EPOCH + dt.timedelta(milliseconds=_within(_LATEST, milliseconds))
 
 
 def _dump_time(value: dt.datetime) -> int:

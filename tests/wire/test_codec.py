@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import random
+import struct
 from typing import Any
 
 import pytest
@@ -14,10 +15,28 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from migrator.errors import PeerError
-from migrator.wire.decode import decode_body, decode_entity, decode_exactly, read_unsigned_varint
+from migrator.wire.decode import (
+    TooManyElementsError,
+    decode_body,
+    decode_entity,
+    decode_exactly,
+    read_unsigned_varint,
+)
 from migrator.wire.encode import encode_entity, unsigned_varint
-from migrator.wire.schemas import API_VERSIONS, CONTROLLER_APIS, FETCH, build, request_type, response_type
+from migrator.wire.schemas import (
+    API_VERSIONS,
+    CONTROLLER_APIS,
+    FETCH,
+    HEADER_TAGS_MAX,
+    build,
+    decode_request_header,
+    request_type,
+    response_type,
+)
 from tests.wire.messages import every_message_type, random_message
+
+CREATE_DELEGATION_TOKEN = 38
+DESCRIBE_CLUSTER = 60
 
 TYPES = list(every_message_type())
 
@@ -129,3 +148,29 @@ def test_every_version_that_we_advertise_has_its_classes() -> None:
         for version in range(served.min, served.max + 1):
             assert request_type(key, version).__api_key__ == key
             assert response_type(key, version).__version__ == version
+
+
+@pytest.mark.parametrize("milliseconds", [-(2**63), -1, 2**63 - 1])
+def test_a_duration_may_be_all_that_64_bits_can_say(milliseconds: int) -> None:
+    """A token's lifetime of Long.MAX_VALUE is one that stock takes; Python's durations end before."""
+    create = request_type(CREATE_DELEGATION_TOKEN, 0)
+    message = decode_exactly(create, (0).to_bytes(4, "big") + milliseconds.to_bytes(8, "big", signed=True))
+    assert (message.max_lifetime > dt.timedelta(0)) == (milliseconds > 0)
+
+
+def test_tagged_fields_count_as_elements_of_arrays_do() -> None:
+    """Two bytes each that nobody knows: a frame holds fifty million of them."""
+    body = request_type(DESCRIBE_CLUSTER, 0)
+    data = b"\0" + unsigned_varint(1_001) + b"\x63\0" * 1_001
+    assert decode_body(body, data, max_elements=1_001)
+    with pytest.raises(TooManyElementsError):
+        decode_body(body, data, max_elements=1_000)
+    head = struct.pack(">hhi", DESCRIBE_CLUSTER, 0, 1) + struct.pack(">h", -1)
+    with pytest.raises(TooManyElementsError):
+        decode_request_header(head + unsigned_varint(HEADER_TAGS_MAX + 1) + b"\x63\0" * (HEADER_TAGS_MAX + 1))
+
+
+def test_a_text_that_a_version_cannot_say_is_the_peers_loss() -> None:
+    answer = build(response_type(CREATE_DELEGATION_TOKEN, 0), token_id="x" * 2**15)
+    with pytest.raises(PeerError):
+        encode_entity(answer)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from migrator.errors import PeerError
+from migrator.wire.connection import RequestContext
 from migrator.wire.decode import decode_body
 from migrator.wire.encode import encode_entity
 from migrator.wire.envelope import (
@@ -30,7 +31,6 @@ from migrator.wire.schemas import (
     request_type,
     response_type,
 )
-from migrator.wire.server import RequestContext
 
 OUTER = RequestContext(ENVELOPE, 0, 7, "broker", Principal("User", "broker"), "CONTROLLER", "10.0.0.1")
 CLIENT = Principal("User", "Zoë", token_authenticated=True)
@@ -64,7 +64,7 @@ def test_the_clients_request_is_inside(version: int) -> None:
 
 def test_an_ipv6_client() -> None:
     inside = open_envelope(OUTER, envelope(create_topics(), client_host_address=bytes(15) + b"\x01"))
-    assert inside.context.peer_host == "::1"
+    assert inside.context.peer_host == "0:0:0:0:0:0:0:1", "as Java spells it, and access control entries with it"
 
 
 @pytest.mark.parametrize(
@@ -132,3 +132,10 @@ def test_random_principals_are_principals_or_peer_errors(data: bytes) -> None:
 
 def test_text_form() -> None:
     assert str(ANONYMOUS) == "User:ANONYMOUS"
+
+
+def test_an_answer_that_the_clients_version_cannot_say_does_not_end_the_brokers_connection() -> None:
+    """Other clients are served over it."""
+    inner = open_envelope(OUTER, envelope(create_topics(0))).context
+    answer = build(response_type(CREATE_TOPICS, 0), topics=({"name": "x" * 2**15},))
+    assert envelope_response(inner, answer) == envelope_error(ErrorCode.unknown_server_error)

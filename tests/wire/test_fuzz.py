@@ -8,8 +8,9 @@ import random
 from typing import Any
 
 from migrator.wire.client import KafkaClient
+from migrator.wire.connection import RequestContext
 from migrator.wire.schemas import CONTROLLER_APIS, build, request_type, response_type
-from migrator.wire.server import KafkaListener, RequestContext
+from migrator.wire.server import KafkaListener
 from tests.wire.messages import damaged_frame
 
 CONNECTIONS = 400

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from migrator.image.model import ScramCredential
-from migrator.wire.sasl import scram_credential
+from migrator.parts.certificates import Authority
+from migrator.wire.connection import RequestContext
 from migrator.wire.schemas import CONTROLLER_APIS, VersionRange, build, response_type
 from migrator.wire.security import PLAINTEXT, ListenerSecurity, listener_security
-from migrator.wire.server import KafkaListener, RequestContext
-from tests.wire.certificates import Authority
+from migrator.wire.server import KafkaListener
+from tests.wire.accounts import Accounts
 
 METADATA = 3
 AUTHORITY = Authority("a CA")
@@ -40,8 +40,7 @@ class OneBroker:
         )
 
 
-def scram(mechanism: str, user: str) -> ScramCredential | None:
-    return scram_credential(mechanism, "secret", b"salt" * 4) if user == "admin" else None
+ADMIN = Accounts({"admin": "secret"})
 
 
 def secured(protocol: str, mechanism: str) -> ListenerSecurity:
@@ -53,7 +52,7 @@ def secured(protocol: str, mechanism: str) -> ListenerSecurity:
         "ssl.keystore.key": key,
         "ssl.keystore.certificate.chain": certificate,
     }
-    return listener_security(keys, "CONTROLLER", protocol, scram=scram)
+    return listener_security(keys, "CONTROLLER", protocol, accounts=ADMIN)
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,11 @@ from migrator.errors import InvariantViolation, PeerError
 from migrator.rpc.transport import PeerTimeoutError, TransportError, UnreachableError
 from migrator.wire.api_versions import Features
 from migrator.wire.client import ClientLimits, KafkaClient
+from migrator.wire.connection import ALTER_PARTITION, MAX_REQUEST_ELEMENTS, RequestContext, max_elements
 from migrator.wire.decode import decode_body
 from migrator.wire.encode import encode_entity
 from migrator.wire.frames import FIRST_BUFFER
+from migrator.wire.quotas import ConnectionQuotas, ProcessLimits
 from migrator.wire.schemas import (
     API_VERSIONS,
     CONTROLLER_APIS,
@@ -32,14 +34,7 @@ from migrator.wire.schemas import (
     request_type,
     response_type,
 )
-from migrator.wire.server import (
-    ALTER_PARTITION,
-    MAX_REQUEST_ELEMENTS,
-    KafkaListener,
-    ListenerLimits,
-    RequestContext,
-    max_elements,
-)
+from migrator.wire.server import KafkaListener, ListenerLimits
 from tests.lanes import examples
 from tests.wire.babbler import babbling
 
@@ -291,12 +286,12 @@ async def test_half_a_frame_does_not_keep_a_connection_open() -> None:
 
 
 async def test_connections_beyond_the_limit_are_refused() -> None:
-    async with serving(limits=ListenerLimits(max_connections=2, max_connections_per_ip=1)) as (listener, _, port):
+    async with serving(quotas=ConnectionQuotas(ProcessLimits(max_connections_per_ip=1))) as (listener, _, port):
         async with client_of(port) as first:
             await first.request(heartbeat(1), 10)
             async with raw_connection(port) as (reader, _):
                 await assert_closed(reader)
-            assert (listener.counters.accepted, listener.counters.refused) == (1, 1)
+            assert (listener.counters.accepted, listener.refused) == (1, 1)
             await first.request(heartbeat(1), 10)
         await wait_until(lambda: listener.connection_count == 0)
         await assert_served(port)
@@ -337,21 +332,21 @@ async def test_the_size_of_a_frame_costs_nothing_before_its_bytes_come() -> None
         for _ in range(20):
             _, writer = await stack.enter_async_context(raw_connection(port))
             writer.write(struct.pack(">i", listener.limits.max_request_bytes))
-        await wait_until(lambda: listener.in_flight.held > 0 and listener.connection_count == 20)
-        assert listener.in_flight.held <= 20 * FIRST_BUFFER
+        await wait_until(lambda: listener.quotas.identified.held > 0 and listener.connection_count == 20)
+        assert listener.quotas.identified.held <= 20 * FIRST_BUFFER
         await assert_served(port)
 
 
 async def test_bytes_in_flight_are_bounded_over_all_connections() -> None:
     frame = 10 * FIRST_BUFFER
-    limits = ListenerLimits(max_request_bytes=frame, max_bytes_in_flight=2 * frame)
-    async with serving(limits=limits) as (listener, _, port), contextlib.AsyncExitStack() as stack:
+    quotas = ConnectionQuotas(ProcessLimits(max_request_bytes=frame, max_bytes_in_flight=2 * frame))
+    async with serving(quotas=quotas) as (listener, _, port), contextlib.AsyncExitStack() as stack:
         for _ in range(4):
             _, writer = await stack.enter_async_context(raw_connection(port))
             writer.write(struct.pack(">i", frame) + bytes(frame - 1))
         await wait_until(lambda: listener.counters.malformed > 0)
-        assert listener.in_flight.held <= 2 * frame
-    assert listener.in_flight.held == 0
+        assert listener.quotas.identified.held <= 2 * frame
+    assert listener.quotas.identified.held == 0
 
 
 async def test_frames_of_every_size_arrive_whole() -> None:
@@ -362,7 +357,7 @@ async def test_frames_of_every_size_arrive_whole() -> None:
             answer = decode_body(response_type(FETCH, 17), await read_frame(reader), 5)
             header = b"".join(encode_request_header(RequestHeader(FETCH, 17, 1, "raw")))
             assert answer.session_id == len(whole) - len(header)
-        await wait_until(lambda: listener.in_flight.held == 0)
+        await wait_until(lambda: listener.quotas.identified.held == 0)
 
 
 async def test_raw_bodies_and_encoded_answers_pass_through() -> None:

@@ -13,17 +13,17 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 from kio.schema.errors import ErrorCode
 
-from migrator.errors import OperatorError, PeerError
-from migrator.image.model import ScramCredential
+from migrator.config.names import distinguished_name, map_name, parse_mapping_rules
+from migrator.errors import InvariantViolation, OperatorError, PeerError
+from migrator.parts.certificates import Authority, common_name
 from migrator.rpc.transport import TransportError
 from migrator.wire.client import KafkaClient
-from migrator.wire.names import distinguished_name, map_name, parse_mapping_rules
+from migrator.wire.connection import RequestContext
 from migrator.wire.pem import PemStore
-from migrator.wire.sasl import scram_credential
 from migrator.wire.schemas import API_VERSIONS, SASL_AUTHENTICATE, build, request_type, response_type
 from migrator.wire.security import PLAINTEXT, ListenerSecurity, listener_security
-from migrator.wire.server import KafkaListener, ListenerLimits, RequestContext
-from tests.wire.certificates import Authority, common_name
+from migrator.wire.server import KafkaListener, ListenerLimits
+from tests.wire.accounts import Accounts
 
 HEARTBEAT = 63
 PREFIX = "listener.name.controller."
@@ -140,6 +140,15 @@ async def test_a_server_of_another_name_or_ca_is_refused() -> None:
             await ask(port, trusting)
 
 
+async def test_security_that_only_connects_serves_nobody_in_clear() -> None:
+    keys = {f"{PREFIX}ssl.truststore.type": "PEM", f"{PREFIX}ssl.truststore.certificates": AUTHORITY.pem}
+    outwards = listener_security(keys, "controller", "SSL", serves=False)
+    listener = KafkaListener("CONTROLLER", WhoAmI(), security=outwards)
+    with pytest.raises(InvariantViolation, match="in clear"):
+        await listener.start("127.0.0.1", 0)
+    await listener.close(grace=0.0)
+
+
 def test_keys_in_files_and_with_a_password(tmp_path: Path) -> None:
     key, certificate = AUTHORITY.issue("controller", password="opensesame")
     (tmp_path / "key.pem").write_text("Bag Attributes\n" + key + certificate)
@@ -166,11 +175,8 @@ def sasl(mechanism: str, options: str, protocol: str = "SASL_PLAINTEXT", **more:
         f"{PREFIX}{mechanism.lower()}.sasl.jaas.config": jaas(module, options),
         **more,
     }
-
-    def users(name: str, user: str) -> ScramCredential | None:
-        return scram_credential(name, "pencil", b"salt" * 4) if user == "broker" else None
-
-    return listener_security(keys, "CONTROLLER", protocol, client_mechanism=mechanism, scram=users)
+    accounts = Accounts({"broker": "pencil"})
+    return listener_security(keys, "CONTROLLER", protocol, client_mechanism=mechanism, accounts=accounts)
 
 
 PLAIN_USERS = 'username="broker" password="pen \\"cil\\"" user_broker="pen \\"cil\\"" user_admin=x'
@@ -231,9 +237,9 @@ async def test_who_does_not_authenticate_in_time_is_closed() -> None:
 
 
 async def test_a_stranger_may_send_little_and_a_friend_much() -> None:
-    security = sasl("PLAIN", PLAIN_USERS)
+    security = sasl("PLAIN", PLAIN_USERS, **{"sasl.server.max.receive.size": "1000"})
     long = build(request_type(API_VERSIONS, 3), client_software_name="x" * 2000, client_software_version="1")
-    async with serving(security, max_login_bytes=1000) as (_, port):
+    async with serving(security) as (_, port):
         stranger = KafkaClient("localhost", port, "stranger")
         with pytest.raises(TransportError):
             await stranger.request(long, 5)
@@ -260,8 +266,9 @@ async def test_a_second_authentication_is_refused() -> None:
         ({"ssl.keystore.location": "/nowhere.pem", "ssl.keystore.type": "PEM"}, "SSL", "ssl.keystore.location", ""),
         ({"ssl.keystore.key": "no PEM", "ssl.keystore.type": "PEM"}, "SSL", "ssl.keystore.key", "both"),
         ({}, "SSL", "ssl.keystore.location", "PEM"),
-        ({"ssl.enabled.protocols": "SSLv3,TLSv1"}, "SSL", "ssl.enabled.protocols", "TLSv1.3"),
-        ({"ssl.cipher.suites": "TLS_AES"}, "SSL", "ssl.cipher.suites", "Remove"),
+        ({"ssl.enabled.protocols": "TLSv1.2,TLSv1"}, "SSL", "ssl.enabled.protocols", "Correct"),
+        ({"ssl.cipher.suites": "TLS_AES"}, "SSL", "ssl.cipher.suites", "Correct"),
+        ({"ssl.cipher.suites": "TLS_AES_256_GCM_SHA384"}, "SSL", "ssl.cipher.suites", "Correct"),
         ({}, "SASL_PLAINTEXT", "sasl.enabled.mechanisms", "PLAIN"),
         ({"sasl.enabled.mechanisms": "PLAIN"}, "SASL_PLAINTEXT", "plain.sasl.jaas.config", "Put the login module"),
         (

@@ -10,6 +10,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from migrator.parts.certificates import Authority
 from migrator.parts.kafka import KafkaRelease
 from migrator.raft.messages import (
     BeginQuorumEpochRequest,
@@ -27,13 +28,13 @@ from migrator.records import control
 from migrator.records.batch import build_batch
 from migrator.rpc.transport import RaftHandler, UnreachableError
 from migrator.wire.api_versions import Features
+from migrator.wire.connection import RequestContext
 from migrator.wire.raft_codec import RAFT_APIS, Endpoint
 from migrator.wire.raft_transport import KafkaRaftTransport, RaftService
 from migrator.wire.schemas import CONTROLLER_APIS, VersionRange
 from migrator.wire.security import PLAINTEXT, ListenerSecurity, listener_security
-from migrator.wire.server import KafkaListener, RequestContext
+from migrator.wire.server import KafkaListener
 from tests.patience import PATIENCE_SECONDS
-from tests.wire.certificates import Authority
 
 CLUSTER = "qYoMEZXcS_SKP2PzAl8-WA"
 STOCK, OURS = 1, 2

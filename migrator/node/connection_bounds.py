@@ -1,0 +1,126 @@
+"""How many may connect to this node, how fast, and what they may hold: from Kafka's keys to the bounds of listeners."""
+
+from __future__ import annotations
+
+import re
+import resource
+import socket
+from collections.abc import Callable
+
+from migrator.config.settings import Settings
+from migrator.config.types import split_list
+from migrator.errors import OperatorError
+from migrator.wire.hosts import peer_host
+from migrator.wire.listener_keys import ListenerKeys
+from migrator.wire.quotas import UNLIMITED, ConnectionQuotas, ProcessLimits
+from migrator.wire.server import ListenerLimits
+
+ENOUGH_FILES = 100_000
+"""Open files that Kafka's documentation asks for."""
+OWN_FILES = 256
+"""Of the log, of the processes beside this one, and of peers that this node connects to."""
+
+
+def listener_limits(settings: Settings, name: str) -> ListenerLimits:
+    """Bounds of one listener; as in Kafka it has some of its own, ``listener.name.<name>.max.connections``.
+
+    :raises OperatorError: a key of its own is no number.
+    """
+    keys = ListenerKeys(settings.explicit, name)
+    return ListenerLimits(
+        max_request_bytes=settings.socket_request_max_bytes,
+        max_idle_ms=settings.connections_max_idle_ms,
+        max_connections=_own_bound(settings, keys, "max.connections", settings.max_connections),
+        max_connection_rate=_own_bound(
+            settings, keys, "max.connection.creation.rate", settings.max_connection_creation_rate
+        ),
+        backlog=settings.socket_listen_backlog_size,
+        failed_login_delay_ms=settings.connection_failed_authentication_delay_ms,
+    )
+
+
+def _own_bound(settings: Settings, keys: ListenerKeys, key: str, default: int) -> int:
+    text = keys.own(key)
+    if text is None:
+        return default
+    if not text.strip().isdecimal() or not 0 < int(text) <= UNLIMITED:
+        raise OperatorError(
+            f"{text!r} is no number above 0",
+            where=f"{settings.source}: {keys.find(key)[0]}",
+            remedy=f"Set a number, or remove the key: then {key} counts",
+        )
+    return int(text)
+
+
+def connection_quotas(settings: Settings, ip_rate: Callable[[str], float | None]) -> ConnectionQuotas:
+    """Bounds over all listeners of this process.
+
+    :param ip_rate: connections a second that the cluster's quotas allow to an address; None: any number.
+    :raises OperatorError: ``max.connections.per.ip.overrides`` or what goes with it cannot be used.
+    """
+    overrides = per_ip_overrides(settings)
+    if settings.max_connections_per_ip == 0 and not overrides:
+        raise OperatorError(
+            "is 0 and max.connections.per.ip.overrides is empty: nobody could connect",
+            where=f"{settings.source}: max.connections.per.ip",
+            remedy="Set the addresses of brokers and controllers in max.connections.per.ip.overrides",
+        )
+    bytes_in_flight = settings.queued_max_request_bytes
+    if 0 < bytes_in_flight < settings.socket_request_max_bytes:
+        raise OperatorError(
+            f"{bytes_in_flight} is less than socket.request.max.bytes, {settings.socket_request_max_bytes}",
+            where=f"{settings.source}: queued.max.request.bytes",
+            remedy="Set at least as much, or -1",
+        )
+    most = {"max_bytes_in_flight": bytes_in_flight} if bytes_in_flight > 0 else {}
+    return ConnectionQuotas(
+        ProcessLimits(
+            max_connections=min(settings.max_connections, open_files_for_connections()),
+            max_connections_per_ip=settings.max_connections_per_ip,
+            per_ip_overrides=overrides,
+            max_connection_rate=settings.max_connection_creation_rate,
+            max_request_bytes=settings.socket_request_max_bytes,
+            **most,
+        ),
+        ip_rate,
+    )
+
+
+def per_ip_overrides(settings: Settings) -> dict[str, int]:
+    """``max.connections.per.ip.overrides``: ``host:number``, separated by commas, by the host's address.
+
+    :raises OperatorError: a part has another form, or a host is not known.
+    """
+    found = {}
+    for part in split_list(settings.max_connections_per_ip_overrides):
+        host, _, number = part.rpartition(":")
+        try:
+            found[peer_host(socket.getaddrinfo(host.strip(" []"), None)[0][4][0])] = _count(number)  # type: ignore[arg-type]
+        except (OSError, ValueError) as error:
+            raise OperatorError(
+                f"{part!r} cannot be used: {error}",
+                where=f"{settings.source}: max.connections.per.ip.overrides",
+                remedy="Write host:number, separated by commas; the hosts must be known where this node runs",
+            ) from error
+    return found
+
+
+def _count(text: str) -> int:
+    """:raises ValueError: it is none."""
+    if not re.fullmatch(r"\s*\d{1,10}\s*", text):
+        raise ValueError("it is not of the form host:number")
+    return int(text)
+
+
+def raise_limit_of_open_files() -> None:
+    """As Java does at its start: brokers hold several connections each, and a shell's usual limit is 1,024."""
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = ENOUGH_FILES if most == resource.RLIM_INFINITY else min(most, ENOUGH_FILES)
+    if limit != resource.RLIM_INFINITY and limit < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
+def open_files_for_connections() -> int:
+    """How many connections leave this process files enough for its log."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return UNLIMITED if limit == resource.RLIM_INFINITY else max(limit - OWN_FILES, limit // 2)

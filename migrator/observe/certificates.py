@@ -1,0 +1,70 @@
+"""Certificates that this process uses, and until when: what the metrics show and the alerts warn of."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+
+from cryptography import x509
+
+log = logging.getLogger(__name__)
+
+SOON_SECONDS = 30 * 86_400
+"""A certificate that ends earlier is warned of when it is loaded."""
+
+
+def not_after(pem: str | bytes) -> list[int]:
+    """When each certificate of a PEM text ends, in seconds since 1970, in the order of the text.
+
+    :raises ValueError: it holds no certificate, or one that cannot be read.
+    """
+    raw = pem.encode("ascii", "replace") if isinstance(pem, str) else pem
+    return [int(certificate.not_valid_after_utc.timestamp()) for certificate in x509.load_pem_x509_certificates(raw)]
+
+
+def chain_ends(pem: str | bytes) -> int:
+    """When the chain that a server shows stops being valid: its first certificate to end. Errors as `not_after`."""
+    return min(not_after(pem))
+
+
+def trust_ends(pem: str | bytes) -> int:
+    """From when nobody is trusted any more: the last of the trusted certificates to end. Errors as `not_after`."""
+    return max(not_after(pem))
+
+
+class CertificateBook:
+    """By their use, for example ``listener CONTROLLER: key store``; may be read from any thread."""
+
+    def __init__(self) -> None:
+        self._ends: dict[str, int] = {}
+        self._reload_failures: dict[str, int] = {}
+
+    def note(self, use: str, ends: int) -> None:
+        """From now on this use ends at so many seconds since 1970; warns when that is soon."""
+        if self._ends.get(use) == ends:
+            return
+        self._ends[use] = ends
+        self._reload_failures.setdefault(use, 0)
+        left = ends - time.time()
+        date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends))
+        if left <= 0:
+            log.error("%s: its certificate ended on %s. Peers refuse it. Renew it now", use, date)
+        elif left < SOON_SECONDS:
+            log.warning("%s: its certificate ends on %s, in %d days. Renew it", use, date, left // 86_400)
+
+    def note_reload_failure(self, use: str) -> None:
+        """A changed file could not be used."""
+        self._reload_failures[use] = self._reload_failures.get(use, 0) + 1
+
+    def ends(self) -> Mapping[str, int]:
+        """Seconds since 1970, by use."""
+        return dict(self._ends)
+
+    def reload_failures(self) -> Mapping[str, int]:
+        """Changed files that could not be used since the process began, by use."""
+        return dict(self._reload_failures)
+
+
+CERTIFICATES = CertificateBook()
+"""Of this process."""

@@ -1,0 +1,93 @@
+"""Logins that failed, on every door of this process: counted, and logged at a bounded rate.
+
+Whoever knocks chooses how often, with what name, and thereby what an unguarded log would hold.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+log = logging.getLogger(__name__)
+
+BURST = 20
+"""Lines that one door may log at once."""
+PER_SECOND = 0.2
+"""Lines that it may log in the long run."""
+NAME_CHARACTERS = 100
+"""Of what a peer says, in one line."""
+
+
+class LineRate:
+    """A bucket of log lines: `BURST` of them, filled at `PER_SECOND`."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lines = float(BURST)
+        self._at = clock()
+        self._left_out = 0
+
+    def take(self) -> int | None:
+        """How many lines were left out before this one; None: this one is to be left out, too."""
+        now = self._clock()
+        self._lines = min(BURST, self._lines + (now - self._at) * PER_SECOND)
+        self._at = now
+        if self._lines < 1:
+            self._left_out += 1
+            return None
+        self._lines -= 1
+        left_out, self._left_out = self._left_out, 0
+        return left_out
+
+
+class LoginBook:
+    """Failed logins and expired sessions by door, for example ``listener CONTROLLER``; may be read from any thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._failed: dict[str, int] = {}
+        self._expired: dict[str, int] = {}
+        self._rates: dict[str, LineRate] = {}
+
+    def open(self, door: str) -> None:
+        """Show this door from now on, with what has failed so far."""
+        self._failed.setdefault(door, 0)
+        self._expired.setdefault(door, 0)
+
+    def failed(self, door: str, peer: str, reason: str, principal: str | None = None) -> None:
+        """One more.
+
+        :param peer: its address.
+        :param principal: whom it claimed to be, if it got that far.
+        """
+        self._failed[door] = self._failed.get(door, 0) + 1
+        left_out = self._rates.setdefault(door, LineRate(self._clock)).take()
+        if left_out is None:
+            return
+        who = "" if principal is None else f" as {shown(principal)}"
+        log.warning("%s: login from %s%s failed: %s", door, peer, who, shown(reason, quoted=False))
+        if left_out:
+            log.warning("%s: %d more failed logins were not logged", door, left_out)
+
+    def expired(self, door: str) -> None:
+        """One more connection was closed, because its client did not log in again in time (KIP-368)."""
+        self._expired[door] = self._expired.get(door, 0) + 1
+
+    def read_expired(self) -> Mapping[str, int]:
+        """How many sessions expired since the process began."""
+        return dict(self._expired)
+
+    def read(self) -> Mapping[str, int]:
+        """How many failed since the process began."""
+        return dict(self._failed)
+
+
+def shown(text: str, *, quoted: bool = True) -> str:
+    """What a peer said, fit for a line of a log: short, and without characters that steer a terminal."""
+    safe = text[: NAME_CHARACTERS if quoted else 4 * NAME_CHARACTERS].encode("unicode_escape").decode("ascii")
+    return f"'{safe}'" if quoted else safe
+
+
+LOGINS = LoginBook()
+"""Of this process."""

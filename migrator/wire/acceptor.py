@@ -1,0 +1,218 @@
+"""Where connections come in: sockets, quotas and the TLS handshake, before anything of a peer is believed.
+
+Nothing that a peer does, or leaves undone, stops the accepting for longer than the quotas say.
+Source of the rules: ``Acceptor`` and ``Processor`` of ``SocketServer``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from asyncio import sslproto
+from collections.abc import Callable, Coroutine
+from functools import partial
+from itertools import count
+from typing import Any
+
+from migrator.observe.logins import LineRate
+from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
+from migrator.wire.hosts import peer_host
+from migrator.wire.quotas import ConnectionQuotas, ThrottledError, TooManyConnectionsError
+
+log = logging.getLogger(__name__)
+
+ACCEPTOR = TaskKind("listener-acceptor", OnError.RESTART)
+CONNECTION = TaskKind("listener-connection", OnError.DROP)
+HELD = TaskKind("listener-held-socket", OnError.DROP)
+MAX_HELD = 100
+"""Sockets of addresses that connect too often, which are held for a while before they are closed."""
+ACCEPTS_A_TURN = 8
+"""Of the event loop: a flood of connections shares it with consensus."""
+TLS_BUFFER_BYTES = 32_768
+"""What each TLS connection has for what it reads, two records' worth. Asyncio's own 256 KiB would be 256 MiB for the
+strangers that may be in a handshake at once."""
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+EXHAUSTED_PAUSE_SECONDS = 0.5
+EXHAUSTED_LOG_SECONDS = 60.0
+
+TLS_REASONS = {
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it showed no certificate, and this listener demands one",
+    "HTTP_REQUEST": "it speaks HTTP, not TLS",
+    "WRONG_VERSION_NUMBER": "it does not speak TLS: is its security.protocol that of this listener?",
+    "RECORD_LAYER_FAILURE": "it does not speak TLS: is its security.protocol that of this listener?",
+    "UNSUPPORTED_PROTOCOL": "it speaks no TLS version of ssl.enabled.protocols",
+    "NO_SHARED_CIPHER": "it offers no cipher suite that is safe",
+    "TLSV1_ALERT_UNKNOWN_CA": "it does not trust the CA of our certificate",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "it says that our certificate has expired",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "it does not accept our certificate",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "it does not accept our certificate",
+}
+"""OpenSSL's words for what an operator has to know."""
+
+
+sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
+
+
+class Acceptor:
+    """Takes in the connections of one listener.
+
+    :param serve: called with each connection's socket and address once it is admitted; runs until its end.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        quotas: ConnectionQuotas,
+        serve: Callable[[socket.socket, str], Coroutine[Any, Any, None]],
+        on_violation: OnFailure | None,
+    ) -> None:
+        self._name = name
+        self._quotas = quotas
+        self._serve = serve
+        self._supervisor = Supervisor(on_violation)
+        self._held: set[socket.socket] = set()
+        self._free = asyncio.Event()
+        self._sockets: list[socket.socket] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._exhausted_until = 0.0
+        self._full_lines = LineRate()
+        self.refused = 0
+
+    async def start(self, host: str, port: int, backlog: int) -> int:
+        """Bind and accept; gives the port.
+
+        :raises OSError: the address cannot be bound.
+        """
+        self._sockets = await bind(host, port, backlog)
+        for sock in self._sockets:
+            sock.setblocking(False)
+            self._tasks.append(self._supervisor.keep(ACCEPTOR, partial(self._accept, sock), self._name))
+        bound: int = self._sockets[0].getsockname()[1]
+        return bound
+
+    def free(self) -> None:
+        """A connection has ended: there may be room for another."""
+        self._free.set()
+
+    async def stop(self) -> None:
+        """Accept no more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for sock in (*self._sockets, *self._held):
+            sock.close()
+        self._held.clear()
+
+    async def close(self) -> None:
+        """Accept no more, and end the connections that stand."""
+        await self.stop()
+        await self._supervisor.close()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        for number in count(1):
+            while not self._quotas.has_slot(self._name):
+                self._say_full()
+                self._free.clear()
+                await self._free.wait()
+            try:
+                sock, address = await loop.sock_accept(listening)
+            except OSError as error:
+                if error.errno in EXHAUSTED:
+                    self._say_exhausted(error, loop.time())
+                    await asyncio.sleep(EXHAUSTED_PAUSE_SECONDS)
+                elif not isinstance(error, ConnectionError):
+                    raise
+                continue  # else: it was gone before we looked
+            seconds = self._quotas.throttle(self._name, loop.time())
+            self._admit(sock, peer_host(address[0], *address[3:]), loop.time())
+            if seconds > 0 or number % ACCEPTS_A_TURN == 0:
+                await asyncio.sleep(seconds)
+
+    def _admit(self, sock: socket.socket, host: str, now: float) -> None:
+        try:
+            self._quotas.admit(self._name, host, now)
+        except TooManyConnectionsError as error:
+            self.refused += 1
+            log.debug("%s: refused: %s", self._name, error)
+            sock.close()
+        except ThrottledError as error:
+            self.refused += 1
+            self._hold(sock, error.seconds)
+        else:
+            self._supervisor.spawn(CONNECTION, self._connection(sock, host), f"{self._name}: a connection of {host}")
+
+    async def _connection(self, sock: socket.socket, host: str) -> None:
+        try:
+            await self._serve(sock, host)
+        finally:
+            self._quotas.release(self._name, host)
+
+    def _hold(self, sock: socket.socket, seconds: float) -> None:
+        """Close it only later: its peer would be here again at once."""
+        if len(self._held) >= MAX_HELD:
+            sock.close()
+            return
+        self._held.add(sock)
+        self._supervisor.call_later(HELD, seconds, self._let_go, sock)
+
+    def _let_go(self, sock: socket.socket) -> None:
+        self._held.discard(sock)
+        sock.close()
+
+    def _say_full(self) -> None:
+        if self._full_lines.take() is not None:
+            log.warning(
+                "%s: as many connections stand as there may be; others wait. See max.connections, and this process's "
+                "limit of open files (LimitNOFILE, ulimit -n)",
+                self._name,
+            )
+
+    def _say_exhausted(self, error: OSError, now: float) -> None:
+        if now >= self._exhausted_until:
+            log.error(
+                "%s: cannot accept a connection: %s. Those that stand are served. Raise this process's limit of open "
+                "files (LimitNOFILE, ulimit -n), or set max.connections below it",
+                self._name,
+                error.strerror,
+            )
+            self._exhausted_until = now + EXHAUSTED_LOG_SECONDS
+
+
+async def bind(host: str, port: int, backlog: int) -> list[socket.socket]:
+    """Listening sockets: one for each address of ``host``, or one for every interface when it is empty.
+
+    :raises OSError: one cannot be bound.
+    """
+    if not host:
+        return [_on_every_interface(port, backlog)]
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    try:
+        for family, address in dict.fromkeys((info[0], info[4]) for info in found):
+            sockets.append(socket.create_server(address, family=family, backlog=backlog))
+    except OSError:
+        for sock in sockets:
+            sock.close()
+        raise
+    return sockets
+
+
+def _on_every_interface(port: int, backlog: int) -> socket.socket:
+    """A socket on every address of this machine, IPv4 and IPv6 where there is any."""
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
+    return socket.create_server(("", port), backlog=backlog)
+
+
+def tls_failure(error: Exception) -> str:
+    """Why a handshake failed, for the operator."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {TLS_REASONS.get(error.reason or '', error.reason or str(error))}"
+    return "TLS: no handshake in time"

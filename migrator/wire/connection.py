@@ -1,0 +1,253 @@
+"""One connection of a listener: login, then one request after another, each answered before the next is read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from migrator.errors import PeerError
+from migrator.values import value
+from migrator.wire.api_versions import (
+    api_versions_response,
+    invalid_request_response,
+    request_is_valid,
+    unsupported_version_response,
+)
+from migrator.wire.aside import INLINE_BYTES, MESSAGES, PROOFS, is_big, lane_of
+from migrator.wire.decode import decode_body
+from migrator.wire.encode import Chunks, encode_entity
+from migrator.wire.frames import FrameStream, slices
+from migrator.wire.principal import ANONYMOUS, Principal
+from migrator.wire.sasl import SaslServer, SessionExpiredError
+from migrator.wire.schemas import (
+    API_VERSIONS,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    RequestHeader,
+    decode_request_header,
+    encode_response_header,
+    peek_request,
+    request_type,
+    response_type,
+)
+
+if TYPE_CHECKING:
+    from migrator.wire.server import KafkaListener
+
+MAX_REQUEST_ELEMENTS = 2_000_000
+"""In the arrays of one request, whatever its size."""
+MAX_QUESTIONS = 3
+"""ApiVersions before a login: one, and those of versions that we do not know."""
+ALTER_PARTITION = 56
+ALTER_PARTITION_ELEMENT_BYTES = 13
+"""A broker of an ISR with its epoch, the smallest element since version 3."""
+
+
+@value
+class RequestContext:
+    """What the handler knows about a request besides its body. ``peer_host``: see `migrator.wire.hosts`."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    principal: Principal
+    listener: str
+    peer_host: str
+
+
+class Handler(Protocol):
+    """Answers requests."""
+
+    async def handle(self, context: RequestContext, body: Any) -> Any:
+        """The response: one of kio's messages of the request's API and version, or the chunks of one, encoded.
+
+        ``body`` is kio's request, or a memoryview of its bytes for an API in `ListenerLimits.raw_apis`.
+
+        :raises PeerError: the request is no request; its connection is closed.
+        """
+
+
+class LoginError(PeerError):
+    """A peer did not prove who it is. ``tried``: whom it claimed to be, if it got so far."""
+
+    def __init__(self, reason: str, tried: str | None = None) -> None:
+        super().__init__(reason)
+        self.tried = tried
+
+
+class Connection:
+    """One peer: login, then request after request.
+
+    :param host: its IP address, as `peer_host` spells it.
+    """
+
+    def __init__(self, listener: KafkaListener, stream: FrameStream, host: str) -> None:
+        self._listener = listener
+        self.stream = self._stream = stream
+        self._principal = ANONYMOUS
+        self._sasl: SaslServer | None = None
+        self.host = host
+        self.busy = False
+        """Whether a request is being worked on or answered."""
+        self._muted_seconds = 0.0
+        """For how long the last answer told the peer to be silent: as in Kafka, it is not listened to meanwhile."""
+
+    async def run(self) -> None:
+        """Serve until the peer leaves.
+
+        :raises LoginError: it did not prove who it is.
+        :raises PeerError: it broke the protocol.
+        :raises SessionExpiredError: it did not log in again in time.
+        :raises NotReadyError: nobody can tell yet who it is.
+        :raises TimeoutError: it is idle, or does not read.
+        :raises ConnectionError: it left.
+        """
+        await self._find_principal()
+        idle_ms = self._listener.limits.max_idle_ms
+        idle = idle_ms / 1000 if idle_ms >= 0 else None
+        while not self._listener.closing:
+            async with asyncio.timeout(idle):
+                frame = await self._stream.read()
+            if self._sasl is not None and await self._belongs_to_login(self._sasl, frame):
+                continue
+            self.busy = True
+            chunks = await self._answer(frame)
+            async with asyncio.timeout(idle):
+                await self._stream.write(chunks)
+            self.busy = False
+            await self._stream.rest(self._muted_seconds)
+
+    async def _find_principal(self) -> None:
+        """As in Kafka, with SASL a certificate admits and names nobody (``DefaultKafkaPrincipalBuilder``)."""
+        settings = self._listener.security.sasl
+        if settings is None:
+            try:
+                self._principal = self._listener.security.principal_of(self._stream.info("ssl_object"))
+            except PeerError as error:
+                raise LoginError(str(error)) from error
+            return
+        self._sasl = settings.server()
+        await self._log_in(self._sasl)
+        self._listener.identified(self._stream)
+
+    async def _belongs_to_login(self, sasl: SaslServer, frame: bytearray) -> bool:
+        """Whether a request began another login, which has succeeded (KIP-368).
+
+        :raises SessionExpiredError: the peer should have logged in again by now, and asks for something else.
+        """
+        key, _, _ = peek_request(frame)
+        if sasl.begins_again(key):
+            size = self._stream.max_frame_bytes
+            self._stream.max_frame_bytes = self._listener.login_bytes
+            await self._log_in(sasl, frame)
+            self._stream.max_frame_bytes = size
+            return True
+        if sasl.has_expired:
+            raise SessionExpiredError(f"the session of {self._principal} is over, and it has not logged in again")
+        return False
+
+    async def _log_in(self, sasl: SaslServer, first: bytearray | None = None) -> None:
+        """Until the peer has proved who it is; ``first`` is the request that begins it, if that is here already."""
+        try:
+            async with asyncio.timeout(self._listener.limits.login_timeout_ms / 1000):
+                questions = 0
+                while first is not None or not sasl.is_complete:
+                    frame = await self._stream.read() if first is None else first
+                    first = None
+                    if peek_request(frame)[0] == API_VERSIONS and sasl.principal is None and questions < MAX_QUESTIONS:
+                        questions += 1
+                        await self._stream.write(self._api_versions(frame))
+                    else:
+                        await self._take_step(sasl, frame)
+        except TimeoutError as error:
+            raise LoginError("no login in time", sasl.tried) from error
+        self._principal = sasl.principal or ANONYMOUS
+
+    async def _take_step(self, sasl: SaslServer, frame: bytearray) -> None:
+        key, version, _ = peek_request(frame)
+        if key not in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
+            raise LoginError(f"API {key} during authentication", sasl.tried)
+        header, body = await self._decode(frame)
+        proof = partial(sasl.handle, key, version, body)
+        response = await PROOFS.run(proof) if sasl.takes_long(key, body) else proof()
+        if sasl.failure is not None:
+            # As in Kafka, who guesses is not listened to for a while, and hears only then that it was wrong.
+            self._stream.mute()
+            await self._stream.rest(self._listener.limits.failed_login_delay_ms / 1000)
+        await self._stream.write(_response(header, response))
+        if sasl.failure is not None:
+            raise LoginError(str(sasl.failure), sasl.failure.tried or None)
+
+    async def _answer(self, frame: bytearray) -> Sequence[bytes | memoryview]:
+        key, version, correlation = peek_request(frame)
+        self._listener.counters.requests[key] += 1
+        self._muted_seconds = 0.0
+        if key == API_VERSIONS:
+            return self._api_versions(frame)
+        if key not in self._listener.apis or version not in self._listener.apis[key]:
+            raise PeerError(f"version {version} of API {key} is not served on this listener")
+        header, body = await self._decode(frame)
+        if key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
+            return _response(header, SaslServer.refuse(key, version))
+        context = RequestContext(
+            key, version, correlation, header.client_id, self._principal, self._listener.name, self.host
+        )
+        try:
+            response = await self._listener.handler.handle(context, body)
+        except (TimeoutError, ConnectionError) as error:
+            # Not this connection's: `run` must not take it for the peer's silence.
+            raise RuntimeError(f"the handler let a {type(error).__name__} through") from error
+        self._muted_seconds = _throttle_seconds(response)
+        if not isinstance(response, list) and is_big(response):
+            return await MESSAGES.run(lambda: list(slices(_response(header, response))))
+        return _response(header, response)
+
+    def _api_versions(self, frame: bytearray) -> Sequence[bytes]:
+        _, version, correlation = peek_request(frame)
+        if version not in self._listener.apis[API_VERSIONS]:
+            header = RequestHeader(API_VERSIONS, 0, correlation, None)
+            return _response(header, unsupported_version_response(self._listener.apis))
+        if len(frame) > INLINE_BYTES:
+            raise PeerError(f"an ApiVersions request of {len(frame)} bytes")
+        header, offset = decode_request_header(frame)
+        if not request_is_valid(decode_body(request_type(API_VERSIONS, version), frame, offset)):
+            return _response(header, invalid_request_response(version))
+        return _response(header, api_versions_response(version, self._listener.apis, self._listener.features()))
+
+    async def _decode(self, frame: bytearray) -> tuple[RequestHeader, Any]:
+        header, offset = decode_request_header(frame)
+        if header.api_key in self._listener.raw_apis:
+            return header, memoryview(frame)[offset:]
+        entity_type = request_type(header.api_key, header.api_version)
+        most = max_elements(header.api_key, len(frame))
+        decode = partial(decode_body, entity_type, frame, offset, most)
+        return header, decode() if len(frame) <= INLINE_BYTES else await lane_of(len(frame)).run(decode)
+
+
+def max_elements(api_key: int, size: int) -> int:
+    """How many elements the arrays of a request of so many bytes may have.
+
+    A broker asks for every change of an ISR that waits in one AlterPartition, and asks for the same again when the
+    connection breaks. So that request is bound by its bytes alone, as in Kafka (``AlterPartitionManager``).
+    """
+    if api_key == ALTER_PARTITION:
+        return max(MAX_REQUEST_ELEMENTS, size // ALTER_PARTITION_ELEMENT_BYTES)
+    return MAX_REQUEST_ELEMENTS
+
+
+def _throttle_seconds(response: Any) -> float:
+    """What the answer says; nothing in an Envelope, whose broker sees to its client."""
+    throttle = getattr(response, "throttle_time", None)
+    return throttle.total_seconds() if throttle else 0.0
+
+
+def _response(header: RequestHeader, body: Any) -> Chunks:
+    head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
+    if isinstance(body, list):
+        return head + body
+    if not isinstance(body, response_type(header.api_key, header.api_version)):
+        raise TypeError(f"a {type(body).__name__} in answer to {header}")
+    return head + encode_entity(body)

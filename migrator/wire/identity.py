@@ -1,0 +1,61 @@
+"""Who a controller is for its peers: what it shows on the controller listener, and what name that gets there."""
+
+from __future__ import annotations
+
+import ssl
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from migrator.config.names import MappingRule, distinguished_name, map_name
+from migrator.values import value
+from migrator.wire.principal import ANONYMOUS
+from migrator.wire.security import ListenerSecurity
+
+
+@value
+class Shown:
+    """``user``: of its SASL login, "" where that is known only at the login itself; ``subject``: of its certificate."""
+
+    user: str
+    subject: str | None
+
+
+@value
+class Door:
+    """What a listener makes of that."""
+
+    asks_for_login: bool
+    asks_for_certificate: bool
+    rules: tuple[MappingRule, ...]
+
+    def principal_of(self, shown: Shown) -> str | None:
+        """The principal, as ``super.users`` would name it; None when only the login itself tells.
+
+        :raises ValueError: no mapping rule applies to the certificate.
+        """
+        if self.asks_for_login:
+            return f"{ANONYMOUS.kind}:{shown.user}" if shown.user else None
+        if self.asks_for_certificate and shown.subject is not None:
+            return f"{ANONYMOUS.kind}:{map_name(shown.subject, self.rules)}"
+        return str(ANONYMOUS)
+
+
+def shown_by(security: ListenerSecurity) -> Shown:
+    """What a node with this security shows its peers.
+
+    :raises ValueError: its certificate is malformed.
+    """
+    own = security.tls.current().own if security.tls is not None else None
+    subject = None
+    if own is not None:
+        (first, *_) = x509.load_pem_x509_certificates(own.certificates.encode())
+        subject = distinguished_name(first.public_bytes(Encoding.DER))
+    return Shown(security.sasl.client_user if security.sasl is not None else "", subject)
+
+
+def door_of(security: ListenerSecurity) -> Door:
+    """The door that a listener with this security is."""
+    server = security.server_context
+    asks = server is not None and server.verify_mode is not ssl.CERT_NONE
+    return Door(security.sasl is not None, asks, security.rules)

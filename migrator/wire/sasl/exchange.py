@@ -1,0 +1,110 @@
+"""What the SASL mechanisms have in common: one exchange of tokens, its two sides, and how it ends."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Mapping
+from typing import Protocol
+
+from migrator.errors import PeerError
+from migrator.values import value
+from migrator.wire.principal import Principal
+
+PLAIN = "PLAIN"
+SCRAM_HASHES: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+OAUTHBEARER = "OAUTHBEARER"
+MECHANISMS = (PLAIN, *SCRAM_HASHES, OAUTHBEARER)
+
+
+class AuthenticationError(PeerError):
+    """The other side's proof is wrong.
+
+    :param reason: what is wrong, for our own log.
+    :param public: what the other side may hear; None stands for a sentence that does not say which part was wrong.
+    """
+
+    def __init__(self, reason: str, public: str | None = None) -> None:
+        super().__init__(reason)
+        self.public = public
+
+
+class NotReadyError(PeerError):
+    """This node cannot tell yet who is who. The connection is closed without an answer, which clients take for a
+    broken connection and try again; a refusal would be final to many of them."""
+
+
+class SessionExpiredError(PeerError):
+    """The client has not authenticated again in time (``connections.max.reauth.ms``, or its token's end)."""
+
+
+@value
+class Authenticated:
+    """Who it is; ``expires_at_ms``: until when the credential counts (ms since 1970), None without an end."""
+
+    principal: Principal
+    expires_at_ms: int | None = None
+
+
+class ServerExchange(Protocol):
+    """The server's side of one authentication."""
+
+    tried: str
+    """The name that the client gives itself, as far as it got; for our log."""
+    outcome: Authenticated | None
+    """Set once the client is who it says."""
+
+    def step(self, token: bytes) -> bytes:
+        """Our answer to the client's token.
+
+        :raises AuthenticationError: the token proves nothing.
+        :raises NotReadyError: nobody can tell yet.
+        """
+
+    def takes_long(self, token: bytes) -> bool:
+        """Whether `step` would take milliseconds for it, and belongs beside the event loop."""
+
+
+class ClientExchange(Protocol):
+    """The client's side of one authentication."""
+
+    user: str
+    done: bool
+
+    def first(self) -> bytes:
+        """The token that opens the exchange."""
+
+    def step(self, token: bytes) -> bytes:
+        """Our answer to the server's token.
+
+        :raises AuthenticationError: the server proves nothing.
+        """
+
+
+def utf8(raw: bytes) -> str:
+    """Text of a token.
+
+    :raises AuthenticationError: it is no UTF-8.
+    """
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise AuthenticationError("a token that is not UTF-8") from error
+
+
+class Passwords:
+    """Users and passwords that are compared in the same time whoever it is, and cannot be read back."""
+
+    def __init__(self, users: Mapping[str, str]) -> None:
+        self._key = secrets.token_bytes(32)
+        self._digests = {user: self._digest(password.encode()) for user, password in users.items() if password}
+        self._nobody = secrets.token_bytes(32)
+
+    def match(self, user: str, password: bytes) -> bool:
+        """Whether that is the user's password. Nobody has the empty one, as in Kafka."""
+        expected = self._digests.get(user)
+        same = hmac.compare_digest(self._digest(password), self._nobody if expected is None else expected)
+        return same and expected is not None
+
+    def _digest(self, password: bytes) -> bytes:
+        return hmac.digest(self._key, password, "sha256")

@@ -1,0 +1,126 @@
+"""The keys that an identity provider publishes (JWKS), kept and fetched again beside the event loop.
+
+Keys that are known stay in use while the provider is away. A token that names an unknown key makes them be fetched
+sooner, not oftener than once in `UNKNOWN_SECONDS`: whoever sends tokens must not choose how often we ask.
+Source: Kafka's ``RefreshingHttpsJwks``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from migrator.errors import OperatorError
+from migrator.wire.sasl.exchange import NotReadyError
+from migrator.wire.sasl.jwt_tokens import PublicKey, public_keys
+
+log = logging.getLogger(__name__)
+
+UNKNOWN_SECONDS = 60.0
+STALE = 2
+"""So many refresh intervals old, keys are used only if the provider could not be asked since."""
+
+
+class KeySet:
+    """A `PublishedKeys`.
+
+    :param where: what is fetched, for messages.
+    :param fetch: gives the document, or raises OSError.
+    :param refresh_s: how often it is fetched (``sasl.oauthbearer.jwks.endpoint.refresh.ms``).
+    :param backoff_s: the first and the longest wait after a failure.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        fetch: Callable[[], bytes],
+        refresh_s: float,
+        backoff_s: tuple[float, float],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._where = where
+        self._fetch = fetch
+        self._refresh_s = refresh_s
+        self._backoff_s = backoff_s
+        self._clock = clock
+        self._executor: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
+        self._fetching = False
+        self._keys: tuple[PublicKey, ...] = ()
+        self._loaded_at: float | None = None
+        self._failures = 0
+        self._next_at = clock()
+        self._unknown_at: float | None = None
+
+    def load(self) -> None:
+        """Fetch now, and wait for it.
+
+        :raises OperatorError: it cannot be had, or is no such document.
+        """
+        try:
+            self._take(self._fetch())
+        except (OSError, ValueError) as error:
+            raise OperatorError(
+                f"no keys can be read there: {error}",
+                where=self._where,
+                remedy="Name a readable JSON Web Key Set of the identity provider",
+            ) from error
+
+    def refresh(self) -> None:
+        """Fetch beside the event loop, if it is time."""
+        with self._lock:
+            if self._fetching or self._clock() < self._next_at:
+                return
+            self._fetching = True
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="jwks")
+            self._executor.submit(self._work)
+
+    def fitting(self, algorithm: str, key_id: str | None) -> Iterable[PublicKey]:
+        """See `PublishedKeys`."""
+        self.refresh()
+        loaded_at, failures = self._loaded_at, self._failures
+        if loaded_at is None:
+            raise NotReadyError(f"the keys at {self._where} are not loaded yet")
+        if failures == 0 and self._clock() - loaded_at > STALE * self._refresh_s:
+            raise NotReadyError(f"the keys at {self._where} are old, and are being fetched")
+        found = [key for key in self._keys if key.fits(algorithm, key_id)]
+        if not found and key_id is not None:
+            self._expedite()
+        return found
+
+    def _expedite(self) -> None:
+        now = self._clock()
+        with self._lock:
+            if self._unknown_at is not None and now - self._unknown_at < UNKNOWN_SECONDS:
+                return
+            self._unknown_at = self._next_at = now
+        self.refresh()
+
+    def _work(self) -> None:
+        try:
+            self._take(self._fetch())
+        except (OSError, ValueError) as error:
+            self._failures += 1
+            first, longest = self._backoff_s
+            wait = min(longest, first * 2 ** min(self._failures - 1, 30))
+            self._next_at = self._clock() + wait
+            kept = "those of before stay in use" if self._loaded_at is not None else "nobody can log in with a token"
+            log.warning("The keys at %s cannot be fetched; %s: %s", self._where, kept, error)
+        except Exception:  # the top of a thread: nobody else would hear of it
+            self._next_at = self._clock() + self._backoff_s[1]
+            log.exception("The keys at %s cannot be fetched", self._where)
+        finally:
+            self._fetching = False
+
+    def _take(self, document: bytes) -> None:
+        try:
+            self._keys = public_keys(json.loads(document))
+        except RecursionError as error:
+            raise ValueError("it is nested too deep") from error
+        self._failures, self._loaded_at = 0, self._clock()
+        self._next_at = self._loaded_at + self._refresh_s

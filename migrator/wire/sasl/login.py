@@ -1,0 +1,144 @@
+"""How we log in at peers and brokers: what makes the client's side of each new connection."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+from urllib.parse import urlencode
+
+from migrator.config.types import Secret
+from migrator.values import value
+from migrator.wire.sasl.exchange import PLAIN, AuthenticationError, ClientExchange
+from migrator.wire.sasl.oauthbearer import OAuthBearerClient
+from migrator.wire.sasl.plain import PlainClient
+from migrator.wire.sasl.scram import ScramClient
+from migrator.wire.sasl.unsecured import unsecured_token
+
+RENEW_AT = 0.8
+"""The part of a token's life after which another one is fetched (``sasl.login.refresh.window.factor``)."""
+
+RETRY_SECONDS = 5.0
+"""After a failure the provider is not asked again for so long: every peer is to be connected to."""
+
+Fetch = Callable[[], tuple[str, float]]
+"""A token, and when it expires in seconds since 1970; OSError or ValueError when there is none."""
+
+
+class Login(Protocol):
+    """Makes exchanges. May block: called on threads beside the event loop."""
+
+    @property
+    def mechanism(self) -> str: ...
+
+    def exchange(self) -> ClientExchange:
+        """The client's side of a new connection.
+
+        :raises AuthenticationError: there is nothing to log in with.
+        """
+
+
+@value
+class PasswordLogin:
+    """PLAIN and SCRAM. ``is_token``: the user is the id of a delegation token, the password its HMAC."""
+
+    mechanism: str
+    user: str
+    password: Secret
+    is_token: bool = False
+
+    def exchange(self) -> ClientExchange:
+        """See `Login`."""
+        if self.mechanism == PLAIN:
+            return PlainClient(self.user, self.password.reveal())
+        return ScramClient(self.mechanism, self.user, self.password.reveal(), is_token=self.is_token)
+
+
+class BearerLogin:
+    """OAUTHBEARER. A token is fetched again when most of its life is over; should that fail, the old one serves on
+    until it expires."""
+
+    mechanism = "OAUTHBEARER"
+
+    def __init__(
+        self, fetch: Fetch, extensions: Mapping[str, str] | None = None, wall: Callable[[], float] = time.time
+    ) -> None:
+        self._fetch = fetch
+        self._extensions = extensions or {}
+        self._wall = wall
+        self._lock = threading.Lock()
+        self._token = ""
+        self._renew_at = self._expires_at = self._retry_at = 0.0
+        self._why = ""
+
+    def exchange(self) -> ClientExchange:
+        """See `Login`."""
+        with self._lock:
+            now = self._wall()
+            if now >= max(self._renew_at, self._retry_at):
+                self._renew(now)
+            if now >= self._expires_at:
+                raise AuthenticationError(f"no token can be had: {self._why or 'it has expired'}")
+            return OAuthBearerClient(self._token, self._extensions)
+
+    def _renew(self, now: float) -> None:
+        try:
+            self._token, self._expires_at = self._fetch()
+            self._renew_at = now + RENEW_AT * (self._expires_at - now)
+        except (OSError, ValueError) as error:
+            self._why, self._retry_at = str(error), now + RETRY_SECONDS
+
+
+def unsecured(options: Mapping[str, str]) -> Fetch:
+    """Tokens made here, for development."""
+    return lambda: unsecured_token(options, time.time())
+
+
+def from_file(read: Callable[[], bytes]) -> Fetch:
+    """A token that something else puts into a file, and renews there."""
+
+    def fetch() -> tuple[str, float]:
+        token = read().decode("ascii").strip()
+        return token, expiry_of(token)
+
+    return fetch
+
+
+def client_credentials(
+    post: Callable[[bytes, Mapping[str, str]], bytes], client_id: str, secret: Secret, scope: str
+) -> Fetch:
+    """Tokens for our own client id (RFC 6749, section 4.4)."""
+
+    def fetch() -> tuple[str, float]:
+        headers = {
+            "Authorization": f"Basic {base64.b64encode(f'{client_id}:{secret.reveal()}'.encode()).decode()}",
+            "Accept": "application/json",
+            "Cache-Control": "no-cache",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
+        form = {"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})
+        answer = json.loads(post(urlencode(form).encode(), headers))
+        token = answer.get("access_token") if isinstance(answer, dict) else None
+        if not isinstance(token, str) or not token.strip():
+            raise ValueError("the token endpoint answers without an access_token")
+        return token.strip(), expiry_of(token.strip())
+
+    return fetch
+
+
+def expiry_of(token: str) -> float:
+    """When a token expires, as it says itself; whoever it is for checks it.
+
+    :raises ValueError: it is no token that says so.
+    """
+    parts = token.split(".")
+    if len(parts) != 3:
+        raise ValueError("it is no JSON Web Token")
+    claims: Any = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    found = claims.get("exp") if isinstance(claims, dict) else None
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise ValueError("the token does not say when it expires")  # noqa: TRY004 - what a peer sent
+    return float(found)

@@ -1,0 +1,151 @@
+"""SASL OAUTHBEARER (RFC 7628, KIP-255), both sides. Whether a token counts is said by a `TokenValidator`.
+
+Source: Kafka's ``OAuthBearerSaslServer``, ``OAuthBearerClientInitialResponse``, ``OAuthBearerSaslClient``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Protocol
+
+from migrator.config.types import Secret
+from migrator.wire.principal import Principal
+from migrator.wire.sasl.exchange import Authenticated, AuthenticationError, utf8
+from migrator.wire.sasl.plain import OTHER_IDENTITY
+from migrator.wire.sasl.scram_messages import unescape
+
+MAX_TOKEN_CHARACTERS = 65_536
+ERROR_SEEN = b"\x01"
+"""The client's answer to an error; the server then refuses."""
+
+_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+?"
+_PAIR = r"[A-Za-z]+=[\x20-\x7e\t\r\n]+\x01"
+_FIRST = re.compile(rf"[ny],(?:a=(?P<authorization>{_NAME}))?,\x01(?P<pairs>(?:{_PAIR})*)\x01")
+_BEARER = re.compile(r"(?i:bearer) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
+_EXTENSION_NAME = re.compile(r"[A-Za-z]+")
+_EXTENSION_VALUE = re.compile(r"[\x20-\x7e\t\r\n]+")
+
+
+class TokenError(Exception):
+    """A token that does not count.
+
+    :param reason: why, for our own log.
+    :param scope: the scopes that it lacks, which the client is told; empty: it fails for another reason.
+    """
+
+    def __init__(self, reason: str, scope: str = "") -> None:
+        super().__init__(reason)
+        self.scope = scope
+
+
+class TokenValidator(Protocol):
+    """Says whose token it is."""
+
+    def prepare(self) -> None:
+        """Begin to fetch what it needs."""
+
+    def validate(self, token: str) -> Authenticated:
+        """Whose token it is, and until when.
+
+        :raises TokenError: it does not count.
+        :raises NotReadyError: nobody can tell yet.
+        """
+
+
+class OAuthBearerServer:
+    """The server's side."""
+
+    def __init__(self, validator: TokenValidator) -> None:
+        self._validator = validator
+        self._error = ""
+        self._reason = ""
+        self.tried = ""
+        self.outcome: Authenticated | None = None
+
+    def step(self, token: bytes) -> bytes:
+        """See `ServerExchange`."""
+        if self._error:
+            raise AuthenticationError(self._reason, self._error)
+        authorization, bearer = initial_response(token)
+        self.tried = authorization
+        try:
+            found = self._validator.validate(bearer)
+        except TokenError as error:
+            status = "insufficient_scope" if error.scope else "invalid_token"
+            scope = {"scope": error.scope} if error.scope else {}
+            self._reason, self._error = str(error), json.dumps({"status": status, **scope}, separators=(",", ":"))
+            return self._error.encode()
+        self.tried = found.principal.name
+        if authorization not in ("", found.principal.name):
+            raise AuthenticationError("another authorization id", OTHER_IDENTITY)
+        self.outcome = found
+        return b""
+
+    def takes_long(self, token: bytes) -> bool:  # noqa: ARG002 - the same for all
+        """See `ServerExchange`."""
+        return False
+
+
+class OAuthBearerClient:
+    """The client's side: one message, and an acknowledgement of an error."""
+
+    def __init__(self, token: str, extensions: Mapping[str, str] | None = None) -> None:
+        self.user = "the bearer of a token"
+        self._token = Secret(token)
+        self._extensions = dict(extensions or {})
+        self._refused = False
+        self.done = False
+
+    def first(self) -> bytes:
+        """See `ClientExchange`."""
+        pairs = {"auth": f"Bearer {self._token.reveal()}", **self._extensions}
+        return b"n,,\x01" + b"".join(f"{name}={text}\x01".encode() for name, text in pairs.items()) + b"\x01"
+
+    def step(self, token: bytes) -> bytes:
+        """See `ClientExchange`."""
+        if self._refused:
+            raise AuthenticationError("an answer after an error")
+        if token:
+            self._refused = True
+            return ERROR_SEEN
+        self.done = True
+        return b""
+
+
+def initial_response(token: bytes) -> tuple[str, str]:
+    """The client's message: its authorization id (or ""), and its token. Other pairs are read past, as by Kafka.
+
+    :raises AuthenticationError: malformed.
+    """
+    if len(token) > MAX_TOKEN_CHARACTERS:
+        raise AuthenticationError("a token that is too long")
+    match = _FIRST.fullmatch(utf8(token))
+    if match is None:
+        raise AuthenticationError("malformed OAUTHBEARER message")
+    pairs: dict[str, str] = {}
+    for pair in filter(None, match["pairs"].split("\x01")):
+        name, _, text = pair.partition("=")
+        if name in pairs:
+            raise AuthenticationError("an OAUTHBEARER key that comes twice")
+        pairs[name] = text
+    bearer = _BEARER.fullmatch(pairs.get("auth", ""))
+    if bearer is None:
+        raise AuthenticationError("an OAUTHBEARER message without a bearer's token")
+    return unescape(match["authorization"] or ""), bearer["token"]
+
+
+def check_extensions(extensions: Mapping[str, str]) -> None:
+    """Whether these may go into the client's message.
+
+    :raises ValueError: with the first that may not.
+    """
+    for name, text in extensions.items():
+        if name == "auth" or not _EXTENSION_NAME.fullmatch(name) or not _EXTENSION_VALUE.fullmatch(text):
+            raise ValueError(f"extension {name!r} is not possible in OAUTHBEARER")
+
+
+def bearer_principal(name: str) -> Principal:
+    """The principal that the bearer of a valid token is."""
+    return Principal("User", name)

@@ -1,0 +1,169 @@
+"""SCRAM-SHA-256 and -512 (RFC 5802, 7677), both sides, with Kafka's logins by delegation token (KIP-48).
+
+The server does not tell known users from unknown: both take the same steps, and fail at the end with the same words.
+Source: Kafka's ``ScramSaslServer``, ``ScramSaslClient``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from typing import Protocol
+
+from migrator.config.types import Secret
+from migrator.image.model import ScramCredential
+from migrator.values import value
+from migrator.wire.sasl.exchange import SCRAM_HASHES, Authenticated, AuthenticationError
+from migrator.wire.sasl.plain import OTHER_IDENTITY
+from migrator.wire.sasl.scram_messages import (
+    MIN_ITERATIONS,
+    base64_text,
+    client_final,
+    client_first,
+    escape,
+    server_final,
+    server_first,
+)
+
+NONCE_BYTES = 18
+_TOKEN = b"tokenauth"
+"""In the first message of a delegation token, whose password is hashed some thousand times for each login."""
+
+
+@value
+class ScramAccount:
+    """What a name stands for. ``authenticated`` is None for a name that nobody can log in with, whose ``credential``
+    looks like others; ``why`` is then the reason, for our log."""
+
+    credential: ScramCredential
+    authenticated: Authenticated | None
+    why: str = ""
+
+
+class ScramAccounts(Protocol):
+    """Where credentials come from. Asked on threads beside the event loop, too.
+
+    :raises NotReadyError: nobody can tell yet.
+    """
+
+    def user(self, mechanism: str, name: str) -> ScramAccount:
+        """The account of a user."""
+
+    def token(self, mechanism: str, token_id: str) -> ScramAccount:
+        """The account of a delegation token: its owner's, for as long as the token counts."""
+
+
+class NoAccounts:
+    """The `ScramAccounts` of a listener that has none."""
+
+    def user(self, mechanism: str, name: str) -> ScramAccount:
+        """See `ScramAccounts`."""
+        size = hashlib.new(SCRAM_HASHES[mechanism]).digest_size
+        nothing = ScramCredential(hashlib.sha256(name.encode()).digest()[:16], bytes(size), bytes(size), MIN_ITERATIONS)
+        return ScramAccount(nothing, None, "unknown user")
+
+    def token(self, mechanism: str, token_id: str) -> ScramAccount:
+        """See `ScramAccounts`."""
+        return self.user(mechanism, token_id)
+
+
+class ScramServer:
+    """The server's side: two messages each way."""
+
+    def __init__(self, mechanism: str, accounts: ScramAccounts) -> None:
+        self._mechanism = mechanism
+        self._hash = SCRAM_HASHES[mechanism]
+        self._accounts = accounts
+        self._account: ScramAccount | None = None
+        self._header = b""
+        self._said = ""
+        self._nonce = ""
+        self.tried = ""
+        self.outcome: Authenticated | None = None
+
+    def step(self, token: bytes) -> bytes:
+        """See `ServerExchange`."""
+        if self.outcome is not None:
+            raise AuthenticationError("a third SCRAM message")
+        return self._first_message(token) if self._account is None else self._final_message(token, self._account)
+
+    def _first_message(self, token: bytes) -> bytes:
+        message = client_first(token)
+        self.tried = message.user
+        if message.authorization not in ("", message.user):
+            raise AuthenticationError("another authorization id", OTHER_IDENTITY)
+        find = self._accounts.token if message.is_token else self._accounts.user
+        self._account = find(self._mechanism, message.user)
+        credential = self._account.credential
+        self._header = message.header.encode()
+        self._nonce = message.nonce + secrets.token_urlsafe(NONCE_BYTES)
+        reply = f"r={self._nonce},s={base64_text(credential.salt)},i={credential.iterations}"
+        self._said = f"{message.bare},{reply}"
+        return reply.encode()
+
+    def _final_message(self, token: bytes, account: ScramAccount) -> bytes:
+        message, credential = client_final(token), account.credential
+        said = f"{self._said},{message.unproved}".encode()
+        signature = hmac.digest(credential.stored_key, said, self._hash)
+        proof = message.proof if len(message.proof) == len(signature) else bytes(len(signature))
+        client_key = _xor(proof, signature)
+        proved = hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.stored_key)
+        if message.nonce != self._nonce or message.binding != self._header:
+            raise AuthenticationError("a nonce or channel binding of another exchange")
+        if account.authenticated is None or not proved:
+            raise AuthenticationError(account.why or "wrong password")
+        self.outcome = account.authenticated
+        return f"v={base64_text(hmac.digest(credential.server_key, said, self._hash))}".encode()
+
+    def takes_long(self, token: bytes) -> bool:
+        """See `ServerExchange`."""
+        return self._account is None and _TOKEN in token
+
+
+class ScramClient:
+    """The client's side; demands that the server knows the password, too."""
+
+    def __init__(self, mechanism: str, user: str, password: str, *, is_token: bool = False) -> None:
+        self._hash = SCRAM_HASHES[mechanism]
+        self.user = user
+        self._password = Secret(password)
+        self._nonce = secrets.token_urlsafe(NONCE_BYTES)
+        extension = ",tokenauth=true" if is_token else ""
+        self._bare = f"n={escape(user)},r={self._nonce}{extension}"
+        self._expected = b""
+        self.done = False
+
+    def first(self) -> bytes:
+        """See `ClientExchange`."""
+        return f"n,,{self._bare}".encode()
+
+    def step(self, token: bytes) -> bytes:
+        """See `ClientExchange`."""
+        if self._expected:
+            if not hmac.compare_digest(server_final(token), self._expected):
+                raise AuthenticationError("the server does not know the password")
+            self.done = True
+            return b""
+        message = server_first(token)
+        if not message.nonce.startswith(self._nonce) or message.nonce == self._nonce:
+            raise AuthenticationError("a nonce of another exchange")
+        salted = hashlib.pbkdf2_hmac(self._hash, self._password.reveal().encode(), message.salt, message.iterations)
+        client_key = hmac.digest(salted, b"Client Key", self._hash)
+        unproved = f"c=biws,r={message.nonce}".encode()
+        said = self._bare.encode() + b"," + token + b"," + unproved
+        signature = hmac.digest(hashlib.new(self._hash, client_key).digest(), said, self._hash)
+        self._expected = hmac.digest(hmac.digest(salted, b"Server Key", self._hash), said, self._hash)
+        return unproved + b",p=" + base64_text(_xor(client_key, signature)).encode()
+
+
+def scram_credential(mechanism: str, password: str, salt: bytes, iterations: int = MIN_ITERATIONS) -> ScramCredential:
+    """What a server keeps of ``password``."""
+    name = SCRAM_HASHES[mechanism]
+    salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
+    stored_key = hashlib.new(name, hmac.digest(salted, b"Client Key", name)).digest()
+    return ScramCredential(salt, stored_key, hmac.digest(salted, b"Server Key", name), iterations)
+
+
+def _xor(left: bytes, right: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(left, right, strict=True))

@@ -1,0 +1,187 @@
+"""The server's side of one connection: handshake, exchange, session, and authentication again (KIP-43, 152, 368).
+
+Source: Kafka's ``SaslServerAuthenticator``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from migrator.values import value
+from migrator.wire.principal import Principal
+from migrator.wire.sasl.exchange import Authenticated, AuthenticationError, ServerExchange
+from migrator.wire.schemas import SASL_AUTHENTICATE, SASL_HANDSHAKE, build, response_type
+
+MIN_SECONDS_BETWEEN = 1.0
+"""Nobody may authenticate again more often, as in Kafka."""
+MAX_STEPS = 4
+"""Tokens of one exchange; no mechanism takes more than two."""
+MAX_LIFETIME_MS = 2**53
+
+
+@value
+class Failure:
+    """A login that failed: whom the client claimed to be (empty: nobody yet), and why, for our log."""
+
+    reason: str
+    tried: str = ""
+    mechanism: str = ""
+    again: bool = False
+
+    def __str__(self) -> str:
+        which = "re-authentication" if self.again else "authentication"
+        return f"{self.mechanism or 'SASL'} {which}: {self.reason}"
+
+
+class SaslServer:
+    """Authentication of one connection.
+
+    :param mechanisms: what is enabled; each makes a new exchange.
+    :param max_reauth_ms: by mechanism, after how long a client has to authenticate again
+        (``connections.max.reauth.ms``); 0 or nothing: never.
+    """
+
+    def __init__(
+        self,
+        mechanisms: Mapping[str, Callable[[], ServerExchange]],
+        max_reauth_ms: Mapping[str, int] | None = None,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._mechanisms = mechanisms
+        self._max_reauth_ms = max_reauth_ms or {}
+        self._monotonic = monotonic
+        self._wall = wall
+        self._exchange: ServerExchange | None = None
+        self._steps = 0
+        self._mechanism = ""
+        self._expires_at: float | None = None
+        self._began_again_at: float | None = None
+        self.principal: Principal | None = None
+        """Who it is, once authenticated."""
+        self.failure: Failure | None = None
+        """Why the connection has to be closed after the last response."""
+
+    @property
+    def tried(self) -> str | None:
+        """Whom the client claims to be, if it got so far; nothing is proved."""
+        return (self._exchange.tried or None) if self._exchange is not None else None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no exchange is under way, and the client is known."""
+        return self.principal is not None and self._exchange is None
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether the client should have authenticated again by now: only that is served any more."""
+        return self._expires_at is not None and self._monotonic() >= self._expires_at
+
+    def begins_again(self, api_key: int) -> bool:
+        """Whether a request on a connection that is authenticated begins another authentication. Anything else is an
+        ordinary request; `refuse` answers those of SASL."""
+        if api_key != SASL_HANDSHAKE or self._expires_at is None:
+            return False
+        now, last = self._monotonic(), self._began_again_at
+        if last is not None and now - last < MIN_SECONDS_BETWEEN:
+            return False
+        self._began_again_at = now
+        return True
+
+    def takes_long(self, api_key: int, request: Any) -> bool:
+        """Whether `handle` would take milliseconds for it, and belongs beside the event loop."""
+        exchange = self._exchange
+        return api_key == SASL_AUTHENTICATE and exchange is not None and exchange.takes_long(request.auth_bytes)
+
+    def handle(self, api_key: int, version: int, request: Any) -> Any:
+        """The response to a SaslHandshake or SaslAuthenticate request.
+
+        :raises NotReadyError: nobody can tell yet; the connection is to be closed without an answer.
+        """
+        if api_key == SASL_HANDSHAKE:
+            return self._handshake(version, request.mechanism)
+        return self._authenticate(version, request.auth_bytes)
+
+    @staticmethod
+    def refuse(api_key: int, version: int) -> Any:
+        """The response to either on a connection that is past authentication."""
+        return build(
+            response_type(api_key, version),
+            error_code=ErrorCode.illegal_sasl_state,
+            error_message="The connection needs no authentication any more.",
+            mechanisms=(),
+        )
+
+    def _handshake(self, version: int, mechanism: str) -> Any:
+        error = ErrorCode.none
+        if version == 0:
+            # Version 0 goes on in raw tokens without Kafka's frames (before KIP-152); no client of ours needs it.
+            error = self._fail(ErrorCode.unsupported_version, "SaslHandshake of version 0")
+        elif self._exchange is not None:
+            error = self._fail(ErrorCode.illegal_sasl_state, "a second SaslHandshake")
+        elif mechanism not in self._mechanisms:
+            error = self._fail(ErrorCode.unsupported_sasl_mechanism, f"mechanism {mechanism[:40]!r} is not enabled")
+        elif self.principal is not None and mechanism != self._mechanism:
+            error = self._fail(ErrorCode.unsupported_sasl_mechanism, f"{mechanism} instead of {self._mechanism}")
+        else:
+            self._mechanism, self._steps = mechanism, 0
+            self._exchange = self._mechanisms[mechanism]()
+        return build(response_type(SASL_HANDSHAKE, version), error_code=error, mechanisms=tuple(self._mechanisms))
+
+    def _authenticate(self, version: int, token: bytes) -> Any:
+        answer = response_type(SASL_AUTHENTICATE, version)
+        if self._exchange is None:
+            error = self._fail(ErrorCode.illegal_sasl_state, "SaslAuthenticate before SaslHandshake")
+            return build(answer, error_code=error, error_message="SaslAuthenticate before SaslHandshake")
+        self._steps += 1
+        lifetime_ms = 0
+        try:
+            if self._steps > MAX_STEPS:
+                raise AuthenticationError("too many tokens")  # noqa: TRY301 - answered like any other
+            reply = self._exchange.step(token)
+            if self._exchange.outcome is not None:
+                lifetime_ms = self._succeed(self._exchange.outcome)
+        except AuthenticationError as error:
+            code = self._fail(ErrorCode.sasl_authentication_failed, str(error))
+            return build(answer, error_code=code, error_message=error.public or self._wrong)
+        return build(answer, auth_bytes=reply, session_lifetime=dt.timedelta(milliseconds=lifetime_ms))
+
+    def _succeed(self, outcome: Authenticated) -> int:
+        """How long the session lasts in ms, as the answer says it: 0 for ever, or when it is over already.
+
+        :raises AuthenticationError: the client was another one before.
+        """
+        before, now = self.principal, outcome.principal
+        if before is not None and (before.kind, before.name) != (now.kind, now.name):
+            change = f"from {before.kind}.{before.name}: {now.kind}.{now.name}"
+            raise AuthenticationError(
+                "another principal", f"Cannot change principals during re-authentication {change}"
+            )
+        limits = [self._max_reauth_ms.get(self._mechanism, 0)]
+        if outcome.expires_at_ms is not None:
+            limits.append(max(0, outcome.expires_at_ms - int(self._wall() * 1000)))
+        lifetimes = limits[1:] if limits[0] <= 0 else limits
+        self.principal, self._exchange = now, None
+        if not lifetimes:
+            self._expires_at = None
+            return 0
+        lifetime_ms = min(*lifetimes, MAX_LIFETIME_MS)
+        self._expires_at = self._monotonic() + lifetime_ms / 1000
+        return lifetime_ms
+
+    def _fail(self, code: ErrorCode, reason: str) -> ErrorCode:
+        tried = "" if self._exchange is None else self._exchange.tried
+        self.failure = Failure(reason, tried, self._mechanism, again=self.principal is not None)
+        return code
+
+    @property
+    def _wrong(self) -> str:
+        """Stock's words, which do not tell what was wrong."""
+        which = "re-authentication" if self.principal is not None else "authentication"
+        return f"Authentication failed during {which} due to invalid credentials with SASL mechanism {self._mechanism}"

@@ -1,0 +1,284 @@
+"""TLS of a listener from Kafka's own ``ssl.*`` keys, with PEM stores, which are read again when their files change.
+
+As in Kafka, the trust store is exclusive: whoever is not in it is not trusted, whatever the system trusts. Each
+certificate in it is an anchor, intermediate ones too, as for Java. Source: ``SslFactory``, ``DefaultSslEngineFactory``.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import ssl
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from migrator.config.names import MappingRule, distinguished_name, parse_mapping_rules
+from migrator.config.tls import tls_choice, tls_versions
+from migrator.errors import OperatorError
+from migrator.observe.certificates import CERTIFICATES, chain_ends, trust_ends
+from migrator.values import value
+from migrator.wire.listener_keys import ListenerKeys
+from migrator.wire.pem import PemStore, load_key, load_trust, read_store
+
+log = logging.getLogger(__name__)
+
+CHECK_SECONDS = 10.0
+"""How often the files are looked at, at most."""
+_CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_KEY_KEYS = ("ssl.keystore.key", "ssl.keystore.certificate.chain")
+_TRUST_KEYS = ("ssl.truststore.certificates",)
+
+FileState = tuple[int, int, int] | None
+"""Inode, time and size of what a path leads to; None when it leads nowhere."""
+
+
+@value
+class TlsContexts:
+    """What one reading of the stores gives. ``own``: the chain that we show, if any."""
+
+    server: ssl.SSLContext | None
+    client: ssl.SSLContext
+    own: PemStore | None
+    trust: PemStore | None
+
+
+class TlsStores:
+    """TLS of one listener.
+
+    A changed file serves the connections that come after; those that stand stay. A change that cannot be used leaves
+    everything as it was, with an error in the log and in the metrics, and is tried again when a file changes again.
+
+    :param serves: whether connections come in; else they only go out.
+    :param clock: seconds.
+    :raises OperatorError: a key's value cannot be used.
+    """
+
+    def __init__(
+        self, keys: ListenerKeys, protocol: str, *, serves: bool = True, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._keys = keys
+        self._protocol = protocol
+        self._serves = serves
+        self._clock = clock
+        self._next_look = clock() + CHECK_SECONDS
+        self._seen = self._look()
+        self._contexts = self._build()
+        self._note(self._contexts)
+
+    def current(self) -> TlsContexts:
+        """For the next connection."""
+        if self._clock() >= self._next_look:
+            self._next_look = self._clock() + CHECK_SECONDS
+            seen = self._look()
+            if seen != self._seen:
+                # Looked at before it is read: what changes meanwhile is seen the next time.
+                self._seen = seen
+                self._reload()
+        return self._contexts
+
+    def _look(self) -> tuple[FileState, ...]:
+        return tuple(
+            file_state(location)
+            for kind in ("keystore", "truststore")
+            if (location := self._keys.get(f"ssl.{kind}.location"))
+        )
+
+    def _build(self) -> TlsContexts:
+        server = server_context(self._keys, self._protocol) if self._serves else None
+        own, trust = _store(self._keys, "keystore", _KEY_KEYS)[1], _store(self._keys, "truststore", _TRUST_KEYS)[1]
+        return TlsContexts(server, client_context(self._keys), own, trust)
+
+    def _reload(self) -> None:
+        try:
+            contexts = self._build()
+            self._check_successor(contexts)
+        except OperatorError as error:
+            CERTIFICATES.note_reload_failure(self._use("key store" if self._contexts.own else "trust store"))
+            log.error(  # noqa: TRY400 - where in our code says nothing to an operator
+                "%s: the changed certificates are not used: %s. The previous ones stay", self._door, error
+            )
+            return
+        self._contexts = contexts
+        self._note(contexts)
+        log.info("%s: certificates read again, for the connections that come from now on", self._door)
+
+    def _check_successor(self, contexts: TlsContexts) -> None:
+        """Kafka's rule for a key store that changes under a running listener, and that it must not have ended."""
+        if contexts.own is None or self._contexts.own is None:
+            return
+        key = self._keys.find("ssl.keystore.location")[0]
+        old, new = _first(self._contexts.own, key), _first(contexts.own, key)
+        if new.not_valid_after_utc.timestamp() <= time.time():
+            raise OperatorError("holds a certificate that has ended", where=key, remedy="Put a valid one there")
+        if _distinguished(new) != _distinguished(old) and not self._allows("ssl.allow.dn.changes"):
+            raise OperatorError(
+                f"holds a certificate of {_distinguished(new)}, and the previous one is of {_distinguished(old)}",
+                where=key,
+                remedy="Keep the subject, or set ssl.allow.dn.changes=true; a restart takes any certificate",
+            )
+        lost = _alternative_names(old) - _alternative_names(new)
+        if lost and not self._allows("ssl.allow.san.changes"):
+            raise OperatorError(
+                f"holds a certificate that lacks names of the previous one: {', '.join(sorted(lost))}",
+                where=key,
+                remedy="Keep the alternative names, or set ssl.allow.san.changes=true; a restart takes any certificate",
+            )
+
+    def _allows(self, key: str) -> bool:
+        return self._keys.get(key, "false").strip().lower() == "true"
+
+    def _note(self, contexts: TlsContexts) -> None:
+        for name, store, ends in (("key store", contexts.own, chain_ends), ("trust store", contexts.trust, trust_ends)):
+            if store is None:
+                continue
+            try:
+                CERTIFICATES.note(self._use(name), ends(store.certificates))
+            except ValueError as error:  # OpenSSL takes certificates that others find malformed
+                log.warning("%s: it is not known when its certificate ends: %s", self._use(name), error)
+
+    @property
+    def _door(self) -> str:
+        return f"listener {self._keys.listener}"
+
+    def _use(self, store: str) -> str:
+        return f"{self._door}: {store}"
+
+
+def file_state(path: str) -> FileState:
+    """What tells that a file has changed, also when it is a symbolic link that leads elsewhere now."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def server_context(keys: ListenerKeys, protocol: str) -> ssl.SSLContext:
+    """TLS of connections that come in.
+
+    :raises OperatorError: a key's value cannot be used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _versions(context, keys)
+    # No tickets: what an older trust store believed is of no use. (A session of TLS 1.2 lives for minutes, in the
+    # context that verified its certificate, and carries it.)
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    context.num_tickets = 0
+    key, store = _store(keys, "keystore", _KEY_KEYS)
+    if store is None:
+        raise OperatorError("is not set, and a TLS listener needs it", where=key, remedy="Name a PEM file")
+    load_key(context, store, keys.get("ssl.key.password") or None, key)
+    where, wanted = keys.find("ssl.client.auth")
+    if protocol != "SSL":
+        # As in Kafka, SASL_SSL asks for certificates only when the listener's own key says so.
+        wanted = keys.own("ssl.client.auth")
+    wanted = (wanted or "none").strip().lower()
+    if wanted not in _CLIENT_AUTH:
+        raise OperatorError(f"{wanted!r} is none of {', '.join(_CLIENT_AUTH)}", where=where, remedy="Set one of them")
+    trust_key, trust = _store(keys, "truststore", _TRUST_KEYS)
+    if trust is not None:
+        _trust_only(context, trust, trust_key)
+    elif wanted != "none":
+        raise OperatorError(
+            f"is not set, and {where}={wanted}: every certificate of every public CA would be let in",
+            where=trust_key,
+            remedy="Name a PEM file with the CAs of your brokers and controllers, and ssl.truststore.type=PEM; "
+            "who wants the system's CAs names their file",
+        )
+    context.verify_mode = _CLIENT_AUTH[wanted]
+    return context
+
+
+def client_context(keys: ListenerKeys) -> ssl.SSLContext:
+    """TLS of connections that go out; errors as `server_context`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _versions(context, keys)
+    where, algorithm = keys.find("ssl.endpoint.identification.algorithm")
+    algorithm = "https" if algorithm is None else algorithm.strip().lower()
+    if algorithm not in ("https", ""):
+        raise OperatorError(f"{algorithm!r} is not known", where=where, remedy="Set https, or leave it empty")
+    context.check_hostname = algorithm == "https"
+    trust_key, trust = _store(keys, "truststore", _TRUST_KEYS)
+    if trust is not None:
+        _trust_only(context, trust, trust_key)
+    else:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        if not context.check_hostname:
+            log.warning(
+                "%s is empty and %s is not set: every server with a certificate of any public CA is taken for a broker "
+                "or controller. Name the CAs of yours",
+                where,
+                trust_key,
+            )
+    key, store = _store(keys, "keystore", _KEY_KEYS)
+    if store is not None:
+        load_key(context, store, keys.get("ssl.key.password") or None, key)
+    return context
+
+
+def _trust_only(context: ssl.SSLContext, trust: PemStore, key: str) -> None:
+    load_trust(context, trust, key)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+
+
+def _first(store: PemStore, key: str) -> x509.Certificate:
+    """The certificate that is shown; those behind it only lead to its CA."""
+    try:
+        return x509.load_pem_x509_certificates(store.certificates.encode())[0]
+    except ValueError as error:
+        raise OperatorError(f"holds a malformed certificate: {error}", where=key, remedy="Issue it anew") from error
+
+
+def _distinguished(certificate: x509.Certificate) -> str:
+    return distinguished_name(certificate.public_bytes(Encoding.DER))
+
+
+def _alternative_names(certificate: x509.Certificate) -> set[str]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return set()
+    return {str(name.value) for name in names}
+
+
+def _store(keys: ListenerKeys, kind: str, inline: tuple[str, ...]) -> tuple[str, PemStore | None]:
+    """The key of a store and its content; ``kind`` is keystore or truststore."""
+    type_key, store_type = keys.find(f"ssl.{kind}.type")
+    location_key, location = keys.find(f"ssl.{kind}.location")
+    texts = [keys.get(key) for key in inline]
+    if not location and not any(texts):
+        return location_key, None
+    if (store_type or "JKS").upper() != "PEM":
+        raise OperatorError(
+            f"a {kind} of type {store_type or 'JKS'} cannot be read here, only PEM",
+            where=type_key,
+            remedy=f"Export it ('keytool -importkeystore ... -deststoretype PKCS12', 'openssl pkcs12 ...') and set "
+            f"{type_key}=PEM with ssl.{kind}.location naming the PEM file; stock Kafka reads that too",
+        )
+    if location:
+        return location_key, read_store(location, location_key)
+    return keys.find(inline[0])[0], PemStore("\n".join(texts))
+
+
+def _versions(context: ssl.SSLContext, keys: ListenerKeys) -> None:
+    where, text = keys.find("ssl.enabled.protocols")
+    try:
+        versions = tls_versions(text)
+        where, suites = keys.find("ssl.cipher.suites")
+        tls_choice(versions, suites).apply(context)
+    except ValueError as error:
+        remedy = "Correct the value, or remove the key for the TLS library's own choice"
+        raise OperatorError(str(error), where=where, remedy=remedy) from error
+
+
+def mapping_rules(keys: ListenerKeys) -> tuple[MappingRule, ...]:
+    """How certificates become principals; errors as `server_context`."""
+    where, text = keys.find("ssl.principal.mapping.rules")
+    try:
+        return parse_mapping_rules(text or "DEFAULT")
+    except (ValueError, re.error) as error:
+        raise OperatorError(str(error), where=where, remedy="Write the rules as Kafka's documentation says") from error
