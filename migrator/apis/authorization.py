@@ -6,7 +6,7 @@ decides. Reading and writing imply describing. Source: ``StandardAuthorizerData`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from migrator.controller.acl_index import AclIndex
@@ -40,6 +40,31 @@ class Unlimited:
         """Everything is allowed."""
         del operation, resource_type, name
         return True
+
+
+class Audited:
+    """Another access, whose denials are told.
+
+    :param denied: hears operation, type and name.
+    """
+
+    __slots__ = ("denied", "within")
+
+    def __init__(self, within: Access, denied: Callable[[AclOperation, ResourceType, str], None]) -> None:
+        self.within = within
+        self.denied = denied
+
+    def allows(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """As the other says."""
+        allowed = self.within.allows(operation, resource_type, name)
+        if not allowed:
+            self.denied(operation, resource_type, name)
+        return allowed
+
+
+def unlogged(access: Access) -> Access:
+    """For questions that the caller did not ask: what may be shown of a list, or may be done beside what was asked."""
+    return access.within if isinstance(access, Audited) else access
 
 
 class Authorizer:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from migrator.apis.authorization import allows_cluster
+from migrator.apis.authorization import allows_cluster, unlogged
 from migrator.apis.call import Call, error_fields
 from migrator.controller.context import Context, supports
 from migrator.controller.decision import Decision, RefusedError
@@ -77,7 +77,8 @@ def _authorized_operations(call: Call) -> int:
     """What the caller may do to the cluster, bit n standing for operation n."""
     if not allows_cluster(call.access, AclOperation.DESCRIBE):
         return 0
-    return sum(1 << operation for operation in _CLUSTER_OPERATIONS if allows_cluster(call.access, operation))
+    access = unlogged(call.access)
+    return sum(1 << operation for operation in _CLUSTER_OPERATIONS if allows_cluster(access, operation))
 
 
 def _node(listener: str, registration: ControllerRegistration) -> dict[str, Any] | None:

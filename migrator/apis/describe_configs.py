@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 from migrator.apis.authorization import allows_cluster
 from migrator.apis.call import Call, error_fields
 from migrator.config.kafka_keys import BROKER_KEYS, TOPIC_KEYS, Row
+from migrator.config.sensitive import broker_type, is_sensitive
 from migrator.config.types import parse
 from migrator.controller.context import Context
 from migrator.controller.decision import NO_ERROR, ApiError, Decision, RefusedError
@@ -68,8 +69,8 @@ class _Entry:
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether the value must not be shown: passwords, and keys that nobody knows."""
-        return self.kind in (None, "password")
+        """Whether the value must not be shown."""
+        return is_sensitive(self.kind)
 
 
 def config_description(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
@@ -99,7 +100,7 @@ def _result(call: Call, image: MetadataImage, context: Context, row: Any) -> dic
         entries = _entries(image, context, resource)
     except RefusedError as refusal:
         return _answer(row, refusal.error)
-    wanted = row.configuration_keys
+    wanted = frozenset(row.configuration_keys or ())
     include_synonyms = getattr(call.body, "include_synonyms", False)
     chosen = (entry for entry in entries if not wanted or entry.name in wanted)
     return _answer(row, NO_ERROR, (_fields(entry, include_synonyms=include_synonyms) for entry in chosen))
@@ -167,13 +168,13 @@ def _node_entries(image: MetadataImage, context: Context, resource: ConfigResour
     for name in sorted({*_BROKER, *_static(context), *own}):
         synonyms = tuple(_broker_synonyms(image, context, name))
         shown = synonyms[0].value if synonyms else None
-        yield _Entry(name, _kind(name), _is_read_only(name), shown, synonyms)
+        yield _Entry(name, broker_type(name), _is_read_only(name), shown, synonyms)
 
 
 def _default_entries(image: MetadataImage, resource: ConfigResource) -> Iterator[_Entry]:
     for name, text in sorted(image.configs.get(resource, NO_CONFIG).items()):
         synonym = _Synonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)
-        yield _Entry(name, _kind(name), _is_read_only(name), text, (synonym,))
+        yield _Entry(name, broker_type(name), _is_read_only(name), text, (synonym,))
 
 
 def _client_metrics_entries(image: MetadataImage, resource: ConfigResource) -> Iterator[_Entry]:
@@ -216,10 +217,6 @@ def _canonical(kind: str, text: str) -> str:
 
 def _dynamic(image: MetadataImage, node: str) -> Mapping[str, str]:
     return image.configs.get(ConfigResource(ConfigResourceType.BROKER, node), NO_CONFIG)
-
-
-def _kind(name: str) -> str | None:
-    return _BROKER[name][1] if name in _BROKER else None
 
 
 def _is_read_only(name: str) -> bool:

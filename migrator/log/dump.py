@@ -1,30 +1,34 @@
 """Segments and checkpoints as people read them, in the words of Kafka's own tool.
 
+That tool prints every secret. Here ``(redacted)`` stands for SCRAM credentials, and for values of configurations that
+DescribeConfigs would hide, unless they are asked for.
 Source: ``kafka.tools.DumpLogSegments`` with ``--cluster-metadata-decoder``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import orjson
-
+from migrator.config.sensitive import REDACTED
 from migrator.log.errors import StorageError
 from migrator.log.files import iter_file_batches
 from migrator.log.snapshots import snapshot_id_of
+from migrator.observe.printable import json_text
 from migrator.records.batch import Batch, BatchHeader, RawRecord
 from migrator.records.codec import decode, to_json
 from migrator.records.control import LeaderChange, control_to_json, decode_control
 from migrator.records.errors import CorruptRecordsError
-from migrator.records.metadata import ZkMigrationStateRecord
+from migrator.records.metadata import ConfigRecord, MetadataRecord, UserScramCredentialRecord, ZkMigrationStateRecord
 from migrator.values import value
 
 _SEGMENT = re.compile(r"(\d{20})\.log")
 _LEADER_CHANGE_TEXT = "controlType: LEADER_CHANGE(2)"
+_CREDENTIAL_FIELDS = ("salt", "storedKey", "serverKey")
 
 
 @value
@@ -46,14 +50,15 @@ class DumpedBatch:
     records: tuple[DumpedRecord, ...]
 
 
-def dump_file(path: Path) -> Iterator[DumpedBatch]:
+def dump_file(path: Path, *, secrets: bool = False) -> Iterator[DumpedBatch]:
     """Every batch of a segment or checkpoint, decoded.
 
+    :param secrets: show them.
     :raises StorageError: at the first damage, with its byte position, or when the file cannot be read.
     """
     try:
         for position, batch in iter_file_batches(path):
-            yield _dump_batch(batch, position)
+            yield _dump_batch(batch, position, secrets=secrets)
     except CorruptRecordsError as error:
         raise StorageError(
             f"damaged at byte {error.position}: {error.what}",
@@ -62,15 +67,15 @@ def dump_file(path: Path) -> Iterator[DumpedBatch]:
         ) from error
 
 
-def _dump_batch(batch: Batch, position: int) -> DumpedBatch:
-    dump_record = _dump_control if batch.header.is_control else _dump_data
+def _dump_batch(batch: Batch, position: int, *, secrets: bool) -> DumpedBatch:
+    dump_record = _dump_control if batch.header.is_control else partial(_dump_data, secrets=secrets)
     try:
         return DumpedBatch(position, batch.header, tuple(map(dump_record, batch.raw_records())))
     except CorruptRecordsError as error:
         raise CorruptRecordsError(error.what, position) from error
 
 
-def to_lines(path: Path) -> Iterator[str]:
+def to_lines(path: Path, *, secrets: bool = False) -> Iterator[str]:
     """The file as Kafka's tool prints it; errors as `dump_file`."""
     yield f"Dumping {path}"
     segment, snapshot_id = _SEGMENT.fullmatch(path.name), snapshot_id_of(path)
@@ -80,27 +85,36 @@ def to_lines(path: Path) -> Iterator[str]:
         yield f"Snapshot end offset: {snapshot_id.offset}, epoch: {snapshot_id.epoch}"
     elif path.name == "bootstrap.checkpoint":
         yield "KRaft bootstrap snapshot"
-    for batch in dump_file(path):
+    for batch in dump_file(path, secrets=secrets):
         yield _batch_line(batch)
         for record in batch.records:
             yield _record_line(batch.header, record)
 
 
-def to_json_lines(path: Path) -> Iterator[bytes]:
-    """One JSON object a record: offset, leaderEpoch, timestamp, control, type, version, data; errors as `dump_file`."""
-    for batch in dump_file(path):
+def to_objects(path: Path, *, secrets: bool = False) -> Iterator[dict[str, Any]]:
+    """One object a record: offset, leaderEpoch, timestamp, control, type, version, data; errors as `dump_file`."""
+    for batch in dump_file(path, secrets=secrets):
         header = batch.header
         for record in batch.records:
             place = {"offset": record.raw.offset, "leaderEpoch": header.leader_epoch, "timestamp": header.max_timestamp}
-            yield orjson.dumps({**place, "control": header.is_control, **record.content})
+            yield {**place, "control": header.is_control, **record.content}
 
 
-def _dump_data(raw: RawRecord) -> DumpedRecord:
+def _dump_data(raw: RawRecord, *, secrets: bool) -> DumpedRecord:
     record, version = decode(raw.value)
     content = known = to_json(record, version)
+    if not secrets:
+        content["data"] |= dict.fromkeys(_secret_fields(record), REDACTED)
     if isinstance(record, ZkMigrationStateRecord):  # Kafka's tool skips the order to pause, a tagged field of ours
         known = to_json(replace(record, hold=None), version)
-    return DumpedRecord(raw, content, f"payload: {orjson.dumps(known).decode()}")
+    return DumpedRecord(raw, content, f"payload: {json_text(known)}")
+
+
+def _secret_fields(record: MetadataRecord) -> Sequence[str]:
+    """Names of a record's fields, in JSON, that must not be shown."""
+    if isinstance(record, UserScramCredentialRecord):
+        return _CREDENTIAL_FIELDS
+    return ("value",) if isinstance(record, ConfigRecord) and record.is_sensitive else ()
 
 
 def _dump_control(raw: RawRecord) -> DumpedRecord:
@@ -108,7 +122,7 @@ def _dump_control(raw: RawRecord) -> DumpedRecord:
     content = control_to_json(record, version)
     if isinstance(record, LeaderChange):
         return DumpedRecord(raw, content, _LEADER_CHANGE_TEXT)
-    return DumpedRecord(raw, content, f"{content['type']} {orjson.dumps(content['data']).decode()}")
+    return DumpedRecord(raw, content, f"{content['type']} {json_text(content['data'])}")
 
 
 def _batch_line(batch: DumpedBatch) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -11,8 +13,15 @@ from migrator.log.errors import NoSpaceError, storage_errors
 from migrator.records.batch import HEADER_SIZE, Batch, read_header
 from migrator.records.errors import CorruptRecordsError
 
+log = logging.getLogger(__name__)
+
 TEMPORARY_SUFFIX = ".tmp"
 READ_BUFFER_BYTES = 1024 * 1024
+PRIVATE_FILE = 0o600
+"""Mode of what is written again and again: a log holds credentials. Stock Kafka, as the same user, goes on with it."""
+PRIVATE_DIRECTORY = 0o700
+FROZEN_FILE = 0o400
+"""Mode of what is never written again."""
 
 
 def sync_file(descriptor: int) -> None:
@@ -41,16 +50,20 @@ def write_all(descriptor: int, data: bytes | memoryview, position: int) -> None:
         view, position = view[written:], position + written
 
 
-def write_durably(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+def write_durably(path: Path, data: bytes, *, like: Path | None = None) -> None:
     """Replace a file by new content: after a crash it holds the old or the new, never a part.
 
+    :param like: a file whose mode it gets, and whose owner as far as this process may give it; else it is our own.
     :raises NoSpaceError: when there is no room; the old content is then still there.
     :raises StorageError: when it could not be written or made durable otherwise.
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     with storage_errors("cannot write", path, no_space=NoSpaceError):
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, PRIVATE_FILE)
         try:
+            os.fchmod(descriptor, PRIVATE_FILE)
+            if like is not None:
+                _make_alike(descriptor, like.stat())
             write_all(descriptor, data, 0)
             sync_file(descriptor)
         finally:
@@ -59,14 +72,46 @@ def write_durably(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     sync_directory(path.parent)
 
 
+def _make_alike(descriptor: int, model: os.stat_result) -> None:
+    for owner in (model.st_uid, -1):
+        try:
+            os.fchown(descriptor, owner, model.st_gid)
+            break
+        except PermissionError:
+            continue  # only root gives files away, and others only to groups of theirs
+    os.fchmod(descriptor, stat.S_IMODE(model.st_mode))
+
+
+def close_to_others(directory: Path, files: Iterable[Path]) -> None:
+    """Take from everybody but its owner what they may do in a directory and with files; an older release, or stock
+    Kafka, may have made them readable for all. What belongs to another user stays as it is, and is named in the log.
+
+    :raises StorageError: one can't be looked at.
+    """
+    with storage_errors("cannot look at the rights of others", directory):
+        for path in (directory, *files):
+            try:
+                mode = path.lstat().st_mode
+                if mode & _OTHERS and not stat.S_ISLNK(mode):
+                    path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
+            except PermissionError:
+                log.warning("%s is another user's, and more than its owner can read it: take that right away", path)
+            except FileNotFoundError:
+                continue
+
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
 def make_directory(path: Path) -> None:
-    """Create a directory and its parents, all of them durable.
+    """Create a directory, which is then ours alone, and its parents, all of them durable.
 
     :raises StorageError: when one cannot be made.
     """
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     with storage_errors("cannot create the directory", path):
-        path.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
     for folder in missing:
         sync_directory(folder.parent)
 

@@ -13,6 +13,7 @@ from typing import Self
 
 from migrator.errors import OperatorError
 from migrator.log.errors import storage_errors
+from migrator.log.files import PRIVATE_FILE
 
 FILE_NAME = ".lock"
 
@@ -46,7 +47,7 @@ class DirectoryLock:
         """:raises OperatorError: when another process holds it, or the file cannot be made."""
         path = directory / FILE_NAME
         with storage_errors("cannot open the lock file", path):
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
         try:
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -17,11 +17,12 @@ from threading import Lock
 from migrator.errors import require
 from migrator.log.epochs import CHECKPOINT_FILE
 from migrator.log.errors import NoSpaceError, StorageError
-from migrator.log.files import make_directory, remove_file, sync_directory, write_durably
+from migrator.log.files import close_to_others, make_directory, remove_file, sync_directory, write_durably
+from migrator.log.lock import FILE_NAME as LOCK_NAME
 from migrator.log.recovery import RecoveredLog, Recovery, recover
 from migrator.log.retention import Retention, oldest_may_go
 from migrator.log.segment import Segment, close_all
-from migrator.log.snapshots import SnapshotStore
+from migrator.log.snapshots import SUFFIX, SnapshotStore
 from migrator.log.synced_end import SyncedEnd
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import BatchHeader
@@ -72,6 +73,8 @@ class MetadataLog:
         """
         directory = metadata_directory / DIRECTORY_NAME
         make_directory(directory)
+        beside = [path for name in (f"*{SUFFIX}", LOCK_NAME) for path in metadata_directory.glob(name)]
+        close_to_others(directory, [*directory.iterdir(), *beside])
         if not (directory / PARTITION_METADATA_FILE).exists():
             write_durably(directory / PARTITION_METADATA_FILE, _PARTITION_METADATA)
         log = cls(directory, limits or LogLimits(), recover(directory), SnapshotStore(directory))

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from migrator.log.errors import NoSpaceError, StorageError, storage_errors
-from migrator.log.files import sync_file, write_all
+from migrator.log.files import PRIVATE_FILE, sync_file, write_all
 from migrator.records.batch import HEADER_SIZE, BatchHeader, read_header
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.runs import INDEX_INTERVAL_BYTES, BatchRun
@@ -50,7 +50,7 @@ class Segment:
         """
         path = directory / segment_name(base_offset)
         with storage_errors("cannot open the segment", path, no_space=NoSpaceError):
-            return cls(directory, base_offset, os.open(path, os.O_RDWR | os.O_CREAT, 0o644))
+            return cls(directory, base_offset, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE))
 
     def note(self, header: BatchHeader) -> None:
         """Take a batch that the file holds at ``size`` into the books."""

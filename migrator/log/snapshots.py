@@ -18,9 +18,10 @@ from typing import Self
 
 from migrator.errors import require
 from migrator.log.errors import StorageError, storage_errors
-from migrator.log.files import iter_file_batches, remove_file, sync_directory, sync_file, write_all
+from migrator.log.files import FROZEN_FILE, iter_file_batches, remove_file, sync_directory, sync_file, write_all
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import Batch, build_batch, split_values
+from migrator.records.contents import check_batch
 from migrator.records.control import SnapshotFooter, SnapshotHeader, build_control_batch, control_records
 from migrator.records.errors import CorruptRecordsError
 
@@ -102,7 +103,7 @@ class _PartFile:
         with self._ending, storage_errors("cannot finish the snapshot", self.path):
             require(self._open, f"{self.path} was given up")
             sync_file(self._descriptor)
-            os.fchmod(self._descriptor, 0o444)
+            os.fchmod(self._descriptor, FROZEN_FILE)
             self._close()
             self.path.replace(self._final)
         sync_directory(self._final.parent)
@@ -187,12 +188,19 @@ class SnapshotReceiver(_PartFile):
         """
         for batch in iter_snapshot(self.path):
             if batch.header.leader_epoch != self.snapshot_id.epoch:
-                raise StorageError(
-                    f"a snapshot of epoch {self.snapshot_id.epoch} has a batch of epoch {batch.header.leader_epoch}",
-                    where=str(self.path),
-                    remedy="It is fetched again; look at the leader's log if this repeats",
-                )
+                self._refuse(f"a snapshot of epoch {self.snapshot_id.epoch} has a batch of another", batch)
+            try:
+                check_batch(batch)
+            except CorruptRecordsError as error:
+                self._refuse(str(error), batch)
         return self._publish()
+
+    def _refuse(self, what: str, batch: Batch) -> None:
+        raise StorageError(
+            f"{what} (batch at offset {batch.header.base_offset}, epoch {batch.header.leader_epoch})",
+            where=str(self.path),
+            remedy="It is fetched again; look at the leader's log if this repeats",
+        )
 
 
 class SnapshotStore:
@@ -250,7 +258,8 @@ class SnapshotStore:
         """
         path = self.path(snapshot_id)
         with storage_errors("cannot read the snapshot", path), path.open("rb", buffering=0) as file:
-            return os.pread(file.fileno(), max_bytes, position), os.fstat(file.fileno()).st_size
+            size = os.fstat(file.fileno()).st_size
+            return os.pread(file.fileno(), max_bytes, position) if position < size else b"", size
 
     def mark_deleted(self, snapshot_id: EpochOffset) -> Path:
         """Take a snapshot out of the books; its renamed file is returned, to be removed later.

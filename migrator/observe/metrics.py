@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from migrator.errors import OperatorError
+from migrator.observe.doors import DOOR_METRICS
 from migrator.observe.propagation import PROPAGATION
 from migrator.supervision import TaskFailures
 from migrator.values import value
@@ -172,7 +171,7 @@ TASK_COUNTER = "migrator_task_failures_total"
 TASK_GAUGE = "migrator_task_last_failure_ms"
 HISTOGRAM = tuple(PROPAGATION + suffix for suffix in ("_bucket", "_sum", "_count"))
 METRICS = frozenset(
-    {FEATURE_GAUGE, STATE_GAUGE, TASK_COUNTER, TASK_GAUGE, *HISTOGRAM, *(name for name, _, _ in GAUGES)}
+    {FEATURE_GAUGE, STATE_GAUGE, TASK_COUNTER, TASK_GAUGE, *HISTOGRAM, *DOOR_METRICS, *(name for name, _, _ in GAUGES)}
 )
 """All names."""
 
@@ -211,34 +210,3 @@ def _task_failures(failures: Mapping[str, TaskFailures]) -> Iterator[Metric]:
         last.add_metric([kind, failed.last_error], failed.last_ms)
     yield count
     yield last
-
-
-class MetricsServer:
-    """The HTTP endpoint, in a thread of its own: readings are taken from immutable images and plain numbers.
-
-    :param read: must be safe to call from another thread.
-    :param others: what is not read but counted as it happens.
-    """
-
-    def __init__(self, host: str, port: int, read: Callable[[], Reading], *others: Collector) -> None:
-        """
-        :raises OperatorError: the address can't be bound.
-        """
-        registry = CollectorRegistry(auto_describe=False)
-        for collector in (ReadingCollector(read), *others):
-            registry.register(collector)
-        try:
-            self._server, self._thread = start_http_server(port, addr=host or "0.0.0.0", registry=registry)  # noqa: S104
-        except OSError as error:
-            raise OperatorError(
-                f"can't listen on {host}:{port}: {error.strerror}",
-                where="migrator.metrics.listener",
-                remedy="Choose a free port of this host",
-            ) from error
-        self.port: int = self._server.server_port
-
-    def close(self) -> None:
-        """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()

@@ -134,6 +134,25 @@ class JournalEvent:
     text: str
     details: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def by(self) -> str:
+        """Who gave the order that this is about; empty for what happened without one, and in journals of before."""
+        found = dict(self.details)
+        return f"{found['by']}, {found['address']}" if {"by", "address"} <= found.keys() else ""
+
+
+@value
+class Orderer:
+    """Who gave an order: a certificate's principal or a local user, and the address that it came from."""
+
+    name: str
+    address: str
+
+    @property
+    def details(self) -> dict[str, str]:
+        """For the journal's event about the order."""
+        return {"by": self.name, "address": self.address}
+
 
 @value
 class VerdictReport:

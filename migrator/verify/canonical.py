@@ -13,14 +13,15 @@ import hmac
 from collections.abc import Iterable, Mapping
 from enum import Enum
 
+from migrator.config.sensitive import broker_type, is_sensitive, topic_type
 from migrator.image.model import DelegationToken, ScramCredential
 from migrator.values import value
-from migrator.zookeeper.znodes.passwords import is_password_config
 
 Row = tuple[str, str, str, str]
 """(kind, entity, field, value)."""
 
 COLUMNS = ("kind", "entity", "field", "value")
+_TYPES_OF = {"topic": topic_type, "broker": broker_type}
 
 
 class Equality(Enum):
@@ -60,7 +61,13 @@ RULES: tuple[Rule, ...] = (
         "Data version of the state znode against the partition epoch: a lower version makes brokers refuse "
         "leadership after a rollback.",
     ),
-    Rule("config", "", Equality.SAME, "Topic and broker configs by key; passwords decoded, then only hashed."),
+    Rule(
+        "config",
+        "",
+        Equality.SAME,
+        "Topic and broker configs by key, passwords decoded. What DescribeConfigs would hide is only hashed: "
+        "passwords, and values of keys that Kafka does not have.",
+    ),
     Rule("quota", "", Equality.SAME, "Values as numbers, by entity (names decoded, defaults apart) and key."),
     Rule("scram", "", Equality.SAME, "Credentials by user and mechanism, only hashed."),
     Rule(
@@ -95,8 +102,9 @@ def hidden(secret: str | bytes, salt: bytes) -> str:
 
 def config_rows(entity: str, config: Mapping[str, str], salt: bytes) -> Iterable[Row]:
     """Rows of one config resource, passwords already in the clear; ``entity`` such as ``topic:t``."""
+    type_of = _TYPES_OF[entity.partition(":")[0]]
     for key, text in config.items():
-        yield "config", entity, key, hidden(text, salt) if is_password_config(key) else text
+        yield "config", entity, key, hidden(text, salt) if is_sensitive(type_of(key)) else text
 
 
 def scram_row(user: str, mechanism: str, credential: ScramCredential, salt: bytes) -> Row:

@@ -13,6 +13,7 @@ from pathlib import Path
 from string import Template
 
 from migrator.errors import ExitCode, OperatorError
+from migrator.observe.printable import printable
 from migrator.verify.canonical import RULES
 from migrator.verify.compare import Difference
 from migrator.verify.history import Entry
@@ -48,9 +49,9 @@ def render(verdict: Verdict, sources: Mapping[str, str], history: Sequence[Entry
     shown = [*verdict.comparison.found, *verdict.undecided][:ROWS_MAX]
     undecided = frozenset(difference.key for difference in verdict.undecided)
     return Template(_TEMPLATE.read_text("utf-8")).substitute(
-        verdict=escape(verdict.word),
+        verdict=_text(verdict.word),
         tone={ExitCode.OK: "good", ExitCode.DIFFERENT: "bad"}.get(verdict.exit_code, "unsure"),
-        sentence=escape(_sentence(verdict)),
+        sentence=_text(_sentence(verdict)),
         facts="".join(_fact(label, text) for label, text in {**_facts(verdict, now_ms), **sources}.items()),
         rows_chart=bars(names, rows, logarithmic=True),
         differences_chart=bars(names, differing),
@@ -97,23 +98,28 @@ def _facts(verdict: Verdict, now_ms: int) -> dict[str, str]:
     }
 
 
+def _text(text: str) -> str:
+    """Text as HTML shows it, and in the direction in which it is read."""
+    return escape(printable(text))
+
+
 def _fact(label: str, text: str) -> str:
-    return f"<div><dt>{escape(label)}</dt><dd>{escape(text)}</dd></div>"
+    return f"<div><dt>{_text(label)}</dt><dd>{_text(text)}</dd></div>"
 
 
 def _row(difference: Difference, *, undecided: bool) -> str:
     status = "undecided" if undecided else difference.status
     cells = (difference.kind, difference.entity, difference.field, difference.zookeeper, difference.kraft)
-    values = "".join("<td class='none'>none</td>" if cell is None else f"<td>{escape(cell)}</td>" for cell in cells)
+    values = "".join("<td class='none'>none</td>" if cell is None else f"<td>{_text(cell)}</td>" for cell in cells)
     return f"<tr><td><span class='tag {status}'>{status}</span></td>{values}</tr>"
 
 
 def _kind_row(kind: str, counts: Iterable[int]) -> str:
-    return f"<tr><td>{escape(kind)}</td>" + "".join(f"<td class='number'>{count:,}</td>" for count in counts) + "</tr>"
+    return f"<tr><td>{_text(kind)}</td>" + "".join(f"<td class='number'>{count:,}</td>" for count in counts) + "</tr>"
 
 
 def _rule_row(kind: str, field: str, doc: str) -> str:
-    return f"<tr><td>{escape(kind)}</td><td>{escape(field)}</td><td>{escape(doc)}</td></tr>"
+    return f"<tr><td>{_text(kind)}</td><td>{_text(field)}</td><td>{_text(doc)}</td></tr>"
 
 
 def _time(time_ms: int) -> str:
@@ -129,11 +135,11 @@ def bars(names: Sequence[str], series: Series, *, logarithmic: bool = False) -> 
     for index, name in enumerate(names):
         top = index * group
         middle = top + BAR * len(series) / 2 + 4
-        parts.append(f"<text class='label' x='{LABEL - 8}' y='{middle:.0f}' text-anchor='end'>{escape(name)}</text>")
+        parts.append(f"<text class='label' x='{LABEL - 8}' y='{middle:.0f}' text-anchor='end'>{_text(name)}</text>")
         for place, (kind, numbers) in enumerate(series.items()):
             number, y = numbers[index], top + place * BAR
             width = scale(number) / most * (WIDTH - LABEL - _MARGIN)
-            said = escape(f"{name}, {kind}: {number:,}")
+            said = _text(f"{name}, {kind}: {number:,}")
             parts.append(
                 f"<rect class='{kind}' x='{LABEL}' y='{y}' width='{width:.1f}' height='{BAR - 2}' rx='2'>"
                 f"<title>{said}</title></rect>"
@@ -157,7 +163,7 @@ def line(points: Sequence[tuple[int, int]], tones: Sequence[str], height: int = 
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     dots = "".join(
         f"<circle class='{tone}' cx='{x:.1f}' cy='{y:.1f}' r='3.5'>"
-        f"<title>{escape(f'{_time(time_ms)}: {number:,}')}</title></circle>"
+        f"<title>{_text(f'{_time(time_ms)}: {number:,}')}</title></circle>"
         for (x, y), (time_ms, number), tone in zip(places, points, tones, strict=True)
     )
     axis = (

@@ -39,8 +39,13 @@ _DEFAULTS = {
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     "spark.driver.memory": "2g",
 }
-_LOCAL_DEFAULTS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-"""Workers elsewhere could not reach that."""
+_LOCAL_DEFAULTS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.authenticate": "true",
+}
+"""Workers elsewhere could not reach that. Spark opens ports on loopback even so: it makes up a secret for them itself,
+which only a local master does (``SecurityManager.initializeAuth``)."""
 _SAID = re.compile(r"(: )?([\w.$]+(Exception|Error): |\[[A-Z_]+\])")
 """The line of an exception's text that is no part of a stack."""
 PYTHON_KEY = "spark.pyspark.python"

@@ -11,10 +11,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+from prometheus_client import Counter, Gauge
 from pyspark.sql import SparkSession
 
 from migrator.errors import OperatorError
+from migrator.observe.metrics_access import OPEN, AccessFiles
+from migrator.observe.metrics_endpoint import MetricsEndpoint
 from migrator.verify.foreign import ForeignWrite, ForeignWrites
 from migrator.verify.history import Entry, History
 from migrator.verify.observed_tail import metadata_tail
@@ -28,14 +30,16 @@ _LAST = {"equal": 1, "different": 0}
 class WatchMetrics:
     """What Prometheus sees, on a port of its own.
 
+    :param access: who may read them.
     :raises OperatorError: the port is taken.
     """
 
-    def __init__(self, host: str, port: int) -> None:
-        registry = CollectorRegistry(auto_describe=False)
+    def __init__(self, host: str, port: int, access: AccessFiles = OPEN) -> None:
+        gauges: list[Gauge] = []
 
         def gauge(name: str, doc: str) -> Gauge:
-            return Gauge(f"migrator_verify_{name}", doc, registry=registry)
+            gauges.append(Gauge(f"migrator_verify_{name}", doc, registry=None))
+            return gauges[-1]
 
         self._verdict = gauge("last_verdict", "1 equal, 0 different, -1 could not tell, or nothing yet")
         self._verdict.set(-1)
@@ -45,14 +49,10 @@ class WatchMetrics:
         self._rows = gauge("rows", "Rows compared")
         self._differences = gauge("differences", "Rows that differ")
         self._lag = gauge("lag_records", "Records that ZooKeeper is behind the log, -1 when unknown")
-        self._foreign = Counter("migrator_verify_foreign_writes", "Writes of others", registry=registry)
-        try:
-            self._server, self._thread = start_http_server(port, addr=host, registry=registry)
-        except OSError as error:
-            raise OperatorError(
-                f"can't listen on {host}:{port}: {error.strerror}", where="--metrics-port", remedy="Choose a free port"
-            ) from error
-        self.port: int = self._server.server_port
+        self._foreign = Counter("migrator_verify_foreign_writes", "Writes of others", registry=None)
+        collectors = (*gauges, self._foreign)
+        self._endpoint = MetricsEndpoint(host, port, collectors, access=access, where="--metrics-port")
+        self.port: int = self._endpoint.port
 
     def show(self, entry: Entry) -> None:
         """Make an entry the last one."""
@@ -67,9 +67,7 @@ class WatchMetrics:
 
     def close(self) -> None:
         """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._endpoint.close()
 
 
 def entry_of(found: Verdict | OperatorError, foreign: int, now_ms: int) -> Entry:

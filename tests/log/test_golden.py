@@ -70,7 +70,7 @@ def test_our_snapshot_writer_writes_what_stock_wrote(path: Path, tmp_path: Path)
             writer.append([raw.value for raw in batch.raw_records()], now_ms=batch.header.base_timestamp)
         written = writer.freeze(now_ms=footer.header.base_timestamp)
     assert (written.name, written.read_bytes()) == (path.name, path.read_bytes())
-    assert written.stat().st_mode & 0o777 == 0o444
+    assert written.stat().st_mode & 0o777 == 0o400
 
 
 @pytest.mark.parametrize("path", sorted(STOCK.rglob("*-*.checkpoint")), ids=name_of)

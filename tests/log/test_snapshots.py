@@ -141,3 +141,26 @@ def test_the_store_lists_reads_and_gives_up(tmp_path: Path) -> None:
         store.read(later, 0, 1)
     assert store.mark_deleted(ID).read_bytes() == content
     assert ID not in store.ids()
+
+
+def test_a_position_far_behind_the_end_is_behind_the_end(tmp_path: Path) -> None:
+    """The system call refuses it, and the snapshot is there all the same."""
+    with SnapshotWriter(tmp_path, EpochOffset(1, 5), last_contained_log_timestamp_ms=0, now_ms=1) as writer:
+        writer.freeze(now_ms=1)
+    store = SnapshotStore(tmp_path)
+    assert store.read(EpochOffset(1, 5), 2**63 - 1, 100) == (b"", store.size(EpochOffset(1, 5)))
+
+
+def test_a_snapshot_with_a_record_that_does_not_decode_is_not_taken_over(tmp_path: Path) -> None:
+    """A log that began with it would be loaded by nobody."""
+    source, target = tmp_path / "leader", tmp_path / "follower"
+    source.mkdir()
+    target.mkdir()
+    with SnapshotWriter(source, EpochOffset(1, 5), last_contained_log_timestamp_ms=0, now_ms=1) as writer:
+        writer.append([b"\x01\x7f\x00"], now_ms=1)
+        data = writer.freeze(now_ms=1).read_bytes()
+    with SnapshotReceiver(target, EpochOffset(1, 5)) as receiver:
+        receiver.write(0, data)
+        with pytest.raises(StorageError, match="unknown"):
+            receiver.finish()
+    assert not list(target.iterdir())

@@ -22,10 +22,11 @@ from migrator.observe.metrics import (
     TASK_COUNTER,
     TASK_GAUGE,
     MetadataType,
-    MetricsServer,
     MigrationFigures,
     Reading,
+    ReadingCollector,
 )
+from migrator.observe.metrics_endpoint import MetricsEndpoint
 from migrator.observe.propagation import PROPAGATION, Mode, PropagationTimes
 from migrator.supervision import TaskFailures
 from migrator.zookeeper.znodes.migration import CRC_FIELD
@@ -54,7 +55,7 @@ READING = Reading(
 
 @contextmanager
 def served(read: Any) -> Iterator[int]:
-    server = MetricsServer("127.0.0.1", 0, read)
+    server = MetricsEndpoint("127.0.0.1", 0, [ReadingCollector(read)])
     try:
         yield server.port
     finally:
@@ -88,7 +89,7 @@ def test_the_time_until_the_last_broker_knows_a_change_is_a_histogram() -> None:
     times = PropagationTimes()
     times.observe(Mode.ZOOKEEPER, 0.02)
     times.observe(Mode.KRAFT, 1.5)
-    server = MetricsServer("127.0.0.1", 0, lambda: READING, times.histogram)
+    server = MetricsEndpoint("127.0.0.1", 0, [ReadingCollector(lambda: READING), times.histogram])
     try:
         found = scrape(server.port)
     finally:

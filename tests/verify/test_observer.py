@@ -18,6 +18,7 @@ from migrator.log.formatting import FormatPlan, format_directories
 from migrator.log.metadata_log import DIRECTORY_NAME, MetadataLog
 from migrator.log.quorum_state import QuorumStateFile
 from migrator.log.snapshots import SnapshotWriter
+from migrator.parts.certificates import Authority
 from migrator.parts.kafka import StockKafka
 from migrator.parts.processes import ChildProcess, free_port
 from migrator.raft.messages import EpochOffset
@@ -33,7 +34,6 @@ from migrator.verify.observed_tail import ObservedTail
 from migrator.verify.observer import Observed, observed
 from migrator.verify.sources import register
 from tests.records.samples import UUID
-from tests.wire.certificates import Authority
 
 CLUSTER_ID = "Z29sZGVuLWNsdXN0ZXItMQ"
 NODE_ID = 7

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from typing import cast
 
 import pytest
@@ -10,12 +11,14 @@ from pyspark.sql import SparkSession
 from migrator.errors import ExitCode, OperatorError
 from migrator.migration.states import PublicState, State
 from migrator.observe.status import Force
+from migrator.rpc.operator_client import OperatorClient
 from migrator.rpc.reach import active_controller
 from migrator.verify import job
 from migrator.verify.compare import Comparison, Difference, KindCounts
 from migrator.verify.recheck import Pair
 from migrator.verify.repair import repair
 from migrator.verify.verify import Verdict, VerifyRequest
+from tests.rpc.identities import command_config
 from tests.rpc.operator_node import WRITTEN, PlayedNode, served
 
 SPARK = cast("SparkSession", None)
@@ -24,10 +27,15 @@ EQUAL = Comparison({"topic": KindCounts(1, 1, 0, 0, 0)}, ())
 DIFFERENT = Comparison({"topic": KindCounts(1, 1, 0, 0, 1)}, (Difference("topic", "a", "id", "1", "2"),))
 
 
+def at(address: str) -> AbstractAsyncContextManager[OperatorClient]:
+    """As the operator, who is nobody's controller."""
+    return active_controller(None, address, command_config())
+
+
 async def order(node: PlayedNode, wait_seconds: float = 20.0) -> tuple[str, list[str]]:
     told: list[str] = []
     async with served(node) as address:
-        said = await repair(lambda: active_controller(None, address), "5 differences", told.append, wait_seconds)
+        said = await repair(lambda: at(address), "5 differences", told.append, wait_seconds)
     return said, told
 
 
@@ -74,7 +82,7 @@ async def test_only_a_controller_that_dual_writes_is_ordered(state: State, publi
 
 async def test_no_controller_no_repair(unused_tcp_port: int) -> None:
     with pytest.raises(OperatorError, match="does not answer"):
-        await repair(lambda: active_controller(None, f"127.0.0.1:{unused_tcp_port}"), "", lambda _: None)
+        await repair(lambda: at(f"127.0.0.1:{unused_tcp_port}"), "", lambda _: None)
 
 
 async def test_a_reconcile_that_does_not_end_is_not_waited_for_without_end() -> None:

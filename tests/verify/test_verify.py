@@ -83,3 +83,7 @@ def test_java_options_of_the_operator_do_not_end_the_quiet(spark: SparkSession) 
     options = str(spark.conf.get(JAVA_OPTIONS))
     assert "log4j2" in options
     assert ONE_TIER in options
+
+
+def test_nobody_else_on_this_machine_may_use_the_ports_of_spark(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.authenticate") == "true"

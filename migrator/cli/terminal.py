@@ -1,0 +1,69 @@
+"""The one way to the terminal: nothing that came from outside reaches it but as text (`migrator.observe.printable`)."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
+
+import click
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from migrator.observe.printable import json_text, printable, printable_lines
+
+
+def say(line: str, *, err: bool = False) -> None:
+    """One line."""
+    click.echo(printable(line), err=err)
+
+
+def say_error(text: str) -> None:
+    """Why a command ends, on stderr; the last lines of a child process may follow."""
+    click.echo(printable_lines(text), err=True)
+
+
+def say_json(content: Any, *, indent: bool = False) -> None:
+    """Something for scripts, on one line unless it is indented."""
+    click.echo(json_text(content, indent=indent))
+
+
+def ask(*lines: str, abort: bool = False, err: bool = False) -> bool:
+    """Whether the operator agrees.
+
+    :raises click.Abort: they do not, and ``abort`` is set.
+    """
+    return click.confirm("\n".join(map(printable, lines)), abort=abort, err=err)
+
+
+def console(**options: Any) -> Console:
+    """For tables and colours: strings are no markup, and every style is ours."""
+    return _Console(markup=False, emoji=False, highlight=False, **options)
+
+
+class _Console(Console):
+    """Strings become printable lines before they are measured. Whatever else is rendered keeps its line ends."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """See `Console`."""
+        return super().render_str(printable(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """See `Console`."""
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable() or segment.text == "\n":
+                yield segment
+            else:
+                lines = "\n".join(map(printable, segment.text.split("\n")))
+                yield Segment(lines, segment.style)
+
+
+def show_defect(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """What Python prints of an error that nobody expected; to be set as `sys.excepthook`."""
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+        return
+    say_error("".join(traceback.format_exception(kind, error, trace)).rstrip("\n"))

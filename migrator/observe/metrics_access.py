@@ -1,0 +1,184 @@
+"""Who may read metrics, and what the way is encrypted with: PEM files, and a file of names and passwords.
+
+The files are looked at for each connection, and read again when one has changed. What cannot be used then changes
+nothing: it is an error in the log and in the metrics, and what was in force stays in force.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import logging
+import ssl
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Generic, TypeVar
+
+from migrator.config.settings import Settings
+from migrator.errors import OperatorError
+from migrator.observe.certificates import CERTIFICATES, chain_ends, trust_ends
+from migrator.values import value
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+CERTIFICATE_KEY = "migrator.metrics.tls.certificate.file"
+KEY_KEY = "migrator.metrics.tls.key.file"
+CA_KEY = "migrator.metrics.tls.ca.file"
+PASSWORDS_KEY = "migrator.metrics.basic.auth.file"
+_USE = "metrics"
+_SCHEME = "basic "
+
+
+@value
+class AccessFiles:
+    """The files' names; empty: not that. With ``ca`` whoever asks must show a certificate that it signed."""
+
+    certificate: str = ""
+    key: str = ""
+    ca: str = ""
+    passwords: str = ""
+
+
+OPEN = AccessFiles()
+"""Everybody who reaches the port, in the clear."""
+
+
+def access_files(settings: Settings) -> AccessFiles:
+    """Those of ``migrator.metrics.*``."""
+    return AccessFiles(
+        settings.migrator_metrics_tls_certificate_file,
+        settings.migrator_metrics_tls_key_file,
+        settings.migrator_metrics_tls_ca_file,
+        settings.migrator_metrics_basic_auth_file,
+    )
+
+
+class MetricsAccess:
+    """Of one endpoint; for any thread.
+
+    :raises OperatorError: a file cannot be used, or others than its owner and group can read the passwords.
+    """
+
+    def __init__(self, files: AccessFiles) -> None:
+        self._tls: _Followed[ssl.SSLContext] | None = None
+        self._passwords: _Followed[tuple[bytes, ...]] | None = None
+        if files.certificate:
+            parts = [name for name in (files.certificate, files.key, files.ca) if name]
+            self._tls = _Followed(parts, lambda: _context(files))
+        if files.passwords:
+            self._passwords = _Followed([files.passwords], lambda: _digests(files.passwords))
+
+    def tls(self) -> ssl.SSLContext | None:
+        """For the next connection; None: in the clear."""
+        return None if self._tls is None else self._tls.current()
+
+    def admits(self, authorization: str | None) -> bool:
+        """Whether that header names somebody who may read; it takes the same time for all that are wrong."""
+        if self._passwords is None:
+            return True
+        given = hashlib.sha256(_credentials(authorization or "")).digest()
+        known = [hmac.compare_digest(given, digest) for digest in self._passwords.current()]
+        return any(known)
+
+
+class _Followed(Generic[T]):
+    """What some files say."""
+
+    def __init__(self, files: Sequence[str], read: Callable[[], T]) -> None:
+        self._files = files
+        self._read = read
+        self._lock = Lock()
+        self._seen = self._look()
+        self._current = read()
+
+    def current(self) -> T:
+        with self._lock:
+            seen = self._look()
+            if seen != self._seen:
+                self._seen = seen  # looked at before it is read: what changes meanwhile is seen the next time
+                try:
+                    self._current = self._read()
+                except OperatorError as error:
+                    CERTIFICATES.note_reload_failure(_USE)
+                    log.error("%s. What was read before stays in force", error)  # noqa: TRY400 - no defect of ours
+                else:
+                    log.info("Metrics: read again, for the next connections: %s", ", ".join(self._files))
+            return self._current
+
+    def _look(self) -> tuple[object, ...]:
+        return tuple(map(_state, self._files))
+
+
+def _state(name: str) -> object:
+    try:
+        found = Path(name).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _context(files: AccessFiles) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    chain = _content(files.certificate, CERTIFICATE_KEY)
+    _content(files.key, KEY_KEY)
+    try:  # with a password, or it would ask for one on the terminal
+        context.load_cert_chain(files.certificate, files.key, password="")
+        CERTIFICATES.note(f"{_USE}: certificate", chain_ends(chain))
+    except (ssl.SSLError, ValueError) as error:
+        remedy = f"Name a PEM certificate chain there, and its private key, not encrypted, in {KEY_KEY}"
+        raise OperatorError(
+            f"{files.certificate} and {files.key} cannot be used: {error}", where=CERTIFICATE_KEY, remedy=remedy
+        ) from error
+    if files.ca:
+        trusted = _content(files.ca, CA_KEY)
+        try:
+            context.load_verify_locations(cadata=trusted.decode("ascii", "replace"))
+            CERTIFICATES.note(f"{_USE}: trusted certificates", trust_ends(trusted))
+        except (ssl.SSLError, ValueError) as error:
+            raise OperatorError(
+                f"{files.ca} holds no usable certificate: {error}", where=CA_KEY, remedy="Name a file of PEM blocks"
+            ) from error
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _digests(name: str) -> tuple[bytes, ...]:
+    """Of each line ``user:password``; the texts themselves are not kept."""
+    content = _content(name, PASSWORDS_KEY)
+    if Path(name).stat().st_mode & stat.S_IRWXO:
+        raise OperatorError(f"everybody can read {name}", where=PASSWORDS_KEY, remedy=f"Run: chmod o= {name}")
+    lines = [line.rstrip(b"\r") for line in content.split(b"\n") if line.strip()]
+    for number, line in enumerate(lines, 1):
+        user, _, password = line.partition(b":")
+        if not user or not password:
+            raise OperatorError(
+                f"{name} has no user and password in line {number}", where=PASSWORDS_KEY, remedy="Write user:password"
+            )
+    if not lines:
+        raise OperatorError(f"{name} is empty", where=PASSWORDS_KEY, remedy="Write user:password, one a line")
+    return tuple(hashlib.sha256(line).digest() for line in lines)
+
+
+def _content(name: str, key: str) -> bytes:
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise OperatorError(
+            f"cannot read {name}: {error.strerror}", where=key, remedy="Name a file that this user can read"
+        ) from error
+
+
+def _credentials(authorization: str) -> bytes:
+    if authorization[: len(_SCHEME)].lower() != _SCHEME:
+        return b""
+    try:
+        return base64.b64decode(authorization[len(_SCHEME) :].strip(), validate=True)
+    except (binascii.Error, ValueError):
+        return b""

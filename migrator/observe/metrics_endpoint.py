@@ -1,0 +1,231 @@
+"""The HTTP endpoint for Prometheus: one path, one answer, and bounds on everything that a caller may ask for.
+
+The standard library's server has no bound on threads, none on the time of a connection, and answers on every path.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import socket
+import socketserver
+import ssl
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from threading import Lock, Thread
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from migrator.errors import OperatorError
+from migrator.observe.logins import LOGINS
+from migrator.observe.metrics_access import OPEN, AccessFiles, MetricsAccess
+
+log = logging.getLogger(__name__)
+
+PATH: Final = "/metrics"
+METHODS: Final = ("GET", "HEAD")
+CONNECTIONS_MAX: Final = 16
+"""Each has a thread; who comes when there are so many is hung up on."""
+CONNECTION_SECONDS: Final = 10.0
+"""From its begin to its end, TLS and the answer included."""
+SILENCE_SECONDS: Final = 5.0
+HEAD_BYTES_MAX: Final = 16_384
+"""Of a request: its line and its headers. It has no body."""
+DOOR: Final = "metrics"
+
+
+class MetricsEndpoint:
+    """Serves in threads of its own until it is closed.
+
+    :param host: "" for every IPv4 address.
+    :param collectors: must be safe to call from another thread.
+    :param where: the key that the address comes from, for messages.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        collectors: Iterable[Collector],
+        *,
+        access: AccessFiles = OPEN,
+        where: str = "migrator.metrics.listener",
+    ) -> None:
+        """
+        :raises OperatorError: the address can't be bound, or a file of ``access`` cannot be used.
+        """
+        registry = CollectorRegistry(auto_describe=False)
+        for collector in collectors:
+            registry.register(collector)
+        checks = MetricsAccess(access)
+        try:
+            family, _, _, _, address = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0]  # noqa: S104
+            self._server = _Server(family, address, registry, checks)
+        except OSError as error:
+            raise OperatorError(
+                f"can't listen on {host}:{port}: {error.strerror}",
+                where=where,
+                remedy="Choose a free port of this host",
+            ) from error
+        self.port: int = self._server.server_address[1]
+        LOGINS.open(DOOR)
+        self._thread = Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop serving; connections end."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        self._server.end_connections()
+
+
+@dataclass(slots=True)
+class _Open:
+    """A connection. ``connection``: what is to be shut when its time is over."""
+
+    connection: socket.socket
+    deadline: float
+
+
+class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = CONNECTIONS_MAX
+
+    def __init__(self, family: int, address: Any, registry: CollectorRegistry, access: MetricsAccess) -> None:
+        self.address_family = family
+        self.registry = registry
+        self.access = access
+        self.rendering = Lock()
+        """One answer is made at a time: each takes the interpreter from the controller's own work."""
+        self._open: dict[int, _Open] = {}
+        super().__init__(address, _Handler)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether there is room for one more."""
+        del client_address
+        if len(self._open) >= CONNECTIONS_MAX:
+            return False
+        self._open[id(request)] = _Open(request, time.monotonic() + CONNECTION_SECONDS)
+        return True
+
+    def service_actions(self) -> None:
+        """Twice a second: the time of some connections is over; whatever their threads wait for ends."""
+        self.end_connections(time.monotonic())
+
+    def end_connections(self, before: float | None = None) -> None:
+        """Those whose deadline was before that moment; else all."""
+        for entry in list(self._open.values()):
+            if before is None or entry.deadline < before:
+                try:
+                    socket.socket.shutdown(entry.connection, socket.SHUT_RDWR)
+                except OSError:
+                    continue  # it has just ended
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """In the connection's own thread."""
+        request.settimeout(SILENCE_SECONDS)
+        context = self.access.tls()
+        if context is None:
+            _Handler(request, client_address, self)
+            return
+        with context.wrap_socket(request, server_side=True, do_handshake_on_connect=False) as connection:
+            self._open[id(request)].connection = connection
+            try:
+                connection.do_handshake()
+            except ssl.SSLError as error:
+                LOGINS.failed(DOOR, client_address[0], f"TLS: {error.reason or error}")
+                return
+            _Handler(connection, client_address, self)
+
+    def shutdown_request(self, request: Any) -> None:
+        """The end of a connection, also of one that there was no room for."""
+        super().shutdown_request(request)
+        self._open.pop(id(request), None)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """What the network does to a connection is no news; a defect is."""
+        del request
+        error = sys.exc_info()[1]
+        level = logging.DEBUG if isinstance(error, OSError) else logging.ERROR
+        log.log(level, "Metrics: the connection of %s ended", client_address[0], exc_info=error)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection, which is one request."""
+
+    server: _Server
+    server_version, sys_version = "migrator", ""
+    error_content_type = "text/plain; charset=utf-8"
+    error_message_format = "%(code)d %(message)s\n"
+    default_request_version = "HTTP/1.0"
+    requestline, request_version, command = "", default_request_version, ""
+
+    def handle(self) -> None:
+        """Read, answer, hang up."""
+        head = self._head()
+        if not head:
+            return
+        self.raw_requestline = head[0]
+        self.rfile = io.BufferedReader(io.BytesIO(b"".join(head[1:])))
+        if self.parse_request():
+            self._answer()
+
+    def _head(self) -> list[bytes]:
+        """The lines up to the empty one; none when there is nothing to answer."""
+        lines: list[bytes] = []
+        left = HEAD_BYTES_MAX
+        while not lines or lines[-1].strip():
+            line = self.rfile.readline(left + 1)
+            left -= len(line)
+            if left < 0:
+                self.send_error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+                return []
+            if not line:
+                return []
+            lines.append(line)
+        return lines
+
+    def _answer(self) -> None:
+        if not self.server.access.admits(self.headers.get("Authorization")):
+            LOGINS.failed(DOOR, self.client_address[0], "no user and password that are known")
+            self._refuse(HTTPStatus.UNAUTHORIZED, "WWW-Authenticate", 'Basic realm="metrics", charset="UTF-8"')
+        elif self.path.partition("?")[0] != PATH:
+            self.send_error(HTTPStatus.NOT_FOUND, f"Metrics are at {PATH}")
+        elif self.command not in METHODS:
+            self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "Allow", ", ".join(METHODS))
+        else:
+            self._show()
+
+    def _show(self) -> None:
+        try:
+            encode, kind = choose_encoder(" ".join(self.headers.get("Accept", "").split()))
+            with self.server.rendering:
+                content = encode(self.server.registry)
+        except Exception:  # the top of a request: it fails alone, and nobody outside reads why
+            log.exception("The metrics could not be read")
+            self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR)
+            return
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def _refuse(self, status: HTTPStatus, header: str, text: str) -> None:
+        self.send_response(status)
+        self.send_header(header, text)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name in the standard library
+        """Requests are not logged."""

@@ -1,0 +1,50 @@
+"""What a terminal and a log may be given.
+
+Names come from ZooKeeper, from clients and from peers. They can hold what a terminal obeys, or what a reader takes for
+a line of ours: escape sequences, line ends, marks that turn the direction of text. So all that is printed passes
+through here where it leaves this process: in `migrator.cli.terminal`, in `migrator.observe.logs`, in pages and reports.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import orjson
+
+_INDENT = "    "
+_BEYOND_ASCII = re.compile(r"[^\n -~]")
+
+
+def printable(text: str) -> str:
+    """One line in which every character has a shape: the others, and all spaces but the plain one, are written as
+    Python escapes them (``\\x1b``, ``\\n``, ``\\u202e``)."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def printable_lines(text: str) -> str:
+    """Several lines; those after the first are indented, so that none passes for a line of ours."""
+    return f"\n{_INDENT}".join(map(printable, text.split("\n")))
+
+
+def json_text(content: Any, *, indent: bool = False) -> str:
+    """JSON in which characters without a shape are escaped, as a terminal may show it.
+
+    :param indent: on several lines.
+    """
+    try:
+        text = orjson.dumps(content, option=orjson.OPT_INDENT_2 if indent else None).decode()
+    except orjson.JSONEncodeError:  # half of a character that takes two in UTF-16, which UTF-8 does not have
+        return json.dumps(content, indent=2 if indent else None)
+    return _BEYOND_ASCII.sub(_json_escaped, text)
+
+
+def _json_escaped(match: re.Match[str]) -> str:
+    char = match[0]
+    if char.isprintable():
+        return char
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

@@ -1,0 +1,230 @@
+"""The metrics' door: who gets in, and that nobody outside can wear it out. With real sockets and certificates."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from prometheus_client import Gauge
+
+from migrator.errors import OperatorError
+from migrator.observe import metrics_endpoint
+from migrator.observe.certificates import CERTIFICATES
+from migrator.observe.logins import LOGINS
+from migrator.observe.metrics_access import OPEN, AccessFiles
+from migrator.observe.metrics_endpoint import CONNECTIONS_MAX, HEAD_BYTES_MAX, MetricsEndpoint
+from migrator.parts.certificates import Authority, PemFiles
+
+SECRET = "correct horse"
+GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+WAIT_SECONDS = 30.0
+
+
+@contextmanager
+def served(access: AccessFiles = OPEN) -> Iterator[int]:
+    gauge = Gauge("planted", "A figure", registry=None)
+    endpoint = MetricsEndpoint("127.0.0.1", 0, [gauge], access=access)
+    try:
+        yield endpoint.port
+    finally:
+        endpoint.close()
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS)
+
+
+def rest(connection: socket.socket) -> bytes:
+    """Until the other side hangs up."""
+    parts = []
+    with suppress(ConnectionResetError):
+        while part := connection.recv(65_536):
+            parts.append(part)
+    return b"".join(parts)
+
+
+def asked(port: int, request: bytes, tls: ssl.SSLContext | None = None) -> bytes:
+    with connected(port) as plain:
+        connection = plain if tls is None else tls.wrap_socket(plain, server_hostname="localhost")
+        with connection:
+            connection.sendall(request)
+            return rest(connection)
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split(None, 2)[1])
+
+
+def with_password(text: str) -> bytes:
+    credentials = base64.b64encode(text.encode())
+    return GET.replace(b"Host: x", b"Authorization: Basic " + credentials)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        (GET, 200),
+        (GET.replace(b"GET", b"HEAD"), 200),
+        (b"GET /metrics?x=1 HTTP/1.0\r\n\r\n", 200),
+        (GET.replace(b"/metrics", b"/"), 404),
+        (GET.replace(b"/metrics", b"/metrics/../../etc/passwd"), 404),
+        (GET.replace(b"GET", b"POST"), 405),
+        (GET.replace(b"GET", b"OPTIONS"), 405),
+        (GET.replace(b"GET", b"<script>"), 405),
+        (GET.replace(b"Host: x", b"Accept: application/openmetrics-text;version=broken"), 500),
+        (GET.replace(b"Host: x", b"Host: " + b"x" * HEAD_BYTES_MAX), 431),
+        (b"x" * (HEAD_BYTES_MAX + 1), 431),
+        (b"nonsense\r\n\r\n", 400),
+    ],
+    ids=lambda case: case[:60].decode() if isinstance(case, bytes) else str(case),
+)
+def test_one_path_one_answer(request_: bytes, expected: int) -> None:
+    with served() as port:
+        answer = asked(port, request_)
+        assert status(answer) == expected
+        assert (b"planted" in answer) is (expected == 200 and not request_.startswith(b"HEAD"))
+        assert b"Traceback" not in answer
+        assert b"Python" not in answer
+        assert status(asked(port, GET)) == 200, "the next one is served"
+
+
+def password_file(directory: Path, *lines: str, mode: int = 0o440) -> str:
+    path = directory / "passwords"
+    path.unlink(missing_ok=True)
+    path.write_text("\n".join(lines))
+    path.chmod(mode)
+    return str(path)
+
+
+def test_whoever_lacks_the_password_is_refused_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    access = AccessFiles(passwords=password_file(tmp_path, f"prometheus:{SECRET}", "other:x"))
+    with served(access) as port:
+        before = LOGINS.read()["metrics"]
+        wrong = [
+            GET,
+            with_password("prometheus:wrong"),
+            with_password(f"nobody:{SECRET}"),
+            with_password(""),
+            with_password(":"),
+            GET.replace(b"Host: x", b"Authorization: Basic \xff\xfe!"),
+            GET.replace(b"Host: x", f"Authorization: Bearer {SECRET}".encode()),
+            with_password("prometheus:wrong").replace(b"/metrics", b"/elsewhere"),
+        ]
+        for request in wrong:
+            answer = asked(port, request)
+            assert status(answer) == 401
+            assert b'WWW-Authenticate: Basic realm="metrics"' in answer
+        assert LOGINS.read()["metrics"] == before + len(wrong)
+        assert status(asked(port, with_password(f"prometheus:{SECRET}"))) == 200
+        assert status(asked(port, with_password("other:x").replace(b"Basic", b"basic"))) == 200
+        password_file(tmp_path, "prometheus:new")
+        assert status(asked(port, with_password(f"prometheus:{SECRET}"))) == 401
+        assert status(asked(port, with_password("prometheus:new"))) == 200
+        (tmp_path / "passwords").unlink()
+        assert status(asked(port, with_password("prometheus:new"))) == 200, "what cannot be used changes nothing"
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("lines", "mode"), [((), 0o400), (("nobody",), 0o400), (("user:",), 0o400), ((f"prometheus:{SECRET}",), 0o444)]
+)
+def test_a_file_of_passwords_that_cannot_be_used_is_refused(tmp_path: Path, lines: tuple[str, ...], mode: int) -> None:
+    with (
+        pytest.raises(OperatorError) as refused,
+        served(AccessFiles(passwords=password_file(tmp_path, *lines, mode=mode))),
+    ):
+        pass
+    assert refused.value.where == "migrator.metrics.basic.auth.file"
+    assert SECRET not in str(refused.value)
+
+
+def client(authority: Authority, own: PemFiles | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=authority.pem)
+    if own is not None:
+        context.load_cert_chain(own.certificate, own.key)
+    return context
+
+
+def assert_refused(port: int, stranger: ssl.SSLContext) -> None:
+    """TLS 1.3 tells a client that it is refused only behind its own handshake."""
+    with suppress(ssl.SSLError, ConnectionError):
+        assert asked(port, GET, stranger) == b""
+
+
+def test_tls_asks_for_a_certificate_of_its_authority_and_reads_files_again(tmp_path: Path) -> None:
+    ours, others = Authority("ours"), Authority("others")
+    server = ours.files(tmp_path / "server", "metrics")
+    access = AccessFiles(*map(str, server))
+    with served(access) as port:
+        prometheus = client(ours, ours.files(tmp_path / "client", "prometheus"))
+        assert b"planted" in asked(port, GET, prometheus)
+        for stranger in (client(ours), client(ours, others.files(tmp_path / "stranger", "prometheus"))):
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                asked(port, GET, stranger)
+        with pytest.raises(ssl.SSLError):
+            asked(port, GET, client(others))
+        assert asked(port, GET) == b"", "in the clear nobody is answered"
+        assert CERTIFICATES.ends()["metrics: certificate"] > time.time()
+
+        failures = CERTIFICATES.reload_failures().get("metrics", 0)
+        server.certificate.write_text("half a certificate")
+        assert b"planted" in asked(port, GET, prometheus), "the previous one stays"
+        assert CERTIFICATES.reload_failures()["metrics"] == failures + 1
+        others.files(tmp_path / "server", "metrics")
+        assert_refused(port, prometheus)
+        assert b"planted" in asked(port, GET, client(others, others.files(tmp_path / "client2", "prometheus")))
+
+
+@pytest.mark.parametrize("part", ["certificate", "key", "authority"])
+def test_a_file_of_tls_that_cannot_be_used_is_refused(tmp_path: Path, part: str) -> None:
+    files = Authority("ours").files(tmp_path, "metrics")
+    getattr(files, part).write_text("nonsense")
+    with pytest.raises(OperatorError), served(AccessFiles(*map(str, files))):
+        pass
+
+
+def test_who_keeps_connections_open_is_hung_up_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also one that sends a byte now and then, in the clear or within TLS."""
+    monkeypatch.setattr(metrics_endpoint, "CONNECTION_SECONDS", 0.2)
+    for access in (OPEN, AccessFiles(*map(str, Authority("ours").files(tmp_path, "metrics")))):
+        with served(access) as port, connected(port) as slow:
+            slow.settimeout(0.01)
+
+            def has_ended(connection: socket.socket = slow) -> bool:
+                try:
+                    connection.send(b"\x16")
+                    return connection.recv(1) == b""
+                except TimeoutError:
+                    return False
+                except OSError:
+                    return True
+
+            until(has_ended)
+
+
+def test_there_are_never_more_connections_than_the_bound() -> None:
+    with served() as port:
+        waiting = [connected(port) for _ in range(CONNECTIONS_MAX)]
+        try:
+            with connected(port) as one_too_many:
+                assert rest(one_too_many) == b""
+            for connection in waiting:
+                connection.sendall(GET)
+                assert b"planted" in rest(connection), "those before it still have their threads"
+        finally:
+            for connection in waiting:
+                connection.close()
+        until(lambda: b"planted" in asked(port, GET))

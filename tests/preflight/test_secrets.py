@@ -1,0 +1,37 @@
+"""What preflight prints of files with a secret in every key that may hold one, and in wrong places."""
+
+from __future__ import annotations
+
+from tests.preflight.test_command import run
+from tests.preflight.world import World
+
+MARK = "Pl4nted-Secret"
+PLAIN = f'x.PlainLoginModule required username="u" password="{MARK}" user_u="{MARK}";'
+PLANTED = {
+    "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.mechanism.controller.protocol": "PLAIN",
+    "listener.name.controller.plain.sasl.jaas.config": PLAIN,
+    "listener.name.controller.ssl.key.password": MARK,
+    "password.encoder.secret": MARK,
+    "password.encoder.old.secret": MARK,
+    "delegation.token.secret.key": MARK,
+    "ssl.keystore.password": MARK,
+    "zookeeper.ssl.keystore.password": MARK,
+    "ssl.key.pasword": MARK,
+    "com.example.password": MARK,
+    "sasl.jaas.config": MARK,
+}
+
+
+def test_neither_text_nor_json_shows_a_secret(world: World) -> None:
+    """Those of the brokers are others, so that they are compared and found to differ."""
+    world.controllers[0] |= PLANTED
+    for broker in world.brokers:
+        broker |= {key: f"{text}-of-brokers" for key, text in PLANTED.items() if MARK in text}
+    for arguments in ((), ("--json",)):
+        result = run(world, *arguments)
+        assert result.exit_code == 1, result.output
+        assert "delegation.token.secret.key" in result.output
+        assert MARK not in result.output
+        assert MARK not in result.stderr
