@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from kio.schema.errors import ErrorCode
 
+from migrator.controller.brokers_view import check_node
 from migrator.controller.context import Context, metadata_version, supports, zk_brokers_allowed
 from migrator.controller.decision import Decision, RefusedError, decided
 from migrator.controller.partition_change import leader_and_isr_changes
@@ -52,7 +53,8 @@ def register_broker(
     registers again keeps epoch, fencing and shutdown state.
 
     :raises RefusedError: 104 another cluster's broker; 101 the id belongs to a living broker; 102 its mode does not
-        fit the state of the migration; 119 listeners or log directories; 35 it lacks a finalized feature.
+        fit the state of the migration; 119 listeners or log directories; 35 it lacks a finalized feature; -1 a listener
+        has a security protocol that there is not; 42 a negative id.
     """
     existing = image.cluster.brokers.get(request.broker_id)
     _check_identity(request, context, existing)
@@ -60,6 +62,7 @@ def register_broker(
     _check_migration(image, request, context)
     if supports(image, MinLevel.DIRECTORY_ASSIGNMENT):
         _check_directories(image, request)
+    check_node(request.broker_id, request.listeners)
     features = _checked_features(image, request, context)
     same = existing is not None and existing.incarnation_id == request.incarnation_id
     record = RegisterBrokerRecord(

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
 from kio.schema.errors import ErrorCode
 
 from migrator.controller.decision import RefusedError
 from migrator.image.model import BrokerRegistration, MetadataImage, PartitionRegistration
+from migrator.records.metadata import Endpoint, SecurityProtocol
 from migrator.records.uuid import (
     DIRECTORY_LOST,
     DIRECTORY_MIGRATING,
     DIRECTORY_UNASSIGNED,
     Uuid,
 )
+
+_PROTOCOLS: Final = frozenset(int(protocol) for protocol in SecurityProtocol)
 
 
 def is_active(registration: BrokerRegistration | None) -> bool:
@@ -33,6 +39,24 @@ def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> Brok
             f"Broker {broker_id} is registered with epoch {registration.epoch}, not {epoch}.",
         )
     return registration
+
+
+def check_node(node_id: int, listeners: Iterable[Endpoint]) -> None:
+    """Check what a broker or a controller registers itself as.
+
+    Whoever reads a registration with an unknown security protocol ends: every broker, and every stock controller. A
+    partition that such a broker led would look as if -1, nobody, led it; stock takes negative ids.
+
+    :raises RefusedError: UNKNOWN_SERVER_ERROR, as from stock (``ListenerInfo``); INVALID_REQUEST for a negative id.
+    """
+    if node_id < 0:
+        raise RefusedError(ErrorCode.invalid_request, f"{node_id} is no id of a node.")
+    for listener in listeners:
+        if listener.security_protocol not in _PROTOCOLS:
+            raise RefusedError(
+                ErrorCode.unknown_server_error,
+                f"Listener {listener.name} has security protocol {listener.security_protocol}, which is unknown.",
+            )
 
 
 def is_online(directory: Uuid, registration: BrokerRegistration) -> bool:

@@ -114,7 +114,7 @@ def _check_match(text: str) -> None:
         try:
             valid = bool(equals) and key.strip() in _CLIENT_MATCH and "=" not in expression
             re.compile(expression.strip())
-        except re.error:
+        except (re.error, RecursionError, OverflowError):  # nested too deeply, or repeated too often, for any engine
             valid = False
         if not valid:
             raise _invalid(f"match has an element that is not <client attribute>=<regular expression>: {pattern!r}.")

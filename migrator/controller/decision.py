@@ -22,13 +22,23 @@ S = TypeVar("S")
 MAX_RECORDS_PER_OPERATION = 10_000
 """More records than this in one user's operation are refused with POLICY_VIOLATION, as by Kafka."""
 
+MESSAGE_MAX = 1_000
+
 
 @value
 class ApiError:
-    """An error code with a sentence for people; ``message`` None leaves the client to its own words."""
+    """An error code with a sentence for people; ``message`` None leaves the client to its own words.
+
+    A sentence may quote what was asked for, and a string of an older version of a response has 32,767 bytes at most: so
+    it ends after `MESSAGE_MAX` characters.
+    """
 
     code: ErrorCode
     message: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.message is not None and len(self.message) > MESSAGE_MAX:
+            self.message = f"{self.message[:MESSAGE_MAX]} ..."  # type: ignore[misc]
 
     @property
     def is_failure(self) -> bool:

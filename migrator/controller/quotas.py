@@ -24,7 +24,8 @@ _CLIENT_KEYS: Final[dict[str, int | None]] = {
     "request_percentage": _DOUBLE,
     CONTROLLER_MUTATION_RATE: _DOUBLE,
 }
-_IP_KEYS: Final[dict[str, int | None]] = {"connection_creation_rate": _INT}
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
+_IP_KEYS: Final[dict[str, int | None]] = {CONNECTION_CREATION_RATE: _INT}
 """Keys and their highest whole number; None takes fractions."""
 
 _HOST_NAME: Final = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")

@@ -31,7 +31,7 @@ from migrator.errors import require
 from migrator.image.model import Changes, MetadataImage
 from migrator.node.metadata import MetadataRuntime, NotLeadingError
 from migrator.node.quorum import Quorum, monotonic_ms
-from migrator.records.batch import build_batch
+from migrator.records.batch import BATCH_BYTES_MAX, build_batch
 from migrator.records.codec import encode_all
 from migrator.records.metadata import AbortTransactionRecord, FeatureLevelRecord, MetadataRecord
 from migrator.records.versions import FEATURE_NAME
@@ -366,9 +366,18 @@ class ActiveController:
         self._check_appended(epoch, base + len(records))
 
 
+SPLIT = f"At most {BATCH_BYTES_MAX} are allowed. Split the request, or make its values smaller."
+
+
 def _batch(image: MetadataImage, records: Sequence[MetadataRecord], base: int, epoch: int) -> bytes:
+    """
+    :raises RefusedError: RECORD_LIST_TOO_LARGE, as from stock: its controllers read no larger batch into a snapshot.
+    """
     encoded, now_ms = encode_all(records, _level(image, records)), time.time_ns() // 1_000_000
-    return build_batch(encoded, timestamp_ms=now_ms, base_offset=base, leader_epoch=epoch)
+    batch = build_batch(encoded, timestamp_ms=now_ms, base_offset=base, leader_epoch=epoch)
+    if len(batch) > BATCH_BYTES_MAX:
+        raise RefusedError(ErrorCode.record_list_too_large, f"The change takes {len(batch)} bytes in the log. {SPLIT}")
+    return batch
 
 
 def _level(image: MetadataImage, records: Iterable[MetadataRecord]) -> int:

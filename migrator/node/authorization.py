@@ -13,13 +13,13 @@ from migrator.config.settings import Settings
 from migrator.controller.acl_index import AclIndex
 from migrator.controller.decision import RefusedError
 from migrator.image.model import ImageDelta
+from migrator.node.denials import Denials
 from migrator.node.metadata import MetadataRuntime
 from migrator.records.acl_codes import AclOperation, ResourceType
 from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
 from migrator.wire.principal import Principal
 
 ENTRIES = TaskKind("access-control-entries", OnError.STOP)
-SUPER_USER_SEPARATOR: Final = ";"
 _DONE: Final = object()
 NOT_READY: Final = "The access control entries are not loaded yet; try again."
 
@@ -47,12 +47,11 @@ class Authorization:
     def __init__(self, settings: Settings, metadata: MetadataRuntime, on_failure: OnFailure) -> None:
         self._supervisor = Supervisor(on_failure)
         self._enabled = bool(settings.authorizer_class_name)
-        self._super_users = frozenset(
-            name.strip() for name in (settings.super_users or "").split(SUPER_USER_SEPARATOR) if name.strip()
-        )
+        self._super_users = settings.super_user_names
         self._allow_if_no_acl = settings.allow_everyone_if_no_acl_found
         self._metadata = metadata
         self._ready = False
+        self._denials = Denials()
         self._index = AclIndex()
         self._authorizer = self._arranged()
         self._waiting: deque[ImageDelta] = deque()
@@ -62,13 +61,19 @@ class Authorization:
             self._authorizer = self._arranged()
             metadata.subscribers.append(self._published)
 
-    def access_of(self, principal: Principal, host: str) -> Access:
-        """What somebody may do."""
+    def access_of(self, principal: Principal, host: str, request: tuple[int, int] = (-1, -1)) -> Access:
+        """What somebody may do; what is denied is logged.
+
+        :param request: API key and version, for the log.
+        """
         if not self._enabled or str(principal) in self._super_users:
             return Unlimited()
         if not self._ready:
             self._ready = self._metadata.has_reached_high_watermark and self._work is None
-        return self._authorizer.access_of(str(principal), host) if self._ready else _NotReady()
+        if not self._ready:
+            return _NotReady()
+        access = self._authorizer.access_of(str(principal), host)
+        return self._denials.watch(access, str(principal), host, request)
 
     def _arranged(self) -> Authorizer:
         return Authorizer(self._index, self._super_users, allow_if_no_acl=self._allow_if_no_acl)

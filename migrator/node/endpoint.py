@@ -18,12 +18,12 @@ from migrator.node.authorization import Authorization
 from migrator.node.metadata import MetadataRuntime
 from migrator.supervision import OnFailure
 from migrator.wire.aside import INLINE_BYTES, MESSAGES, is_big, lane_of
+from migrator.wire.connection import RequestContext
 from migrator.wire.envelope import EnvelopeError, envelope_error, envelope_response, open_envelope
 from migrator.wire.principal import ANONYMOUS
 from migrator.wire.raft_codec import RAFT_APIS
 from migrator.wire.raft_transport import RaftService
 from migrator.wire.schemas import ENVELOPE
-from migrator.wire.server import RequestContext
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,8 @@ class ControllerEndpoint:
         """The request of a broker's client, which counts as the client's own."""
         try:
             check_access(self._call(context, body))
-            opened, size = partial(open_envelope, context, body), len(body.request_data)
+            opened = partial(open_envelope, context, body)
+            size = len(body.request_data) + len(body.request_principal or b"")
             forwarded = opened() if size <= INLINE_BYTES else await lane_of(size).run(opened)
         except RefusedError as error:
             return envelope_error(error.error.code)
@@ -90,7 +91,7 @@ class ControllerEndpoint:
             version=context.api_version,
             body=body,
             principal=principal,
-            access=self._authorization.access_of(principal, context.peer_host),
+            access=self._authorization.access_of(principal, context.peer_host, (context.api_key, context.api_version)),
             listener=context.listener,
             client_id=context.client_id or "",
             may_use_tokens=(forwarded or principal != ANONYMOUS) and not principal.token_authenticated,

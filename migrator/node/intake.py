@@ -2,6 +2,8 @@
 
 A stock leader sends eight megabytes that end anywhere, also within a batch (``KafkaMetadataLog.read`` of Kafka 3.9, a
 slice of the file). The whole batches are taken, and the next fetch begins at the one that was cut.
+
+What does not decode is not appended: a log that holds it is loaded by nobody, neither now nor at the next start.
 """
 
 from __future__ import annotations
@@ -10,12 +12,13 @@ import asyncio
 
 from migrator.node.loop_health import TurnGauge, Work
 from migrator.raft.messages import FetchResponse
+from migrator.records.contents import check_contents
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.runs import BatchRun, RunChecker
 from migrator.values import value
 
 TURN_BATCHES = 1_000
-TURN_BYTES = 256 * 1024
+TURN_BYTES = 64 * 1024
 
 
 @value
@@ -64,7 +67,9 @@ async def check_records(
 def _check_part(checker: RunChecker, gauge: TurnGauge) -> bool:
     batches, size = checker.checked_batches, checker.checked_bytes
     try:
-        return checker.advance(TURN_BATCHES, TURN_BYTES)
+        is_more = checker.advance(TURN_BATCHES, TURN_BYTES)
+        check_contents(checker.checked_from(size))
+        return is_more
     finally:
         gauge.count(Work.CHECKED_BATCHES, checker.checked_batches - batches)
         gauge.count(Work.CHECKED_BYTES, checker.checked_bytes - size)

@@ -26,6 +26,7 @@ from migrator.observe.status import (
     Gate,
     Goal,
     MigrationStatus,
+    Orderer,
     Problem,
     VerdictAnswer,
     VerdictReport,
@@ -142,15 +143,15 @@ class MigrationInsight:
         image = self._core.metadata.published
         return finish_gates(self, image) if goal is Goal.FINISH else rollback_gates(self, image)
 
-    async def pause(self, reason: str) -> None:
+    async def pause(self, reason: str, by: Orderer) -> None:
         """See `MigrationView`; errors as `PauseOrder.give`."""
-        await self._runtime.pause_order.give(reason)
+        await self._runtime.pause_order.give(reason, by)
 
-    async def resume(self) -> None:
+    async def resume(self, by: Orderer) -> None:
         """See `MigrationView`; errors as `PauseOrder.take_back`."""
-        await self._runtime.pause_order.take_back()
+        await self._runtime.pause_order.take_back(by)
 
-    def force(self, kind: Force, reason: str) -> None:
+    def force(self, kind: Force, reason: str, by: Orderer) -> None:
         """See `MigrationView`; only what the migration waits for right now can be forced.
 
         :raises OperatorError: it does not wait for that, or there is no reason for the journal.
@@ -165,10 +166,10 @@ class MigrationInsight:
                 where=f"force {kind}",
                 remedy="See 'migrator status' for what it waits for",
             )
-        self._runtime.note("force", reason, what=kind.value)
+        self._runtime.note("force", reason, what=kind.value, **by.details)
         self._runtime.executor.feed(ev.OperatorForce(kind))
 
-    def report_verdict(self, report: VerdictReport) -> VerdictAnswer:
+    def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
         """See `MigrationView`."""
         epoch = self._core.controller.epoch
         standing = Standing(
@@ -180,7 +181,11 @@ class MigrationInsight:
         answer = self._runtime.verdicts.take(report, standing)
         found = "equal" if report.equal else f"{report.differences} differences"
         self._runtime.note(
-            "verdict", f"verify found {found}; {answer.sentence}", offset=str(report.offset), zxid=f"{report.zxid:#x}"
+            "verdict",
+            f"verify found {found}; {answer.sentence}",
+            offset=str(report.offset),
+            zxid=f"{report.zxid:#x}",
+            **by.details,
         )
         return answer
 

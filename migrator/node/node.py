@@ -17,14 +17,18 @@ from migrator.controller.context import SUPPORTED_FEATURES, Context
 from migrator.controller.index import ControllerIndex
 from migrator.controller.mutation_quotas import MutationBuckets
 from migrator.errors import InvariantViolation, MigratorError, OperatorError
+from migrator.node.accounts import PublishedAccounts
+from migrator.node.connection_bounds import connection_quotas, listener_limits, raise_limit_of_open_files
 from migrator.node.core import NodeCore, OpenedDirectory
 from migrator.node.describe import QuorumDescriber
 from migrator.node.endpoint import ControllerEndpoint
+from migrator.node.ip_rates import IpRates
 from migrator.node.loop_health import LoopHealth, calm_garbage_collector
 from migrator.node.metrics import reader
 from migrator.node.migrated_cluster import migrated_cluster
 from migrator.node.migration import MigrationRuntime
 from migrator.node.migration_status import MigrationInsight
+from migrator.node.own_principal import check_own_principal
 from migrator.node.propagation import KRaftPropagation
 from migrator.node.quorum import monotonic_ms
 from migrator.node.quorum_view import NodeQuorumView
@@ -37,7 +41,6 @@ from migrator.node.transports import (
     grpc_address,
     grpc_tls,
     kafka_transport,
-    listener_limits,
     named_security,
     peer_clients,
     raft_transport,
@@ -46,9 +49,13 @@ from migrator.node.transports import (
 from migrator.node.voter_changes import VOTER_CHANGES, VoterChanges
 from migrator.node.voters import VoterSignals
 from migrator.node.write_gate import WriteGate
+from migrator.observe.doors import DoorCollector
 from migrator.observe.journal import Journal
-from migrator.observe.metrics import MetricsServer, Reading
+from migrator.observe.metrics import Reading, ReadingCollector
+from migrator.observe.metrics_access import access_files
+from migrator.observe.metrics_endpoint import MetricsEndpoint
 from migrator.observe.propagation import Mode, PropagationTimes
+from migrator.rpc.identity import Identities
 from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.quorum_service import NodeAddress, QuorumService
 from migrator.rpc.server import GrpcServer, Service
@@ -98,6 +105,7 @@ async def run_node(settings: Settings, warnings: Sequence[str] = ()) -> None:
         everything that the log holds (exit code 3).
     :raises InvariantViolation: it found itself wrong about the world.
     """
+    raise_limit_of_open_files()
     failure = Failure()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -119,8 +127,9 @@ async def run_node(settings: Settings, warnings: Sequence[str] = ()) -> None:
 async def _assemble(settings: Settings, failure: Failure, stack: AsyncExitStack) -> None:
     """Build and start everything; the stack takes it down in the opposite order."""
     health = LoopHealth()
-    directory = OpenedDirectory(settings)
     security = controller_security(settings)
+    check_own_principal(settings, security)
+    directory = OpenedDirectory(settings)
     cluster_id = directory.identity.cluster_id
     transport = raft_transport(settings, cluster_id, security)
     stack.push_async_callback(transport.close)
@@ -203,7 +212,8 @@ def _serve_metrics(
     """Serve the metrics, if the settings say where."""
     if settings.migrator_metrics_listener:
         address = parse_host_port(settings.migrator_metrics_listener)
-        stack.callback(MetricsServer(*address, read, times.histogram).close)
+        collectors = (ReadingCollector(read), times.histogram, DoorCollector())
+        stack.callback(MetricsEndpoint(*address, collectors, access=access_files(settings)).close)
 
 
 async def _bind(listener: KafkaListener, host: str, port: int) -> int:
@@ -231,13 +241,16 @@ def _listeners(settings: Settings, cluster_id: str, core: NodeCore, failure: Fai
         read_context=_read_context(settings, core),
         on_failure=failure,
     )
+    quotas = connection_quotas(settings, IpRates(lambda: core.metadata.published.quotas))
+    accounts = PublishedAccounts(settings, cluster_id, core.metadata)
     return [
         KafkaListener(
             at.name,
             endpoint,
             features=_features(settings, core),
-            security=named_security(settings, at.name),
-            limits=listener_limits(settings),
+            security=named_security(settings, at.name, accounts),
+            limits=listener_limits(settings, at.name),
+            quotas=quotas,
             on_violation=failure,
         )
         for at in settings.parsed_listeners
@@ -292,8 +305,9 @@ async def _grpc(settings: Settings, core: NodeCore, source: NodeStatusSource, fa
     address = grpc_address(settings)
     if settings.grpc_voters and address is not None:
         own = NodeAddress(settings.node_id, *address, boot_ms=wall_ms())
-        services.append(QuorumService(core.cluster_id, core.quorum.handle, NodeQuorumView(core.quorum, own), failure))
-    server = GrpcServer(services)
+        view = NodeQuorumView(core.quorum, own, frozenset(voter.voter_id for voter in settings.voters))
+        services.append(QuorumService(core.cluster_id, core.quorum.handle, view, failure))
+    server = GrpcServer(services, Identities(settings.grpc_voter_principals, settings.grpc_operator_principals))
     server.listen_unix(settings.metadata_directory)
     if address is not None:
         server.listen(*address, grpc_tls(settings))

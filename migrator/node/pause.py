@@ -6,16 +6,17 @@ It is a field of the ZkMigrationStateRecord that says PRE_MIGRATION, and is gone
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from migrator.errors import OperatorError
 from migrator.migration import events as ev
 from migrator.migration.executor import MigrationExecutor
 from migrator.migration.states import PublicState, State
+from migrator.node.behind import Note
 from migrator.node.core import NodeCore
 from migrator.node.metadata import NotLeadingError
 from migrator.node.quorum import monotonic_ms
 from migrator.node.snapshotter import wall_ms
+from migrator.observe.status import Orderer
 from migrator.records.metadata import MigrationHold, ZkMigrationState, ZkMigrationStateRecord
 
 REASON_MAX = 1_000
@@ -28,16 +29,14 @@ class PauseOrder:
     :param note: puts something into the journal.
     """
 
-    def __init__(
-        self, node_id: int, core: NodeCore, executor: MigrationExecutor, note: Callable[[str, str], None]
-    ) -> None:
+    def __init__(self, node_id: int, core: NodeCore, executor: MigrationExecutor, note: Note) -> None:
         self._node_id = node_id
         self._core = core
         self._executor = executor
         self._note = note
         self._turn = asyncio.Lock()
 
-    async def give(self, reason: str) -> None:
+    async def give(self, reason: str, by: Orderer) -> None:
         """Hold the migration; a majority has the order when this returns.
 
         :raises OperatorError: there is no reason for the journal; or it has begun, or there is none; or the leadership
@@ -47,7 +46,7 @@ class PauseOrder:
             raise OperatorError("the journal needs a reason", where="pause", remedy="Give --reason")
         async with self._turn:
             self._check()
-            self._note("pause", reason)
+            self._note("pause", reason, **by.details)
             hold = MigrationHold(self._node_id, wall_ms(), reason[:REASON_MAX])
             self._executor.feed(ev.OperatorPause(hold))  # no claim is made while the order is on its way into the log
             await self._append(hold)
@@ -66,7 +65,7 @@ class PauseOrder:
         if status.state is State.INACTIVE:
             raise OperatorError("this controller has only just been elected", where="pause", remedy="Try again")
 
-    async def take_back(self) -> None:
+    async def take_back(self, by: Orderer) -> None:
         """Let it begin; likewise.
 
         :raises OperatorError: nothing is held; or as `give`.
@@ -76,7 +75,7 @@ class PauseOrder:
                 raise OperatorError(
                     "the migration is not paused", where="resume", remedy="See 'migrator status' for what it waits for"
                 )
-            self._note("resume", "the operator lets the migration go on")
+            self._note("resume", "the operator lets the migration go on", **by.details)
             await self._append(None)
 
     async def _append(self, hold: MigrationHold | None) -> None:

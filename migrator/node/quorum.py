@@ -26,6 +26,7 @@ from migrator.node.refusals import Refusals
 from migrator.node.storage import NodeStorage
 from migrator.raft import effects as fx
 from migrator.raft import events as ev
+from migrator.raft.config import EPOCH_LIMIT, EPOCHS_USED_UP
 from migrator.raft.core import QuorumStatus, RaftNode
 from migrator.raft.messages import EpochOffset, FetchRequest, FetchResponse, RaftRequest, RaftResponse, VoteRequest
 from migrator.raft.states import Role
@@ -115,6 +116,7 @@ class Quorum:
         self._proposal: tuple[bytes, Sequence[MetadataRecord]] | None = None
         self._strangers: set[int] = set()
         """Peers of another cluster, as far as that was said in the log."""
+        self._last_epoch_said = -1
         self.refusals = Refusals()
         self._gauge = gauge
         self._checked: CheckedRecords | None = None
@@ -236,6 +238,9 @@ class Quorum:
         self._storage.persist_election_state(effect.state)
 
     def _role_changed(self, effect: fx.RoleChanged) -> None:
+        if effect.epoch + 1 >= EPOCH_LIMIT and effect.epoch > self._last_epoch_said:
+            self._last_epoch_said = effect.epoch
+            log.critical(EPOCHS_USED_UP, effect.epoch)
         self._observer.role_changed(effect.role, effect.epoch, effect.leader_id)
 
     def _append_leader_change(self, effect: fx.AppendLeaderChange) -> None:

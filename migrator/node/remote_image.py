@@ -83,15 +83,20 @@ class RemoteImage:
                 self._loader = ImageLoader()
                 offset, epoch = 0, 0
                 continue
+            if response.high_watermark < 0:
+                await self._rest(f"controller {self._leader} leads, and has not committed anything in its epoch")
+                continue
+            read_before = offset
             for batch in iter_batches(response.records, partial_tail=True):
+                if batch.header.next_offset > response.high_watermark:  # not committed yet, and nobody's business
+                    break
                 offset, epoch = batch.header.next_offset, batch.header.leader_epoch
                 self._append(batch)
                 await asyncio.sleep(0)
-            if 0 <= response.high_watermark <= offset:
-                self._loader.commit(max(response.high_watermark, self._loader.published.provenance.offset + 1))
+            if response.high_watermark <= offset:
                 return self._loader.published, self._leader
-            if not response.records:
-                await self._rest(f"controller {self._leader} leads, and has not committed anything in its epoch")
+            if offset == read_before:
+                await self._rest(f"controller {self._leader} leads, and does not send what it has committed")
 
     async def _rest(self, why: str) -> None:
         """Before the same question is asked again.
@@ -108,6 +113,7 @@ class RemoteImage:
             records = [record for record, _ in batch.records()]
             self._loader.append(header.base_offset, header.leader_epoch, header.base_timestamp, records)
             self._loader.apply()
+            self._loader.commit(header.next_offset)  # or it keeps what it would need to go back, for a while
 
     async def _fetch(self, offset: int, epoch: int) -> FetchResponse:
         """From the leader, which is found on the way; an election is waited for."""

@@ -23,6 +23,7 @@ from migrator.observe.status import (
     Goal,
     JournalEvent,
     MigrationStatus,
+    Orderer,
     Problem,
     QuorumStatus,
     Role,
@@ -70,16 +71,16 @@ class MigrationView(Protocol):
     def gates(self, goal: Goal) -> tuple[Gate, ...]:
         """What stands between here and a goal."""
 
-    async def pause(self, reason: str) -> None:
+    async def pause(self, reason: str, by: Orderer) -> None:
         """Hold before the next irreversible step; a majority has the order when it returns."""
 
-    async def resume(self) -> None:
+    async def resume(self, by: Orderer) -> None:
         """Go on; likewise."""
 
-    def force(self, kind: Force, reason: str) -> None:
+    def force(self, kind: Force, reason: str, by: Orderer) -> None:
         """Do what is not done unasked."""
 
-    def report_verdict(self, report: VerdictReport) -> VerdictAnswer:
+    def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
         """Take note of what a comparison found."""
 
 
@@ -146,25 +147,25 @@ class NodeStatusSource:
                 return
             await asyncio.sleep(REFRESH_SECONDS)
 
-    async def pause(self, reason: str) -> None:
+    async def pause(self, reason: str, by: Orderer) -> None:
         """See `StatusSource`."""
-        await self._active_migration().pause(reason)
+        await self._active_migration().pause(reason, by)
 
-    async def resume(self) -> None:
+    async def resume(self, by: Orderer) -> None:
         """See `StatusSource`."""
-        await self._active_migration().resume()
+        await self._active_migration().resume(by)
 
-    async def force(self, kind: Force, reason: str) -> None:
+    async def force(self, kind: Force, reason: str, by: Orderer) -> None:
         """See `StatusSource`."""
-        self._active_migration().force(kind, reason)
+        self._active_migration().force(kind, reason, by)
 
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
         """See `StatusSource`."""
         return self._active_migration().gates(goal)
 
-    async def report_verdict(self, report: VerdictReport) -> VerdictAnswer:
+    async def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
         """See `StatusSource`."""
-        return self._active_migration().report_verdict(report)
+        return self._active_migration().report_verdict(report, by)
 
     def _active_migration(self) -> MigrationView:
         if self._core.controller.epoch is None:

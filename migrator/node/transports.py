@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 from migrator.config.endpoints import parse_host_port
+from migrator.config.principals import names_of
 from migrator.config.settings import Settings
+from migrator.errors import OperatorError
 from migrator.node.either_transport import EitherTransport
-from migrator.rpc.channel import TlsFiles, host_port, tls_files
-from migrator.rpc.raft_transport import GrpcRaftTransport
+from migrator.rpc.channel import host_port
+from migrator.rpc.raft_transport import GrpcRaftTransport, PeerAddress
+from migrator.rpc.tls import TlsFiles, tls_files
 from migrator.rpc.transport import RaftTransport
 from migrator.wire.client import ClientLimits, KafkaClient
 from migrator.wire.raft_codec import Endpoint
 from migrator.wire.raft_transport import KafkaRaftTransport
+from migrator.wire.sasl import ScramAccounts
 from migrator.wire.security import ListenerSecurity, listener_security
-from migrator.wire.server import ListenerLimits
 
 FALLBACK_BACKOFF_MAX_MS = 100
 """A voter that is away is tried over gRPC, then over Kafka's protocol; it must not be kept waiting once it is back."""
@@ -28,13 +32,17 @@ def controller_security(settings: Settings) -> ListenerSecurity:
     return named_security(settings, settings.controller_listeners[0])
 
 
-def named_security(settings: Settings, name: str) -> ListenerSecurity:
-    """Security of one of our listeners; errors as `controller_security`."""
+def named_security(settings: Settings, name: str, accounts: ScramAccounts | None = None) -> ListenerSecurity:
+    """Security of one of our listeners; errors as `controller_security`.
+
+    :param accounts: who may log in there by SCRAM.
+    """
     return listener_security(
         settings.explicit,
         name,
         settings.protocol_map[name],
         client_mechanism=settings.sasl_mechanism_controller_protocol,
+        accounts=accounts,
     )
 
 
@@ -46,17 +54,7 @@ def broker_security(settings: Settings) -> ListenerSecurity:
         name,
         settings.protocol_map[name],
         client_mechanism=settings.sasl_mechanism_inter_broker_protocol,
-    )
-
-
-def listener_limits(settings: Settings) -> ListenerLimits:
-    """Bounds of every listener."""
-    return ListenerLimits(
-        max_request_bytes=settings.socket_request_max_bytes,
-        max_idle_ms=settings.connections_max_idle_ms,
-        max_connections=settings.max_connections,
-        max_connections_per_ip=settings.max_connections_per_ip,
-        backlog=settings.socket_listen_backlog_size,
+        serves=False,
     )
 
 
@@ -87,16 +85,24 @@ def kafka_transport(
     )
 
 
-def grpc_tls(settings: Settings) -> TlsFiles | None:
-    """Mutual TLS of gRPC; None when it is not set up.
+def grpc_tls(settings: Settings) -> TlsFiles:
+    """Mutual TLS of gRPC, with a certificate that is this voter's own.
 
-    :raises OperatorError: only some of the three files are named.
+    :raises OperatorError: the files cannot be used, or the certificate is somebody else's.
     """
-    return tls_files(
-        settings.migrator_grpc_tls_certificate_file,
-        settings.migrator_grpc_tls_key_file,
-        settings.migrator_grpc_tls_ca_file,
-    )
+    files = tls_files(settings)
+    own = files.own()
+    named = None if own.principal is None else settings.grpc_voter_principals.get(own.principal)
+    if named != settings.node_id:
+        raise OperatorError(
+            f"the certificate is {own.principal or 'without a subject'}, "
+            + ("which stands for nobody" if named is None else f"which stands for voter {named}")
+            + f", and this is node {settings.node_id}",
+            where=f"{settings.source}: migrator.grpc.voter.principals",
+            remedy=f"Add {settings.node_id}@{own.principal or 'User:SUBJECT'} on every controller, or give this node "
+            "its own certificate",
+        )
+    return dataclasses.replace(files, principals=names_of(settings.grpc_voter_principals, (settings.node_id,)))
 
 
 def raft_transport(settings: Settings, cluster_id: str, security: ListenerSecurity) -> RaftTransport:
@@ -104,7 +110,9 @@ def raft_transport(settings: Settings, cluster_id: str, security: ListenerSecuri
     if not settings.grpc_voters:
         return kafka_transport(settings, security)
     peers = {
-        voter.voter_id: host_port(voter.host, voter.port)
+        voter.voter_id: PeerAddress(
+            host_port(voter.host, voter.port), names_of(settings.grpc_voter_principals, (voter.voter_id,))
+        )
         for voter in settings.grpc_voters
         if voter.voter_id != settings.node_id
     }

@@ -7,20 +7,26 @@ from collections.abc import Callable
 from migrator.records.uuid import ZERO_UUID, Uuid
 from migrator.values import value
 
-EPOCH_LIMIT = 2**30
-EPOCH_STEP = 2**16
-EPOCH_END = 2**31 - 1
+EPOCH_LIMIT = 2**31 - 2**16
+"""Every leader epoch that this node takes from a message, or stands for election in, is below. Epochs are 32 bits on
+the wire and on the disk; stock Kafka counts beyond the last one to a negative one and never starts again."""
+OFFSET_LIMIT = 2**62
+"""No log gets that long. A snapshot at a higher offset would leave none for the next record."""
+EPOCHS_USED_UP = (
+    "Epoch %d is the last one: some voter has named an epoch that elections never reach, and this controller stands "
+    "for no further one. Find out which program did that, and keep it out. Then stop all controllers, remove the file "
+    "__cluster_metadata-0/quorum-state from the metadata directory of each of them, and start them again: they go on "
+    "from the epoch of their logs. Never remove the file while any controller runs"
+)
 
 
 def may_follow(own: int, epoch: int) -> bool:
     """Whether a message may carry a node from its own epoch to that one.
 
-    Epochs are 32 bits on the wire and on the disk. A message with the last of them would leave none for the next
-    election, for ever. Up to `EPOCH_LIMIT`, which elections do not reach in decades, a jump may be of any size: a voter
-    may have been away for long. From there on `EPOCH_STEP` at a time is enough for a voter that stood alone for hours.
-    So whatever one message says, elections go on.
+    An absolute limit, and none on jumps: a voter may have been away for long, or alone, and stock voters take whatever
+    they are told. A node that its own disk has put beyond the limit stays there, and follows whoever leads there.
     """
-    return epoch < EPOCH_LIMIT or (epoch - own <= EPOCH_STEP and epoch < EPOCH_END)
+    return epoch <= own or epoch < EPOCH_LIMIT
 
 
 def grant_to_anybody(_candidate_id: int) -> bool:

@@ -162,7 +162,7 @@ def handle_end_response(quorum: Quorum, peer: int, _response: EndQuorumEpochResp
 
 def poll_unattached(quorum: Quorum, state: Unattached) -> int:
     """A voter waits for an election, its own in the end."""
-    if quorum.is_shutting_down:
+    if quorum.may_not_stand:
         return NEVER
     if quorum.now >= state.election_deadline:
         quorum.become_candidate()
@@ -174,7 +174,7 @@ def poll_candidate(quorum: Quorum, state: Candidate) -> int:
     if votes.is_won(quorum.voters, state.granted):
         quorum.become_leader()  # a sole voter needs nobody else's vote
         return NEVER
-    if quorum.is_shutting_down:  # the election that runs may still be won, which lets the winner hand over
+    if quorum.may_not_stand:  # the election that runs may still be won, which lets the winner hand over
         return NEVER if votes.is_lost(quorum.voters, state.rejected) else _ask_for_votes(quorum, state)
     if state.backoff_deadline is None and quorum.now >= state.election_deadline:
         _back_off(quorum, state)
@@ -209,7 +209,7 @@ def _back_off(quorum: Quorum, state: Candidate) -> None:
 
 def poll_resigned(quorum: Quorum, state: Resigned) -> int:
     """Tell the voters until each has heard it; when nobody is elected in time, stand for election again."""
-    deadline = NEVER if quorum.is_shutting_down else state.election_deadline
+    deadline = NEVER if quorum.may_not_stand else state.election_deadline
     if quorum.now >= deadline:
         quorum.become_candidate()
         return deadline

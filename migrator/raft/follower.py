@@ -79,6 +79,8 @@ def poll_follower(quorum: Quorum, follower: Follower) -> int:
         return _poll_observer(quorum, follower)
     if quorum.is_shutting_down:
         return NEVER
+    if quorum.epochs_are_used_up:
+        return _ask_leader(quorum, follower)  # there is nobody else to wait for
     if quorum.now >= follower.fetch_deadline:
         quorum.become_candidate()
         return NEVER

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from migrator.errors import require
 from migrator.raft import effects as fx
 from migrator.raft import responses
-from migrator.raft.config import EPOCH_END, RaftConfig
+from migrator.raft.config import EPOCH_LIMIT, RaftConfig
 from migrator.raft.messages import EpochOffset, RaftRequest, RaftResponse
 from migrator.raft.peers import Peers
 from migrator.raft.progress import Progress, Replicas
@@ -86,6 +86,11 @@ class Quorum:
         return self.node_id in self.voters
 
     @property
+    def epochs_are_used_up(self) -> bool:
+        """Whether there is no epoch left to stand for election in; see `EPOCH_LIMIT`."""
+        return self.epoch + 1 >= EPOCH_LIMIT
+
+    @property
     def leader_id(self) -> int | None:
         """The leader of this epoch as far as it is known; a resigned leader still is the epoch's leader."""
         return self.state.leader_id
@@ -98,6 +103,11 @@ class Quorum:
     def other_voters(self) -> set[int]:
         """The voters but this node."""
         return set(self.voters - {self.node_id})
+
+    @property
+    def may_not_stand(self) -> bool:
+        """Whether this node begins no further election."""
+        return self.is_shutting_down or self.epochs_are_used_up
 
     def log_end(self) -> EpochOffset:
         """Epoch of the last record and end offset of the log."""
@@ -175,7 +185,7 @@ class Quorum:
     def become_candidate(self) -> None:
         """Stand for election in the next epoch, with this node's own vote."""
         require(self.is_voter, f"node {self.node_id} is no voter and can't stand for election")
-        require(self.epoch + 1 < EPOCH_END, f"epoch {self.epoch} is the last one: some voter has used up all others")
+        require(not self.epochs_are_used_up, f"epoch {self.epoch} is the last one")
         retries = self.state.retries + 1 if isinstance(self.state, Candidate) else 1
         epoch = self.epoch + 1
         stored = ElectionState(epoch, None, self.node_id, self.config.directory_id)

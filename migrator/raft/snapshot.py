@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 from migrator.errors import require
 from migrator.raft import effects as fx
 from migrator.raft import replication, responses
+from migrator.raft.config import OFFSET_LIMIT
 from migrator.raft.events import SnapshotFailed, SnapshotFinished
 from migrator.raft.learning import is_ours
 from migrator.raft.messages import EpochOffset, FetchSnapshotRequest, FetchSnapshotResponse
@@ -54,7 +55,10 @@ def _snapshot_error(quorum: Quorum, request: FetchSnapshotRequest) -> ErrorCode:
 
 def begin_download(quorum: Quorum, follower: Follower, snapshot_id: EpochOffset) -> bool:
     """The leader has no records at our end any more. Returns False when that can't be."""
-    if snapshot_id.epoch < 0 or snapshot_id.offset <= quorum.high_watermark:
+    if not 0 <= snapshot_id.epoch <= quorum.epoch or snapshot_id.offset >= OFFSET_LIMIT:
+        quorum.blame(follower.leader_id, f"sends us to {snapshot_id} in epoch {quorum.epoch}, which can't be")
+        return False
+    if snapshot_id.offset <= quorum.high_watermark:
         quorum.blame(
             follower.leader_id,
             f"sends us to {snapshot_id} although all before {quorum.high_watermark} is committed here",

@@ -6,8 +6,10 @@ record version lacks has its default. Times are milliseconds since 1970, epochs 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 
+from migrator.config.sensitive import REDACTED, broker_type, is_sensitive, topic_type
 from migrator.records.uuid import Uuid
 from migrator.values import value
 
@@ -26,6 +28,13 @@ class ConfigResourceType(IntEnum):
     BROKER = 4
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
+
+
+_TYPES_OF: Mapping[int, Callable[[str], str | None]] = {
+    ConfigResourceType.TOPIC: topic_type,
+    ConfigResourceType.BROKER: broker_type,
+}
+_OPEN_RESOURCES = frozenset({ConfigResourceType.BROKER_LOGGER, ConfigResourceType.CLIENT_METRICS})
 
 
 class ScramMechanism(IntEnum):
@@ -122,9 +131,16 @@ class ConfigRecord:
     name: str
     value: str | None
 
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether the value must not be shown (``KafkaConfig.loggableValue``)."""
+        if self.value is None or self.resource_type in _OPEN_RESOURCES:
+            return False
+        type_of = _TYPES_OF.get(self.resource_type)
+        return type_of is None or is_sensitive(type_of(self.name))
+
     def __repr__(self) -> str:
-        """Values of broker keys can be passwords and are not shown."""
-        shown = "..." if self.resource_type == ConfigResourceType.BROKER and self.value else repr(self.value)
+        shown = REDACTED if self.is_sensitive else repr(self.value)
         return f"ConfigRecord({self.resource_type}, {self.resource_name!r}, {self.name!r}, {shown})"
 
 

@@ -77,6 +77,10 @@ class RunChecker:
         """How many bytes these are."""
         return self._position
 
+    def checked_from(self, position: int) -> memoryview:
+        """The bytes that have been found in order, from a position on."""
+        return self._view[position : self._position]
+
     def advance(self, max_batches: int, max_bytes: int) -> bool:
         """Check on: at most so many batches, and one batch beyond so many bytes. Says whether something is left.
 

@@ -8,8 +8,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from migrator.controller.brokers import register_broker, unregister_broker
+from migrator.controller.controllers import register_controller
 from migrator.controller.decision import MAX_RECORDS_PER_OPERATION, RefusedError
 from migrator.controller.periodic import fence_silent_broker
+from migrator.image.model import ControllerRegistration
 from migrator.records.metadata import (
     NO_LEADER,
     Endpoint,
@@ -45,6 +47,21 @@ def test_registration_of_another_cluster() -> None:
 def test_registration_with_incorrect_clusterid_comes_before_every_other_check() -> None:
     world = World(PRE)
     assert refused(world, cluster_id="other", log_dirs=()) is ErrorCode.inconsistent_cluster_id
+
+
+@pytest.mark.parametrize("protocol", [-1, 4, 2**15 - 1])
+def test_a_security_protocol_that_nobody_knows_is_not_recorded(protocol: int) -> None:
+    """Every broker and every stock controller that read the record would end."""
+    world, listeners = World(), (Endpoint("PLAINTEXT", "host", 9092, protocol),)
+    assert refused(world, listeners=listeners) is ErrorCode.unknown_server_error
+    with pytest.raises(RefusedError) as refusal:
+        register_controller(world.image, ControllerRegistration(1, some_uuid(1), False, listeners, ()), world.context())
+    assert refusal.value.error.code is ErrorCode.unknown_server_error
+
+
+def test_a_broker_has_no_negative_id() -> None:
+    """A partition that it led would look as if nobody did."""
+    assert refused(World(), -1) is ErrorCode.invalid_request
 
 
 def test_re_registration_of_same_incarnation_keeps_epoch_fencing_and_shutdown() -> None:

@@ -197,3 +197,12 @@ def test_too_many_records(world: World) -> None:
     with pytest.raises(RefusedError) as refusal:
         alter_configs(world.image, request, world.context())
     assert refusal.value.error.code is ErrorCode.policy_violation
+
+
+@pytest.mark.parametrize("expression", ["(" * 5_000 + ")" * 5_000, "a{99999999999}", "("])
+def test_an_expression_that_no_engine_takes_is_refused(world: World, expression: str) -> None:
+    resource = ConfigResource(ConfigResourceType.CLIENT_METRICS, "m")
+    change = ConfigChange("match", ConfigOperation.SET, f"client_id={expression}")
+    (_, error), *_ = alter_configs(world.image, AlterConfigsRequest(((resource, (change,)),)), world.context()).response
+    assert error.code is ErrorCode.invalid_config
+    assert len(error.message or "") < 2_000

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from migrator.raft import effects as fx
 from migrator.raft import events as ev
 from migrator.raft import messages as m
-from migrator.raft.config import EPOCH_END, EPOCH_LIMIT, EPOCH_STEP, RaftConfig, may_follow
+from migrator.raft.config import EPOCH_LIMIT, OFFSET_LIMIT, RaftConfig
 from migrator.raft.core import RaftNode
 from migrator.raft.messages import EpochOffset
 from migrator.raft.replication import locate
@@ -71,33 +71,40 @@ def test_the_last_epoch_below_the_limit_is_a_voters_to_take() -> None:
     assert member.raft.epoch == EPOCH_LIMIT - 1
 
 
-def test_elections_go_on_from_the_highest_epoch_that_one_message_can_name() -> None:
-    """One below the limit ended every voter that stood next: no other would have followed to the limit."""
-    cluster = Cluster(3)
-    for node in (1, 3):
-        cluster[node].step(ev.RequestReceived(Envelope(2, node, 0, None), vote(EPOCH_LIMIT - 1, 2, voter=node)))
-    candidate = cluster[1]
-    while candidate.raft.role is not Role.CANDIDATE:
-        candidate.raft.step(ev.Tick(), (candidate.raft.deadline() or 0) + 1)
-    assert candidate.raft.epoch == EPOCH_LIMIT
-    granted = cluster.ask(3, vote(EPOCH_LIMIT, 1, voter=3))
-    assert isinstance(granted, m.VoteResponse)
-    assert granted.vote_granted
+def test_when_all_epochs_are_used_up_a_voter_stands_no_more_and_goes_on_otherwise() -> None:
+    """It persists nothing beyond, does not end, votes in the epoch that it has, and follows a leader of it."""
+    member = Cluster(3)[1]
+    member.step(ev.RequestReceived(Envelope(2, 1, 0, None), vote(EPOCH_LIMIT - 1, 2)))
+    effects = [effect for now in range(0, 60_000, 500) for effect in member.raft.step(ev.Tick(), now)]
+    assert fx.PersistElectionState not in kinds(effects)
+    assert member.raft.role is Role.UNATTACHED
+    begin = m.BeginQuorumEpochRequest(CLUSTER_ID, 1, 2, EPOCH_LIMIT - 1)
+    member.step(ev.RequestReceived(Envelope(2, 1, 0, None), begin))
+    effects = [effect for now in range(60_000, 120_000, 500) for effect in member.raft.step(ev.Tick(), now)]
+    assert (member.raft.role, member.raft.leader_id) == (Role.FOLLOWER, 2)
+    assert sent(effects, m.FetchRequest)
 
 
-@pytest.mark.parametrize(
-    ("own", "epoch", "follows"),
-    [
-        (0, EPOCH_LIMIT - 1, True),
-        (0, EPOCH_LIMIT, False),
-        (EPOCH_LIMIT - 1, EPOCH_LIMIT - 1 + EPOCH_STEP, True),
-        (EPOCH_LIMIT - 1, EPOCH_LIMIT + EPOCH_STEP, False),
-        (EPOCH_END - 1, EPOCH_END, False),
-    ],
-)
-def test_how_far_one_message_carries(own: int, epoch: int, follows: bool) -> None:
-    """Any way below the limit, a step above, and never to the end."""
-    assert may_follow(own, epoch) is follows
+def test_a_voter_whose_disk_is_beyond_the_limit_follows_whoever_leads_there() -> None:
+    """Stock voters take any epoch: a directory that one of them left may hold such a one."""
+    config = RaftConfig(1, CLUSTER_ID, frozenset({1, 2, 3}))
+    raft = RaftNode(config, SimulatedLog(), ElectionState(EPOCH_LIMIT + 5), Random(0), 0)
+    begin = m.BeginQuorumEpochRequest(CLUSTER_ID, 1, 2, EPOCH_LIMIT + 5)
+    raft.step(ev.RequestReceived(Envelope(2, 1, 0, None), begin), 1)
+    assert (raft.epoch, raft.leader_id) == (EPOCH_LIMIT + 5, 2)
+
+
+@pytest.mark.parametrize("snapshot", [EpochOffset(2, 10), EpochOffset(2**31 - 1, 10), EpochOffset(1, OFFSET_LIMIT)])
+def test_a_snapshot_of_an_epoch_to_come_or_behind_all_offsets_is_not_fetched(snapshot: EpochOffset) -> None:
+    """It would take the log's place, and this node to an epoch that nobody has led."""
+    cluster = led()
+    member = cluster[3]
+    request = sent(member.effects, m.FetchRequest)[-1]
+    response = m.FetchResponse(NONE, NONE, 1, 1, 10, 10, snapshot_id=snapshot)
+    effects = member.step(ev.ResponseReceived(request.peer, request.correlation, response))
+    assert fx.BlamePeer in kinds(effects)
+    effects += [effect for now in range(1000, 3000, 100) for effect in member.raft.step(ev.Tick(), now)]
+    assert not sent(effects, m.FetchSnapshotRequest)
 
 
 @pytest.mark.parametrize("leader", [-1, 2])

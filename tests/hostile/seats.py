@@ -1,0 +1,335 @@
+"""Two controllers under attack: a sole voter, which leads, at the doors of brokers, clients and operators; and one of
+three voters, whose two peers are the attacker, also in its answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from dataclasses import fields, replace
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from migrator.errors import PeerError
+from migrator.migration.states import State
+from migrator.raft import messages as m
+from migrator.raft.messages import EpochOffset, RaftRequest, RaftResponse
+from migrator.rpc.codec import from_proto, to_proto
+from migrator.rpc.identity import CALLER, Caller
+from migrator.rpc.operator_service import OperatorService
+from migrator.rpc.transport import TransportError, UnreachableError
+from migrator.wire.decode import decode_exactly
+from migrator.wire.encode import encode_entity
+from migrator.wire.principal import Principal, encode_principal
+from migrator.wire.raft_codec import RAFT_APIS, decode_raft_response, encode_raft_response
+from migrator.wire.schemas import (
+    ENVELOPE,
+    build,
+    part_type,
+    request_type,
+    response_type,
+)
+from tests.hostile.batches import batch_of
+from tests.hostile.doors import BY_DOOR, Door, Knock
+from tests.hostile.hints import DIRECTORIES, INCARNATIONS, METADATA_TOPIC, hints_of
+from tests.hostile.logins import log_in
+from tests.hostile.node import AbortedError, GrpcContext, Node, Silence, frame_of
+from tests.hostile.values import Hostile
+from tests.node.cluster import CLUSTER_ID
+from tests.rpc.operator_node import PlayedNode
+
+PATIENCE_SECONDS: Final = 60 * 24 * 3600.0
+"""Of the virtual clock: a Fetch may ask to wait for 24 days."""
+BROKERS: Final = (1, 2, 3)
+
+
+class BrokerSeat:
+    """Knocks at the doors of a leader."""
+
+    doors: Final = (Door.LISTENER,) * 8 + (Door.ENVELOPE,) * 5 + (Door.SASL, Door.OPERATOR, Door.QUORUM)
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        self.node = Node(directory, 1, Silence(), seed)
+        self.coverage: Counter[str] = Counter()
+        self._operator = OperatorService(PlayedNode(State.DUAL_WRITING))
+
+    async def ready(self) -> None:
+        """Until the node leads, with brokers that run and a topic."""
+        while self.node.core.controller.epoch is None:
+            await asyncio.sleep(0.1)
+        await self.work()
+
+    async def work(self) -> None:
+        """What a correct broker does, and gets.
+
+        :raises AssertionError: it does not get it.
+        """
+        for broker in BROKERS:
+            await asyncio.sleep(20)  # whoever has taken its id is silent by now
+            epoch = await self._register(broker)
+            beat = {"broker_id": broker, "broker_epoch": epoch, "current_metadata_offset": epoch}
+            answer = await self._good(63, **beat, want_fence=False, want_shut_down=False)
+            assert answer.error_code is ErrorCode.none, answer
+            ids = await self._good(67, broker_id=broker, broker_epoch=epoch)
+            assert ids.error_code is ErrorCode.none, ids
+        topics = ({"name": "topic-0", "num_partitions": 2, "replication_factor": 1, "assignments": (), "configs": ()},)
+        answer = await self._good(19, topics=topics)
+        assert answer.topics[0].error_code in (ErrorCode.none, ErrorCode.topic_already_exists), answer
+
+    async def _register(self, broker: int) -> int:
+        levels = self.node.core.metadata.image.features.levels
+        features = [{"name": name, "min_supported_version": 0, "max_supported_version": 100} for name in levels]
+        answer = await self._good(
+            62,
+            broker_id=broker,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=INCARNATIONS[broker],
+            log_dirs=(DIRECTORIES[broker],),
+            listeners=({"name": "PLAINTEXT", "host": "h", "port": 9092, "security_protocol": 0},),
+            features=features,
+        )
+        if answer.error_code is ErrorCode.invalid_registration:  # the attacker has registered this directory
+            for other in list(self.node.core.metadata.image.cluster.brokers):
+                await self._good(64, broker_id=other)
+            return await self._register(broker)
+        assert answer.error_code is ErrorCode.none, answer
+        return int(answer.broker_epoch)
+
+    async def _good(self, key: int, **fields: Any) -> Any:
+        version = 0 if key in (64, 67) else 4 if key == 62 else 1
+        return await self.node.ask(key, version, build(request_type(key, version), **fields))
+
+    async def knock(self, random: Random) -> str:
+        """One message; what it was. Errors are those that a door has declared, or defects."""
+        door = random.choice(self.doors)
+        knock = random.choice(BY_DOOR[door])
+        name = f"{door.name} {knock.name}"
+        self.coverage[name] += 1
+        hostile = Hostile(random, hints_of(self.node.core))
+        answer = {
+            Door.LISTENER: self._listener,
+            Door.ENVELOPE: self._envelope,
+            Door.SASL: self._sasl,
+            Door.OPERATOR: self._operate,
+            Door.QUORUM: _quorum(self.node),
+        }[door]
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await answer(random, hostile, knock)
+        return name
+
+    async def _listener(self, random: Random, hostile: Hostile, knock: Knock) -> None:
+        client_id = random.choice((None, "", "c", "x" * 32_000))
+        with contextlib.suppress(PeerError):
+            await self.node.ask(knock.key, knock.version, hostile.entity(knock.schema), client_id)
+
+    async def _envelope(self, random: Random, hostile: Hostile, knock: Knock) -> None:
+        inner = frame_of(knock.key, knock.version, hostile.entity(knock.schema), "inner")
+        if random.random() < 0.05:
+            inner = inner[: random.randrange(len(inner))]
+        names = (("User", "admin"), ("User", ""), ("", "\0"), ("Type", "x" * 40_000))
+        principal = encode_principal(Principal(*random.choices(names, (9, 1, 1, 1))[0], random.random() < 0.1))
+        address = random.choices((bytes((127, 0, 0, 1)), bytes(16), b"", b"\xff" * 5), (9, 2, 1, 1))[0]
+        if random.random() < 0.05:
+            principal = hostile.raw("principal")
+        envelope = build(
+            request_type(ENVELOPE, 0), request_data=inner, request_principal=principal, client_host_address=address
+        )
+        with contextlib.suppress(PeerError):
+            await self.node.ask(ENVELOPE, 0, envelope)
+
+    async def _sasl(self, random: Random, hostile: Hostile, knock: Knock) -> None:
+        log_in(random, hostile, knock)
+
+    async def _operate(self, random: Random, hostile: Hostile, knock: Knock) -> None:
+        request = _through_bytes(hostile.proto(knock.schema))
+        CALLER.set(Caller("an operator", "an address"))
+        called = getattr(self._operator, knock.name)(request, GrpcContext())
+        with contextlib.suppress(AbortedError):
+            if hasattr(called, "__aiter__"):
+                async for answer in called:
+                    answer.SerializeToString()
+                    break
+            else:
+                (await called).SerializeToString()
+
+
+class VoterSeat:
+    """Knocks at the doors of one voter of three, and answers what it asks."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        self.node = Node(directory, 3, self, seed)
+        self.coverage: Counter[str] = Counter()
+        self.answers = 0
+        self._random = Random(seed)
+        self._sent: list[Any] = []
+
+    async def ready(self) -> None:
+        """Nothing has to be prepared: two of three voters are the attacker."""
+        await asyncio.sleep(0)
+
+    async def work(self) -> None:
+        """What a correct voter gets: an answer to a Vote that names the node's own epoch or a later one."""
+        quorum = self.node.core.quorum
+        vote = m.VoteRequest(CLUSTER_ID, 1, quorum.epoch, 2, 0, 0)
+        answer = await quorum.handle(vote)
+        assert isinstance(answer, m.VoteResponse)
+        assert answer.leader_epoch >= vote.candidate_epoch, answer
+
+    async def knock(self, random: Random) -> str:
+        """One message, and then some time, in which the node asks its peers."""
+        kafka = random.random() < 0.5
+        keys = {key for key, _ in RAFT_APIS.values()}
+        choices = [knock for knock in BY_DOOR[Door.LISTENER] if knock.key in keys] if kafka else BY_DOOR[Door.QUORUM]
+        knock = random.choice(choices)
+        name = f"{knock.door.name} {knock.name}"
+        self.coverage[name] += 1
+        hostile = Hostile(random, hints_of(self.node.core))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            if not kafka:
+                await _quorum(self.node)(random, hostile, knock)
+            else:
+                message = hostile.entity(knock.schema)
+                if random.random() < 0.7:
+                    message = _about_the_log(message, hostile)
+                if self._sent and random.random() < 0.1:
+                    knock, message = random.choice(self._sent)  # again, later, out of order
+                self._sent = [*self._sent[-20:], (knock, message)]
+                with contextlib.suppress(PeerError):
+                    await self.node.ask(knock.key, knock.version, message)
+        await asyncio.sleep(random.choice((0, 0.02, 0.3, 2.0)))
+        return name
+
+    # The transport of the attacked node
+
+    async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
+        """See `RaftTransport`: honest, hostile, or silent."""
+        random, self.answers = Random(self._random.random()), self.answers + 1
+        await asyncio.sleep(random.choice((0, 0.001, 0.2)))
+        kind = random.random()
+        if kind < 0.15:
+            raise UnreachableError("silent")
+        try:
+            if kind < 0.5:
+                return self._through_codec(random, self._honest(random, peer, request))
+            return self._hostile(random, request)
+        except PeerError as error:
+            raise TransportError(str(error)) from error
+
+    async def close(self) -> None:
+        """See `RaftTransport`."""
+
+    def _honest(self, random: Random, peer: int, request: RaftRequest) -> RaftResponse:
+        core, none = self.node.core, ErrorCode.none
+        epoch, leader = core.quorum.epoch, core.quorum.leader_id
+        known = -1 if leader is None else leader
+        if isinstance(request, m.VoteRequest):
+            return m.VoteResponse(none, none, -1, request.candidate_epoch, vote_granted=random.random() < 0.7)
+        if isinstance(request, m.BeginQuorumEpochRequest):
+            return m.BeginQuorumEpochResponse(none, none, request.leader_id, request.leader_epoch)
+        if isinstance(request, m.EndQuorumEpochRequest):
+            return m.EndQuorumEpochResponse(none, none, known, epoch)
+        if isinstance(request, m.FetchSnapshotRequest):
+            error = random.choice((ErrorCode.snapshot_not_found, none))
+            data = batch_of(random, 0, request.snapshot_id.epoch)[0]
+            size = random.choice((len(data), 2 * len(data), 2**62))
+            return m.FetchSnapshotResponse(none, error, peer, epoch, request.snapshot_id, size, request.position, data)
+        return self._fetched(random, peer, request)
+
+    def _fetched(self, random: Random, peer: int, request: m.FetchRequest) -> RaftResponse:
+        none, offset, epoch = ErrorCode.none, request.fetch_offset, request.leader_epoch
+        self.coverage["LEADERS_LOG batches"] += 1
+        kind = random.random()
+        if kind < 0.15:
+            return m.FetchResponse(none, none, peer, epoch, offset, 0, diverging=EpochOffset(epoch, max(0, offset - 1)))
+        if kind < 0.25:
+            return m.FetchResponse(none, none, peer, epoch, offset, 0, snapshot_id=EpochOffset(epoch, offset + 9))
+        data, _ = batch_of(random, offset, epoch)
+        if random.random() < 0.3:
+            data += batch_of(random, offset + 1, epoch)[0][: random.choice((5, 40, 10_000))]
+        mark = random.choice((offset, offset - 1, offset - 9, 2**63 - 1, -(2**63)))
+        return m.FetchResponse(none, none, peer, epoch, mark, 0, records=data)
+
+    def _through_codec(self, random: Random, response: RaftResponse) -> RaftResponse:
+        """As it arrives over one of the two transports."""
+        if random.random() < 0.5:
+            arrived: RaftResponse = from_proto(_through_bytes(to_proto(response)))
+            return arrived
+        versions = _ranges()[type(response)]
+        version = random.randint(versions.min, versions.max)
+        body = encode_raft_response(response, version)
+        return decode_raft_response(decode_exactly(type(body), b"".join(encode_entity(body))))
+
+    def _hostile(self, random: Random, request: RaftRequest) -> RaftResponse:
+        hostile = Hostile(random, hints_of(self.node.core))
+        name = type(request).__name__.replace("Request", "Response")
+        if random.random() < 0.5:
+            (knock,) = (k for k in BY_DOOR[Door.QUORUM_ANSWER] if k.schema.DESCRIPTOR.name == name)
+            self.coverage[f"QUORUM_ANSWER {knock.name}"] += 1
+            message = hostile.proto(knock.schema)
+            if random.random() < 0.8:
+                message.top_error = 0
+            if random.random() < 0.7:
+                message.error = 0
+            found: RaftResponse = from_proto(_through_bytes(message))
+            return found
+        key, versions = RAFT_APIS[type(request)]
+        version = random.randint(versions.min, versions.max)
+        self.coverage[f"KAFKA_ANSWER API {key} version {version}"] += 1
+        body = hostile.entity(response_type(key, version))
+        if random.random() < 0.8:
+            body = _about_the_log(body, hostile)
+        return decode_raft_response(decode_exactly(type(body), b"".join(encode_entity(body))))
+
+
+def _ranges() -> dict[type, Any]:
+    pairs: dict[type, type] = {
+        m.VoteRequest: m.VoteResponse,
+        m.BeginQuorumEpochRequest: m.BeginQuorumEpochResponse,
+        m.EndQuorumEpochRequest: m.EndQuorumEpochResponse,
+        m.FetchRequest: m.FetchResponse,
+        m.FetchSnapshotRequest: m.FetchSnapshotResponse,
+    }
+    return {pairs[request]: versions for request, (_, versions) in RAFT_APIS.items()}
+
+
+def _about_the_log(message: Any, hostile: Hostile) -> Any:
+    """The same message, about the one partition that anybody answers for."""
+    entity_type: Any = type(message)
+    field = "responses" if hasattr(message, "responses") else "topics"
+    if not hasattr(message, field):
+        return message
+    topic_type = part_type(entity_type, field)
+    topic = hostile.entity(topic_type)
+    partition = hostile.entity(part_type(topic_type, "partitions"))
+    names = {"topic_name": "__cluster_metadata", "topic": "__cluster_metadata", "name": "__cluster_metadata"}
+    known = {each.name for each in fields(topic_type)}
+    index = {each.name: 0 for each in fields(type(partition)) if each.name in ("partition_index", "partition", "index")}
+    changes: dict[str, Any] = {name: text for name, text in names.items() if name in known}
+    if "topic_id" in known:
+        changes["topic_id"] = METADATA_TOPIC
+    topic = replace(topic, **changes, partitions=(replace(partition, **index),))
+    rest: dict[str, Any] = {field: (topic,)}
+    if hasattr(message, "cluster_id"):
+        rest["cluster_id"] = CLUSTER_ID
+    if hasattr(message, "error_code"):
+        rest["error_code"] = ErrorCode.none
+    return replace(message, **rest)
+
+
+def _quorum(node: Node) -> Any:
+    async def knock(random: Random, hostile: Hostile, knock: Knock) -> None:
+        message = hostile.proto(knock.schema)
+        if random.random() < 0.8 and "cluster_id" in {field.name for field in message.DESCRIPTOR.fields}:
+            message.cluster_id = CLUSTER_ID
+        with contextlib.suppress(AbortedError):
+            answer = await getattr(node.quorum_service, knock.name)(_through_bytes(message), GrpcContext())
+            answer.SerializeToString()
+
+    return knock
+
+
+def _through_bytes(message: Any) -> Any:
+    return type(message).FromString(message.SerializeToString())
