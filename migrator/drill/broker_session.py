@@ -8,12 +8,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from dataclasses import replace
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
 from kazoo.protocol.states import KazooState, WatchedEvent
 
 from migrator.records.metadata import Endpoint
+from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, encode_broker
 from migrator.zookeeper.znodes.controller import (
@@ -31,15 +32,18 @@ START_SECONDS = 30.0
 class BrokerSession:
     """Blocking: callers on an event loop use a thread.
 
-    :param hosts: connection string, chroot included.
+    :param access: how to connect; its chroot is the cluster's.
     :param session_seconds: time-out of the ZooKeeper session.
     """
 
-    def __init__(self, broker_id: int, hosts: str, endpoint: Endpoint, rack: str, *, session_seconds: float) -> None:
+    def __init__(
+        self, broker_id: int, access: SessionOptions, endpoint: Endpoint, rack: str, *, session_seconds: float
+    ) -> None:
         self._broker_id = broker_id
         self._endpoint = endpoint
         self._rack = rack
-        self._client = KazooClient(hosts=hosts, timeout=session_seconds)
+        self._session = ZooKeeperSession(replace(access, session_timeout_ms=int(session_seconds * 1000)))
+        self._client = self._session.client
         self._stopping = threading.Event()
         self.elections: list[int] = []
         """Controller epochs that this broker was elected with."""
@@ -72,7 +76,8 @@ class BrokerSession:
         )
         path = paths.broker(self._broker_id)
         try:
-            self._client.create(path, encode_broker(registration), ephemeral=True, makepath=True)
+            acl = self._session.acl_of(path)
+            self._client.create(path, encode_broker(registration), acl=acl, ephemeral=True, makepath=True)
         except NodeExistsError:
             _, stat = self._client.get(path)
             if stat.ephemeralOwner != self._client.client_id[0]:
@@ -106,7 +111,8 @@ class BrokerSession:
         epoch = decode_controller_epoch(paths.CONTROLLER_EPOCH, data) + 1
         claim = ControllerClaim(self._broker_id, int(time.time() * 1000))
         transaction = self._client.transaction()
-        transaction.create(paths.CONTROLLER, encode_controller(claim), ephemeral=True)
+        acl = self._session.acl_of(paths.CONTROLLER)
+        transaction.create(paths.CONTROLLER, encode_controller(claim), acl=acl, ephemeral=True)
         transaction.set_data(paths.CONTROLLER_EPOCH, encode_controller_epoch(epoch), stat.version)
         answers = transaction.commit()
         if not any(isinstance(answer, Exception) for answer in answers):

@@ -7,23 +7,27 @@ import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 from kazoo.client import KazooClient
 
 from migrator.drill.report import Report
+from migrator.drill.security import IN_CLEAR, Secured
 from migrator.drill.workload import Workload
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.migration.finish import FLAG
 from migrator.observe.status import Role, Status
+from migrator.parts.certificates import Authority, PemFiles
 from migrator.parts.processes import ChildProcess, free_port, run_to_end
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.rpc.operator_client import OperatorClient
 from migrator.values import value
 from migrator.verify.kraft_files import read_image
+from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, default_acl
 
 CHROOT = "/kafka"
 CLUSTER_ID = "XkYOzJkUQQ-rHVYhnWGvTg"
@@ -42,12 +46,22 @@ MIGRATOR = str(Path(sys.executable).with_name("migrator"))
 
 @value
 class ClusterOptions:
-    """``transport`` is what the quorum speaks: ``grpc`` or ``kafka``."""
+    """``transport`` is what the quorum speaks: ``grpc`` or ``kafka``. ``secure``: no port in clear, permissions."""
 
     partitions: int = 2000
     brokers: int = 3
     controllers: int = 3
     transport: str = "grpc"
+    secure: bool = False
+
+
+@value
+class Doors:
+    """Where clients find the brokers, by id, where the controllers that run are found, and a topic that there is."""
+
+    brokers: Mapping[int, tuple[str, int]]
+    controllers: Sequence[tuple[str, int]]
+    topic: str
 
 
 class Controller:
@@ -161,7 +175,8 @@ class Cluster(ABC):
     def __init__(self, directory: Path, options: ClusterOptions) -> None:
         self.directory = directory
         self.options = options
-        self.zookeeper = EmbeddedZooKeeper(directory / "zookeeper")
+        self.security = Secured(directory / "security") if options.secure else IN_CLEAR
+        self.zookeeper = EmbeddedZooKeeper(directory / "zookeeper", options=self.security.zookeeper_options())
         self.zookeeper_hosts = self.zookeeper.hosts + CHROOT
         self.broker_ids = tuple(range(1, options.brokers + 1))
         self.controllers: list[Controller] = []
@@ -174,6 +189,15 @@ class Cluster(ABC):
     def late_broker(self) -> int:
         """Joins last: until then the migration has to wait, and to say for whom."""
         return self.broker_ids[-1]
+
+    def make_chroot(self) -> None:
+        """Blocking; ZooKeeper has to run."""
+        with zookeeper_client(self.security.session(self.zookeeper.hosts)) as client:
+            client.ensure_path(CHROOT, acl=default_acl(CHROOT, set_acl=self.options.secure))
+
+    def zookeeper_client(self) -> AbstractContextManager[KazooClient]:
+        """Below the cluster's chroot, as its brokers and controllers come to ZooKeeper."""
+        return zookeeper_client(self.security.session(self.zookeeper_hosts))
 
     async def statuses(self) -> dict[int, Status]:
         """By node id, of the controllers that answer."""
@@ -201,6 +225,10 @@ class Cluster(ABC):
     @abstractmethod
     async def migrate_last_broker(self, report: Report) -> None:
         """The last one runs in migration mode, too; what it waits for is the end of the copy."""
+
+    @abstractmethod
+    def doors(self) -> Doors:
+        """Where those come who want something of the cluster, now."""
 
     @abstractmethod
     def workload(self) -> Workload:
@@ -267,12 +295,31 @@ def migration_properties(zookeeper: str) -> dict[str, str]:
     return {"zookeeper.connect": zookeeper, "zookeeper.metadata.migration.enable": "true"}
 
 
-def speak_grpc(controllers: Sequence[Controller]) -> None:
-    """Let the quorum speak gRPC among its own."""
+def speak_grpc(controllers: Sequence[Controller], authority: Authority | None = None) -> None:
+    """Let the quorum speak gRPC among its own, each with a certificate for its number.
+
+    :param authority: signs them; by default one that nothing else trusts.
+    """
     ports = {controller.node_id: free_port() for controller in controllers}
+    names = {controller.node_id: f"controller-{controller.node_id}" for controller in controllers}
+    signer = authority or Authority("drill")
     for controller in controllers:
+        files = signer.files(controller.directory / "grpc-tls", names[controller.node_id])
+        controller.properties |= grpc_identity(files)
+        controller.properties["migrator.grpc.voter.principals"] = ";".join(
+            f"{node}@User:CN={name}" for node, name in names.items()
+        )
         controller.properties["migrator.grpc.listener"] = f"127.0.0.1:{ports[controller.node_id]}"
         controller.properties["migrator.grpc.voters"] = voters(ports)
+
+
+def grpc_identity(files: PemFiles) -> dict[str, str]:
+    """The keys that name these files."""
+    return {
+        "migrator.grpc.tls.certificate.file": str(files.certificate),
+        "migrator.grpc.tls.key.file": str(files.key),
+        "migrator.grpc.tls.ca.file": str(files.authority),
+    }
 
 
 def voters(ports: Mapping[int, int]) -> str:
@@ -281,13 +328,12 @@ def voters(ports: Mapping[int, int]) -> str:
 
 
 @contextmanager
-def zookeeper_client(hosts: str) -> Iterator[KazooClient]:
-    """A started client, closed in the end."""
+def zookeeper_client(access: str | SessionOptions) -> Iterator[KazooClient]:
+    """A started client, closed in the end.
+
+    :param access: how to connect, or only where.
+    """
     # It leaves nothing behind that ends with its session, and a server that is filled collects garbage for long.
-    client = KazooClient(hosts=hosts, timeout=60.0)
-    client.start(timeout=30.0)
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
+    options = SessionOptions(access) if isinstance(access, str) else access
+    with ZooKeeperSession(replace(options, session_timeout_ms=60_000, connection_timeout_ms=30_000)) as session:
+        yield session.client

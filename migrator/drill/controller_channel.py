@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.rpc.transport import PeerTimeoutError, TransportError, UnreachableError
 from migrator.wire.client import KafkaClient
+from migrator.wire.security import PLAINTEXT, ListenerSecurity
 
 RETRY_SECONDS = 0.05
 REQUEST_SECONDS = 10.0
@@ -20,10 +21,13 @@ class ControllerChannel:
     """Requests to whichever of the controllers is active.
 
     :param controllers: host and port of each.
+    :param security: how we come to them.
     """
 
-    def __init__(self, controllers: Sequence[tuple[str, int]], client_id: str) -> None:
-        self._clients = [KafkaClient(host, port, client_id) for host, port in controllers]
+    def __init__(
+        self, controllers: Sequence[tuple[str, int]], client_id: str, security: ListenerSecurity = PLAINTEXT
+    ) -> None:
+        self._clients = [KafkaClient(host, port, client_id, security=security) for host, port in controllers]
         self._current = 0
 
     async def request(self, body: Any, *, timeout_seconds: float) -> Any:

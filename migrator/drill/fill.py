@@ -11,7 +11,8 @@ import hashlib
 import itertools
 import random
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 
 from kazoo.client import KazooClient
 
@@ -21,6 +22,7 @@ from migrator.records.acl_codes import AclOperation, AclPermission, PatternType,
 from migrator.records.uuid import random_uuid
 from migrator.values import value
 from migrator.zookeeper.ops import Create, SetData
+from migrator.zookeeper.session import default_acl
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.acls import AclEntry, ResourcePattern, acl_path, encode_acls, node_name
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
@@ -66,6 +68,12 @@ class FillOptions:
     partitions_per_topic: int = 10
     replication_factor: int = 3
     seed: int = 0
+    users: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Configurations of more users, by name."""
+    permissions: Mapping[ResourcePattern, Sequence[AclEntry]] = field(default_factory=dict)
+    """More access control entries."""
+    set_acl: bool = False
+    """As ``zookeeper.set.acl``: who may read and write the znodes."""
 
 
 def fill(client: KazooClient, options: FillOptions) -> int:
@@ -74,10 +82,10 @@ def fill(client: KazooClient, options: FillOptions) -> int:
     :returns: how many znodes were created.
     :raises OperatorError: when something is there already, or ZooKeeper refuses.
     """
-    return write(client, znodes(options))
+    return write(client, znodes(options), set_acl=options.set_acl)
 
 
-def write(client: KazooClient, operations: Iterable[ZkOp]) -> int:
+def write(client: KazooClient, operations: Iterable[ZkOp], *, set_acl: bool = False) -> int:
     """Write in order, in multis, several in flight. Returns and errors as `fill`."""
     under_way: deque[tuple[object, list[ZkOp]]] = deque()
     created = 0
@@ -86,7 +94,8 @@ def write(client: KazooClient, operations: Iterable[ZkOp]) -> int:
         transaction = client.transaction()
         for operation in batch:
             if isinstance(operation, Create):
-                transaction.create(operation.path, operation.data or b"")
+                acl = default_acl(operation.path, set_acl=set_acl)
+                transaction.create(operation.path, operation.data or b"", acl=acl)
                 if operation.data is None:  # null, as brokers write it; the client's own method knows only b""
                     transaction.operations[-1] = transaction.operations[-1]._replace(data=None)
                 created += 1
@@ -128,7 +137,9 @@ def _families(options: FillOptions) -> Iterator[ZkOp]:
     yield from _topics(options, generator)
     yield from _broker_configs(options, generator)
     yield from _quotas_and_credentials(generator)
-    yield from _acls()
+    for user, config in options.users.items():
+        yield Create(f"{paths.USER_CONFIGS}/{paths.sanitize(user)}", encode_config(config))
+    yield from _acls(options.permissions)
     yield from _tokens(options)
 
 
@@ -230,7 +241,8 @@ def _credentials(generator: random.Random) -> dict[str, str]:
     }
 
 
-def _acls() -> Iterator[ZkOp]:
+def _acls(more: Mapping[ResourcePattern, Sequence[AclEntry]]) -> Iterator[ZkOp]:
+    held: dict[ResourcePattern, list[AclEntry]] = {pattern: list(entries) for pattern, entries in more.items()}
     allow = AclEntry("User:alice", "*", AclOperation.READ, AclPermission.ALLOW)
     deny = AclEntry("User:CN=wéird,O=x y", "10.0.0.1", AclOperation.ALL, AclPermission.DENY)
     names = {ResourceType.CLUSTER: "kafka-cluster", ResourceType.USER: "User:carol"}
@@ -242,9 +254,12 @@ def _acls() -> Iterator[ZkOp]:
                 continue
             name = names.get(resource_type, f"{node_name(resource_type)} näme%2F: *")
             pattern = ResourcePattern(resource_type, name, pattern_type)
-            yield Create(acl_path(pattern), encode_acls([allow, deny]))
+            held.setdefault(pattern, []).extend((allow, deny))
     wildcard = ResourcePattern(ResourceType.TOPIC, "*", PatternType.LITERAL)
-    yield Create(acl_path(wildcard), encode_acls([AclEntry("User:*", "*", AclOperation.DESCRIBE, AclPermission.ALLOW)]))
+    anybody = AclEntry("User:*", "*", AclOperation.DESCRIBE, AclPermission.ALLOW)
+    held.setdefault(wildcard, []).append(anybody)
+    for pattern, entries in held.items():
+        yield Create(acl_path(pattern), encode_acls(entries))
     yield Create(paths.LITERAL_ACL_CHANGES, None)
     yield Create(paths.PREFIXED_ACL_CHANGES, None)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 
-from migrator.drill.cluster import WAIT_SECONDS, Cluster, zookeeper_client
+from migrator.drill.cluster import WAIT_SECONDS, Cluster
+from migrator.drill.doors import try_doors
 from migrator.drill.report import Report
 from migrator.drill.steps import all_report, answers, dual_writing, log_tail, settled_metadata, until
 from migrator.errors import ExitCode
@@ -24,6 +25,7 @@ async def finish(cluster: Cluster, report: Report) -> None:
     with report.step("Brokers restart in KRaft mode"):
         await cluster.roll_to_kraft(report)
         await until(cluster, report, "dual-write goes on", lambda: dual_writing(cluster), seconds=WAIT_SECONDS)
+    await try_doors(cluster, report, "brokers in KRaft mode")
     with report.step("Controllers restart without the migration"):
         for controller in cluster.controllers:
             controller.set_migration(enabled=False)
@@ -79,5 +81,5 @@ async def _too_early(cluster: Cluster, report: Report) -> None:
 
 
 def _metadata(cluster: Cluster) -> dict[str, bytes | None]:
-    with zookeeper_client(cluster.zookeeper_hosts) as client:
+    with cluster.zookeeper_client() as client:
         return settled_metadata(client, cluster.brokers_own)

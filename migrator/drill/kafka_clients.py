@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from types import MappingProxyType
 from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
@@ -28,15 +29,18 @@ PATIENT = {
     **QUIET,
 }
 """Of producers that go on as soon as they can."""
+Login = Mapping[str, str]
+"""librdkafka's settings of who a client is and how it shows that (`InClear.login`)."""
+ANONYMOUS: Login = MappingProxyType({})
 
 
 class Admin:
     """An administrator's client, made when the brokers know each other: librdkafka waits for minutes otherwise."""
 
-    def __init__(self, bootstrap: str, brokers: int) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, bootstrap: str, brokers: int, login: Login = ANONYMOUS) -> None:
+        self._configuration: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap, **login, **QUIET}
         until("every broker is in the metadata", lambda: self._brokers() == brokers)
-        self.client = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+        self.client = AdminClient(self._configuration)
 
     def create(self, name: str, partitions: int, replicas: int, **config: str) -> None:
         """Create a topic; ``_`` in keys of its configuration stands for a dot."""
@@ -86,7 +90,7 @@ class Admin:
     def _brokers(self) -> int:
         """As a client sees it that knows nothing yet."""
         try:
-            metadata = AdminClient({"bootstrap.servers": self._bootstrap, **QUIET}).list_topics(timeout=1.0)
+            metadata = AdminClient(self._configuration).list_topics(timeout=1.0)
         except KafkaException:
             return 0
         return len(metadata.brokers) if metadata.controller_id >= 0 else 0
@@ -99,11 +103,13 @@ class Traffic:
     :param linger_ms: how long a batch is filled; no pause can be told that is shorter.
     """
 
-    def __init__(self, bootstrap: str, topic: str, *, per_second: int = 100, linger_ms: int = 5) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, *, per_second: int = 100, linger_ms: int = 5, login: Login = ANONYMOUS
+    ) -> None:
         self._topic = topic
         self._per_second = per_second
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": linger_ms, **PATIENT}
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": linger_ms, **login, **PATIENT}
         )
         self.sent = 0
         self.acknowledged: set[int] = set()
@@ -161,7 +167,7 @@ class Traffic:
             self.errors.append(str(error))
 
 
-def consume(bootstrap: str, topic: str, group: str, count: int) -> list[str]:
+def consume(bootstrap: str, topic: str, group: str, count: int, login: Login = ANONYMOUS) -> list[str]:
     """Values of the group's next messages, at most ``count``, whose offsets are then committed."""
     consumer = Consumer(
         {
@@ -169,6 +175,7 @@ def consume(bootstrap: str, topic: str, group: str, count: int) -> list[str]:
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
+            **login,
             **QUIET,
         }
     )
@@ -186,9 +193,9 @@ def consume(bootstrap: str, topic: str, group: str, count: int) -> list[str]:
     return values
 
 
-def committed(bootstrap: str, topic: str, group: str, partitions: int) -> int:
+def committed(bootstrap: str, topic: str, group: str, partitions: int, login: Login = ANONYMOUS) -> int:
     """How many messages the group has behind it, by its committed offsets."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, **QUIET})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, **login, **QUIET})
     try:
         asked = [TopicPartition(topic, partition) for partition in range(partitions)]
         return sum(max(found.offset, 0) for found in consumer.committed(asked, timeout=READ_SECONDS))

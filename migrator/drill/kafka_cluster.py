@@ -26,6 +26,7 @@ from migrator.drill.cluster import (
     voters,
     zookeeper_client,
 )
+from migrator.drill.security import IN_CLEAR, BrokerPorts, InClear
 from migrator.errors import OperatorError
 from migrator.observe.status import BrokerState, Status
 from migrator.parts.java import Jvm
@@ -36,8 +37,6 @@ from migrator.zookeeper.znodes import paths
 FIRST_BROKER_ID = 1
 POLL_SECONDS = 0.05
 BROKER_JVM = Jvm(heap="320m")
-ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
-STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 class Mode(Enum):
@@ -63,6 +62,7 @@ class KafkaCluster:
     :param broker_properties: for every broker, over those that the cluster makes.
     :param controller_properties: the same for controllers.
     :param broker_jvm: of every broker.
+    :param security: how nodes are protected, from one another and from everybody else.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class KafkaCluster:
         broker_properties: Mapping[str, str] = MappingProxyType({}),
         controller_properties: Mapping[str, str] = MappingProxyType({}),
         broker_jvm: Jvm = BROKER_JVM,
+        security: InClear = IN_CLEAR,
     ) -> None:
         self.directory = directory
         self.kafka = kafka
@@ -85,10 +86,13 @@ class KafkaCluster:
         self._release_version = release_version
         self._more_for_brokers = broker_properties
         self._more_for_controllers = controller_properties
+        self._security = security
         controller_ports = {FIRST_CONTROLLER_ID + number: free_port() for number in range(controllers)}
         self._voters = voters(controller_ports)
         self.controller_addresses = [("127.0.0.1", port) for port in controller_ports.values()]
-        self._broker_ports = {FIRST_BROKER_ID + number: free_port() for number in range(brokers)}
+        self._broker_ports = {
+            FIRST_BROKER_ID + number: BrokerPorts(free_port(), free_port()) for number in range(brokers)
+        }
         self.controllers = [
             Controller(node, directory / f"controller-{node}", self._controller_properties(node, controller_ports))
             for node in controller_ports
@@ -109,7 +113,12 @@ class KafkaCluster:
     @property
     def broker_addresses(self) -> dict[int, tuple[str, int]]:
         """Host and port by broker id."""
-        return {broker: ("127.0.0.1", port) for broker, port in self._broker_ports.items()}
+        return {broker: ("127.0.0.1", ports.clients) for broker, ports in self._broker_ports.items()}
+
+    def running_controllers(self) -> list[tuple[str, int]]:
+        """Host and port of those, ours or stock, that were started."""
+        run = any(controller.runs for controller in self.controllers) or bool(self._stock_controllers)
+        return self.controller_addresses if run else []
 
     def start_controllers(self) -> None:
         """Format and start our controllers, and wait for a leader."""
@@ -172,7 +181,7 @@ class KafkaCluster:
 
     def _until_forgotten(self, broker: int) -> None:
         """A broker that could not close its session leaves its znode until that expires, and dies of it at a start."""
-        with zookeeper_client(self._zookeeper or "") as client:
+        with zookeeper_client(self._security.session(self._zookeeper or "")) as client:
             until(f"the znode of broker {broker} is gone", lambda: client.exists(paths.broker(broker)) is None)
 
     def finish_migration(self) -> None:
@@ -262,12 +271,9 @@ class KafkaCluster:
         replication = str(min(len(self._broker_ports), 3))
         properties = {
             "log.dirs": str(self.brokers[broker].directory / "data"),
-            "listeners": f"PLAINTEXT://127.0.0.1:{self._broker_ports[broker]}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            **self._security.of_broker(broker, self._broker_ports[broker], in_zookeeper=mode is not Mode.KRAFT),
             "password.encoder.secret": ENCODER_SECRET,
             "delegation.token.secret.key": TOKEN_SECRET,
-            "super.users": "User:ANONYMOUS",
-            "authorizer.class.name": STANDARD_AUTHORIZER if mode is Mode.KRAFT else ACL_AUTHORIZER,
             "offsets.topic.num.partitions": "3",
             "offsets.topic.replication.factor": replication,
             "transaction.state.log.num.partitions": "3",
@@ -300,7 +306,12 @@ class KafkaCluster:
 
     def _controller_properties(self, node: int, ports: Mapping[int, int]) -> dict[str, str]:
         migration = {} if self._zookeeper is None else migration_properties(self._zookeeper)
-        return controller_properties(node, ports) | migration | dict(self._more_for_controllers)
+        return (
+            controller_properties(node, ports)
+            | self._security.of_controller(node)
+            | migration
+            | dict(self._more_for_controllers)
+        )
 
 
 def _must_end_well(controller: Controller) -> None:

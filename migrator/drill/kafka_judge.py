@@ -15,6 +15,7 @@ from migrator.records.uuid import Uuid, uuid_from_text
 from migrator.rpc.transport import TransportError
 from migrator.wire.client import KafkaClient
 from migrator.wire.schemas import build, request_type
+from migrator.wire.security import PLAINTEXT, ListenerSecurity
 
 METADATA = (3, 12)
 ANSWER_SECONDS = 10.0
@@ -26,9 +27,11 @@ _SET_ASIDE = ("-delete", "-future", _STRAY)
 """How the names of directories end that hold no log in use."""
 
 
-async def metadata_differences(broker: int, host: str, port: int, image: MetadataImage) -> list[str]:
+async def metadata_differences(
+    broker: int, host: str, port: int, image: MetadataImage, security: ListenerSecurity = PLAINTEXT
+) -> list[str]:
     """What a client hears of this broker and the image does not say, or the other way; at most `MAX_EXAMPLES`."""
-    client = KafkaClient(host, port, "drill")
+    client = KafkaClient(host, port, "drill", security=security)
     try:
         everything = build(request_type(*METADATA), topics=None, allow_auto_topic_creation=False)
         answer = await client.request(everything, ANSWER_SECONDS)

@@ -7,9 +7,10 @@ import time
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from migrator.drill.kafka_clients import ANSWER_SECONDS, QUIET
+from migrator.drill.kafka_clients import ANONYMOUS, ANSWER_SECONDS, QUIET, Login
 from migrator.drill.kafka_cluster import until
 from migrator.drill.pulse import Pulse
+from migrator.drill.users import AUDITORS
 
 COMMIT_EVERY_SECONDS = 0.5
 POLL_SECONDS = 0.1
@@ -51,7 +52,7 @@ class Progress:
 class GroupReader:
     """The only member of a group: it reads every number of a topic, and commits what it has behind it."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, group: str, login: Login = ANONYMOUS) -> None:
         self.read: set[int] = set()
         self.progress = Progress()
         self.pulse = Pulse()
@@ -66,6 +67,7 @@ class GroupReader:
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "on_commit": self._on_commit,
+                **login,
                 **_PROMPT,
             }
         )
@@ -128,7 +130,7 @@ class GroupReader:
         self._commit(asynchronous=False)
 
 
-def read_to_end(bootstrap: str, topic: str) -> list[str]:
+def read_to_end(bootstrap: str, topic: str, login: Login = ANONYMOUS) -> list[str]:
     """Every value that the topic holds, of committed transactions only.
 
     :raises OperatorError: its end was not reached in time.
@@ -136,10 +138,11 @@ def read_to_end(bootstrap: str, topic: str) -> list[str]:
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
-            "group.id": "auditors",
+            "group.id": AUDITORS,
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            **login,
             **_PROMPT,
         }
     )

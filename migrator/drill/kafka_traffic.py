@@ -9,15 +9,13 @@ from migrator.drill.kafka_cluster import until
 from migrator.drill.kafka_readers import GroupReader, read_to_end
 from migrator.drill.kafka_transactions import Transactions, faults
 from migrator.drill.report import Report
+from migrator.drill.security import IN_CLEAR, InClear
+from migrator.drill.users import ORDERS, PAYER, PAYMENTS, READER, READERS, RESTING, TRANSACTIONAL_ID, WRITER
 
-ORDERS, PAYMENTS = "drill.orders", "drill.payments"
-"""Topics of the idempotent and of the transactional producer."""
 PARTITIONS = 3
 RECORDS_PER_SECOND = 500
 LINGER_MS = 20
 """Four times librdkafka's own: brokers, clients, controllers and Spark share a small machine."""
-READERS, RESTING = "drill-readers", "drill-resting"
-"""The group that reads all the time, and one that read a little before the migration and committed."""
 RESTING_READ = 100
 CATCH_UP_SECONDS = 60.0
 
@@ -25,11 +23,14 @@ CATCH_UP_SECONDS = 60.0
 class ClientTraffic:
     """An idempotent producer (acks=all), a consumer group, a transactional producer. All calls block."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, security: InClear = IN_CLEAR) -> None:
         self._bootstrap = bootstrap
-        self._producer = Traffic(bootstrap, ORDERS, per_second=RECORDS_PER_SECOND, linger_ms=LINGER_MS)
-        self._group = GroupReader(bootstrap, ORDERS, READERS)
-        self._transactions = Transactions(bootstrap, PAYMENTS, "drill")
+        self._reader = security.login(READER)
+        self._producer = Traffic(
+            bootstrap, ORDERS, per_second=RECORDS_PER_SECOND, linger_ms=LINGER_MS, login=security.login(WRITER)
+        )
+        self._group = GroupReader(bootstrap, ORDERS, READERS, self._reader)
+        self._transactions = Transactions(bootstrap, PAYMENTS, TRANSACTIONAL_ID, security.login(PAYER))
 
     def start(self, admin: Admin, replicas: int) -> None:
         """Create their topics, and begin; returns when all of them are at work."""
@@ -38,7 +39,7 @@ class ClientTraffic:
         self._producer.start()
         self._group.start()
         self._transactions.start()
-        consume(self._bootstrap, ORDERS, RESTING, RESTING_READ)
+        consume(self._bootstrap, ORDERS, RESTING, RESTING_READ, self._reader)
 
     def meter(self, since: float, until_: float) -> dict[str, float | int]:
         """See `report.Meter`."""
@@ -84,7 +85,7 @@ class ClientTraffic:
 
     def _audit_orders(self, report: Report) -> None:
         producer = self._producer
-        seen = Counter(map(int, read_to_end(self._bootstrap, ORDERS)))
+        seen = Counter(map(int, read_to_end(self._bootstrap, ORDERS, self._reader)))
         report.figure("records sent", producer.sent)
         report.figure("records acknowledged", len(producer.acknowledged))
         report.figure("records read back", seen.total())
@@ -97,17 +98,17 @@ class ClientTraffic:
         group = self._group
         report.check("the group read every record, in order", not group.progress.faults, group.progress.faults[:5])
         report.figure("records that the group read again", group.progress.read_again)
-        held = committed(self._bootstrap, ORDERS, READERS, PARTITIONS)
+        held = committed(self._bootstrap, ORDERS, READERS, PARTITIONS, self._reader)
         expected = sum(offsets.values())
         report.check("its committed offsets survived", held == expected, f"{held} instead of {expected}")
-        held = committed(self._bootstrap, ORDERS, RESTING, PARTITIONS)
+        held = committed(self._bootstrap, ORDERS, RESTING, PARTITIONS, self._reader)
         report.check(
             "so did those from before the migration", held == RESTING_READ, f"{held} instead of {RESTING_READ}"
         )
 
     def _audit_transactions(self, report: Report) -> None:
         transactions = self._transactions
-        seen = read_to_end(self._bootstrap, PAYMENTS)
+        seen = read_to_end(self._bootstrap, PAYMENTS, self._reader)
         found = list(faults(seen, transactions.committed, transactions.aborted, transactions.in_doubt))
         report.figure("transactions committed", len(transactions.committed))
         report.figure("transactions aborted", len(transactions.aborted))

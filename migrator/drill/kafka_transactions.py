@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from migrator.drill.kafka_clients import PATIENT
+from migrator.drill.kafka_clients import ANONYMOUS, PATIENT, Login
 from migrator.drill.kafka_cluster import until
 from migrator.drill.pulse import Pulse
 
@@ -26,7 +26,7 @@ LIVELY_SECONDS = 1.0
 class Transactions:
     """One transaction after the other; every fifth is aborted. Values are ``transaction.number``."""
 
-    def __init__(self, bootstrap: str, topic: str, transactional_id: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, transactional_id: str, login: Login = ANONYMOUS) -> None:
         self.committed: set[int] = set()
         self.aborted: set[int] = set()
         self.in_doubt: set[int] = set()
@@ -39,6 +39,7 @@ class Transactions:
             "bootstrap.servers": bootstrap,
             "transactional.id": transactional_id,
             "transaction.timeout.ms": 60_000,
+            **login,
             **PATIENT,
         }
         self._producer = Producer(self._configuration)

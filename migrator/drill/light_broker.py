@@ -27,6 +27,7 @@ from migrator.drill.replicas import Key, Replica, Replicas
 from migrator.records.metadata import Endpoint, SecurityProtocol
 from migrator.rpc.transport import TransportError
 from migrator.values import value
+from migrator.wire.connection import RequestContext
 from migrator.wire.schemas import (
     API_VERSIONS,
     DESCRIBE_QUORUM,
@@ -38,7 +39,9 @@ from migrator.wire.schemas import (
     request_type,
     response_type,
 )
-from migrator.wire.server import KafkaListener, RequestContext
+from migrator.wire.security import PLAINTEXT, ListenerSecurity
+from migrator.wire.server import KafkaListener
+from migrator.zookeeper.session import SessionOptions
 
 log = logging.getLogger(__name__)
 
@@ -70,17 +73,21 @@ class BrokerMode(Enum):
 
 @value
 class LightBrokerOptions:
-    """``zookeeper``: connection string with chroot. ``controllers``: host and port of each controller listener.
-    ``metadata_version``: the one level that the broker's inter.broker.protocol.version stands for."""
+    """``zookeeper``: connection string with chroot, or how to connect. ``controllers``: host and port of each listener.
+    ``metadata_version``: the one level that the broker's inter.broker.protocol.version stands for.
+    ``protocol`` and ``security`` are of its own listener, ``at_controllers`` is how it comes to the controllers."""
 
     broker_id: int
     cluster_id: str
-    zookeeper: str
+    zookeeper: str | SessionOptions
     controllers: Sequence[tuple[str, int]]
     metadata_version: int = 21
     heartbeat_interval_seconds: float = 2.0
     session_seconds: float = 6.0
     listener: str = "PLAINTEXT"
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    security: ListenerSecurity = PLAINTEXT
+    at_controllers: ListenerSecurity = PLAINTEXT
 
 
 class LightBroker:
@@ -111,8 +118,7 @@ class LightBroker:
         self._shutdown_wanted = asyncio.Event()
         self._may_stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._listener = KafkaListener(options.listener, self, apis=APIS, raw_apis=self.raw_apis)
-        self._channel = ControllerChannel(options.controllers, f"light-broker-{options.broker_id}")
+        self._listener, self._channel = self._connections()
         self._session: BrokerSession | None = None
         self._isrs = IsrKeeper(options.broker_id, self.replicas, self._ask)
         self._random = random.Random(options.broker_id)
@@ -128,20 +134,19 @@ class LightBroker:
         :raises OSError, KazooException: the port cannot be bound, or ZooKeeper does not take it.
         """
         self._begin_life()
-        self._listener = KafkaListener(self.options.listener, self, apis=APIS, raw_apis=self.raw_apis)
+        self._listener, self._channel = self._connections()
         self.port = await self._listener.start("127.0.0.1", self.port)
         self.mode = mode
         if mode is not BrokerMode.KRAFT:
             self._session = BrokerSession(
                 self.options.broker_id,
-                self.options.zookeeper,
+                access if isinstance(access := self.options.zookeeper, SessionOptions) else SessionOptions(access),
                 self._endpoint(),
                 f"rack-{self.options.broker_id}",
                 session_seconds=self.options.session_seconds,
             )
             await asyncio.to_thread(self._session.start)
         if mode is not BrokerMode.ZOOKEEPER:
-            self._channel = ControllerChannel(self.options.controllers, f"light-broker-{self.options.broker_id}")
             self._tasks = [asyncio.create_task(self._live()), asyncio.create_task(self._take_followers_in())]
 
     async def stop(self, *, controlled: bool = True) -> None:
@@ -249,6 +254,12 @@ class LightBroker:
 
     # --- life cycle ---
 
+    def _connections(self) -> tuple[KafkaListener, ControllerChannel]:
+        """In and out, of the next life."""
+        own, name = self.options, f"light-broker-{self.options.broker_id}"
+        listener = KafkaListener(own.listener, self, apis=APIS, security=own.security, raw_apis=self.raw_apis)
+        return listener, ControllerChannel(own.controllers, name, own.at_controllers)
+
     def _begin_life(self) -> None:
         self.epoch = -1
         self.fenced = True
@@ -260,7 +271,7 @@ class LightBroker:
         self._may_stop.clear()
 
     def _endpoint(self) -> Endpoint:
-        return Endpoint(self.options.listener, "127.0.0.1", self.port, SecurityProtocol.PLAINTEXT)
+        return Endpoint(self.options.listener, "127.0.0.1", self.port, self.options.protocol)
 
     async def _live(self) -> None:
         """Register once, then send heartbeats for ever: a broker in ZooKeeper mode never registers twice."""
@@ -320,7 +331,7 @@ class LightBroker:
                     "name": self.options.listener,
                     "host": "127.0.0.1",
                     "port": self.port,
-                    "security_protocol": int(SecurityProtocol.PLAINTEXT),
+                    "security_protocol": int(self.options.protocol),
                 }
             ],
             features=[

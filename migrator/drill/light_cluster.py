@@ -12,7 +12,6 @@ from kio.schema.errors import ErrorCode
 
 from migrator.drill import judge
 from migrator.drill.cluster import (
-    CHROOT,
     CLUSTER_ID,
     ENCODER_SECRET,
     FIRST_CONTROLLER_ID,
@@ -20,19 +19,21 @@ from migrator.drill.cluster import (
     Cluster,
     ClusterOptions,
     Controller,
+    Doors,
     controller_properties,
     migration_properties,
     speak_grpc,
-    zookeeper_client,
 )
 from migrator.drill.controller_channel import ControllerChannel
-from migrator.drill.fill import FillOptions, fill
+from migrator.drill.fill import AWKWARD_TOPICS, FillOptions, fill
 from migrator.drill.light_broker import BrokerMode, LightBroker, LightBrokerOptions
 from migrator.drill.light_workload import LightWorkload
 from migrator.drill.report import Report
 from migrator.drill.steps import until
+from migrator.drill.users import BROKER, OPERATOR
 from migrator.image.model import MetadataImage
 from migrator.parts.processes import free_port
+from migrator.records.metadata import SecurityProtocol
 
 
 class LightCluster(Cluster):
@@ -45,7 +46,9 @@ class LightCluster(Cluster):
             Controller(
                 node,
                 directory / f"controller-{node}",
-                controller_properties(node, ports) | migration_properties(self.zookeeper_hosts),
+                controller_properties(node, ports)
+                | self.security.of_controller(node)
+                | migration_properties(self.zookeeper_hosts),
             )
             for node in ports
         ]
@@ -53,7 +56,18 @@ class LightCluster(Cluster):
             speak_grpc(self.controllers)
         self.addresses = [("127.0.0.1", port) for port in ports.values()]
         self.brokers = [
-            LightBroker(LightBrokerOptions(broker, CLUSTER_ID, self.zookeeper_hosts, self.addresses))
+            LightBroker(
+                LightBrokerOptions(
+                    broker,
+                    CLUSTER_ID,
+                    self.security.session(self.zookeeper_hosts),
+                    self.addresses,
+                    listener=self.security.light_listener,
+                    protocol=SecurityProtocol.SASL_SSL if options.secure else SecurityProtocol.PLAINTEXT,
+                    security=self.security.of_light_broker(broker),
+                    at_controllers=self.security.at_controllers(BROKER),
+                )
+            )
             for broker in self.broker_ids
         ]
 
@@ -64,15 +78,17 @@ class LightCluster(Cluster):
         """
         self.zookeeper.start()
         now_ms = int(time.time() * 1000)
-        options = FillOptions(CLUSTER_ID, self.broker_ids, self.options.partitions, now_ms, ENCODER_SECRET)
-        with zookeeper_client(self.zookeeper.hosts) as client:
-            client.ensure_path(CHROOT)
-        with zookeeper_client(self.zookeeper_hosts) as client:
+        self.make_chroot()
+        options = FillOptions(
+            CLUSTER_ID, self.broker_ids, self.options.partitions, now_ms, ENCODER_SECRET,
+            users=self.security.users, permissions=self.security.permissions, set_acl=self.options.secure,
+        )  # fmt: skip
+        with self.zookeeper_client() as client:
             return fill(client, options)
 
     def channel(self, client_id: str) -> ControllerChannel:
         """A way to the active controller; the caller closes it."""
-        return ControllerChannel(self.addresses, client_id)
+        return ControllerChannel(self.addresses, client_id, self.security.at_controllers(OPERATOR))
 
     async def begin(self, report: Report) -> None:
         """See `Cluster`."""
@@ -88,6 +104,11 @@ class LightCluster(Cluster):
         """See `Cluster`."""
         await self.brokers[-1].start()
         await asyncio.wait_for(self.brokers[-1].running.wait(), WAIT_SECONDS)
+
+    def doors(self) -> Doors:
+        """See `Cluster`; light brokers serve controllers only."""
+        run = any(controller.runs for controller in self.controllers)
+        return Doors({}, self.addresses if run else (), AWKWARD_TOPICS[-1])
 
     def workload(self) -> LightWorkload:
         """See `Cluster`."""

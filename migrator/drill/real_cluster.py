@@ -16,14 +16,13 @@ from confluent_kafka.admin import NewTopic
 
 from migrator.drill import kafka_judge
 from migrator.drill.cluster import (
-    CHROOT,
     CLUSTER_ID,
     ENCODER_SECRET,
     WAIT_SECONDS,
     Cluster,
     ClusterOptions,
+    Doors,
     speak_grpc,
-    zookeeper_client,
 )
 from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.fill import AWKWARD_TOPICS, PLAIN_TOPIC, FillOptions, fill, topic_config
@@ -33,12 +32,11 @@ from migrator.drill.kafka_reassignment import reassign
 from migrator.drill.kafka_traffic import ClientTraffic
 from migrator.drill.report import Report
 from migrator.drill.steps import until
+from migrator.drill.users import OPERATOR, ORDERS
 from migrator.drill.workload import Workload
 from migrator.errors import InvariantViolation
 from migrator.image.model import MetadataImage
 from migrator.parts.kafka import StockKafka
-from migrator.zookeeper.znodes import paths
-from migrator.zookeeper.znodes.configs import encode_config
 
 PARTITIONS_PER_TOPIC = 10
 TOPICS_PER_REQUEST = 20
@@ -70,11 +68,12 @@ class RealCluster(Cluster):
             brokers=options.brokers,
             zookeeper=self.zookeeper_hosts,
             broker_properties=BROKER_PROPERTIES,
+            security=self.security,
         )
         self.controllers = self._kafka.controllers
         if options.transport == "grpc":
             speak_grpc(self.controllers)
-        self._traffic = ClientTraffic(self._kafka.bootstrap)
+        self._traffic = ClientTraffic(self._kafka.bootstrap, self.security)
         self._clients: Admin | None = None
 
     def migration_files(self) -> Sequence[Path]:
@@ -93,7 +92,8 @@ class RealCluster(Cluster):
         await asyncio.to_thread(self._fill)
         report.wait_for(f"brokers of Kafka {self._kafka.kafka.version} start in ZooKeeper mode")
         await _blocking(lambda: self._kafka.start_brokers(Mode.ZOOKEEPER))
-        self._clients = await _blocking(lambda: Admin(self._kafka.bootstrap, len(self.broker_ids)))
+        login = self.security.login(OPERATOR)
+        self._clients = await _blocking(lambda: Admin(self._kafka.bootstrap, len(self.broker_ids), login))
         report.wait_for("topics are created")
         report.figure("topics created", await _blocking(self._create_topics))
         report.wait_for("a producer, a consumer group and a transactional producer begin")
@@ -109,6 +109,10 @@ class RealCluster(Cluster):
         """See `Cluster`."""
         await self._roll(self.broker_ids[-1:], Mode.MIGRATING, report)
 
+    def doors(self) -> Doors:
+        """See `Cluster`."""
+        return Doors(self._kafka.broker_addresses, self._kafka.running_controllers(), ORDERS)
+
     def workload(self) -> Workload:
         """See `Cluster`; the brokers forward it to the controller, or refuse it themselves."""
         return Workload(self._channel("workload"), self.broker_ids, seed=1, forwarded=True)
@@ -117,7 +121,8 @@ class RealCluster(Cluster):
         """See `Cluster`."""
         found = []
         for broker, (host, port) in self._kafka.broker_addresses.items():
-            found += await kafka_judge.metadata_differences(broker, host, port, image)
+            security = self.security.at_brokers(OPERATOR)
+            found += await kafka_judge.metadata_differences(broker, host, port, image, security)
             found += kafka_judge.log_differences(broker, self._kafka.brokers[broker].directory / "data", image)
         return found
 
@@ -205,17 +210,21 @@ class RealCluster(Cluster):
         await super().close()
 
     def _channel(self, client_id: str) -> ControllerChannel:
-        return ControllerChannel(list(self._kafka.broker_addresses.values()), client_id)
+        addresses = list(self._kafka.broker_addresses.values())
+        return ControllerChannel(addresses, client_id, self.security.at_brokers(OPERATOR))
 
     def _fill(self) -> None:
         """All but topics: brokers want logs of their own for those."""
         self.zookeeper.start()
-        with zookeeper_client(self.zookeeper.hosts) as client:
-            client.ensure_path(CHROOT)
-        options = FillOptions(CLUSTER_ID, self.broker_ids, 0, int(time.time() * 1000), ENCODER_SECRET)
-        with zookeeper_client(self.zookeeper_hosts) as client:
+        self.make_chroot()
+        users = self.security.users or {"ANONYMOUS": {}}
+        options = FillOptions(
+            CLUSTER_ID, self.broker_ids, 0, int(time.time() * 1000), ENCODER_SECRET,
+            users={user: {**CLIENTS_QUOTA, **config} for user, config in users.items()},
+            permissions=self.security.permissions, set_acl=self.options.secure,
+        )  # fmt: skip
+        with self.zookeeper_client() as client:
             fill(client, options)
-            client.create(f"{paths.USER_CONFIGS}/ANONYMOUS", encode_config(CLIENTS_QUOTA))
 
     def _create_topics(self) -> int:
         """In batches; gives their number."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
+from migrator.observe.printable import json_text
 
 Meter = Callable[[float, float], Mapping[str, float | int]]
 """From a stretch of time (of `time.monotonic`) to what clients saw in it."""
@@ -73,6 +73,10 @@ class Report:
         """What the drill waits for at the moment."""
         self.totals: dict[str, int] = {}
         """What a sound drill has none of, e.g. ``lost records``."""
+        self.secured: Sequence[str] = ()
+        """What is protected, and how; nothing on a cluster in clear."""
+        self.refused: dict[str, int] = {}
+        """``attempts`` of those who may not get in, and how many were ``denied``; empty on a cluster in clear."""
         self.meter: Meter | None = None
         """Asked at the end of each step for its `Step.traffic`."""
         self._changed = changed
@@ -120,6 +124,14 @@ class Report:
         self.totals[name] = self.totals.get(name, 0) + count
         self.check(f"no {name}", count == 0, f"{count} {detail}")
 
+    def attempts(self, count: int, not_refused: Sequence[str]) -> None:
+        """Note how often somebody tried who may not get in, with a sentence for each time that he was not refused."""
+        denied = count - len(not_refused)
+        for name, more in (("attempts", count), ("denied", denied)):
+            self.refused[name] = self.refused.get(name, 0) + more
+        self.figure("attempts that were denied", f"{denied} of {count}")
+        self.none_of("intrusions", len(not_refused), not_refused)
+
     def wait_for(self, what: str) -> None:
         """Say what the drill waits for now."""
         self.now = what
@@ -133,6 +145,8 @@ class Report:
             "failure": self.failure,
             "options": self.options,
             "totals": self.totals,
+            "secured": list(self.secured),
+            "refused": self.refused,
             "steps": [
                 {
                     "name": step.name,
@@ -149,11 +163,14 @@ class Report:
     def totals_text(self, before: str) -> str:
         """E.g. ``0 lost records, 0 differences``, after ``before``; nothing when nothing was counted."""
         text = ", ".join(f"{count:,} {name}" for name, count in self.totals.items())
+        if self.refused:
+            text += f"; denied {self.refused['denied']:,} of {self.refused['attempts']:,}"
         return before + text if text else ""
 
     def summary(self) -> str:
         """For people."""
         lines = [f"{'HELD' if self.held else 'DID NOT HOLD'} in {self.seconds:.0f} s{self.totals_text(': ')}"]
+        lines += [f"     secured: {text}" for text in self.secured]
         for step in self.steps:
             lines.append(f"{'ok  ' if step.held else 'FAIL'} {step.name} ({step.seconds:.1f} s)")
             lines += [f"       {name}: {number}" for name, number in step.figures.items()]
@@ -166,7 +183,7 @@ class Report:
     def write(self, directory: Path) -> None:
         """Write both files."""
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / "report.json").write_bytes(orjson.dumps(self.to_json(), option=orjson.OPT_INDENT_2) + b"\n")
+        (directory / "report.json").write_text(json_text(self.to_json(), indent=True) + "\n", "utf-8")
         (directory / "summary.txt").write_text(self.summary())
 
 

@@ -6,13 +6,13 @@ import asyncio
 import os
 from collections.abc import Mapping
 
-from migrator.drill.cluster import ENCODER_SECRET, WAIT_SECONDS, Cluster, zookeeper_client
+from migrator.drill.cluster import ENCODER_SECRET, WAIT_SECONDS, Cluster
 from migrator.drill.report import Report
 from migrator.drill.steps import controller_claim, highest_state_epoch, settled_metadata, until
 from migrator.errors import ExitCode
 from migrator.migration.give_back import give_back
 from migrator.migration.states import PublicState, State
-from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
+from migrator.zookeeper.session import ZooKeeperSession
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import decode_controller_epoch
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
@@ -72,13 +72,13 @@ async def _settled(cluster: Cluster) -> bool:
 
 def _give_back(cluster: Cluster) -> None:
     image = max((controller.image() for controller in cluster.controllers), key=lambda image: image.provenance.offset)
-    with ZooKeeperSession(SessionOptions(cluster.zookeeper_hosts)) as session:
+    with ZooKeeperSession(cluster.security.session(cluster.zookeeper_hosts)) as session:
         give_back(session, image, PasswordEncoder(ENCODER_SECRET, os.urandom))
 
 
 async def _broker_leads(cluster: Cluster) -> bool:
     def look() -> bool:
-        with zookeeper_client(cluster.zookeeper_hosts) as client:
+        with cluster.zookeeper_client() as client:
             claim = controller_claim(client)
             return claim is not None and not claim.is_kraft
 
@@ -86,7 +86,7 @@ async def _broker_leads(cluster: Cluster) -> bool:
 
 
 def _check_zookeeper(cluster: Cluster, report: Report, before: Mapping[str, bytes | None]) -> None:
-    with zookeeper_client(cluster.zookeeper_hosts) as client:
+    with cluster.zookeeper_client() as client:
         epoch = decode_controller_epoch(paths.CONTROLLER_EPOCH, client.get(paths.CONTROLLER_EPOCH)[0])
         highest = highest_state_epoch(client)
         report.check("no partition state is from the controller's future", highest <= epoch, f"{highest} > {epoch}")

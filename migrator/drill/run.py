@@ -36,7 +36,7 @@ def run_drill(
         raise OperatorError(
             "an earlier drill left its data there", where=str(data), remedy="Delete it, or name another --dir"
         )
-    data.mkdir(parents=True)
+    data.mkdir(mode=0o700, parents=True)
     try:
         asyncio.run(_run(options, report, data, kafka))
     except asyncio.CancelledError:
@@ -52,6 +52,7 @@ async def _run(options: DrillOptions, report: Report, data: Path, kafka: StockKa
     if task is not None:  # SIGTERM as Ctrl-C
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     cluster = LightCluster(data, options.cluster) if kafka is None else RealCluster(data, options.cluster, kafka)
+    report.secured = cluster.security.secured
     try:
         await run_scenario(cluster, options, report)
     except (DrillFailedError, MigratorError, KazooException, KafkaException, TimeoutError, OSError) as error:

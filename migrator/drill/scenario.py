@@ -11,7 +11,8 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 
-from migrator.drill.cluster import WAIT_SECONDS, Cluster, ClusterOptions, Controller, zookeeper_client
+from migrator.drill.cluster import WAIT_SECONDS, Cluster, ClusterOptions, Controller
+from migrator.drill.doors import try_doors
 from migrator.drill.fill import PLAIN_TOPIC
 from migrator.drill.finish import finish, refuse_rollback
 from migrator.drill.foresight import foresee
@@ -58,6 +59,7 @@ async def run_scenario(cluster: Cluster, options: DrillOptions, report: Report) 
     """
     drill = _Drill(cluster, options, report)
     await drill.zookeeper_cluster()
+    await try_doors(cluster, report, "ZooKeeper mode")
     await foresee(cluster, report)
     await drill.quorum()
     if options.rollback_at == INELIGIBLE:
@@ -66,16 +68,19 @@ async def run_scenario(cluster: Cluster, options: DrillOptions, report: Report) 
     if options.rollback_at == COPYING:
         return await _back(cluster, report, drill.before, COPYING)
     await drill.work()
+    await try_doors(cluster, report, "dual-write")
     await drill.compare()
     if options.rollback_at == DUAL_WRITE:
         return await _back(cluster, report, {}, DUAL_WRITE)
     await drill.corrupt()
     await finish(cluster, report)
+    await try_doors(cluster, report, "the migration is finished")
     if options.kill_leader_at == FINISHED:
         await drill.kill_leader(lambda: all_report(cluster, FINISHED))
     if options.rollback_at == FINISHED:
         await refuse_rollback(cluster, report)
     await cluster.hand_over(report)
+    await try_doors(cluster, report, "the end")
     drill.check_acknowledged()
     await cluster.audit_records(report)
     return None
@@ -84,6 +89,7 @@ async def run_scenario(cluster: Cluster, options: DrillOptions, report: Report) 
 async def _back(cluster: Cluster, report: Report, before: Mapping[str, bytes | None], state: str) -> None:
     await roll_back(cluster, report, before, state)
     await cluster.use_zookeeper_controller(report)
+    await try_doors(cluster, report, "back in ZooKeeper mode")
     await cluster.audit_records(report)
 
 
@@ -292,11 +298,11 @@ class _Drill:
 
     def _corrupt_a_config(self) -> str:
         """Write to a topic's config past the controllers; gives the topic's name."""
-        with zookeeper_client(self._cluster.zookeeper_hosts) as client:
+        with self._cluster.zookeeper_client() as client:
             name = min(name for name in client.get_children(paths.TOPIC_CONFIGS) if name.startswith(PLAIN_TOPIC))
             client.set(paths.topic_config(name), b'{"version":1,"config":{"retention.ms":"1"}}')
         return str(name)
 
     def _look(self) -> tuple[ControllerClaim | None, dict[str, bytes | None]]:
-        with zookeeper_client(self._cluster.zookeeper_hosts) as client:
+        with self._cluster.zookeeper_client() as client:
             return controller_claim(client), settled_metadata(client, self._cluster.brokers_own)

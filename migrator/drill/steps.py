@@ -19,6 +19,7 @@ from migrator.errors import OperatorError
 from migrator.observe.status import Status
 from migrator.parts.java import ONE_TIER
 from migrator.parts.processes import ChildProcess
+from migrator.zookeeper.session import ZooKeeperSession
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import ControllerClaim, decode_controller
 
@@ -198,7 +199,7 @@ class StopAtClaim:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._loop = asyncio.get_running_loop()
-        self._client = KazooClient(hosts=cluster.zookeeper_hosts, timeout=10.0)
+        self._client = ZooKeeperSession(cluster.security.session(cluster.zookeeper_hosts)).client
         self.claimed = asyncio.Event()
 
     def arm(self) -> None:

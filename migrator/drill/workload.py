@@ -274,7 +274,7 @@ class Workload:
             self.longest_wait_seconds = max(self.longest_wait_seconds, loop.time() - begin)
 
     def _accepted(self, name: str, answer: Any, tolerated: frozenset[ErrorCode]) -> bool:
-        errors = set(_errors(answer)) - tolerated - {ErrorCode.none}
+        errors = set(errors_of(answer)) - tolerated - {ErrorCode.none}
         if not errors:
             self.acknowledged[name] += 1
             return True
@@ -283,15 +283,15 @@ class Workload:
         return False
 
 
-def _errors(message: Any) -> Iterator[ErrorCode]:
+def errors_of(message: Any) -> Iterator[ErrorCode]:
     """Every error code in an answer, however deep."""
     if isinstance(message, tuple):
         for item in message:
-            yield from _errors(item)
+            yield from errors_of(item)
     elif dataclasses.is_dataclass(message):
         for field in dataclasses.fields(message):
             held = getattr(message, field.name)
             if isinstance(held, ErrorCode):
                 yield held
             else:
-                yield from _errors(held)
+                yield from errors_of(held)

@@ -10,6 +10,7 @@ from kazoo.client import KazooClient
 
 from migrator.drill.broker_session import BrokerSession
 from migrator.records.metadata import Endpoint, SecurityProtocol
+from migrator.zookeeper.session import SessionOptions
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import decode_broker
 from migrator.zookeeper.znodes.controller import (
@@ -29,7 +30,7 @@ def sessions(zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient) -> Iterat
     made = {
         broker: BrokerSession(
             broker,
-            zookeeper.hosts,
+            SessionOptions(zookeeper.hosts),
             Endpoint("PLAINTEXT", "localhost", 9090 + broker, SecurityProtocol.PLAINTEXT),
             "rack",
             session_seconds=6.0,

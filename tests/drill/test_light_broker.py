@@ -8,9 +8,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from migrator.drill.light_broker import LightBroker, LightBrokerOptions
+from migrator.wire.connection import RequestContext
 from migrator.wire.principal import ANONYMOUS
 from migrator.wire.schemas import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
-from migrator.wire.server import RequestContext
 from tests.drill.control_requests import FULL, Topics, leader_and_isr, state, stop_replica, topic_id, update_metadata
 
 VERSIONS = {LEADER_AND_ISR: 7, UPDATE_METADATA: 8, STOP_REPLICA: 4}

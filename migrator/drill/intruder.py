@@ -1,0 +1,171 @@
+"""A user with a password and a certificate, and no permission at all: every request of his must be refused.
+
+So must everybody who cannot prove who he is. An attempt that is not answered proves nothing, and is made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from migrator.drill.controller_channel import ControllerChannel
+from migrator.drill.users import WRITER
+from migrator.drill.workload import errors_of
+from migrator.records.batch import build_batch
+from migrator.records.metadata import ConfigResourceType, ScramMechanism
+from migrator.rpc.transport import TransportError
+from migrator.values import value
+from migrator.wire.client import KafkaClient
+from migrator.wire.schemas import build, request_type
+from migrator.wire.security import ListenerSecurity
+
+Address = tuple[str, int]
+TIMEOUT = dt.timedelta(seconds=10)
+REQUEST_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
+RETRY_SECONDS = 0.2
+DENIALS = frozenset(
+    {
+        ErrorCode.cluster_authorization_failed,
+        ErrorCode.topic_authorization_failed,
+        ErrorCode.group_authorization_failed,
+        ErrorCode.transactional_id_authorization_failed,
+    }
+)
+_TRY_LATER = frozenset(
+    {ErrorCode.request_timed_out, ErrorCode.not_controller, ErrorCode.unknown_server_error, ErrorCode.not_coordinator}
+)
+"""A node that does not know the permissions yet answers with the third of these."""
+_NEW = "drill-of-an-intruder"
+_QUOTA = {
+    "entity": [{"entity_type": "user", "entity_name": WRITER}],
+    "ops": [{"key": "producer_byte_rate", "value": 1.0, "remove": False}],
+}
+_ENTRY = {
+    "resource_type": 2, "resource_name": "*", "resource_pattern_type": 3, "principal": "User:intruder", "host": "*",
+    "operation": 2, "permission_type": 3,
+}  # fmt: skip
+_FILTER = {
+    "resource_type_filter": 2, "resource_name_filter": None, "pattern_type_filter": 1, "principal_filter": None,
+    "host_filter": None, "operation": 1, "permission_type": 1,
+}  # fmt: skip
+Api = tuple[int, int]
+OF_BROKERS: tuple[tuple[Api, Mapping[str, Any]], ...] = (((67, 0), {"broker_id": 1, "broker_epoch": 1}),)
+"""What only a broker may ask of a controller."""
+
+
+def changes_of(topic: str) -> tuple[tuple[Api, Mapping[str, Any]], ...]:
+    """API and version, and fields: what only an operator may ask for, of a broker or of a controller."""
+    config = {
+        "resource_type": int(ConfigResourceType.TOPIC),
+        "resource_name": topic,
+        "configs": [{"name": "retention.ms", "config_operation": 0, "value": "1"}],
+    }
+    election = {"topic": topic, "partitions": (0,)}
+    move = {"name": topic, "partitions": [{"partition_index": 0, "replicas": (1,)}]}
+    theft = {"name": WRITER, "mechanism": int(ScramMechanism.SHA_512)}
+    return (
+        ((19, 7), {"topics": [{"name": _NEW, "num_partitions": 1, "replication_factor": 1}], "timeout": TIMEOUT}),
+        ((20, 6), {"topics": [{"name": topic, "topic_id": None}], "timeout": TIMEOUT}),
+        ((37, 3), {"topics": [{"name": topic, "count": 9, "assignments": None}], "timeout": TIMEOUT}),
+        ((44, 1), {"resources": [config]}),
+        ((51, 0), {"deletions": [theft], "upsertions": []}),
+        ((49, 1), {"entries": [_QUOTA], "validate_only": False}),
+        ((30, 3), {"creations": [_ENTRY]}),
+        ((31, 3), {"filters": [_FILTER]}),
+        ((43, 2), {"election_type": 1, "topic_partitions": [election], "timeout": TIMEOUT}),
+        ((45, 0), {"topics": [move], "timeout": TIMEOUT}),
+    )
+
+
+@value
+class Attempts:
+    """How many there were, and a sentence for each that was not refused."""
+
+    count: int
+    not_refused: tuple[str, ...]
+
+    def __add__(self, other: Attempts) -> Attempts:
+        return Attempts(self.count + other.count, self.not_refused + other.not_refused)
+
+
+NONE = Attempts(0, ())
+
+
+async def ask_for_changes(
+    where: str, addresses: Sequence[Address], security: ListenerSecurity, topic: str, *, controllers: bool
+) -> Attempts:
+    """Of whichever of these has to decide.
+
+    :param where: for people.
+    """
+    channel = ControllerChannel(addresses, "intruder", security)
+    try:
+        result = NONE
+        for api, fields in changes_of(topic) + (OF_BROKERS if controllers else ()):
+            request = build(request_type(*api), **fields)
+            result += await attempt(where, request, lambda each: channel.request(each, timeout_seconds=REQUEST_SECONDS))
+        return result
+    finally:
+        await channel.close()
+
+
+async def read_and_write(broker: str, address: Address, security: ListenerSecurity, topic: str) -> Attempts:
+    """Of one broker, whether or not it leads the partition."""
+    client = KafkaClient(*address, "intruder", security=security)
+    try:
+        result = NONE
+        for request in (_produce(topic), _fetch(topic)):
+            result += await attempt(broker, request, lambda each: client.request(each, REQUEST_SECONDS))
+        return result
+    finally:
+        await client.close()
+
+
+async def come_in(where: str, address: Address, security: ListenerSecurity) -> Attempts:
+    """Connect and log in, with what proves nothing; the connection must come to nothing."""
+    client = KafkaClient(*address, "stranger", security=security)
+    try:
+        await client.connect(REQUEST_SECONDS)
+    except TransportError:
+        return Attempts(1, ())
+    finally:
+        await client.close()
+    return Attempts(1, (f"{where}: a stranger was let in",))
+
+
+async def attempt(where: str, request: Any, ask: Callable[[Any], Awaitable[Any]]) -> Attempts:
+    name = type(request).__name__
+    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    answered: object = "no answer"
+    while asyncio.get_running_loop().time() < deadline:
+        try:
+            errors = set(errors_of(answered := await ask(request))) - {ErrorCode.none}
+        except TransportError as error:
+            answered = error
+        else:
+            if errors and errors <= DENIALS:
+                return Attempts(1, ())
+            if not errors & _TRY_LATER:
+                break
+        await asyncio.sleep(RETRY_SECONDS)
+    return Attempts(1, (f"{where}: {name} was not refused: {answered}",))
+
+
+def _produce(topic: str) -> Any:
+    batch = build_batch([b"from an intruder"], timestamp_ms=0)
+    partition = {"index": 0, "records": batch}
+    data = {"name": topic, "partition_data": [partition]}
+    return build(request_type(0, 9), transactional_id=None, acks=-1, timeout=TIMEOUT, topic_data=[data])
+
+
+def _fetch(topic: str) -> Any:
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1024}
+    return build(
+        request_type(1, 12), replica_id=-1, max_wait=dt.timedelta(0), min_bytes=1, max_bytes=1024, session_epoch=-1,
+        topics=[{"topic": topic, "partitions": [partition]}],
+    )  # fmt: skip
