@@ -11,8 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from migrator.config.checks import STANDARD_AUTHORIZER
 from migrator.drill.cluster import ENCODER_SECRET, TOKEN_SECRET
-from migrator.drill.kafka_cluster import STANDARD_AUTHORIZER
 from migrator.errors import OperatorError
 from migrator.parts.kafka import StockKafka
 from migrator.parts.processes import free_port

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import ipaddress
 import socket
 import struct
 import time
@@ -40,7 +41,6 @@ SIZE = struct.Struct(">i")
 ANSWER_SECONDS = 60.0
 LOG = Path("__cluster_metadata-0/00000000000000000000.log")
 PATIENCE = dt.timedelta(seconds=30)
-CLIENT_HOST = bytes((127, 0, 0, 1))
 CLOSED = "the connection was closed"
 
 
@@ -225,7 +225,7 @@ def _frame(step: Step, fields: dict[str, Any]) -> bytes:
     envelope = {
         "request_data": inner,
         "request_principal": encode_principal(step.by),
-        "client_host_address": CLIENT_HOST,
+        "client_host_address": ipaddress.ip_address(step.host).packed,
     }
     return _request(ENVELOPE, 0, envelope)
 

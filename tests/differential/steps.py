@@ -23,6 +23,7 @@ class Step:
 
     :ivar fields: of kio's message, by the names that one side has for what the request is about.
     :ivar by: a client whose broker forwards the request in an Envelope; None to ask directly.
+    :ivar host: where that client is, an IP address.
     :ivar client_id: what the client calls itself.
     :ivar label: what the table of differences calls it, and failures.
     """
@@ -31,11 +32,12 @@ class Step:
     version: int
     fields: Fields
     by: Principal | None = None
+    host: str = "127.0.0.1"
     client_id: str = "differential"
     label: str = ""
 
     def __str__(self) -> str:
-        by = f" by {self.by}" if self.by else ""
+        by = f" by {self.by} from {self.host}" if self.by else ""
         return f"API {self.key} v{self.version}{by} {self.label}".strip()
 
 

@@ -1,0 +1,137 @@
+"""Somebody at a Kafka listener: a socket, TLS of Python's own, a login by hand. Nothing of our client."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import ssl
+import struct
+import tempfile
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from migrator.values import value
+from migrator.wire.decode import decode_entity
+from migrator.wire.encode import encode_entity
+from migrator.wire.schemas import (
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    RequestHeader,
+    build,
+    decode_response_header,
+    encode_request_header,
+    request_type,
+    response_type,
+)
+
+SIZE = struct.Struct(">i")
+ANSWER_SECONDS = 60.0
+DENIALS = frozenset(code for code in ErrorCode if code.name.endswith("authorization_failed"))
+
+
+class Outcome(Enum):
+    """What became of a call."""
+
+    SHUT = "shut"
+    """No answer: the connection was refused or closed."""
+    DENIED = "denied"
+    """Answered with nothing but that the caller may not."""
+    ANSWERED = "answered"
+
+
+@value
+class Login:
+    """User and password for PLAIN."""
+
+    user: str
+    password: str
+
+
+@value
+class Caller:
+    """Who calls, and how.
+
+    :ivar authority: PEM of who signed the listener's certificate; None to speak in clear.
+    :ivar key_and_certificate: PEM of both; None to show no certificate.
+    """
+
+    authority: str | None = None
+    key_and_certificate: tuple[str, str] | None = None
+    login: Login | None = None
+
+    def call(self, port: int, key: int, version: int, fields: dict[str, Any]) -> Outcome:
+        """Connect, log in, and ask once."""
+        try:
+            with self._connected(port) as connection:
+                if self.login is not None and not _log_in(connection, self.login):
+                    return Outcome.SHUT
+                answer = _ask(connection, key, version, fields)
+        except OSError:  # TLS errors among them
+            return Outcome.SHUT
+        if answer is None:
+            return Outcome.SHUT
+        return Outcome.DENIED if _is_denial(answer) else Outcome.ANSWERED
+
+    def _connected(self, port: int) -> socket.socket:
+        plain = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_SECONDS)
+        if self.authority is None:
+            return plain
+        context = ssl.create_default_context(cadata=self.authority)
+        if self.key_and_certificate is not None:
+            with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+                file.write("".join(self.key_and_certificate))
+                file.flush()
+                context.load_cert_chain(Path(file.name))
+        return context.wrap_socket(plain, server_hostname="localhost")
+
+
+def _log_in(connection: socket.socket, login: Login) -> bool:
+    chosen = _ask(connection, SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+    if chosen is None or chosen.error_code is not ErrorCode.none:
+        return False
+    token = f"\0{login.user}\0{login.password}".encode()
+    done = _ask(connection, SASL_AUTHENTICATE, 2, {"auth_bytes": token})
+    return done is not None and done.error_code is ErrorCode.none
+
+
+def _ask(connection: socket.socket, key: int, version: int, fields: dict[str, Any]) -> Any | None:
+    """The answer; None when there is none any more."""
+    header = encode_request_header(RequestHeader(key, version, 1, "caller"))
+    frame = b"".join(header + encode_entity(build(request_type(key, version), **fields)))
+    connection.sendall(SIZE.pack(len(frame)) + frame)
+    head = _read(connection, SIZE.size)
+    body = b"" if head is None else _read(connection, *SIZE.unpack(head))
+    if head is None or body is None:
+        return None
+    _, offset = decode_response_header(key, version, body)
+    return decode_entity(response_type(key, version), body, offset)[0]
+
+
+def _read(connection: socket.socket, size: int) -> bytes | None:
+    data = b""
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            return None
+        data += more
+    return data
+
+
+def _is_denial(answer: Any) -> bool:
+    codes = set(_codes(answer)) - {ErrorCode.none}
+    return bool(codes) and codes <= DENIALS
+
+
+def _codes(part: Any) -> Iterator[ErrorCode]:
+    if isinstance(part, ErrorCode):
+        yield part
+    elif isinstance(part, tuple | list):
+        for item in part:
+            yield from _codes(item)
+    elif dataclasses.is_dataclass(part):
+        for field in dataclasses.fields(part):
+            yield from _codes(getattr(part, field.name))
