@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from migrator.cli.terminal import console, say_json
 from migrator.drill.cluster import ClusterOptions
 from migrator.drill.report import Report, Step
 from migrator.drill.run import DATA, run_drill
@@ -51,10 +52,16 @@ STATES = click.Choice([state.label for state in PublicState], case_sensitive=Fal
 @click.option("--kill-leader-at", type=STATES, help="Kill the leading controller with -9 in this state.")
 @click.option("--rollback-at", type=STATES, help="Go back to ZooKeeper in this state; at Finished it must be refused.")
 @click.option(
+    "--secure",
+    is_flag=True,
+    help="No port in clear: TLS, SASL and access control lists everywhere, and somebody who must never get in.",
+)
+@click.option(
     "--dir", "directory", type=click.Path(file_okay=False, path_type=Path),
     help="Where the report and the cluster's data go; a temporary directory by default.",
 )  # fmt: skip
 @click.option("--keep", is_flag=True, help="Keep the cluster's data also when everything held.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, and nothing else.")
 def command(
     kafka: str | None,
     partitions: int | None,
@@ -63,8 +70,10 @@ def command(
     transport: str,
     kill_leader_at: str | None,
     rollback_at: str | None,
+    secure: bool,
     directory: Path | None,
     keep: bool,
+    as_json: bool,
 ) -> None:
     """Migrate a throw-away cluster on this machine and watch it.
 
@@ -72,28 +81,30 @@ def command(
     end; every record is accounted for. Without Kafka's jars light brokers stand in, which speak its protocol and refuse
     what real ones refuse. Exit codes: 0 everything held; 1 something did not, see the report.
     """
-    console = Console()
-    release = _release(kafka, console)
+    terminal = console(quiet=as_json)
+    release = _release(kafka, terminal)
     count = partitions or (LIGHT_PARTITIONS if release is None else KAFKA_PARTITIONS)
-    cluster = ClusterOptions(count, brokers, controllers, transport)
+    cluster = ClusterOptions(count, brokers, controllers, transport, secure)
     options = DrillOptions(cluster, kill_leader_at, rollback_at)
     where = directory or Path(tempfile.mkdtemp(prefix="migrator-drill-"))
     shown = dataclasses.asdict(options) | {"kafka": LIGHT if release is None else release.version}
     display = _Display(Report(shown))
-    with Live(get_renderable=display.render, console=console, refresh_per_second=8):
+    with Live(get_renderable=display.render, console=terminal, refresh_per_second=8):
         run_drill(options, display.report, where, keep=keep, kafka=release)
     report = display.report
-    if not console.is_terminal:
-        console.print()  # the last line above has no end
-    console.print(display.verdict())
+    if as_json:
+        say_json(report.to_json(), indent=True)
+    if not terminal.is_terminal:
+        terminal.print()  # the last line above has no end
+    terminal.print(display.verdict())
     _draw(display, where / PICTURE)
-    console.print(f"Report: {where / 'report.json'}", highlight=False, soft_wrap=True)
+    terminal.print(f"Report: {where / 'report.json'}", soft_wrap=True)
     if not report.held or keep:
-        console.print(f"The cluster's data and logs: {where / DATA}", highlight=False, soft_wrap=True)
+        terminal.print(f"The cluster's data and logs: {where / DATA}", soft_wrap=True)
     sys.exit(ExitCode.OK if report.held else ExitCode.DIFFERENT)
 
 
-def _release(wanted: str | None, console: Console) -> StockKafka | None:
+def _release(wanted: str | None, terminal: Console) -> StockKafka | None:
     """The brokers' release, None for light brokers.
 
     :raises OperatorError: it was asked for by name, and cannot be fetched.
@@ -102,13 +113,13 @@ def _release(wanted: str | None, console: Console) -> StockKafka | None:
         return None
     release = KafkaRelease(wanted or KAFKA_VERSION)
     if not release.is_fetched:
-        console.print(f"Fetching Apache Kafka {release.version}, once ...")
+        terminal.print(f"Fetching Apache Kafka {release.version}, once ...")
     try:
         return release.fetch()
     except OperatorError:
         if wanted is not None:
             raise
-        console.print(
+        terminal.print(
             f"Apache Kafka {release.version} cannot be fetched here: going on with light brokers "
             f"('--kafka {release.version}' says why).",
             style="yellow",
@@ -118,7 +129,7 @@ def _release(wanted: str | None, console: Console) -> StockKafka | None:
 
 def _draw(display: _Display, path: Path) -> None:
     """The terminal as a picture, which loads nothing."""
-    recording = Console(record=True, width=PICTURE_WIDTH, file=io.StringIO())
+    recording = console(record=True, width=PICTURE_WIDTH, file=io.StringIO())
     recording.print(display.render(), display.verdict(), sep="\n")
     picture = _FONT_FACE.sub("", CONSOLE_SVG_FORMAT).replace("Fira Code", "monospace")
     recording.save_svg(str(path), title="migrator drill", code_format=picture)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from migrator.cli.options import controller_options
+from migrator.cli.terminal import ask, say
 from migrator.observe.status import Force
 from migrator.rpc.reach import active_controller
 
@@ -27,7 +28,9 @@ _WARNINGS = {
 @controller_options
 @click.option("--reason", required=True, help="For the journal.")
 @click.option("--yes", is_flag=True, help="Don't ask.")
-def command(what: str, config: Path | None, server: str | None, reason: str, yes: bool) -> None:
+def command(
+    what: str, config: Path | None, server: str | None, command_config: Path | None, reason: str, yes: bool
+) -> None:
     """Make the active controller do what it does not do unasked.
 
     \b
@@ -40,12 +43,12 @@ def command(what: str, config: Path | None, server: str | None, reason: str, yes
     """
     kind = Force(what)
     if not yes:
-        click.confirm(f"{_WARNINGS[kind]}\nGo on?", abort=True)
-    node_id = asyncio.run(_force(config, server, kind, reason))
-    click.echo(f"controller {node_id} does it now; follow it with 'migrator status --watch'")
+        ask(_WARNINGS[kind], "Go on?", abort=True)
+    node_id = asyncio.run(_force(config, server, command_config, kind, reason))
+    say(f"controller {node_id} does it now; follow it with 'migrator status --watch'")
 
 
-async def _force(config: Path | None, server: str | None, kind: Force, reason: str) -> int:
-    async with active_controller(config, server) as client:
+async def _force(config: Path | None, server: str | None, command_config: Path | None, kind: Force, reason: str) -> int:
+    async with active_controller(config, server, command_config) as client:
         await client.force(kind, reason)
         return (await client.status()).node_id

@@ -8,6 +8,7 @@ from random import SystemRandom
 import click
 
 from migrator.cli.options import config_option
+from migrator.cli.terminal import say
 from migrator.config.load import load_settings
 from migrator.config.types import split_list
 from migrator.errors import OperatorError
@@ -25,7 +26,7 @@ def command(config: Path, cluster_id: str, release_version: str | None, ignore_f
     """Prepare the directories of a new controller, as kafka-storage format does."""
     settings, warnings = load_settings(config)
     for warning in warnings:
-        click.echo(f"migrator: warning: {warning}", err=True)
+        say(f"migrator: warning: {warning}", err=True)
     try:
         version = parse_version(release_version) if release_version else version_at(LATEST_SUPPORTED)
     except ValueError as error:
@@ -40,6 +41,6 @@ def command(config: Path, cluster_id: str, release_version: str | None, ignore_f
     )
     formatted = format_directories(plan, random=SystemRandom(), now_ms=wall_ms())
     for directory in formatted:
-        click.echo(f"Formatted {directory} for node {settings.node_id} with metadata.version {version.name}")
+        say(f"Formatted {directory} for node {settings.node_id} with metadata.version {version.name}")
     if not formatted:
-        click.echo("All of the log directories are already formatted")
+        say("All of the log directories are already formatted")

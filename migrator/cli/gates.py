@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from migrator.cli.options import controller_options
+from migrator.cli.terminal import say
 from migrator.errors import ExitCode
 from migrator.observe.status import Gate, Goal
 from migrator.rpc.reach import active_controller
@@ -16,7 +17,7 @@ from migrator.rpc.reach import active_controller
 @click.command("gates")
 @click.argument("goal", type=click.Choice([str(goal) for goal in Goal]))
 @controller_options
-def command(goal: str, config: Path | None, server: str | None) -> None:
+def command(goal: str, config: Path | None, server: str | None, command_config: Path | None) -> None:
     """Say what stands between the cluster and a goal; nothing is changed.
 
     \b
@@ -25,14 +26,14 @@ def command(goal: str, config: Path | None, server: str | None) -> None:
 
     Exit codes: 0 nothing stands in the way, 1 something does, 2 refused.
     """
-    gates = asyncio.run(_gates(config, server, Goal(goal)))
+    gates = asyncio.run(_gates(config, server, command_config, Goal(goal)))
     for gate in gates:
         remedy = f". {gate.remedy}" if gate.remedy and not gate.open else ""
-        click.echo(f"{'ok ' if gate.open else 'NO '} {gate.name}: {gate.what}{remedy}")
+        say(f"{'ok ' if gate.open else 'NO '} {gate.name}: {gate.what}{remedy}")
     if not all(gate.open for gate in gates):
         raise SystemExit(ExitCode.DIFFERENT)
 
 
-async def _gates(config: Path | None, server: str | None, goal: Goal) -> tuple[Gate, ...]:
-    async with active_controller(config, server) as client:
+async def _gates(config: Path | None, server: str | None, command_config: Path | None, goal: Goal) -> tuple[Gate, ...]:
+    async with active_controller(config, server, command_config) as client:
         return await client.gates(goal)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from migrator.cli.options import Command
+from migrator.cli.terminal import ask, say
 from migrator.errors import ExitCode, OperatorError
 from migrator.handover.control import Commands
 from migrator.handover.execute import PATIENCE_SECONDS, HandoverRun, Picture
@@ -59,13 +60,13 @@ def check(configs: tuple[Path, ...], way: str, release: str) -> None:
 
     Exit codes: 0 it can be begun, 1 something is in the way, 2 failed.
     """
-    run = HandoverRun(configs, _wanted(way, release), Commands(None, None, click.echo), tell=click.echo)
+    run = HandoverRun(configs, _wanted(way, release), Commands(None, None, say), tell=say)
     picture = asyncio.run(_look(run))
     for line in _described(run, picture, Way(way)):
-        click.echo(line)
+        say(line)
     blocked = [step for step in picture.steps if step.action in (Action.REFUSE, Action.WAIT)]
     for step in blocked:
-        click.echo(f"{step}{f'. {step.remedy}' if step.remedy else ''}")
+        say(f"{step}{f'. {step.remedy}' if step.remedy else ''}")
     raise click.exceptions.Exit(ExitCode.DIFFERENT if blocked else ExitCode.OK)
 
 
@@ -95,14 +96,14 @@ def run_command(
     run = HandoverRun(
         configs,
         _wanted(way, release),
-        Commands(stop_command, start_command, click.echo),
-        tell=click.echo,
+        Commands(stop_command, start_command, say),
+        tell=say,
         patience_seconds=patience,
     )
     if not yes:
         for line in _described(run, asyncio.run(_look(run)), Way(way)):
-            click.echo(line)
-        click.confirm("Go on?", abort=True)
+            say(line)
+        ask("Go on?", abort=True)
     asyncio.run(run.run())
 
 

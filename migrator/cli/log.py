@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from migrator.log.dump import to_json_lines, to_lines
+from migrator.cli.terminal import say, say_json
+from migrator.log.dump import to_lines, to_objects
 
 
 @click.group()
@@ -17,12 +18,17 @@ def command() -> None:
 @command.command()
 @click.argument("files", type=click.Path(exists=True, dir_okay=False, path_type=Path), nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a record, one a line.")
-def dump(files: tuple[Path, ...], as_json: bool) -> None:
+@click.option("--secrets", is_flag=True, help="Show credentials and sensitive configuration, as Kafka's tool does.")
+def dump(files: tuple[Path, ...], as_json: bool, secrets: bool) -> None:
     """Print every record of segments (.log) and snapshots (.checkpoint).
 
-    The text is that of kafka-dump-log --cluster-metadata-decoder. Damage ends it with exit code 2, and the message
-    names file and byte.
+    The text is that of kafka-dump-log --cluster-metadata-decoder, but secrets are left out. Damage ends it with exit
+    code 2, and the message names file and byte.
     """
     for file in files:
-        for line in to_json_lines(file) if as_json else to_lines(file):
-            click.echo(line)
+        if as_json:
+            for content in to_objects(file, secrets=secrets):
+                say_json(content)
+        else:
+            for line in to_lines(file, secrets=secrets):
+                say(line)

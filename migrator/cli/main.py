@@ -7,7 +7,9 @@ import sys
 
 import click
 
+from migrator.cli.terminal import say_error, show_defect
 from migrator.errors import ExitCode, MigratorError, OperatorError
+from migrator.observe.printable import printable_lines
 
 COMMANDS = {
     "preflight": "Look for everything that would make a migration fail, before it begins.",
@@ -60,18 +62,19 @@ def migrator() -> None:
 
 def main() -> None:
     """Entry point of the console script."""
+    sys.excepthook = show_defect
     try:
         migrator(standalone_mode=False)
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:
-        error.show()
+        click.UsageError(printable_lines(error.format_message()), getattr(error, "ctx", None)).show()
         sys.exit(ExitCode.REFUSED)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except OperatorError as error:
-        click.echo(f"migrator: {error}", err=True)
+        say_error(f"migrator: {error}")
         sys.exit(error.exit_code)
     except MigratorError as error:
-        click.echo(f"migrator: {type(error).__name__}: {error}", err=True)
+        say_error(f"migrator: {type(error).__name__}: {error}")
         sys.exit(ExitCode.REFUSED)

@@ -24,11 +24,23 @@ def config_option(help_text: str, *, required: bool = False) -> Callable[[Comman
     )
 
 
+def command_config_option(command: Command) -> Command:
+    """``--command-config FILE``: who gives the order, where it goes over the network."""
+    return click.option(
+        "--command-config",
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="Property file of whoever asks, with migrator.grpc.tls.* (certificate, key, CA) and "
+        "migrator.grpc.voter.principals; else those of -c.",
+    )(command)
+
+
 def controller_options(command: Command) -> Command:
-    """``-c FILE`` and ``--server HOST:PORT``: which controller is meant (`migrator.rpc.reach`)."""
+    """``-c FILE`` and ``--server HOST:PORT``: which controller is meant (`migrator.rpc.reach`), and who asks."""
     command = click.option(
         "--server",
         metavar="HOST:PORT",
-        help="A controller's migrator.grpc.listener instead; TLS files are those of -c.",
+        help="A controller's migrator.grpc.listener instead, with the certificate of --command-config, else of -c.",
     )(command)
+    command = command_config_option(command)
     return config_option("Property file of a controller on this machine; asked through its socket.")(command)

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import click
-import orjson
 
+from migrator.cli.terminal import say, say_json
 from migrator.migration.readiness import Severity
 from migrator.preflight.check import Concerns, Finding, Report, run_checks
 from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, Evidence
@@ -74,14 +74,14 @@ def command(
         raise click.UsageError("give each controller's file with -c, and brokers' files after --brokers")
     began = time.monotonic()
     request = Request(controllers, (*brokers, *more_brokers), zookeeper, jute_maxbuffer)
-    evidence = gather(request, lambda sentence: click.echo(f"{sentence} ...", err=True))
+    evidence = gather(request, lambda sentence: say(f"{sentence} ...", err=True))
     report = run_checks(CHECKS, evidence, Concerns(kind))
     if as_json:
         shown = {**report.to_json(), "looked_at": _looked_at(evidence), "seconds": round(time.monotonic() - began, 1)}
-        click.echo(orjson.dumps(shown, option=orjson.OPT_INDENT_2))
+        say_json(shown, indent=True)
     else:
         for line in _lines(report, evidence):
-            click.echo(line)
+            say(line)
     sys.exit(report.exit_code)
 
 

@@ -10,12 +10,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import click
-import orjson
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from migrator.cli.options import config_option
+from migrator.cli.terminal import console, say, say_json
 from migrator.config.load import load_settings, settings_from
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
@@ -23,6 +23,7 @@ from migrator.log.bootstrap import read_bootstrap
 from migrator.log.meta_properties import read_meta_properties
 from migrator.node.loop_health import calm_garbage_collector
 from migrator.node.migration import password_encoder
+from migrator.observe.printable import printable
 from migrator.parts.java import find_java
 from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.records.metadata import FeatureLevelRecord
@@ -103,11 +104,11 @@ def command(
             broker_seconds=broker_seconds,
         )
         calm_garbage_collector()
-        report = asyncio.run(rehearse(request, lambda phase: click.echo(f"{phase} ...", err=True)))
+        report = asyncio.run(rehearse(request, lambda phase: say(f"{phase} ...", err=True)))
     if as_json:
-        click.echo(orjson.dumps(report.to_json(), option=orjson.OPT_INDENT_2))
+        say_json(report.to_json(), indent=True)
     else:
-        _print(report, Console())
+        _print(report, console())
     sys.exit(report.exit_code)
 
 
@@ -153,7 +154,7 @@ def _kafka(version: str) -> StockKafka | str:
         return "it was not asked for"
     release = KafkaRelease(version)
     if not release.is_fetched:
-        click.echo(f"Fetching Apache Kafka {version}, once ...", err=True)
+        say(f"Fetching Apache Kafka {version}, once ...", err=True)
     try:
         return release.fetch()
     except OperatorError as error:
@@ -164,29 +165,29 @@ def _verification(settings: Settings, directory: Path, config: Path | None) -> V
     return VerifyRequest(settings.zookeeper_connect, str(directory), None if config is None else str(config))
 
 
-def _print(report: Report, console: Console) -> None:
+def _print(report: Report, terminal: Console) -> None:
     for gap in report.blockers:
-        console.print(f"[red]blocker[/red] {escape(str(gap))}", highlight=False)
+        terminal.print(Text.assemble(("blocker", "red"), f" {printable(str(gap))}"))
     unnamed = report.blockers_in_all - len(report.blockers)
     if unnamed:
-        console.print(f"[red]and {unnamed:,} more[/red]", highlight=False)
+        terminal.print(f"and {unnamed:,} more", style="red")
     for gap in report.warnings:
-        console.print(f"[yellow]warning[/yellow] {escape(str(gap))}", highlight=False)
+        terminal.print(Text.assemble(("warning", "yellow"), f" {printable(str(gap))}"))
     if report.counts:
-        console.print(_figures(report))
+        terminal.print(_figures(report))
     for name, check in (("Kafka", report.kafka), ("Spark", report.verified)):
         style = _STYLES.get(check.outcome, "red")
-        console.print(f"{name}: [{style}]{check.outcome.value}[/{style}]: {escape(check.detail)}", highlight=False)
+        detail = printable(check.detail)
+        terminal.print(Text.assemble(f"{name}: ", (check.outcome.value, style), f": {detail}"))
     if report.first_reconcile is not None:
         found = report.first_reconcile
         asks = ", and would ask first (migrator.reconcile.max.deletes)" if found.held else ""
-        console.print(
+        terminal.print(
             f"The first comparison in dual-write would write {found.writes:,} and delete {found.deletes:,} "
-            f"entities of ZooKeeper{asks}",
-            highlight=False,
+            f"entities of ZooKeeper{asks}"
         )
     style = _STYLES.get(report.outcome, "red")
-    console.print(f"Verdict: [bold {style}]{report.outcome.value}[/bold {style}]")
+    terminal.print(Text.assemble("Verdict: ", (report.outcome.value, f"bold {style}")))
 
 
 def _figures(report: Report) -> Table:

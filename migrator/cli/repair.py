@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from migrator.cli.options import config_option
+from migrator.cli.terminal import ask, say
 from migrator.config.load import load_settings
 from migrator.errors import ExitCode
 from migrator.preflight.lost_states import Restored
@@ -38,12 +39,12 @@ def partition_states(config: Path, dry_run: bool, yes: bool) -> None:
         states = PartitionStates(session, settings)
         plan = states.plan()
         for line in _lines(plan):
-            click.echo(line)
+            say(line)
         if plan.restored and not dry_run:
             if not yes:
-                click.confirm("Write these, and let the brokers elect a controller?", abort=True)
+                ask("Write these, and let the brokers elect a controller?", abort=True)
             elected = states.write(plan)
-            click.echo(f"{len(plan.restored)} states are written; broker {elected.broker_id} is the controller")
+            say(f"{len(plan.restored)} states are written; broker {elected.broker_id} is the controller")
     if plan.left or (plan.restored and dry_run):
         raise click.exceptions.Exit(ExitCode.DIFFERENT)
 

@@ -8,20 +8,21 @@ from pathlib import Path
 import click
 
 from migrator.cli.options import controller_options
+from migrator.cli.terminal import say
 from migrator.rpc.reach import active_controller
 
 
 @click.command("resume")
 @controller_options
-def command(config: Path | None, server: str | None) -> None:
+def command(config: Path | None, server: str | None, command_config: Path | None) -> None:
     """Let a migration go on that 'migrator pause' holds.
 
     Exit codes: 0 it goes on, 2 refused.
     """
-    asyncio.run(_resume(config, server))
-    click.echo("the migration goes on")
+    asyncio.run(_resume(config, server, command_config))
+    say("the migration goes on")
 
 
-async def _resume(config: Path | None, server: str | None) -> None:
-    async with active_controller(config, server) as client:
+async def _resume(config: Path | None, server: str | None, command_config: Path | None) -> None:
+    async with active_controller(config, server, command_config) as client:
         await client.resume()

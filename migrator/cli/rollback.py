@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from migrator.cli.options import config_option
+from migrator.cli.terminal import ask, say
 from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
@@ -59,11 +60,11 @@ def command(config: Path, others: tuple[Path, ...], accept_loss: bool, yes: bool
 
     with ZooKeeperSession(options_from(settings)) as session:
         if not yes:
-            click.confirm(f"{_WARNING.format(hosts=settings.zookeeper_connect)}\nGo on?", abort=True)
+            ask(_WARNING.format(hosts=settings.zookeeper_connect), "Go on?", abort=True)
         done = give_back(session, image, password_encoder(settings), crc_at=crc_at, accept_loss=accept_loss)
-        click.echo(f"partition states raised to their partition epoch: {done.raised_states}")
+        say(f"partition states raised to their partition epoch: {done.raised_states}")
         if done.raised_epoch is not None:
-            click.echo(f"/controller_epoch raised to {done.raised_epoch}")
+            say(f"/controller_epoch raised to {done.raised_epoch}")
         claimer = Claimer(session)
         elected = claimer.wait_for_zookeeper_controller()
         if elected is None and claimer.wake_brokers():
@@ -73,7 +74,7 @@ def command(config: Path, others: tuple[Path, ...], accept_loss: bool, yes: bool
             "the claim is gone, and no broker has taken the controllership",
             remedy="Restart a broker in ZooKeeper mode: it stands for election at its start",
         )
-    click.echo(f"broker {elected.broker_id} is the controller")
+    say(f"broker {elected.broker_id} is the controller")
 
 
 def _newest(settings: Settings, others: tuple[Path, ...]) -> Path:
@@ -86,7 +87,7 @@ def _newest(settings: Settings, others: tuple[Path, ...]) -> Path:
     logs = logs_in([*at_hand, *others])
     chosen = newest_of(list(logs), [voter.voter_id for voter in settings.voters])
     if chosen.doubt:
-        click.echo(f"warning: {chosen.doubt}. Name the logs of other controllers with --log", err=True)
+        say(f"warning: {chosen.doubt}. Name the logs of other controllers with --log", err=True)
     return logs[chosen.newest]
 
 

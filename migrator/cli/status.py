@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
-import orjson
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from migrator.cli.options import controller_options
-from migrator.observe.status import UNKNOWN_LAG, Problem, Status
+from migrator.cli.terminal import console, say, say_json
+from migrator.observe.printable import printable
+from migrator.observe.status import UNKNOWN_LAG, JournalEvent, Problem, Status
+from migrator.rpc.operator_client import OperatorClient
 from migrator.rpc.reach import connect
 
 RECENT_EVENTS = 8
@@ -23,33 +26,58 @@ RECENT_EVENTS = 8
 @click.command("status")
 @controller_options
 @click.option("--watch", is_flag=True, help="Stay, and show every change.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON; one object a line with --watch.")
-def command(config: Path | None, server: str | None, watch: bool, as_json: bool) -> None:
+@click.option(
+    "--journal", is_flag=True, help="Instead: what happened in the migration, and who ordered it, oldest first."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; one object a line with --watch or --journal.")
+def command(
+    config: Path | None, server: str | None, command_config: Path | None, watch: bool, journal: bool, as_json: bool
+) -> None:
     """Show what the quorum and the migration are doing, what they wait for, and what to do about it.
 
+    The journal is that of the controller that is asked; with --watch it stays, and shows what is added.
     Exit codes: 0 answered, 2 no answer.
     """
-    asyncio.run(_follow(config, server, as_json=as_json) if watch else _once(config, server, as_json=as_json))
+    client = connect(config, server, command_config)
+    if journal:
+        asyncio.run(_journal(client, follow=watch, as_json=as_json))
+    else:
+        asyncio.run(_follow(client, as_json=as_json) if watch else _once(client, as_json=as_json))
 
 
-async def _once(config: Path | None, server: str | None, *, as_json: bool) -> None:
-    async with connect(config, server) as client:
+async def _once(unopened: OperatorClient, *, as_json: bool) -> None:
+    async with unopened as client:
         status = await client.status()
     if as_json:
-        click.echo(orjson.dumps(to_json(status), option=orjson.OPT_INDENT_2))
+        say_json(to_json(status), indent=True)
     else:
-        Console().print(render(status))
+        console().print(render(status))
 
 
-async def _follow(config: Path | None, server: str | None, *, as_json: bool) -> None:
-    async with connect(config, server) as client:
+async def _follow(unopened: OperatorClient, *, as_json: bool) -> None:
+    async with unopened as client:
         if as_json:
             async for status in client.watch():
-                click.echo(orjson.dumps(to_json(status)))
+                say_json(to_json(status))
             return
-        with Live(console=Console(), auto_refresh=False) as live:
+        with Live(console=console(), auto_refresh=False) as live:
             async for status in client.watch():
                 live.update(render(status), refresh=True)
+
+
+async def _journal(unopened: OperatorClient, *, follow: bool, as_json: bool) -> None:
+    async with unopened as client:
+        async for event in client.journal(follow=follow):
+            if as_json:
+                say_json(dataclasses.asdict(event) | {"details": dict(event.details)})
+            else:
+                when = datetime.fromtimestamp(event.time_ms / 1000, UTC)
+                say(f"{when:%Y-%m-%d %H:%M:%S}Z {sentence_of(event)}")
+
+
+def sentence_of(event: JournalEvent) -> str:
+    """One line for people."""
+    return printable(f"{event.kind}: {event.text}" + (f" (by {event.by})" if event.by else ""))
 
 
 def to_json(status: Status) -> dict[str, object]:
@@ -63,15 +91,15 @@ def render(status: Status) -> RenderableType:
     if status.brokers:
         parts.append(_brokers(status))
     parts.extend(_problem(problem) for problem in status.problems)
-    parts.extend(Text(f"  {event.kind}: {event.text}", style="dim") for event in status.recent_events[-RECENT_EVENTS:])
+    parts.extend(Text(f"  {sentence_of(event)}", style="dim") for event in status.recent_events[-RECENT_EVENTS:])
     return Group(*parts)
 
 
 def _headline(status: Status) -> Text:
     migration = status.migration
     text = Text()
-    text.append(f"{migration.public_state}", style="bold")
-    text.append(f"  ({migration.internal_state}")
+    text.append(printable(migration.public_state), style="bold")
+    text.append(f"  ({printable(migration.internal_state)}")
     text.append(f" for {migration.internal_state_age_ms / 1000:.0f} s" if migration.active else "")
     text.append(", paused" if migration.paused else "")
     text.append(")" if migration.active else ", not the active controller)")
@@ -79,7 +107,8 @@ def _headline(status: Status) -> Text:
     if not migration.active and leader not in (-1, status.node_id):
         text.append(f"\ncontroller {leader} leads, and knows more about the migration: ask it on its machine, or")
         text.append(" name its migrator.grpc.listener with --server")
-    text.append(f"\ncluster {status.cluster_id}, node {status.node_id}, metadata.version {status.metadata_version}")
+    where = f"cluster {status.cluster_id}, node {status.node_id}, metadata.version {status.metadata_version}"
+    text.append(f"\n{printable(where)}")
     behind = status.write_behind
     if behind is not None:
         how_far = "an unknown number of" if behind.lag_records == UNKNOWN_LAG else behind.lag_records
@@ -116,4 +145,4 @@ def _brokers(status: Status) -> Table:
 
 def _problem(problem: Problem) -> Text:
     style = "yellow" if problem.warning else "red"
-    return Text(f"{problem.who}: {problem.what}. {problem.remedy}", style=style)
+    return Text(printable(f"{problem.who}: {problem.what}. {problem.remedy}"), style=style)

@@ -13,9 +13,12 @@ from typing import Any, NoReturn
 
 import click
 
-from migrator.cli.options import config_option
+from migrator.cli import terminal
+from migrator.cli.options import command_config_option, config_option
 from migrator.cli.verify_output import Output, labels, now_ms
+from migrator.config.load import load_settings
 from migrator.errors import OperatorError
+from migrator.observe.metrics_access import OPEN, AccessFiles, access_files
 from migrator.rpc.reach import active_controller
 from migrator.verify.history import History
 from migrator.verify.job import Job
@@ -82,6 +85,7 @@ from migrator.verify.watch import Watch, WatchMetrics, entry_of
 @click.option(
     "--server", metavar="HOST:PORT", help="The controller that repairs, or is reported to; else it is found through -c."
 )
+@command_config_option
 @click.option("--yes", is_flag=True, help="Repair without asking.")
 def command(config: Path | None, server: str | None, watch: float | None, **given: Any) -> None:
     """Prove that ZooKeeper and a metadata log hold the same metadata.
@@ -105,7 +109,7 @@ def command(config: Path | None, server: str | None, watch: float | None, **give
         raise OperatorError("an archive is of one comparison", where="--parquet", remedy="Run it by itself")
     history = None if given["history"] is None else History(given["history"])
     output = Output(given["page"], history, labels(request.sources), as_json=given["as_json"])
-    controller = partial(active_controller, config, server)
+    controller = partial(active_controller, config, server, given["command_config"])
     job = Job(
         request,
         report_to=controller if given["tell_controller"] else None,
@@ -133,7 +137,7 @@ def _again_and_again(job: Job, output: Output, seconds: float, given: Mapping[st
     with ExitStack() as stack:
         metrics = None
         if given["metrics_port"] is not None:
-            metrics = WatchMetrics(given["metrics_host"], given["metrics_port"])
+            metrics = WatchMetrics(given["metrics_host"], given["metrics_port"], _access(job.request.config))
             stack.callback(metrics.close)
             output.say(f"metrics on port {metrics.port}")
         spark = stack.enter_context(spark_session(job.request.master, job.request.conf))
@@ -149,12 +153,17 @@ def _again_and_again(job: Job, output: Output, seconds: float, given: Mapping[st
     sys.exit(found.exit_code)
 
 
+def _access(config: str | None) -> AccessFiles:
+    """As the property file says for a controller's own endpoint."""
+    return OPEN if config is None else access_files(load_settings(Path(config))[0])
+
+
 def _repairer(controller: OpenActive, output: Output, *, ask: bool) -> Callable[[Verdict], bool]:
     """Shows the verdict, asks, and has the active controller repair; what it tells goes to stderr."""
 
     def mend(verdict: Verdict) -> bool:
         output.before_repair(verdict)
-        if ask and not click.confirm("Overwrite what differs in ZooKeeper with what the log says?", err=True):
+        if ask and not terminal.ask("Overwrite what differs in ZooKeeper with what the log says?", err=True):
             return False
         reason = f"verify found {verdict.comparison.differences:,} differences"
         output.say(asyncio.run(repair(controller, reason, output.say)))
@@ -170,8 +179,6 @@ def _request(given: Sources, master: str, conf: tuple[str, ...]) -> VerifyReques
     if not given.archived and directory is None:
         if given.config is None:
             raise OperatorError("no metadata is named", where="--metadata", remedy="Give --metadata, or a file with -c")
-        from migrator.config.load import load_settings  # noqa: PLC0415 - only this branch needs it
-
         settings, _ = load_settings(Path(given.config))
         directory = str(settings.metadata_directory)
     for pair in conf:

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-import orjson
 from rich.console import Console
 from rich.table import Table
 
+from migrator.cli.terminal import console, say, say_json
 from migrator.errors import ExitCode, OperatorError
 from migrator.verify.compare import EXAMPLES_MAX, Difference
 from migrator.verify.foreign import ForeignWrite
@@ -44,21 +43,21 @@ class Output:
 
     def say(self, sentence: str) -> None:
         """What goes on."""
-        click.echo(sentence, err=True)
+        say(sentence, err=True)
 
     def before_repair(self, verdict: Verdict) -> None:
         """What the operator is asked about."""
         if self.as_json:
             self.say(f"{verdict.comparison.differences:,} differences")
         else:
-            _print(Console(), verdict)
+            _print(console(), verdict)
 
     def show(self, verdict: Verdict) -> None:
         """The one verdict."""
         if self.as_json:
-            click.echo(orjson.dumps(verdict.to_json(), option=orjson.OPT_INDENT_2))
+            say_json(verdict.to_json(), indent=True)
         else:
-            _print(Console(), verdict)
+            _print(console(), verdict)
         self._write_page(verdict)
 
     def show_again(self, found: Verdict | OperatorError, foreign: Sequence[ForeignWrite]) -> None:
@@ -67,17 +66,15 @@ class Output:
             content: Mapping[str, object] = {"verdict": "could not tell", "why": str(found)}
             if isinstance(found, Verdict):
                 content = found.to_json()
-            click.echo(
-                orjson.dumps({"time_ms": now_ms(), **content, "foreign_writes": [_json(one) for one in foreign]})
-            )
+            say_json({"time_ms": now_ms(), **content, "foreign_writes": [_json(one) for one in foreign]})
         else:
             said = str(found) if isinstance(found, OperatorError) else _summary(found)
-            click.echo(f"{dt.datetime.now(dt.UTC):%H:%M:%S} {said}")
+            say(f"{dt.datetime.now(dt.UTC):%H:%M:%S} {said}")
             for one in foreign:
-                click.echo(f"  somebody else wrote to ZooKeeper: {_foreign(one)}")
+                say(f"  somebody else wrote to ZooKeeper: {_foreign(one)}")
             if not isinstance(found, OperatorError):
                 for difference in found.comparison.examples:
-                    click.echo(f"  {_difference(difference.status, difference)}")
+                    say(f"  {_difference(difference.status, difference)}")
         if not isinstance(found, OperatorError):
             self._write_page(found)
 
@@ -99,7 +96,7 @@ def _foreign(one: ForeignWrite) -> str:
     return f"{one.path}, zxid {one.zxid:#x}, {when:%Y-%m-%d %H:%M:%S} UTC{who}"
 
 
-def _print(console: Console, verdict: Verdict) -> None:
+def _print(terminal: Console, verdict: Verdict) -> None:
     table = Table("kind", "ZooKeeper", "KRaft", "missing", "extra", "different")
     for column in table.columns[1:]:
         column.justify = "right"
@@ -107,12 +104,12 @@ def _print(console: Console, verdict: Verdict) -> None:
         figures = (counts.zookeeper, counts.kraft, counts.missing, counts.extra, counts.different)
         style = "red" if any(figures[2:]) else None
         table.add_row(kind, *(f"{figure:,}" for figure in figures), style=style)
-    console.print(table)
+    terminal.print(table)
     for difference in verdict.comparison.examples:
-        console.print(f"  {_difference(difference.status, difference)}", markup=False, highlight=False)
+        terminal.print(f"  {_difference(difference.status, difference)}")
     for difference in verdict.undecided[:EXAMPLES_MAX]:
-        console.print(f"  {_difference('kept changing', difference)}", markup=False, highlight=False)
-    console.print(_summary(verdict), markup=False, highlight=False)
+        terminal.print(f"  {_difference('kept changing', difference)}")
+    terminal.print(_summary(verdict))
 
 
 def _summary(verdict: Verdict) -> str:

@@ -62,7 +62,7 @@ class StockFile:
 
         :raises OperatorError: the disk refuses.
         """
-        write_durably(self.path, self._text().encode(), mode=self.ours.stat().st_mode & 0o777)
+        write_durably(self.path, self._text().encode(), like=self.ours)
 
     def _text(self) -> str:
         header = HEADER.format(name=self.ours.name, version=self._target.version)

@@ -76,8 +76,17 @@ def ignore(_phase: Phase) -> None:
     """For a source that has nothing to catch up with."""
 
 
-def decode_all(zookeeper: ZkSource, *, passwords: PasswordEncoder, random: Random) -> Iterator[Decoded]:
-    """Read and decode everything, write nothing."""
+def decode_all(
+    zookeeper: ZkSource,
+    *,
+    passwords: PasswordEncoder,
+    random: Random,
+    more_faults: Callable[[], Iterable[ZnodeError]] = lambda: (),
+) -> Iterator[Decoded]:
+    """Read and decode everything, write nothing.
+
+    :param more_faults: asked in the end for what else stands in the way.
+    """
     faults: list[Gap] = []
     counted = 0
 
@@ -95,6 +104,8 @@ def decode_all(zookeeper: ZkSource, *, passwords: PasswordEncoder, random: Rando
             reported = records
             yield Decoded(records, tuple(faults), counted)
             faults.clear()
+    for fault in more_faults():
+        on_fault(fault)
     yield Decoded(records, tuple(faults), counted, done=True)
 
 

@@ -29,6 +29,7 @@ from migrator.image.model import MetadataImage
 from migrator.migration.compare import ReconcileEnd, WriteChunk, compare
 from migrator.migration.copy import Copy, CopyBatch, CopyEnd, Decoded, decode_all
 from migrator.migration.local_image import bytes_to_load, load_image
+from migrator.migration.permissions import forbidden_to
 from migrator.migration.progress import REPORT_SECONDS, Meter, MeteredSource, Phase, Working
 from migrator.migration.translate.target import Target
 from migrator.raft.messages import EpochOffset
@@ -43,7 +44,10 @@ DEAD_SECONDS = 5.0
 
 @value
 class DecodeTask:
-    """The first reading. `Decoded` messages."""
+    """The first reading. `Decoded` messages. ``may_write``: what we would write, and may not, is a fault, too; that is
+    found out by writes in vain."""
+
+    may_write: bool = True
 
 
 @value
@@ -120,7 +124,7 @@ def results(task: Task, tools: Tools, report: OnProgress) -> Iterator[Message]:
     meter = Meter(report, time.monotonic, tools.report_seconds)
     image = _load(task, meter) if isinstance(task, CompareTask) else None
     with ZooKeeperSession(tools.session) as session:
-        yield from _results(task, tools, BulkReader(session, retry_seconds=tools.retry_seconds), image, meter)
+        yield from _results(task, tools, session, image, meter)
 
 
 def _load(task: CompareTask, meter: Meter) -> MetadataImage:
@@ -129,8 +133,9 @@ def _load(task: CompareTask, meter: Meter) -> MetadataImage:
 
 
 def _results(
-    task: Task, tools: Tools, reader: BulkReader, image: MetadataImage | None, meter: Meter
+    task: Task, tools: Tools, session: ZooKeeperSession, image: MetadataImage | None, meter: Meter
 ) -> Iterator[Message]:
+    reader = BulkReader(session, retry_seconds=tools.retry_seconds)
     source, random = MeteredSource(reader, meter), Random(os.urandom(16))
 
     def begin(phase: Phase) -> None:
@@ -139,9 +144,10 @@ def _results(
         reader.catch_up()
 
     match task:
-        case DecodeTask():
+        case DecodeTask(may_write):
             begin(Phase.DECODE)
-            yield from decode_all(source, passwords=tools.passwords, random=random)
+            more = partial(forbidden_to, session, reader) if may_write else tuple
+            yield from decode_all(source, passwords=tools.passwords, random=random, more_faults=more)
         case CopyTask(level, batch_records):
             copy = Copy(
                 source,

@@ -51,7 +51,17 @@ from migrator.migration.write_messages import (
 )
 from migrator.raft.messages import EpochOffset
 from migrator.zookeeper.leadership import Claim, CrcAt
-from migrator.zookeeper.ops import Applied, Failed, MultiOutcome, Stat, Unknown, ZkError
+from migrator.zookeeper.ops import (
+    FORBIDDEN_REMEDY,
+    Applied,
+    Check,
+    Create,
+    Failed,
+    MultiOutcome,
+    Stat,
+    Unknown,
+    ZkError,
+)
 from migrator.zookeeper.znodes.migration import MigrationState
 
 CHECKPOINT_INTERVAL_MS = 1_000
@@ -305,6 +315,8 @@ class WriteBehind:
                 return self._applied(flight, version)
             case Unknown():
                 return [ReadMark(self._ask())]
+            case Failed(index, ZkError.NO_AUTH):
+                return self._stop(fenced=False, reason=_forbidden(flight, index))
             case Failed(0):
                 return self._stop(fenced=True, reason="/controller_epoch has changed: another controller took over")
             case Failed(1):
@@ -350,12 +362,11 @@ class WriteBehind:
         position = flight.owner_of(index)
         batch.queue.extendleft(reversed(flight.give_back()))
         broken = flight.entities[position].entity
-        path = getattr(flight.ops[index], "path", "?")
-        if error is ZkError.NO_AUTH:
-            return self._stop(fenced=False, reason=f"ZooKeeper does not let us write {path} (NO_AUTH)")
         batch.repairs[broken] = batch.repairs.get(broken, 0) + 1
         if batch.repairs[broken] > MAX_REPAIRS:
-            return self._stop(fenced=False, reason=f"{broken} keeps changing under us ({error.name} on {path})")
+            return self._stop(
+                fenced=False, reason=f"{broken} keeps changing under us ({error.name} on {flight.ops[index].path})"
+            )
         return [ReadAgain(self._ask(), broken, batch.image)]
 
     def _repaired(self, event: Repaired) -> None:
@@ -396,3 +407,9 @@ class WriteBehind:
         self._in_sync = False
         self._stopped = reason
         return [Stopped(fenced, reason)]
+
+
+def _forbidden(flight: Flight, index: int) -> str:
+    op = flight.ops[index]
+    what = "create" if isinstance(op, Create) else "use" if isinstance(op, Check) else "write"
+    return f"ZooKeeper does not let us {what} {op.path} (NO_AUTH). {FORBIDDEN_REMEDY}"

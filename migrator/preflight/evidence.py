@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 from migrator.config.checks import Problem
 from migrator.config.endpoints import Listener, Voter
-from migrator.config.keys import KEYS
-from migrator.config.load import SYNONYMS
+from migrator.config.keys import KEYS, SYNONYMS
+from migrator.config.open_doors import OpenDoor
 from migrator.config.settings import Settings
 from migrator.log.meta_properties import MetaProperties
 from migrator.migration.guards import Standing
 from migrator.preflight.lost_states import Lost, Partition, Reported
 from migrator.values import value
+from migrator.wire.identity import Door, Shown
 from migrator.zookeeper.request_size import JUTE_MAXBUFFER
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode
 
@@ -118,6 +119,11 @@ class ControllerFile:
     protocols: Mapping[str, str]
     listeners: tuple[Listener, ...]
     directory: DirectoryFacts
+    open_doors: tuple[OpenDoor, ...] = ()
+    shown: Shown | None = None
+    """What it shows other controllers; None when its security cannot be used."""
+    door: Door | None = None
+    """Its controller listener; None likewise."""
 
     @property
     def path(self) -> str:

@@ -12,6 +12,7 @@ from typing import TypeVar
 from migrator.config.checks import problems_of, warnings_of
 from migrator.config.endpoints import parse_protocol_map, parse_voters
 from migrator.config.load import read_properties, typed_settings
+from migrator.config.open_doors import open_doors
 from migrator.config.providers import PLACEHOLDER, resolve_placeholders
 from migrator.config.settings import Settings
 from migrator.config.types import split_list
@@ -25,6 +26,7 @@ from migrator.preflight.evidence import BrokerFile, ControllerFile, DirectoryFac
 from migrator.records.metadata import FeatureLevelRecord
 from migrator.records.versions import FEATURE_NAME, parse_version
 from migrator.verify.kraft_files import read_image
+from migrator.wire.identity import door_of, shown_by
 from migrator.zookeeper.session import options_from
 
 T = TypeVar("T")
@@ -45,7 +47,7 @@ class FileGatherer:
             return None
         file = self._resolved(path, raw)
         try:
-            settings, warnings = typed_settings(dict(file.values), str(path))
+            settings = typed_settings(dict(file.values), str(path))
         except OperatorError as error:
             self.refused.append(_trouble(error, str(path)))
             return None
@@ -53,12 +55,15 @@ class FileGatherer:
             file=file,
             settings=settings,
             problems=tuple(problems_of(settings)),
-            warnings=(*warnings, *_or(lambda: warnings_of(settings), list[str]())),
+            warnings=tuple(_or(lambda: warnings_of(settings), list[str]())),
             unreadable=tuple(_unreadable(settings)),
             voters=_or(lambda: settings.voters, ()),
             protocols=_or(lambda: settings.protocol_map, {}),
             listeners=_or(lambda: settings.parsed_listeners, ()),
             directory=self._directory(settings),
+            open_doors=_or(lambda: tuple(open_doors(settings)), ()),
+            shown=_usable(lambda: shown_by(controller_security(settings))),
+            door=_usable(lambda: door_of(controller_security(settings))),
         )
 
     def broker(self, path: Path) -> BrokerFile | None:
@@ -117,6 +122,11 @@ class FileGatherer:
                     continue
                 remedy = error.remedy or "Make it readable here, or run preflight where it is"
                 hidden[key] = Trouble(where, error.what, remedy)
+        if not hidden:
+            try:
+                resolve_placeholders(providers, str(path))
+            except OperatorError as error:
+                hidden[_PROVIDERS] = _trouble(error, str(path))
         return PropertyFile(str(path), values, hidden)
 
     def _directory(self, settings: Settings) -> DirectoryFacts:
@@ -179,6 +189,14 @@ def _unreadable(settings: Settings) -> Iterator[Trouble]:
                 yield trouble
         except (ValueError, LookupError):  # the listeners are refused already
             continue
+
+
+def _usable(attempt: Callable[[], T]) -> T | None:
+    """None where `_unreadable` says what is wrong."""
+    try:
+        return attempt()
+    except (OperatorError, ValueError, LookupError):
+        return None
 
 
 def _trouble(error: MigratorError, where: str) -> Trouble:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from migrator.errors import MigratorError, OperatorError
@@ -65,12 +64,10 @@ def _options(request: Request, controllers: Sequence[ControllerFile]) -> Session
 
     :raises OperatorError: it cannot, or no ZooKeeper is named.
     """
-    if not controllers or not controllers[0].settings.zookeeper_connect:
-        if request.zookeeper is None:
-            raise OperatorError("no ZooKeeper is named", where="--zookeeper", remedy="Give --zookeeper HOSTS")
-        return SessionOptions(request.zookeeper)
-    options = options_from(controllers[0].settings)
-    return options if request.zookeeper is None else replace(options, hosts=request.zookeeper)
+    hosts = request.zookeeper or (controllers[0].settings.zookeeper_connect if controllers else None)
+    if hosts is None:
+        raise OperatorError("no ZooKeeper is named", where="--zookeeper", remedy="Give --zookeeper HOSTS")
+    return options_from(controllers[0].settings, hosts) if controllers else SessionOptions(hosts)
 
 
 def _zookeeper(options: SessionOptions, controllers: Sequence[ControllerFile], tell: Tell) -> ZooKeeperFacts:

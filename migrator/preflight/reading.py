@@ -6,17 +6,17 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
 from random import Random
 
 from migrator.image.tracked import Interner
 from migrator.migration.examination import read_standing
 from migrator.migration.guards import Standing
+from migrator.migration.permissions import entities, wanted
 from migrator.migration.translate import source
 from migrator.migration.translate.to_records import NO_TOPIC_ID, RecordReader
 from migrator.preflight.census import Tally, TopicCensus, sample_of
 from migrator.preflight.evidence import Sample, TopicFacts, Trouble, ZooKeeperFacts
-from migrator.preflight.permissions import Wanted, look_at_permissions
+from migrator.preflight.permissions import look_at_permissions
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.leadership import ClaimView, read_view
 from migrator.zookeeper.ops import Znode
@@ -30,8 +30,6 @@ from migrator.zookeeper.znodes.topics import decode_topic
 
 FAULTS_MAX = 100
 """How many znodes that do not decode are named; the rest is counted."""
-PROBES_MAX = 200
-"""How many znodes of a family are asked for the right to write."""
 PROGRESS_SECONDS = 2.0
 REASSIGN, PREFERRED = "/admin/reassign_partitions", "/admin/preferred_replica_election"
 SEQUENCE = "/brokers/seqid"
@@ -155,9 +153,9 @@ class ZooKeeperReading:
         self._tell("reading configurations, ACLs and tokens")
         reader = self._records()
         records += sum(map(len, reader.other_records()))
-        listed = self._listed()
+        listed = entities(self._source)
         self._tell("asking what we may write")
-        permissions = look_at_permissions(self._session, self._wanted(listed), version)
+        permissions = look_at_permissions(self._session, wanted(self._source, listed), version)
         stamps = {paths.broker(broker_id): broker.timestamp_ms for broker_id, broker in brokers.items()}
         controller = standing.view.controller
         if controller is not None:
@@ -249,37 +247,6 @@ class ZooKeeperReading:
         if len(self._faults) < FAULTS_MAX:
             self._faults.append(_trouble(fault))
 
-    def _listed(self) -> dict[str, list[str]]:
-        """Paths of each family."""
-        return {
-            "topics": [paths.topic(name) for name in self._source.names(paths.TOPICS)],
-            "topic configs": [paths.topic_config(name) for name in self._source.names(paths.TOPIC_CONFIGS)],
-            "broker configs": source.broker_configs(self._source),
-            "client configs": source.client_configs(self._source),
-            "acls": source.acl_resources(self._source),
-            "tokens": source.tokens(self._source),
-        }
-
-    def _wanted(self, listed: dict[str, list[str]]) -> Wanted:
-        """What a migration creates, sets and deletes; of big families, some that are spread over all."""
-        parents = [
-            *("/", paths.TOPICS, paths.TOPIC_CONFIGS, paths.BROKER_CONFIGS, paths.USER_CONFIGS, paths.CLIENT_CONFIGS),
-            *(paths.IP_CONFIGS, paths.CONFIG_CHANGES, paths.DELETE_TOPICS, paths.TOKENS),
-            *(path for path in paths.SECURITY_PATHS if path not in (paths.TOKENS, paths.TOKEN_CHANGES)),
-        ]
-        nodes = [paths.CONTROLLER_EPOCH, paths.MIGRATION, paths.PRODUCER_IDS]
-        spread = {family: _spread(found) for family, found in listed.items()}
-        for found in spread.values():
-            nodes += found
-        nodes += [f"{topic}/partitions/0/state" for topic in spread["topics"]]
-        removable = [paths.CONTROLLER, *(found[0] for found in spread.values() if found)]
-        return Wanted(self._there(parents), self._there(nodes), self._there(removable))
-
-    def _there(self, candidates: list[str]) -> tuple[str, ...]:
-        """Those that exist, and may be read: others are named for that already."""
-        found = self._source.read(candidates)
-        return tuple(path for path, znode in zip(candidates, found, strict=True) if znode is not None)
-
     def _is_there(self, path: str, is_so: Callable[[bytes | None], bool]) -> bool:
         return any(znode is not None and is_so(znode.data) for znode in self._source.read([path]))
 
@@ -309,11 +276,6 @@ def _partition_names(znode: Znode) -> set[str]:
         return set(map(str, decode_topic(znode.path, znode.data).partitions))
     except ZnodeError:
         return set()
-
-
-def _spread(found: list[str]) -> list[str]:
-    step = max(1, len(found) // PROBES_MAX)
-    return list(islice(found, 0, None, step))[:PROBES_MAX]
 
 
 def _trouble(fault: ZnodeError) -> Trouble:

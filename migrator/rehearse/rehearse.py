@@ -11,8 +11,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-import orjson
-
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.log.errors import storage_errors
@@ -22,6 +20,7 @@ from migrator.migration.copy import CopyEnd, Decoded
 from migrator.migration.copying import BEGIN, END, append_copy
 from migrator.migration.readiness import Gap, Severity
 from migrator.migration.worker import CompareTask, CopyTask, DecodeTask, Task, Tools, Worker, WorkerFailedError, Workers
+from migrator.observe.printable import json_text
 from migrator.parts.kafka import StockKafka
 from migrator.parts.memory import PeakMemory
 from migrator.parts.processors import ProcessorMeter
@@ -85,7 +84,7 @@ async def rehearse(request: Request, progress: Progress) -> Report:
     report.others_share = meter.others_share
     report.peak_memory_bytes = memory.peak_bytes
     report.disk_bytes = sum(path.stat().st_size for path in request.directory.rglob("*") if path.is_file())
-    write_durably(request.directory / REPORT_FILE, orjson.dumps(report.to_json(), option=orjson.OPT_INDENT_2))
+    write_durably(request.directory / REPORT_FILE, json_text(report.to_json(), indent=True).encode())
     return report
 
 
@@ -138,7 +137,7 @@ class _Rehearsal:
         """The znodes that do not decode, as many as are named, and how many there are."""
         faults: list[Gap] = []
         decoded = Decoded(0)
-        async with self._worker(DecodeTask()) as worker:
+        async with self._worker(DecodeTask(may_write=False)) as worker:
             async for message in worker.messages():
                 if isinstance(message, Decoded):
                     decoded = message

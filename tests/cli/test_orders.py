@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +14,17 @@ from click.testing import CliRunner
 from migrator.cli import verify as command
 from migrator.errors import ExitCode
 from migrator.migration.states import State
+from migrator.observe.status import JournalEvent, Orderer
 from migrator.verify import job
+from tests.rpc.identities import OPERATOR, command_config
 from tests.rpc.operator_node import WRITTEN, PlayedNode, property_file, served
 from tests.verify.test_page import DIFFERENT, EQUAL
+
+
+def at(server: str) -> tuple[str, ...]:
+    """As the operator, who is nobody's controller."""
+    return "--server", server, "--command-config", str(command_config())
+
 
 MIGRATOR = (sys.executable, "-c", "from migrator.cli.main import main; main()")
 
@@ -51,10 +60,10 @@ async def test_orders_reach_the_server_and_its_refusals_come_back() -> None:
     node = PlayedNode(State.REFUSED)
     async with served(node) as server:
         refused, no_reason, paused, resumed = await asyncio.gather(
-            run("force", "deletes", "--server", server, "--reason", "x", "--yes"),
-            run("force", "reclaim", "--server", server, "--yes"),
-            run("pause", "--server", server, "--reason", "freeze"),
-            run("resume", "--server", server),
+            run("force", "deletes", *at(server), "--reason", "x", "--yes"),
+            run("force", "reclaim", *at(server), "--yes"),
+            run("pause", *at(server), "--reason", "freeze"),
+            run("resume", *at(server)),
         )
     assert refused[0] == ExitCode.REFUSED
     assert "there is nothing to force" in refused[1]
@@ -62,23 +71,40 @@ async def test_orders_reach_the_server_and_its_refusals_come_back() -> None:
     assert "--reason" in no_reason[1]
     assert (paused[0], resumed[0]) == (ExitCode.OK, ExitCode.OK)
     assert sorted(node.orders) == [("pause", "freeze"), ("resume", "")]
+    assert {by.name for by in node.orderers} == {OPERATOR}
 
 
 async def test_the_status_of_a_follower_says_whom_to_ask() -> None:
     async with served(PlayedNode(State.INACTIVE, leader_id=3)) as server:
-        code, output = await run("status", "--server", server)
+        code, output = await run("status", *at(server))
     assert code == ExitCode.OK
     assert "controller 3 leads" in output
     assert "(inactive, not the active controller)" in output, "nobody has measured for how long"
+
+
+async def test_the_journal_says_who_gave_an_order() -> None:
+    node = PlayedNode(State.DUAL_WRITING)
+    by = Orderer("User:CN=alice,O=bank", "ipv4:10.0.0.1:4711")
+    before = JournalEvent(1, 1_700_000_000_000, "pause", "of a version that did not note it")
+    node.events = [before, JournalEvent(2, 1_700_000_001_000, "pause", "freeze", tuple(by.details.items()))]
+    async with served(node) as server:
+        text, lines = await asyncio.gather(
+            run("status", "--journal", *at(server)), run("status", "--journal", "--json", *at(server))
+        )
+    assert text[1].splitlines() == [
+        "2023-11-14 22:13:20Z pause: of a version that did not note it",
+        "2023-11-14 22:13:21Z pause: freeze (by User:CN=alice,O=bank, ipv4:10.0.0.1:4711)",
+    ]
+    assert [json.loads(line)["details"] for line in lines[1].splitlines()] == [{}, by.details]
 
 
 async def test_gates_name_what_stands_in_the_way_and_change_nothing() -> None:
     node = PlayedNode(State.DUAL_WRITING)
     async with served(node) as server:
         finish, rollback, unknown = await asyncio.gather(
-            run("gates", "finish", "--server", server),
-            run("gates", "rollback", "--server", server),
-            run("gates", "elsewhere", "--server", server),
+            run("gates", "finish", *at(server)),
+            run("gates", "rollback", *at(server)),
+            run("gates", "elsewhere", *at(server)),
         )
     assert finish[0] == ExitCode.DIFFERENT
     assert "NO  brokers: brokers in ZooKeeper mode: 7. Restart them" in finish[1]
@@ -109,9 +135,7 @@ async def test_repair_shows_what_differs_asks_and_says_what_was_written(
     monkeypatch.setattr(job, "verify_in", lambda *_: left.pop(0))
     arguments = ["--zookeeper", "z:1", "--metadata", "d", "--repair", *options]
     async with served(node) as server:
-        done = await asyncio.to_thread(
-            CliRunner().invoke, command.command, [*arguments, "--server", server], input=answer
-        )
+        done = await asyncio.to_thread(CliRunner().invoke, command.command, [*arguments, *at(server)], input=answer)
     assert f"{DIFFERENT.comparison.differences} differences" in done.stdout
     assert ("Overwrite what differs in ZooKeeper" in done.stderr) is (not options)
     assert len(node.orders) == repairs

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from kazoo.client import KazooClient
+from kazoo.security import make_acl, make_digest_acl
 
 from migrator.image.model import MetadataImage
 from migrator.migration import effects as ef
@@ -120,6 +121,28 @@ async def test_a_fault_crosses_the_process_border_with_path_and_remedy(
     (gap,) = decoded.faults
     assert gap.who == paths.topic("broken")
     assert gap.remedy
+
+
+async def test_what_we_may_not_write_is_found_before_anything_is_claimed(
+    zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient
+) -> None:
+    load(zookeeper_client, empty_cluster())
+    zookeeper_client.add_auth("digest", "brokers:secret")
+    closed = [make_digest_acl("brokers", "secret", all=True), make_acl("world", "anyone", read=True)]
+    for path in (paths.USER_CONFIGS, paths.CONTROLLER_EPOCH):
+        zookeeper_client.set_acls(path, closed)
+    before = zookeeper_client.get(paths.CONTROLLER_EPOCH)
+    *_, decoded = await run(zookeeper.hosts, DecodeTask())
+    assert isinstance(decoded, Decoded)
+    assert [(gap.who, gap.reason) for gap in decoded.faults] == [
+        (paths.USER_CONFIGS, "our identity may not create znodes below it"),
+        (paths.CONTROLLER_EPOCH, "our identity may not set it"),
+    ]
+    assert all("identity of the brokers" in gap.remedy for gap in decoded.faults)
+    assert zookeeper_client.get(paths.CONTROLLER_EPOCH) == before
+    *_, only_read = await run(zookeeper.hosts, DecodeTask(may_write=False))
+    assert isinstance(only_read, Decoded)
+    assert only_read.faults == ()
 
 
 async def test_every_phase_of_a_comparison_says_how_far_it_is(

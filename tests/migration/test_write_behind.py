@@ -63,6 +63,19 @@ def test_changes_that_wait_are_merged_into_what_is_left_of_them() -> None:
     assert len(rig.multis) == 2, "the copy's offset, and one for the last two changes"
 
 
+@pytest.mark.parametrize(("index", "path"), [(0, "/controller_epoch"), (1, "/migration"), (2, path_of("b"))])
+def test_what_zookeeper_does_not_let_us_write_stops_it_with_the_path(index: int, path: str) -> None:
+    rig = Rig({"a": "1"}).open()
+    sent = len(rig.multis)
+    rig.fault = lambda _rig, _ops: Failed(index, ZkError.NO_AUTH)
+    rig.publish({"a": "1", "b": "2"})
+    (stopped,) = [effect for effect in rig.effects if isinstance(effect, wb.Stopped)]
+    assert f" {path} (NO_AUTH)" in stopped.reason
+    assert not stopped.fenced, "nobody else has taken over"
+    assert len(rig.multis) == sent + 1, "it is not tried again by itself"
+    assert rig.lag == 1
+
+
 @pytest.mark.parametrize("fault", [lost_after, lost_before])
 def test_an_unknown_outcome_is_resolved_by_the_version_of_the_mark(fault: Fault) -> None:
     rig = Rig({"a": "1"}).open()

@@ -52,6 +52,12 @@ def no_controller_of_use(world: World) -> None:
     world.controllers[0]["node.id"] = "one"
 
 
+def not_among_super_users(world: World) -> None:
+    """Of two voters, that only access control entries would let in."""
+    own = world.controllers[0]
+    own |= {"super.users": "User:admin", "controller.quorum.voters": own["controller.quorum.voters"] + ",3999@h:1"}
+
+
 def broker_directory(world: World, cluster_id: str, node_id: int) -> Path:
     directory = Path(world.brokers[1]["log.dirs"])
     directory.mkdir()
@@ -335,6 +341,9 @@ CASES = (
     Case("M314", file_that_is_elsewhere, f"{FILE}: delegation.token.secret.key", "/no/such/file"),
     Case("M315", java_provider, f"{FILE}: password.encoder.secret", "com.example.Vault"),
     Case("M316", java_provider_of_a_broker, f"{BROKER}: password.encoder.secret", "com.example.Vault"),
+    Case("M320", controller_with(ssl_engine_factory_class="com.example.F"), FILE, "cannot be obeyed here"),
+    Case("M321", not_among_super_users, f"{FILE}: super.users", "for User:ANONYMOUS, which is no super user"),
+    Case("M322", controller_with(authorizer_class_name=None), f"{FILE}: listeners", "there is no authorizer"),
     Case("M401", request_limit_reached, "broker 2", "5 replicas"),
     Case("M402", request_limit_near_the_size, "broker 2", "5 replicas"),
     Case("M403", tiny_request_limit, "broker 2", "UpdateMetadata"),

@@ -8,8 +8,9 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
 
-from migrator.preflight.permissions import IMPOSSIBLE, NO_VERSION, PROBE_NAME, Wanted, look_at_permissions
+from migrator.preflight.permissions import look_at_permissions
 from migrator.zookeeper.ops import Create, Delete, Failed, Op, SetData, ZkError
+from migrator.zookeeper.permissions import IMPOSSIBLE, NO_VERSION, PROBE_NAME, Wanted
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.writer import ConditionalWriter
 from tests.conftest import ZooKeeperSpace

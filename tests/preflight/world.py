@@ -26,8 +26,9 @@ from migrator.preflight.lost_states import Partition, Reported
 from migrator.preflight.table import CHECKS
 from migrator.records.metadata import Endpoint, SecurityProtocol
 from migrator.records.versions import LATEST_SUPPORTED, version_at
+from migrator.wire.connection import RequestContext
 from migrator.wire.schemas import API_VERSIONS, LEADER_AND_ISR, METADATA, VersionRange, build, response_type
-from migrator.wire.server import KafkaListener, RequestContext
+from migrator.wire.server import KafkaListener
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, encode_broker
 from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from migrator.config.key_uses import concerns_this_program_only
 from migrator.migration.readiness import Severity
 from migrator.preflight.check import Check, Concerns, Found
 from migrator.preflight.evidence import ControllerFile, Evidence
@@ -35,7 +36,7 @@ def refused_file(evidence: Evidence) -> Iterator[Found]:
 def refused_settings(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         for key, what, remedy in controller.problems:
-            if key not in JAVA_CLASS_KEYS and not key.startswith(_OURS):
+            if key not in JAVA_CLASS_KEYS and not key.startswith(_OURS) and not concerns_this_program_only(key):
                 yield Found(controller.file.at(key), what, remedy)
 
 
@@ -78,7 +79,7 @@ def quarrelling_files(evidence: Evidence) -> Iterator[Found]:
         seen[controller.node_id] = controller
     for controller in evidence.controllers[1:]:
         first = evidence.controllers[0]
-        for key in ("controller.quorum.voters", "migrator.grpc.voters"):
+        for key in ("controller.quorum.voters", "migrator.grpc.voters", "migrator.grpc.voter.principals"):
             if controller.file.get(key) != first.file.get(key):
                 yield Found(
                     controller.file.at(key),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from migrator.config.checks import DEFAULT_PRINCIPAL_BUILDER, STANDARD_AUTHORIZER
+from migrator.config.key_uses import concerns_this_program_only
 from migrator.config.types import split_list
 from migrator.migration.readiness import Severity
 from migrator.preflight.census import sample_of
@@ -27,6 +28,13 @@ def java_classes(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         for key, what, remedy in controller.problems:
             if key in JAVA_CLASS_KEYS:
+                yield Found(controller.file.at(key), what, remedy)
+
+
+def refused_keys(evidence: Evidence) -> Iterator[Found]:
+    for controller in evidence.controllers:
+        for key, what, remedy in controller.problems:
+            if concerns_this_program_only(key):
                 yield Found(controller.file.at(key), what, remedy)
 
 
@@ -112,6 +120,30 @@ def anonymous_brokers(evidence: Evidence) -> Iterator[Found]:
                 controller.file.at("super.users"),
                 f"brokers come as {ANONYMOUS} on the PLAINTEXT listener {listeners[0]}, which is no super user",
             )
+
+
+def voters_without_right(evidence: Evidence) -> Iterator[Found]:
+    """Each controller as each other one sees it (`migrator.node.own_principal`)."""
+    for one in evidence.controllers:
+        if one.door is None or not one.file.sets(AUTHORIZER) or len(one.voters) == 1:
+            continue
+        for other in evidence.controllers:
+            if other.shown is None:
+                continue
+            try:
+                principal = one.door.principal_of(other.shown)
+            except ValueError as error:
+                yield Found(one.file.at("ssl.principal.mapping.rules"), f"{other.who} gets no name there: {error}")
+                continue
+            if principal is not None and principal not in one.settings.super_user_names:
+                what = f"{one.who} takes {other.who} for {principal}, which is no super user there"
+                yield Found(one.file.at("super.users"), what, f"Add {principal}")
+
+
+def doors_left_open(evidence: Evidence) -> Iterator[Found]:
+    for controller in evidence.controllers:
+        for key, what, remedy in controller.open_doors:
+            yield Found(controller.file.at(key), what, remedy)
 
 
 def missing_encoder_secret(evidence: Evidence) -> Iterator[Found]:
@@ -303,5 +335,18 @@ CHECKS = (
     Check(
         "M319", Severity.WARNING, "Protected znodes, but zookeeper.set.acl is false", open_to_the_world,
         "Set zookeeper.set.acl=true on the controllers as on the brokers",
+    ),
+    Check(
+        "M320", Severity.BLOCKER, "Keys of security that this program does not obey", refused_keys,
+        "Remove the key, or migrate with stock controllers", Concerns.OURS,
+    ),
+    Check(
+        "M321", Severity.BLOCKER, "Controllers that are no super users of one another", voters_without_right,
+        "Name the principals of all controllers in super.users of each: access control entries are known only once a "
+        "leader is elected, so after a stop of all controllers none could be elected",
+    ),
+    Check(
+        "M322", Severity.WARNING, "Doors that are left open", doors_left_open,
+        "Close them before the migration, or know why not: docs/security.md",
     ),
 )  # fmt: skip
