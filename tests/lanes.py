@@ -27,6 +27,7 @@ PLACES = {
     "tests/drill/test_run.py": TEST_ALL,
     "tests/rehearse/test_forecast.py": TEST_ALL,
     "tests/bench/test_verify.py": TEST_ALL,
+    "tests/hostile/test_attacks.py": TEST_ALL,
 }
 """Where whole clusters are started, and the lane of what is there."""
 UNITS = {"clusters": tuple(PLACES), "spark": ("tests/verify/",)}

@@ -28,7 +28,10 @@ KINDS = {
     "controller-registration": OnError.RESTART,
     "fetch-reads": OnError.STOP,
     "leadership": OnError.STOP,
+    "listener-acceptor": OnError.RESTART,
     "listener-connection": OnError.DROP,
+    "listener-held-socket": OnError.DROP,
+    "listener-watch": OnError.RESTART,
     "log-sync": OnError.STOP,
     "loop-probe": OnError.RESTART,
     "metadata-applier": OnError.STOP,
@@ -69,6 +72,7 @@ UNOWNED = {
     ("node/loop_health.py", "call_soon"): "adds two counters; the next turn's call does the same",
     ("wire/frames.py", "call_later"): "asyncio's own method, on a connection that is closed already",
     ("wire/aside.py", "ThreadPoolExecutor"): "whoever gave it work awaits it",
+    ("wire/sasl/jwks.py", "ThreadPoolExecutor"): "what runs in it logs its own errors; the next login begins it again",
     ("node/quorum.py", "ThreadPoolExecutor"): "the log-sync task awaits what runs in it",
     ("migration/tasks.py", "ThreadPoolExecutor"): "tasks of the kind migration-work await what runs in it",
     ("migration/worker.py", "ThreadPoolExecutor"): "tasks of the kind migration-work await what runs in it",
@@ -76,6 +80,7 @@ UNOWNED = {
     ("migration/worker.py", "Thread"): "in the worker process: its only work is to end that process with its parent",
     ("parts/memory.py", "Process"): "psutil's view of a process that runs",
     ("parts/processors.py", "Process"): "psutil's view of a process that runs",
+    ("observe/metrics_endpoint.py", "Thread"): "serves the metrics; who asks for them notices its end",
     ("parts/sampling.py", "Thread"): "of commands, not of a controller",
 }
 

@@ -26,7 +26,7 @@ from tests.bench.figures import number_text
 from tests.bench.peers import zookeeper_jvm
 from tests.bench.piece import Piece
 from tests.bench.pieces_memory import MEMORY_PIECES, Sample
-from tests.bench.pieces_turns import follow
+from tests.bench.pieces_turns import answer, follow
 from tests.bench.pieces_zookeeper import VERIFY_PIECES, ZOOKEEPER_PIECES, Store
 
 VERIFY_PARTITIONS = 20_000
@@ -69,7 +69,11 @@ def run_pieces(partitions: int, console: Console, *, only: str | None = None) ->
 
 def _all(partitions: int, only: str) -> Iterator[Measured]:
     with Sample(partitions) as sample:
-        in_memory = (*MEMORY_PIECES, Piece("quorum: a voter follows 8 MiB", None, follow))
+        in_memory = (
+            *MEMORY_PIECES,
+            Piece("quorum: a voter follows 8 MiB", None, follow),
+            Piece("apis: big requests are answered", None, answer),
+        )
         yield from _each([piece for piece in in_memory if only in piece.name], sample, partitions)
     del sample
     gc.collect()

@@ -6,6 +6,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
 
 from migrator.node import reads
@@ -13,8 +14,10 @@ from migrator.node.loop_health import Work
 from migrator.records.batch import BATCH_BYTES_MAX
 from tests.bench.pieces_memory import Sample
 from tests.node.test_far_behind import AWAY, Quorum, history
+from tests.node.test_turns import each_answered
 
 NO_OP_BYTES = 72
+LONGEST_SHOWN = 3
 
 
 class MeasuredLoop(asyncio.SelectorEventLoop):
@@ -35,6 +38,10 @@ class MeasuredLoop(asyncio.SelectorEventLoop):
         wall, cpu = time.perf_counter() - self._began[0], time.thread_time() - self._began[1]
         if cpu > self.longest[1]:
             self.longest = (wall, cpu)
+
+    def measure_anew(self) -> None:
+        """Forget the turns so far."""
+        self.longest = (0.0, 0.0)
 
 
 def follow(_sample: Sample) -> Callable[[], str]:
@@ -57,7 +64,7 @@ async def _follow(loop: MeasuredLoop, directory: Path, data: bytes) -> str:
     quorum = Quorum(directory, data)
     leader = await quorum.lead()
     limit, reads.READ_BYTES_MAX = reads.READ_BYTES_MAX, BATCH_BYTES_MAX
-    loop.longest = (0.0, 0.0)
+    loop.measure_anew()
     try:
         away = quorum.cluster.start(AWAY)
         while away.metadata.published.provenance.offset < leader.metadata.published.provenance.offset:
@@ -68,3 +75,26 @@ async def _follow(loop: MeasuredLoop, directory: Path, data: bytes) -> str:
     await quorum.close()
     most = ", ".join(f"{away.gauge.largest[work]:,} {work.value}" for work in Work if away.gauge.largest[work])
     return f"longest turn {wall * 1000:.0f} ms wall, {cpu * 1000:.0f} ms CPU; most in one: {most}"
+
+
+def answer(_sample: Sample) -> Callable[[], str]:
+    """A controller answers big requests of every kind, one after the other, each decided, encoded and sent."""
+
+    def run() -> str:
+        with tempfile.TemporaryDirectory(prefix="migrator-turns-") as directory:
+            loop = MeasuredLoop()
+            try:
+                return loop.run_until_complete(_answer(loop, Path(directory)))
+            finally:
+                loop.close()
+
+    return run
+
+
+async def _answer(loop: MeasuredLoop, directory: Path) -> str:
+    async with aclosing(each_answered(directory, loop.measure_anew)) as answered:
+        longest = {name: loop.longest async for name in answered}
+    shown = sorted(longest.items(), key=lambda item: item[1][1], reverse=True)[:LONGEST_SHOWN]
+    return "longest turns: " + "; ".join(
+        f"{name} {wall * 1000:.0f} ms wall, {cpu * 1000:.0f} ms CPU" for name, (wall, cpu) in shown
+    )

@@ -13,9 +13,9 @@ from kio.schema.errors import ErrorCode
 
 from migrator.drill.light_broker import LightBroker, LightBrokerOptions
 from migrator.values import value
+from migrator.wire.connection import RequestContext
 from migrator.wire.legacy.messages import UpdateType
 from migrator.wire.schemas import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, build, response_type
-from migrator.wire.server import RequestContext
 
 _HEAD = struct.Struct(">i?iq")
 _ANSWERS: dict[int, dict[str, Any]] = {

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from migrator.wire.connection import RequestContext
 from migrator.wire.encode import encode_entity
 from migrator.wire.legacy.messages import UpdateType
 from migrator.wire.schemas import (
@@ -20,7 +21,7 @@ from migrator.wire.schemas import (
     build,
     response_type,
 )
-from migrator.wire.server import KafkaListener, RequestContext
+from migrator.wire.server import KafkaListener
 from tests.bench.figures import FIGURES, Result, ratio, table, to_json
 from tests.bench.observers import stall_in
 from tests.bench.pieces_memory import MEMORY_PIECES, Sample

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from migrator.drill.cluster import Controller
+from migrator.drill.cluster import Controller, speak_grpc
 from migrator.migration.states import State
 from migrator.parts.processes import free_port, port_is_open
-from migrator.rpc.channel import SocketDirectory
+from migrator.rpc.operator_socket import SocketDirectory
 from migrator.rpc.stubs import operator_pb2, quorum_pb2
 from migrator.values import value
 from migrator.wire.client import KafkaClient
@@ -38,6 +38,7 @@ REFUSALS = {
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.PERMISSION_DENIED,
 }
 METHODS = tuple(
     (f"/{service.full_name}/{method.name}", method.server_streaming)
@@ -114,6 +115,12 @@ class Lonely:
     grpc_port: int
     metrics_port: int
 
+    def secure_channel(self) -> grpc.Channel:
+        """With the controller's own certificate."""
+        names = ("ca", "key", "certificate")
+        files = [Path(self.controller.properties[f"migrator.grpc.tls.{name}.file"]).read_bytes() for name in names]
+        return grpc.secure_channel(f"127.0.0.1:{self.grpc_port}", grpc.ssl_channel_credentials(*files))
+
     def lives(self) -> None:
         assert self.controller.process is not None
         assert self.controller.process.exit_code() is None
@@ -121,7 +128,7 @@ class Lonely:
 
 @pytest.fixture(scope="module")
 def lonely(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lonely]:
-    port, grpc_port, metrics_port = free_port(), free_port(), free_port()
+    port, metrics_port = free_port(), free_port()
     properties = {
         "process.roles": "controller",
         "node.id": str(NODE),
@@ -129,11 +136,12 @@ def lonely(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lonely]:
         "controller.listener.names": "CONTROLLER",
         "listeners": f"CONTROLLER://127.0.0.1:{port}",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-        "migrator.grpc.listener": f"127.0.0.1:{grpc_port}",
-        "migrator.grpc.voters": f"{NODE}@127.0.0.1:{grpc_port}",
         "migrator.metrics.listener": f"127.0.0.1:{metrics_port}",
     }
     controller = Controller(NODE, tmp_path_factory.mktemp("lonely"), properties)
+    speak_grpc((controller,))
+    controller.properties["migrator.grpc.operator.principals"] = f"User:CN=controller-{NODE}"
+    grpc_port = int(controller.properties["migrator.grpc.listener"].rpartition(":")[2])
     controller.format()
     controller.start()
     try:
@@ -198,12 +206,13 @@ def test_noise_on_the_other_ports(lonely: Lonely, sent: bytes) -> None:
 @settings(max_examples=examples(EXAMPLES), suppress_health_check=[HealthCheck.too_slow], database=None, deadline=None)
 @given(method=st.sampled_from(METHODS), message=st.binary(max_size=300))
 def test_grpc_messages_of_noise(lonely: Lonely, method: tuple[str, bool], message: bytes) -> None:
-    """On the port and on the operator's socket: an answer, a stream that waits for events, or a refusal."""
+    """On the port, with a certificate for every call, and on the operator's socket: an answer, a stream that waits for
+    events, or a refusal."""
     path, streams = method
     seconds, codes = (0.2, {*REFUSALS, grpc.StatusCode.DEADLINE_EXCEEDED}) if streams else (PATIENCE_SECONDS, REFUSALS)
     with closing(SocketDirectory(lonely.controller.metadata_directory, create=False)) as local:
-        for target in (f"127.0.0.1:{lonely.grpc_port}", local.address):
-            with grpc.insecure_channel(target) as channel:
+        for open_channel in (lonely.secure_channel, lambda: grpc.insecure_channel(local.address)):
+            with open_channel() as channel:
                 try:
                     next(channel.unary_stream(path)(message, timeout=seconds), None)
                 except grpc.RpcError as error:

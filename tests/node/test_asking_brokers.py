@@ -11,9 +11,9 @@ from kio.schema.errors import ErrorCode
 from migrator.node.endpoint import ControllerEndpoint
 from migrator.node.quorum import monotonic_ms
 from migrator.records.metadata import AbortTransactionRecord, BeginTransactionRecord
+from migrator.wire.connection import RequestContext
 from migrator.wire.principal import ANONYMOUS
 from migrator.wire.schemas import build, request_type
-from migrator.wire.server import RequestContext
 from tests.node.cluster import running
 
 BROKER = 7

@@ -18,6 +18,7 @@ from migrator.image.model import ConfigResource, MetadataImage
 from migrator.log.errors import NoSpaceError
 from migrator.node.core import NodeCore
 from migrator.raft.messages import EpochOffset
+from migrator.records.batch import BATCH_BYTES_MAX
 from migrator.records.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -252,3 +253,16 @@ async def test_a_defect_stops_the_node_instead_of_leaving_it_half_alive(
     assert isinstance(cluster.failures[0], KeyError)
     for node_id in (1, 2):
         await cluster.stop(node_id)
+
+
+async def test_a_change_that_is_larger_than_a_batch_may_be_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    """Stock controllers take no larger batch into their snapshots."""
+    async with running(tmp_path, 1) as cluster:
+        leader = await cluster.leader()
+        end = leader.storage.log.end_offset()
+        with pytest.raises(RefusedError) as caught:
+            await write(leader, "key", "x" * BATCH_BYTES_MAX)
+        assert caught.value.error.code is ErrorCode.record_list_too_large
+        assert "key" not in configs(leader)
+        await write(leader, "key", "x" * (BATCH_BYTES_MAX - 1_000))
+        assert leader.storage.log.end_offset() > end

@@ -12,13 +12,12 @@ import pytest
 from migrator.node.either_transport import EitherTransport
 from migrator.parts.processes import free_port
 from migrator.raft.messages import RaftRequest, RaftResponse, VoteResponse
-from migrator.rpc.raft_transport import GrpcRaftTransport
 from migrator.rpc.transport import RaftHandler, TransportError
 from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
 from migrator.wire.raft_codec import Endpoint
 from migrator.wire.raft_transport import KafkaRaftTransport, RaftService
 from migrator.wire.server import KafkaListener
-from tests.rpc.test_raft_transports import CLUSTER, OK, PEER, VOTE, Grpc
+from tests.rpc.test_raft_transports import OK, PEER, VOTE, Grpc, grpc_transport
 
 OVER_GRPC, OVER_KAFKA = 100, 200
 """Leader epochs, by which the answers are told apart."""
@@ -38,7 +37,7 @@ class Peer:
         self.kafka_port = kafka_port
         self.grpc_port = grpc_port
         self.transport = EitherTransport(
-            GrpcRaftTransport(CLUSTER, {PEER: f"127.0.0.1:{grpc_port}"}),
+            grpc_transport(grpc_port),
             KafkaRaftTransport(1, {PEER: Endpoint("CONTROLLER", "127.0.0.1", kafka_port)}),
         )
 

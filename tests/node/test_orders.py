@@ -13,8 +13,9 @@ from migrator.migration.soft import Situation, Status
 from migrator.migration.states import PublicState, State
 from migrator.node.migration_status import MigrationInsight
 from migrator.node.status_source import NodeStatusSource
-from migrator.observe.status import Force
+from migrator.observe.status import Force, Orderer
 
+ALICE = Orderer("User:CN=alice", "ipv4:10.0.0.1:4711")
 WAITS_FOR = {
     State.REFUSED: {Force.RECLAIM},
     State.HOLDING: {Force.DELETES, Force.RECONCILE},
@@ -47,19 +48,19 @@ def test_only_what_the_migration_waits_for_can_be_forced(state: State) -> None:
     for kind in Force:
         runtime = Runtime(state)
         if kind in WAITS_FOR.get(state, set()):
-            insight(runtime).force(kind, "the audit said so")
-            noted = ("force", "the audit said so", {"what": kind.value})
+            insight(runtime).force(kind, "the audit said so", ALICE)
+            noted = ("force", "the audit said so", {"what": kind.value} | ALICE.details)
             assert runtime.seen == [noted, ev.OperatorForce(kind)], "the journal has it before it is done"
         else:
             with pytest.raises(OperatorError, match=f"is {state.value}"):
-                insight(runtime).force(kind, "the audit said so")
+                insight(runtime).force(kind, "the audit said so", ALICE)
             assert runtime.seen == []
 
 
 def test_nothing_is_forced_without_a_reason() -> None:
     runtime = Runtime(State.DUAL_WRITING)
     with pytest.raises(OperatorError, match="--reason"):
-        insight(runtime).force(Force.RECONCILE, "")
+        insight(runtime).force(Force.RECONCILE, "", ALICE)
     assert runtime.seen == []
 
 
@@ -71,5 +72,5 @@ async def test_a_node_that_does_not_lead_names_the_leader(leader: int | None, re
         cast("Any", SimpleNamespace(node_id=2)), cast("Any", core), insight(runtime), lambda _: []
     )
     with pytest.raises(OperatorError, match=remedy):
-        await source.force(Force.RECONCILE, "the audit said so")
+        await source.force(Force.RECONCILE, "the audit said so", ALICE)
     assert runtime.seen == []

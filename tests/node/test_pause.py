@@ -13,11 +13,18 @@ from migrator.migration import events as ev
 from migrator.migration.states import State, public_state
 from migrator.node.core import NodeCore
 from migrator.node.pause import PauseOrder
+from migrator.observe.status import Orderer
 from migrator.records.metadata import MigrationHold, ZkMigrationState, ZkMigrationStateRecord
 from tests.node.cluster import running
 from tests.node.test_start_check import append
 
 NOT_BEGUN = ZkMigrationStateRecord(ZkMigrationState.PRE_MIGRATION)
+
+SOMEBODY = Orderer("User:CN=operator", "ipv4:127.0.0.1:1")
+
+
+def unnoted(kind: str, text: str, **details: str) -> None:
+    del kind, text, details
 
 
 def order_on(core: NodeCore, fed: list[ev.Event], state: State = State.WAITING_FOR_BROKERS) -> PauseOrder:
@@ -26,7 +33,7 @@ def order_on(core: NodeCore, fed: list[ev.Event], state: State = State.WAITING_F
     executor: Any = SimpleNamespace(
         feed=fed.append, coordinator=SimpleNamespace(status=lambda _now: SimpleNamespace(public=public, state=state))
     )
-    return PauseOrder(3, core, executor, lambda _kind, _text: None)
+    return PauseOrder(3, core, executor, unnoted)
 
 
 def hold_of(core: NodeCore) -> MigrationHold | None:
@@ -38,7 +45,7 @@ async def test_the_next_leader_has_the_order_and_the_resume(tmp_path: Path) -> N
         leader = await cluster.leader()
         await append(leader, NOT_BEGUN)
         fed: list[ev.Event] = []
-        await order_on(leader, fed).give("maintenance")
+        await order_on(leader, fed).give("maintenance", SOMEBODY)
         held = leader.metadata.published.features.migration_hold
         assert held is not None
         assert (held.node_id, held.reason) == (3, "maintenance")
@@ -51,10 +58,10 @@ async def test_the_next_leader_has_the_order_and_the_resume(tmp_path: Path) -> N
         second = await cluster.leader()
         assert hold_of(second) == held
 
-        await order_on(second, fed).take_back()
+        await order_on(second, fed).take_back(SOMEBODY)
         assert hold_of(second) is None
         with pytest.raises(OperatorError, match="is not paused"):
-            await order_on(second, fed).take_back()
+            await order_on(second, fed).take_back(SOMEBODY)
 
 
 async def test_nothing_is_held_without_a_reason(tmp_path: Path) -> None:
@@ -63,7 +70,7 @@ async def test_nothing_is_held_without_a_reason(tmp_path: Path) -> None:
         await append(leader, NOT_BEGUN)
         fed: list[ev.Event] = []
         with pytest.raises(OperatorError, match="--reason"):
-            await order_on(leader, fed).give(" ")
+            await order_on(leader, fed).give(" ", SOMEBODY)
         assert (hold_of(leader), fed) == (None, [])
 
 
@@ -71,7 +78,7 @@ async def test_a_directory_that_is_opened_again_still_has_the_order(tmp_path: Pa
     async with running(tmp_path, 1) as cluster:
         leader = await cluster.leader()
         await append(leader, NOT_BEGUN)
-        await order_on(leader, []).give("maintenance")
+        await order_on(leader, []).give("maintenance", SOMEBODY)
         held = leader.metadata.published.features.migration_hold
         image = leader.metadata.snapshot_image
         assert image is not None
@@ -87,11 +94,11 @@ async def test_what_cannot_be_held_is_refused_and_the_copy_ends_the_order(tmp_pa
         leader = await cluster.leader()
         await append(leader, NOT_BEGUN)
         with pytest.raises(OperatorError, match="is in MigrateZkData"):
-            await order_on(leader, [], State.CLAIMING).give("too late")
+            await order_on(leader, [], State.CLAIMING).give("too late", SOMEBODY)
         with pytest.raises(OperatorError, match="only just been elected"):
-            await order_on(leader, [], State.INACTIVE).give("too early: its driver would not remember")
+            await order_on(leader, [], State.INACTIVE).give("too early: its driver would not remember", SOMEBODY)
         await append(leader, ZkMigrationStateRecord(ZkMigrationState.PRE_MIGRATION, MigrationHold(3, 5, "why")))
         await append(leader, ZkMigrationStateRecord(ZkMigrationState.MIGRATION))
         assert leader.metadata.published.features.migration_hold is None
         with pytest.raises(OperatorError, match="nothing to migrate"):
-            await order_on(leader, []).give("too late")
+            await order_on(leader, []).give("too late", SOMEBODY)

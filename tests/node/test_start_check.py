@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.config.load import settings_from
 from migrator.errors import ExitCode, OperatorError
+from migrator.image.loader import MAX_STATES
 from migrator.image.model import EMPTY_IMAGE
 from migrator.migration.finish import zk_mode_brokers
 from migrator.node.core import NodeCore
@@ -157,6 +158,40 @@ async def test_a_leader_elected_an_instant_ago_is_asked_until_its_epoch_has_begu
 async def test_a_leader_that_commits_nothing_is_no_answer() -> None:
     with pytest.raises(NoAnswerError, match="has not committed anything in its epoch"):
         await RemoteImage(NewLeader(silent=None), [1], None, patience_seconds=0).read()
+
+
+class BusyLeader:
+    """A leader with more batches than an image loader keeps states, some of which are not committed yet. Its broker
+    was in ZooKeeper mode at first, and is not since."""
+
+    def __init__(self) -> None:
+        level = parse_version("3.9").level
+        records: list[MetadataRecord] = [NoOpRecord()] * (MAX_STATES + 10)
+        records[0] = FeatureLevelRecord(FEATURE_NAME, level)
+        records[1] = registration(7, in_zookeeper_mode=True)
+        records[-5] = registration(7, in_zookeeper_mode=False)
+        records[-2] = registration(7, in_zookeeper_mode=True)
+        self._records = b"".join(
+            build_batch(encode_all([record], level), timestamp_ms=0, base_offset=offset, leader_epoch=1)
+            for offset, record in enumerate(records)
+        )
+        self.high_watermark = len(records) - 3
+
+    async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
+        assert isinstance(request, FetchRequest)
+        records = self._records if request.fetch_offset == 0 else b""
+        none = ErrorCode.none
+        return FetchResponse(none, none, peer, 1, self.high_watermark, 0, records=records)
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_what_a_leader_has_not_committed_hides_nothing_of_what_it_has() -> None:
+    leader = BusyLeader()
+    image, _ = await RemoteImage(leader, [1], None).read()
+    assert image.provenance.offset == leader.high_watermark - 1
+    assert zk_mode_brokers(image.cluster) == ()
 
 
 async def test_an_election_is_waited_for(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -159,9 +160,8 @@ async def _ask(port: int, key: int, fields: Mapping[str, Any], *, forwarded: boo
         await client.close()
 
 
-async def _longest_turns(directory: Path, selector: CountingSelector) -> dict[str, int]:
-    """Calls in the longest turn, by request."""
-    found: dict[str, int] = {}
+async def each_answered(directory: Path, begin: Callable[[], None]) -> AsyncGenerator[str]:
+    """Ask a controller each of `REQUESTS`: ``begin`` is called before each, its name is given once it is answered."""
     async with running(directory, 1, **PROPERTIES) as cluster:
         node = await _with_broker(cluster)
         (listener,) = _listeners(cluster.settings(1), CLUSTER_ID, node, Failure())
@@ -169,14 +169,19 @@ async def _longest_turns(directory: Path, selector: CountingSelector) -> dict[st
         try:
             for name, (key, fields) in REQUESTS.items():
                 for forwarded in (False, True) if name in ALSO_FORWARDED else (False,):
-                    selector.count_anew()
+                    begin()
                     ask = partial(_ask, port, key, fields, forwarded=forwarded)
                     await asyncio.to_thread(lambda: asyncio.run(ask()))  # noqa: B023 (awaited at once)
-                    found[f"{name}{', forwarded' if forwarded else ''}"] = selector.largest
+                    yield f"{name}{', forwarded' if forwarded else ''}"
         finally:
             await listener.close()
         assert listener.counters.failed == 0
-    return found
+
+
+async def _longest_turns(directory: Path, selector: CountingSelector) -> dict[str, int]:
+    """Calls in the longest turn, by request."""
+    async with aclosing(each_answered(directory, selector.count_anew)) as answered:
+        return {name: selector.largest async for name in answered}
 
 
 def test_no_request_makes_a_turn_long(tmp_path: Path) -> None:
