@@ -6,10 +6,13 @@ Source: ``DefaultKafkaPrincipalBuilder``, ``SslPrincipalMapper`` (KIP-371), ``X5
 from __future__ import annotations
 
 import re
+from functools import partial
+from typing import Final
 
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from migrator.config.java_regex import java_pattern
 from migrator.values import value
 
 _KEYWORDS = {
@@ -26,6 +29,9 @@ _KEYWORDS = {
 """Attribute types that RFC 2253 names; every other stands as its number with the value in hexadecimal DER."""
 
 _RULE = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)\s*(?:,|$)|DEFAULT\s*(?:,|$)")
+_REPLACEMENT = re.compile(r"\\(.)|([^\\$]+)|\$([0-9]*)", re.DOTALL)
+_LINE_ENDS_OF_JAVA = re.compile("[\r\x85\u2028\u2029]")
+"""A dot does not stand for these in Java. Names that hold them are no honest ones."""
 _SPECIAL = re.compile(r'([,=+<>#;"\\])')
 _BORDER_SPACES = re.compile(r"^ +| +$")
 
@@ -78,17 +84,23 @@ def _elements(der: bytes) -> list[tuple[int, bytes, bytes]]:
 
 @value
 class MappingRule:
-    """``pattern`` None is DEFAULT: the name as it is. ``case`` is "L", "U" or ""."""
+    """``pattern`` None is DEFAULT: the name as it is. ``replacement``: texts, and numbers of groups. ``case`` is "L", "U"
+    or ""."""
 
-    pattern: str | None
-    replacement: str = ""
+    pattern: re.Pattern[str] | None
+    replacement: tuple[str | int, ...] = ()
     case: str = ""
+
+
+DEFAULT_RULES: Final = (MappingRule(None),)
 
 
 def parse_mapping_rules(text: str) -> tuple[MappingRule, ...]:
     """``ssl.principal.mapping.rules``: comma separated ``RULE:pattern/replacement/[LU]`` or ``DEFAULT``.
 
-    :raises ValueError: a rule has another form.
+    What stock reads only at the first certificate, or would let nobody in with, is refused here.
+
+    :raises ValueError: a rule has another form, means something else in Java, or there is none.
     """
     rules = []
     position = 0
@@ -100,25 +112,44 @@ def parse_mapping_rules(text: str) -> tuple[MappingRule, ...]:
         if match[1] is None:
             rules.append(MappingRule(None))
         else:
-            re.compile(match[1])
-            replacement = re.sub(r"\$(\d)", r"\\g<\1>", match[2])
-            rules.append(MappingRule(match[1], replacement, match[3]))
+            pattern = java_pattern(match[1])
+            rules.append(MappingRule(pattern, _replacement(match[2], pattern.groups), match[3]))
         position = match.end()
         while text[position : position + 1].isspace():
             position += 1
-    return tuple(rules) or (MappingRule(None),)
+    if not rules:
+        raise ValueError("there is no rule, so that no certificate would be let in")
+    return tuple(rules)
+
+
+def _replacement(text: str, groups: int) -> tuple[str | int, ...]:
+    """As ``Matcher.appendReplacement`` reads it: a backslash makes a character itself; of the digits behind a dollar as
+    many count as make the number of a group."""
+    parts: list[str | int] = []
+    for literal, plain, digits in _REPLACEMENT.findall(text):
+        if literal or plain:
+            parts.append(literal or plain)
+            continue
+        size = next((size for size in range(len(digits), 0, -1) if int(digits[:size]) <= groups), 0)
+        if not size:
+            raise ValueError(f"${digits} in {text!r} names none of the {groups} groups of its pattern")
+        parts.extend((int(digits[:size]), digits[size:]))
+    return tuple(parts)
 
 
 def map_name(name: str, rules: tuple[MappingRule, ...]) -> str:
-    """The principal's name: the first rule that matches the whole ``name`` decides.
+    """The principal's name: the first rule that matches the whole ``name`` decides, and replaces what its pattern finds.
 
     :raises ValueError: none does.
     """
     for rule in rules:
         if rule.pattern is None:
             return name
-        match = re.fullmatch(rule.pattern, name)
-        if match is not None:
-            mapped = match.expand(rule.replacement)
+        if rule.pattern.fullmatch(name) and not _LINE_ENDS_OF_JAVA.search(name):
+            mapped = rule.pattern.sub(partial(_replaced, rule.replacement), name)
             return {"L": mapped.lower(), "U": mapped.upper()}.get(rule.case, mapped)
     raise ValueError(f"no rule of ssl.principal.mapping.rules applies to {name!r}")
+
+
+def _replaced(replacement: tuple[str | int, ...], match: re.Match[str]) -> str:
+    return "".join(part if isinstance(part, str) else match[part] or "" for part in replacement)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from migrator.config.java_regex import java_pattern
 from migrator.config.properties import parse_properties, read_text
 from migrator.config.types import split_list
 from migrator.errors import OperatorError
@@ -105,7 +105,7 @@ def _from_directories(allowed: str | None) -> Lookup:
 
 
 def _from_environment(pattern: str | None) -> Lookup:
-    allowed = _java_pattern(".*" if pattern is None else pattern)
+    allowed = java_pattern(".*" if pattern is None else pattern)
 
     def look_up(path: str, key: str, where: str) -> str:
         if path:
@@ -162,16 +162,3 @@ class _AllowedPaths:
                 remedy="Correct the placeholder, or add the directory to allowed.paths",
             )
         return normal
-
-
-def _java_pattern(text: str) -> re.Pattern[str]:
-    """A regular expression that means the same in Java and here.
-
-    :raises ValueError: it does not, or is none.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", FutureWarning)  # sets within sets, which only Java has
-            return re.compile(text, re.ASCII)
-    except (re.error, FutureWarning) as error:
-        raise ValueError(f"{text!r} is no regular expression that can be used here: {error}") from error

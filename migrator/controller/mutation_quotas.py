@@ -51,9 +51,8 @@ class _Bucket:
         no Kafka controller takes: that bucket never fills."""
         if not self.tokens < 0:
             return 0
-        if self.rate <= 0:
-            return LONGEST_WAIT_MS
-        return min(math.floor(-self.tokens / self.rate * 1000 + 0.5), LONGEST_WAIT_MS)
+        wait = -self.tokens / self.rate * 1000 + 0.5 if self.rate > 0 else math.inf
+        return LONGEST_WAIT_MS if wait >= LONGEST_WAIT_MS else math.floor(wait)
 
 
 class MutationQuota:

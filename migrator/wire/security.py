@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from migrator.config.names import MappingRule, distinguished_name, map_name
+from migrator.config.names import DEFAULT_RULES, MappingRule, distinguished_name, map_name
 from migrator.errors import InvariantViolation, PeerError
 from migrator.wire.listener_keys import ListenerKeys
 from migrator.wire.principal import ANONYMOUS, Principal
@@ -21,7 +21,7 @@ class ListenerSecurity:
 
     tls: TlsStores | None = None
     sasl: SaslSettings | None = None
-    rules: tuple[MappingRule, ...] = (MappingRule(None),)
+    rules: tuple[MappingRule, ...] = DEFAULT_RULES
 
     @property
     def server_context(self) -> ssl.SSLContext | None:

@@ -7,7 +7,6 @@ certificate in it is an anchor, intermediate ones too, as for Java. Source: ``Ss
 from __future__ import annotations
 
 import logging
-import re
 import ssl
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from migrator.config.names import MappingRule, distinguished_name, parse_mapping_rules
+from migrator.config.names import DEFAULT_RULES, MappingRule, distinguished_name, parse_mapping_rules
 from migrator.config.tls import tls_choice, tls_versions
 from migrator.errors import OperatorError
 from migrator.observe.certificates import CERTIFICATES, chain_ends, trust_ends
@@ -279,6 +278,6 @@ def mapping_rules(keys: ListenerKeys) -> tuple[MappingRule, ...]:
     """How certificates become principals; errors as `server_context`."""
     where, text = keys.find("ssl.principal.mapping.rules")
     try:
-        return parse_mapping_rules(text or "DEFAULT")
-    except (ValueError, re.error) as error:
+        return DEFAULT_RULES if text is None else parse_mapping_rules(text)
+    except ValueError as error:
         raise OperatorError(str(error), where=where, remedy="Write the rules as Kafka's documentation says") from error

@@ -71,11 +71,14 @@ def test_nobody_saves_up_more_than_the_windows_allow() -> None:
     assert charged(quota(world), 1) is ErrorCode.throttling_quota_exceeded
 
 
-def test_a_wait_fits_into_an_answer() -> None:
+@pytest.mark.parametrize("rate", [1e-9, 1e-310])
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_wait_fits_into_an_answer(rate: float, strict: bool) -> None:
     world = World()
-    limit(world, 1e-9, user="alice")
-    asked = quota(world, strict=False)
+    limit(world, rate, user="alice")
+    asked = quota(world, strict=strict)
     charged(asked, 10_000)
+    charged(asked, 1)
     assert asked.throttle_ms == LONGEST_WAIT_MS
 
 
