@@ -84,8 +84,8 @@ def _elements(der: bytes) -> list[tuple[int, bytes, bytes]]:
 
 @value
 class MappingRule:
-    """``pattern`` None is DEFAULT: the name as it is. ``replacement``: texts, and numbers of groups. ``case`` is "L", "U"
-    or ""."""
+    """``pattern`` None is DEFAULT: the name as it is. ``replacement``: texts, and numbers of groups. ``case`` is "L",
+    "U" or ""."""
 
     pattern: re.Pattern[str] | None
     replacement: tuple[str | int, ...] = ()
@@ -138,7 +138,7 @@ def _replacement(text: str, groups: int) -> tuple[str | int, ...]:
 
 
 def map_name(name: str, rules: tuple[MappingRule, ...]) -> str:
-    """The principal's name: the first rule that matches the whole ``name`` decides, and replaces what its pattern finds.
+    """The principal's name: the first rule that matches the whole ``name`` decides, and replaces what it finds.
 
     :raises ValueError: none does.
     """
