@@ -6,7 +6,6 @@ Source: Kafka's ``DelegationTokenControlManager``.
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
@@ -15,6 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.controller.context import Context, ControllerSettings, supports
 from migrator.controller.decision import Decision, RefusedError, decided
+from migrator.controller.token_index import token_hmac
 from migrator.image.model import DelegationToken, MetadataImage
 from migrator.image.security import token_record
 from migrator.records.metadata import MetadataRecord, RemoveDelegationTokenRecord
@@ -133,11 +133,6 @@ def secret_key(settings: ControllerSettings) -> bytes | None:
     return None if secret is None else secret.reveal().encode()
 
 
-def token_hmac(secret: bytes, token_id: str) -> bytes:
-    """The HMAC by which a client owns a token."""
-    return hmac.digest(secret, token_id.encode(), "sha512")
-
-
 def _secret(image: MetadataImage, context: Context) -> bytes:
     secret = secret_key(context.settings)
     if secret is None:
@@ -150,11 +145,11 @@ def _secret(image: MetadataImage, context: Context) -> bytes:
 
 
 def _find(image: MetadataImage, request: TokenChange, context: Context) -> DelegationToken:
-    secret = _secret(image, context)
-    for token in image.tokens.values():
-        if hmac.compare_digest(token_hmac(secret, token.token_id), request.hmac):
-            return token
-    raise RefusedError(ErrorCode.delegation_token_not_found, "There is no such token.")
+    _secret(image, context)
+    token_id = context.index.tokens.find(request.hmac)
+    if token_id is None:
+        raise RefusedError(ErrorCode.delegation_token_not_found, "There is no such token.")
+    return image.tokens[token_id]
 
 
 def _check_allowed(token: DelegationToken, requester: str) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 from immutables import Map
 
 from migrator.controller.acl_index import AclIndex, at_once
+from migrator.controller.token_index import TokenIndex
 from migrator.image.model import Acl, Changes, MetadataImage, PartitionRegistration, TopicImage
 from migrator.records.metadata import NO_LEADER
 from migrator.records.uuid import Uuid
@@ -22,6 +23,9 @@ from migrator.zookeeper.znodes.acls import entry_bytes_bound
 
 SLICE: Final = 10_000
 """Partitions that `ControllerIndex.fill` takes in between two yields."""
+
+TOKENS_SLICE: Final = 500
+"""Delegation tokens likewise: each costs an HMAC."""
 
 TopicPartition = tuple[Uuid, int]
 """A partition, by topic id and number."""
@@ -83,11 +87,14 @@ EMPTY: Final = PartitionSet()
 
 
 class ControllerIndex:
-    """See the module. Readers must not change what they get."""
+    """See the module. Readers must not change what they get.
 
-    __slots__ = ("_in_sync", "_led", "acl_bytes", "acls", "imbalanced", "reassigning", "similar_names")
+    :param token_secret: the cluster's secret key for delegation tokens.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_in_sync", "_led", "acl_bytes", "acls", "imbalanced", "reassigning", "similar_names", "tokens")
+
+    def __init__(self, token_secret: bytes | None = None) -> None:
         self._in_sync: defaultdict[int, PartitionSet] = defaultdict(PartitionSet)
         self._led: defaultdict[int, PartitionSet] = defaultdict(PartitionSet)
         self.imbalanced = PartitionSet()
@@ -99,11 +106,12 @@ class ControllerIndex:
         self.acls = AclIndex()
         self.acl_bytes: dict[AclPattern, int] = {}
         """How many bytes the entries of a resource pattern take at most in ZooKeeper."""
+        self.tokens = TokenIndex(token_secret)
 
     @classmethod
-    def of(cls, image: MetadataImage) -> ControllerIndex:
+    def of(cls, image: MetadataImage, token_secret: bytes | None = None) -> ControllerIndex:
         """The index of an image, at the price of looking at all of it; see `fill`."""
-        index = cls()
+        index = cls(token_secret)
         for _ in index.fill(image):
             pass
         return index
@@ -123,6 +131,10 @@ class ControllerIndex:
             if number % SLICE == 0:
                 yield
             self._count_bytes(acl, 1)
+        for number, token_id in enumerate(image.tokens):
+            if number % TOKENS_SLICE == 0:
+                yield
+            self.tokens.follow(image.tokens, (token_id,))
 
     def in_sync(self, broker_id: int) -> PartitionSet:
         """Partitions whose ISR names the broker."""
@@ -153,6 +165,7 @@ class ControllerIndex:
         for acl_id in changes.acls:
             self._count_bytes(before.acls.get(acl_id), -1)
             self._count_bytes(after.acls.get(acl_id), 1)
+        self.tokens.follow(after.tokens, changes.tokens)
 
     def _change(self, before: TopicImage, after: TopicImage, partitions: frozenset[int]) -> None:
         old, new = before.partitions, after.partitions

@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from migrator.config.settings import Settings
-from migrator.controller.delegation_tokens import USER_PREFIX, is_expired, secret_key, token_hmac
+from migrator.controller.delegation_tokens import USER_PREFIX, is_expired, secret_key
+from migrator.controller.token_index import token_hmac
 from migrator.image.model import DelegationToken, MetadataImage, ScramCredential, ScramKey
 from migrator.records.metadata import ScramMechanism
 from migrator.values import value

@@ -56,8 +56,9 @@ class IndexKeeper:
     Only a leader needs them: they are made at its election and dropped when it loses the leadership.
     """
 
-    def __init__(self, session_timeout_ms: int) -> None:
+    def __init__(self, session_timeout_ms: int, token_secret: bytes | None = None) -> None:
         self._session_timeout_ms = session_timeout_ms
+        self._token_secret = token_secret
         self.index: ControllerIndex | None = None
         self.sessions = Sessions(session_timeout_ms)
 
@@ -66,7 +67,7 @@ class IndexKeeper:
 
         :param current: the image at the log's end, which must not move until this is done.
         """
-        index, image = ControllerIndex(), current()
+        index, image = ControllerIndex(self._token_secret), current()
         for _ in index.fill(image):
             await asyncio.sleep(0)
         require(current() is image, "the image moved while it was indexed")

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random, SystemRandom
 
 from migrator.config.settings import Settings
+from migrator.controller.delegation_tokens import secret_key
 from migrator.controller.index import ControllerIndex
 from migrator.image.model import MetadataImage
 from migrator.log.bootstrap import bootstrap_records, read_bootstrap
@@ -107,7 +108,7 @@ class NodeCore:
         self._supervisor = Supervisor(on_failure)
         self.cluster_id = directory.identity.cluster_id
         self.storage = storage = directory.storage
-        keeper = IndexKeeper(settings.broker_session_timeout_ms)
+        keeper = IndexKeeper(settings.broker_session_timeout_ms, secret_key(settings))
         self.keeper = keeper
         self.gauge = TurnGauge()
         self.metadata = MetadataRuntime(

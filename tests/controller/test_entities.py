@@ -263,6 +263,26 @@ def test_renew_and_expire() -> None:
 
 
 @pytest.mark.parametrize("change", [renew_token, expire_token])
+def test_what_a_request_costs_does_not_grow_with_the_tokens_there_are(
+    change: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody who has logged in may make tokens, and ask about them."""
+    world = token_world()
+    created = [issued(world) for _ in range(20)]
+    made: list[str] = []
+
+    def counted(key: bytes, message: bytes, algorithm: str) -> bytes:
+        made.append(algorithm)
+        return hmac.new(key, message, algorithm).digest()
+
+    monkeypatch.setattr(hmac, "digest", counted)
+    with pytest.raises(RefusedError):
+        change(world.image, TokenChange("User:a", b"of nobody", 5), world.context())
+    change(world.image, TokenChange("User:a", created[-1].hmac, 5), world.context())
+    assert not made
+
+
+@pytest.mark.parametrize("change", [renew_token, expire_token])
 def test_token_refusals(change: Callable[..., Any]) -> None:
     world = token_world()
     created = issued(world)

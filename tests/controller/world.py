@@ -12,6 +12,7 @@ from migrator.controller.assignments import NewPartitions
 from migrator.controller.brokers import RegistrationRequest, register_broker
 from migrator.controller.context import Context
 from migrator.controller.decision import Decision
+from migrator.controller.delegation_tokens import secret_key
 from migrator.controller.heartbeats import HeartbeatRequest, HeartbeatResponse, heartbeat
 from migrator.controller.index import ControllerIndex
 from migrator.controller.mutation_quotas import MutationBuckets
@@ -74,10 +75,10 @@ class World:
 
     def __init__(self, *records: MetadataRecord, level: int = LATEST_SUPPORTED, **settings: Any) -> None:
         self.image: MetadataImage = EMPTY_IMAGE
-        self.index = ControllerIndex()
+        self.settings = SettingsOfTest(**settings)
+        self.index = ControllerIndex(secret_key(self.settings))
         self.sessions = Sessions(SESSION_MS)
         self.mutations = MutationBuckets()
-        self.settings = SettingsOfTest(**settings)
         self.random = Random(0)
         self.now_ms = 1000
         self.wall_ms = 1_700_000_000_000

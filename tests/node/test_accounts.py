@@ -10,7 +10,7 @@ import pytest
 from immutables import Map
 
 from migrator.config.load import typed_settings
-from migrator.controller.delegation_tokens import token_hmac
+from migrator.controller.token_index import token_hmac
 from migrator.image.model import EMPTY_IMAGE, DelegationToken, MetadataImage, ScramCredential, ScramKey
 from migrator.node.accounts import PublishedAccounts
 from migrator.records.metadata import ScramMechanism

@@ -1,0 +1,53 @@
+"""Delegation tokens by HMAC, which is all that those who renew them say.
+
+Anybody who has logged in may ask for a token, and ask to renew one: without the index each such request would cost the
+HMACs of all tokens there are. Source: ``DelegationTokenCache``.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable, Mapping
+
+from migrator.image.model import DelegationToken
+
+
+def token_hmac(secret: bytes, token_id: str) -> bytes:
+    """The HMAC by which a client owns a token."""
+    return hmac.digest(secret, token_id.encode(), "sha512")
+
+
+class TokenIndex:
+    """Belongs to one image, and follows it.
+
+    :param secret: the cluster's secret key; without one nothing is found.
+    """
+
+    __slots__ = ("_ids", "_secret")
+
+    def __init__(self, secret: bytes | None = None) -> None:
+        self._secret = secret
+        self._ids: dict[bytes, str] = {}
+
+    def follow(self, after: Mapping[str, DelegationToken], changed: Iterable[str]) -> None:
+        """Take in what may have changed."""
+        if self._secret is None:
+            return
+        for token_id in changed:
+            digest = token_hmac(self._secret, token_id)
+            if token_id in after:
+                self._ids[digest] = token_id
+            else:
+                self._ids.pop(digest, None)
+
+    def find(self, digest: bytes) -> str | None:
+        """The id of the token with that HMAC."""
+        return self._ids.get(digest)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TokenIndex) and (self._secret, self._ids) == (other._secret, other._ids)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"TokenIndex({len(self._ids)} tokens)"
