@@ -96,10 +96,12 @@ OF_LISTENERS: frozenset[str] = frozenset(
         "ssl.keystore.certificate.chain",
         "ssl.keystore.key",
         "ssl.keystore.location",
+        "ssl.keystore.password",
         "ssl.keystore.type",
         "ssl.principal.mapping.rules",
         "ssl.truststore.certificates",
         "ssl.truststore.location",
+        "ssl.truststore.password",
         "ssl.truststore.type",
     }
 )
@@ -134,7 +136,7 @@ REFUSED: Mapping[str, Refusal] = {
     "security.providers": Refusal(JAVA_CLASS, "Remove the key: this node's TLS library is OpenSSL"),
     "ssl.engine.factory.class": Refusal(
         JAVA_CLASS,
-        "Remove the key, and give key and trust store as PEM files",
+        "Remove the key, and give key and trust store as PKCS12 or PEM files",
         ("org.apache.kafka.common.security.ssl.DefaultSslEngineFactory",),
     ),
     "ssl.keymanager.algorithm": Refusal(
@@ -209,10 +211,6 @@ IGNORED: Mapping[str, tuple[str, ...]] = {
         "sasl.login.refresh.window.jitter",
         "sasl.login.retry.backoff.max.ms",
         "sasl.login.retry.backoff.ms",
-    ),
-    "Stores are PEM files, which have no password of their own: see ssl.key.password": (
-        "ssl.keystore.password",
-        "ssl.truststore.password",
     ),
     "Random numbers come from the operating system": ("ssl.secure.random.implementation",),
     "Brokers alone encode passwords anew": ("password.encoder.old.secret",),

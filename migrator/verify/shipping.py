@@ -12,7 +12,7 @@ from pathlib import Path
 
 from migrator.errors import OperatorError
 
-PURE = ("migrator", "kazoo", "kio", "tenacity")
+PURE = ("migrator", "kazoo", "kio", "tenacity", "jwt")
 COMPILED = ("crc32c", "cryptography", "immutables", "orjson", "pyarrow")
 ARCHIVE_NAME = "kraft-migrator.zip"
 

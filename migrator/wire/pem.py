@@ -1,13 +1,11 @@
-"""Key and trust stores in PEM (KIP-651), the one kind that Python's TLS reads."""
+"""Key and trust stores as PEM text (KIP-651), the one kind that Python's TLS reads."""
 
 from __future__ import annotations
 
 import os
 import re
 import ssl
-from pathlib import Path
 
-from migrator.config.properties import read_text
 from migrator.errors import OperatorError
 from migrator.values import value
 
@@ -37,19 +35,6 @@ class PemStore:
         return "".join(_wrap(kind, body) for kind, body in _BLOCK.findall(self.text) if kind.endswith("PRIVATE KEY"))
 
 
-def read_store(path: str, key: str) -> PemStore:
-    """Read a store's file. Between its blocks may stand anything: bundles of authorities name them in their languages.
-
-    :raises OperatorError: it cannot be read.
-    """
-    try:
-        return PemStore(read_text(Path(path), "latin-1"))
-    except (OSError, ValueError) as error:
-        raise OperatorError(
-            f"cannot read {path} as PEM: {error}", where=key, remedy="Give a readable file with PEM blocks"
-        ) from error
-
-
 def load_key(context: ssl.SSLContext, store: PemStore, password: str | None, key: str) -> None:
     """Give ``context`` its certificate and private key.
 
@@ -57,9 +42,7 @@ def load_key(context: ssl.SSLContext, store: PemStore, password: str | None, key
     """
     _check_whole(store, key)
     if not store.certificates or not store.private_key:
-        raise OperatorError(
-            "holds no certificate or no private key", where=key, remedy="Put both into it, as PEM blocks"
-        )
+        raise OperatorError("holds no certificate or no private key", where=key, remedy="Put both into it")
     # ssl wants a file. This one is in memory only, so that no crash leaves a key on a disk.
     with os.fdopen(os.memfd_create("key store"), "w", encoding="latin-1") as file:
         file.write(store.private_key + store.certificates)
@@ -85,7 +68,7 @@ def load_trust(context: ssl.SSLContext, store: PemStore, key: str) -> None:
         context.load_verify_locations(cadata=store.certificates)
     except (ssl.SSLError, ValueError, TypeError) as error:  # the last: a block that is not ASCII
         raise OperatorError(
-            "holds no usable certificate", where=key, remedy="Put the certificates to trust into it, as PEM blocks"
+            "holds no usable certificate", where=key, remedy="Put the certificates to trust into it"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""TLS of a listener from Kafka's own ``ssl.*`` keys, with PEM stores, which are read again when their files change.
+"""TLS of a listener from Kafka's own ``ssl.*`` keys; stores are read again when their files change.
 
 As in Kafka, the trust store is exclusive: whoever is not in it is not trusted, whatever the system trusts. Each
 certificate in it is an anchor, intermediate ones too, as for Java. Source: ``SslFactory``, ``DefaultSslEngineFactory``.
@@ -21,7 +21,8 @@ from migrator.errors import OperatorError
 from migrator.observe.certificates import CERTIFICATES, chain_ends, trust_ends
 from migrator.values import value
 from migrator.wire.listener_keys import ListenerKeys
-from migrator.wire.pem import PemStore, load_key, load_trust, read_store
+from migrator.wire.pem import PemStore, load_key, load_trust
+from migrator.wire.stores import read_store
 
 log = logging.getLogger(__name__)
 
@@ -169,7 +170,7 @@ def server_context(keys: ListenerKeys, protocol: str) -> ssl.SSLContext:
     context.num_tickets = 0
     key, store = _store(keys, "keystore", _KEY_KEYS)
     if store is None:
-        raise OperatorError("is not set, and a TLS listener needs it", where=key, remedy="Name a PEM file")
+        raise OperatorError("is not set, and a TLS listener needs it", where=key, remedy="Name a PKCS12 or PEM file")
     load_key(context, store, keys.get("ssl.key.password") or None, key)
     where, wanted = keys.find("ssl.client.auth")
     if protocol != "SSL":
@@ -251,15 +252,13 @@ def _store(keys: ListenerKeys, kind: str, inline: tuple[str, ...]) -> tuple[str,
     texts = [keys.get(key) for key in inline]
     if not location and not any(texts):
         return location_key, None
+    if location:
+        password = keys.get(f"ssl.{kind}.password") or None
+        return location_key, read_store(location, location_key, store_type or "JKS", password)
     if (store_type or "JKS").upper() != "PEM":
         raise OperatorError(
-            f"a {kind} of type {store_type or 'JKS'} cannot be read here, only PEM",
-            where=type_key,
-            remedy=f"Export it ('keytool -importkeystore ... -deststoretype PKCS12', 'openssl pkcs12 ...') and set "
-            f"{type_key}=PEM with ssl.{kind}.location naming the PEM file; stock Kafka reads that too",
+            f"is {store_type or 'JKS'}, and {inline[0]} holds PEM", where=type_key, remedy=f"Set {type_key}=PEM"
         )
-    if location:
-        return location_key, read_store(location, location_key)
     return keys.find(inline[0])[0], PemStore("\n".join(texts))
 
 

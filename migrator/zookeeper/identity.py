@@ -10,20 +10,21 @@ from migrator.errors import OperatorError
 from migrator.zookeeper.logins import JaasEntry
 from migrator.zookeeper.tls import TlsOptions
 
-_PEM_SUFFIXES = {".pem", ".crt", ".cer", ".key"}
-
 
 def tls_options(settings: Settings) -> TlsOptions | None:
     """TLS by ``zookeeper.ssl.*``, tried out once; None where ``zookeeper.ssl.client.enable`` is false.
 
-    :raises OperatorError: a store is not PEM, or a file or a value cannot be used.
+    :raises OperatorError: a file or a value cannot be used.
     """
     if not settings.zookeeper_ssl_client_enable:
         return None
     options = TlsOptions(
-        key_file=_pem(settings, "keystore"),
+        key_file=_file(settings, "keystore"),
+        key_kind=settings.zookeeper_ssl_keystore_type or "",
         key_password=settings.zookeeper_ssl_keystore_password,
-        trust_file=_pem(settings, "truststore"),
+        trust_file=_file(settings, "truststore"),
+        trust_kind=settings.zookeeper_ssl_truststore_type or "",
+        trust_password=settings.zookeeper_ssl_truststore_password,
         check_hostname=settings.zookeeper_ssl_endpoint_identification_algorithm.upper() == "HTTPS",
         choice=_choice(settings),
     )
@@ -58,20 +59,9 @@ def _choice(settings: Settings) -> TlsChoice:
         raise OperatorError(str(error), where=f"{settings.source}: {key}", remedy=remedy) from error
 
 
-def _pem(settings: Settings, store: str) -> str | None:
-    """The PEM file of a store, checked."""
+def _file(settings: Settings, store: str) -> str | None:
     location: str | None = getattr(settings, f"zookeeper_ssl_{store}_location")
-    if location is None:
-        return None
-    kind: str | None = getattr(settings, f"zookeeper_ssl_{store}_type")
-    is_pem = kind.upper() == "PEM" if kind else Path(location).suffix in _PEM_SUFFIXES
-    if not is_pem:
-        raise OperatorError(
-            f"zookeeper.ssl.{store}.location is a Java key store, which only Java can read",
-            where=settings.source,
-            remedy=f"Export it to PEM (keytool and openssl) and set zookeeper.ssl.{store}.type=PEM",
-        )
-    if not Path(location).is_file():
+    if location is not None and not Path(location).is_file():
         raise OperatorError(
             f"zookeeper.ssl.{store}.location names no file: {location}",
             where=settings.source,

@@ -1,4 +1,4 @@
-"""TLS towards ZooKeeper by the meaning of Kafka's ``zookeeper.ssl.*`` keys, with PEM stores.
+"""TLS towards ZooKeeper by the meaning of Kafka's ``zookeeper.ssl.*`` keys, with stores as `wire.stores` reads them.
 
 Otherwise than by kazoo's own code, a configured trust store is the only one, versions are those that are configured,
 and the files are read again at each connect.
@@ -15,7 +15,8 @@ from migrator.config.tls import TlsChoice
 from migrator.config.types import Secret
 from migrator.errors import OperatorError
 from migrator.values import value
-from migrator.wire.pem import load_key, load_trust, read_store
+from migrator.wire.pem import load_key, load_trust
+from migrator.wire.stores import read_store
 
 _WRONG_NAME = frozenset({62, 64})
 """OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
@@ -23,12 +24,15 @@ _WRONG_NAME = frozenset({62, 64})
 
 @value
 class TlsOptions:
-    """``key_file`` and ``trust_file`` are PEM; without a trust file the system's authorities are trusted, as in Java.
-    ``choice``: versions and suites."""
+    """``key_kind`` and ``trust_kind``: PEM, PKCS12 or JKS, "" for what the file says. Without a trust file the system's
+    authorities are trusted, as in Java. ``choice``: versions and suites."""
 
     key_file: str | None = None
+    key_kind: str = ""
     key_password: Secret | None = field(default=None, repr=False)
     trust_file: str | None = None
+    trust_kind: str = ""
+    trust_password: Secret | None = field(default=None, repr=False)
     check_hostname: bool = True
     choice: TlsChoice = TlsChoice()
 
@@ -42,12 +46,14 @@ class TlsOptions:
         self.choice.apply(context)
         if self.trust_file is not None:
             key = "zookeeper.ssl.truststore.location"
-            load_trust(context, read_store(self.trust_file, key), key)
+            password = self.trust_password.reveal() if self.trust_password else None
+            load_trust(context, read_store(self.trust_file, key, self.trust_kind, password), key)
         else:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         if self.key_file is not None:
-            key, password = "zookeeper.ssl.keystore.location", self.key_password
-            load_key(context, read_store(self.key_file, key), password.reveal() if password else None, key)
+            key = "zookeeper.ssl.keystore.location"
+            password = self.key_password.reveal() if self.key_password else None
+            load_key(context, read_store(self.key_file, key, self.key_kind, password), password, key)
         return context
 
 

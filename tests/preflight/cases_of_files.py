@@ -185,17 +185,24 @@ def no_token_secret(world: World) -> None:
     del world.controllers[0]["delegation.token.secret.key"]
 
 
+def old_java_store(world: World) -> str:
+    """As far as anybody reads it who does not know the format."""
+    path = world.directory / "controller.jks"
+    path.write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
+    return str(path)
+
+
 def java_key_store(world: World) -> None:
     world.controllers[0] |= {
         "listener.security.protocol.map": "CONTROLLER:SSL,PLAINTEXT:PLAINTEXT",
-        "ssl.keystore.location": "/keys/controller.jks",
+        "ssl.keystore.location": old_java_store(world),
     }
 
 
 def java_key_store_for_zookeeper(world: World) -> None:
     world.controllers[0] |= {
         "zookeeper.ssl.client.enable": "true",
-        "zookeeper.ssl.keystore.location": "/keys/controller.p12",
+        "zookeeper.ssl.keystore.location": old_java_store(world),
     }
 
 
@@ -334,8 +341,8 @@ CASES = (
     Case("M311", broker_with(password_encoder_secret="of-another"), FILE, BROKER),
     Case("M311", broker_with(delegation_token_secret_key="of-another"), FILE, BROKER),
     Case("M312", no_token_secret, f"{FILE}: delegation.token.secret.key", "delegation tokens"),
-    Case("M313", java_key_store, f"{FILE}: ssl.keystore.type", "JKS"),
-    Case("M313", java_key_store_for_zookeeper, FILE, "zookeeper.ssl.keystore.location is a Java key store"),
+    Case("M313", java_key_store, f"{FILE}: ssl.keystore.location", "JKS"),
+    Case("M313", java_key_store_for_zookeeper, f"{FILE}: zookeeper.ssl.keystore.location", "JKS"),
     Case("M313", jaas_file, f"{FILE}: plain.sasl.jaas.config", "JAAS file"),
     Case("M314", java_provider, f"{FILE}: password.encoder.secret", "com.example.Vault"),
     Case("M314", file_that_is_elsewhere, f"{FILE}: delegation.token.secret.key", "/no/such/file"),

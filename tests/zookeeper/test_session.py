@@ -55,7 +55,7 @@ def test_connect_is_required() -> None:
     assert options_from(settings(), "c:2181").hosts == "c:2181", "a file after the end of a migration has none"
 
 
-def test_pem_files_are_taken_and_java_stores_refused(tmp_path: Path) -> None:
+def test_stores_are_read_once_before_anybody_connects(tmp_path: Path) -> None:
     pem = tmp_path / "client.pem"
     pem.write_text("".join(Authority("clients").issue("controller", "hunter2")))
     keys = {"zookeeper_connect": "a:2182", "zookeeper_ssl_client_enable": "true"}
@@ -68,8 +68,10 @@ def test_pem_files_are_taken_and_java_stores_refused(tmp_path: Path) -> None:
     assert copy == options
     with pytest.raises(OperatorError, match=r"zookeeper\.ssl\.keystore\.location: its key cannot be used"):
         options_from(settings(**keys, zookeeper_ssl_keystore_location=str(pem)))
-    with pytest.raises(OperatorError, match=r"keystore\.location is a Java key store.*PEM"):
-        options_from(settings(**keys, zookeeper_ssl_keystore_location=str(tmp_path / "client.jks")))
+    old = tmp_path / "client.jks"
+    old.write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
+    with pytest.raises(OperatorError, match=r"keystore\.location: .*Java's old format JKS"):
+        options_from(settings(**keys, zookeeper_ssl_keystore_location=str(old)))
     with pytest.raises(OperatorError, match="names no file"):
         options_from(settings(**keys, zookeeper_ssl_truststore_location=str(tmp_path / "none.pem")))
 

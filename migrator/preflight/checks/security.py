@@ -310,7 +310,7 @@ CHECKS = (
     ),
     Check(
         "M313", Severity.BLOCKER, "Key stores and login modules that only Java reads", unreadable_security,
-        "Export stores to PEM, and write login modules into the property file", Concerns.OURS,
+        "Convert stores to PKCS12 or PEM, and write login modules into the property file", Concerns.OURS,
     ),
     Check(
         "M314", Severity.BLOCKER, "Values of a controller that stand elsewhere", hidden_values,
