@@ -2,10 +2,14 @@
 
 It replays the log, ends the migration in its copy (its flag is off, so that it never hears of ZooKeeper), and writes a
 snapshot of what it has, which is compared with ours.
+
+The copy holds every credential of the cluster, and a controller needs a listener. It is on loopback, and lets in who
+knows a password that is made up for each run and stands in a file of ours alone: no other user of this machine.
 """
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import tempfile
 from collections import Counter
@@ -22,6 +26,8 @@ from migrator.records.codec import decode_at
 from migrator.records.metadata import RegisterControllerRecord, ZkMigrationStateRecord
 from migrator.values import value
 
+LISTENER = "CONTROLLER"
+PASSWORD_BYTES = 32
 HEAP_MEGABYTES = 512
 PARTITIONS_PER_MEGABYTE = 250
 """A controller takes some 4 KB a partition while it replays and writes a snapshot."""
@@ -51,7 +57,7 @@ def check(kafka: StockKafka, directory: Path, node_id: int, partitions: int) -> 
         data = Path(scratch) / "data"
         with storage_errors("cannot copy the metadata log", data):
             shutil.copytree(directory, data, ignore=shutil.ignore_patterns(f"[0-9]*{SUFFIX}", ".lock"))
-        node = _node(kafka, Path(scratch), node_id, partitions)
+        node = controller_of_copy(kafka, Path(scratch), free_port(), node_id, partitions)
         seconds = START_SECONDS + partitions / PARTITIONS_PER_SECOND
         try:
             node.launch()
@@ -68,14 +74,25 @@ def check(kafka: StockKafka, directory: Path, node_id: int, partitions: int) -> 
         return StockCheck(kafka.version, _differences(expected, _values(_newest(data / DIRECTORY_NAME))))
 
 
-def _node(kafka: StockKafka, scratch: Path, node_id: int, partitions: int) -> StockNode:
-    port = free_port()
+def controller_of_copy(kafka: StockKafka, scratch: Path, port: int, node_id: int, partitions: int = 0) -> StockNode:
+    """A controller that is not started yet, on the metadata directory ``scratch/data``.
+
+    :param scratch: readable for nobody else, as `tempfile.TemporaryDirectory` makes it.
+    """
+    password = secrets.token_hex(PASSWORD_BYTES)
+    login = f'username="rehearsal" password="{password}" user_rehearsal="{password}"'
     properties = {
         "process.roles": "controller",
         "node.id": str(node_id),
-        "listeners": f"CONTROLLER://127.0.0.1:{port}",
-        "controller.listener.names": "CONTROLLER",
+        "listeners": f"{LISTENER}://127.0.0.1:{port}",
+        "listener.security.protocol.map": f"{LISTENER}:SASL_PLAINTEXT",
+        "controller.listener.names": LISTENER,
         "controller.quorum.voters": f"{node_id}@127.0.0.1:{port}",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        f"listener.name.{LISTENER.lower()}.plain.sasl.jaas.config": (
+            f"org.apache.kafka.common.security.plain.PlainLoginModule required {login};"
+        ),
         "metadata.log.max.record.bytes.between.snapshots": "1",
     }
     heap = HEAP_MEGABYTES + partitions // PARTITIONS_PER_MEGABYTE
