@@ -207,7 +207,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _show(self) -> None:
         try:
-            encode, kind = choose_encoder(" ".join(self.headers.get("Accept", "").split()))
+            encode, kind = _encoder(" ".join(self.headers.get("Accept", "").split()))
             with self.server.rendering:
                 content = encode(self.server.registry)
         except Exception:  # the top of a request: it fails alone, and nobody outside reads why
@@ -229,3 +229,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name in the standard library
         """Requests are not logged."""
+
+
+def _encoder(accept: str) -> tuple[Any, str]:
+    """Who asks for what there is not, such as version ``x`` of a format, gets the plain text that all can read."""
+    try:
+        return choose_encoder(accept)
+    except (ValueError, TypeError):
+        return choose_encoder("")

@@ -135,8 +135,10 @@ def handle_end(quorum: Quorum, context: Hashable, request: EndQuorumEpochRequest
 def _leader_error(quorum: Quorum, leader_id: int, epoch: int) -> ErrorCode:
     if epoch < quorum.epoch:
         return ErrorCode.fenced_leader_epoch
-    if leader_id < 0 or leader_id == quorum.node_id or not is_plausible(quorum, epoch, leader_id):
+    if leader_id < 0 or leader_id == quorum.node_id:
         return ErrorCode.invalid_request
+    if not is_plausible(quorum, epoch, leader_id):
+        return ErrorCode.invalid_voter_key  # invalid_request would end a stock peer that believes itself the leader
     return ErrorCode.none
 
 

@@ -7,10 +7,13 @@ single read, for older servers. Source: ZooKeeper's ``zookeeper.jute``, ``MultiO
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from struct import Struct
+from struct import error as TooShortError  # noqa: N812 (struct's own name says nothing)
 from typing import Any
 
+from kazoo.exceptions import MarshallingError
 from kazoo.security import ACL
 
 from migrator.zookeeper.ops import Check, Create, Delete, Op, SetData, Stat, Znode
@@ -53,9 +56,15 @@ class MultiRead:
         return b"".join(parts)
 
     def deserialize(self, reply: bytes, offset: int) -> list[ReadResult]:
-        """One result a path, in order."""
+        """One result a path, in order.
+
+        :raises MarshallingError: the server sent something else.
+        """
         self.reply_bytes = len(reply) - offset
-        results: list[ReadResult] = []
+        with _whole():
+            return list(self._results(reply, offset))
+
+    def _results(self, reply: bytes, offset: int) -> Iterator[ReadResult]:
         for path in self.paths:
             kind, _, _ = _HEADER.unpack_from(reply, offset)
             offset += _HEADER.size
@@ -67,8 +76,7 @@ class MultiRead:
             else:
                 (result,) = _INT.unpack_from(reply, offset)
                 offset += 4
-            results.append(result)
-        return results
+            yield result
 
 
 class Read:
@@ -84,10 +92,14 @@ class Read:
         return _string(absolute(self._chroot, self._path)) + b"\0"
 
     def deserialize(self, reply: bytes, offset: int) -> ReadResult:
-        """A znode or its children; errors never get here."""
-        if self.type == GET_DATA:
-            return _read_znode(self._path, reply, offset)[0]
-        return _read_children(reply, offset)[0]
+        """A znode or its children; errors never get here.
+
+        :raises MarshallingError: the server sent something else.
+        """
+        with _whole():
+            if self.type == GET_DATA:
+                return _read_znode(self._path, reply, offset)[0]
+            return _read_children(reply, offset)[0]
 
 
 class Multi:
@@ -113,8 +125,14 @@ class Multi:
         return b"".join(parts)
 
     def deserialize(self, reply: bytes, offset: int) -> list[Any]:
-        """One `WriteResult` an operation; kazoo takes the chroot off the paths among them."""
-        results: list[WriteResult] = []
+        """One `WriteResult` an operation; kazoo takes the chroot off the paths among them.
+
+        :raises MarshallingError: the server sent something else; nobody knows what it has written.
+        """
+        with _whole():
+            return list(self._results(reply, offset))
+
+    def _results(self, reply: bytes, offset: int) -> Iterator[WriteResult]:
         for _ in self._ops:
             kind, _, _ = _HEADER.unpack_from(reply, offset)
             offset += _HEADER.size
@@ -126,8 +144,7 @@ class Multi:
             elif kind == ERROR:
                 (result,) = _INT.unpack_from(reply, offset)
                 offset += 4
-            results.append(result)
-        return results
+            yield result
 
     def _operation(self, op: Op) -> tuple[int, bytes]:
         path = _string(absolute(self._chroot, op.path))
@@ -164,10 +181,30 @@ def _acl_list(acls: Sequence[ACL]) -> bytes:
     return b"".join(parts)
 
 
+@contextmanager
+def _whole() -> Iterator[None]:
+    """What is not in the form of a reply is the server's error."""
+    try:
+        yield
+    except (TooShortError, UnicodeDecodeError) as error:
+        raise MarshallingError(f"this is no reply: {error}") from error
+
+
+def _end_of(reply: bytes, start: int, length: int) -> int:
+    """Where something of that length ends.
+
+    :raises MarshallingError: not in this reply. (Backwards, a list of names would have no end.)
+    """
+    if not 0 <= length <= len(reply) - start:
+        raise MarshallingError(f"this is no reply: {length} bytes at {start} of {len(reply)}")
+    return start + length
+
+
 def _read_string(reply: bytes, offset: int) -> tuple[str, int]:
     (length,) = _INT.unpack_from(reply, offset)
     start = offset + 4
-    return reply[start : start + length].decode(), start + length
+    end = _end_of(reply, start, length)
+    return reply[start:end].decode(), end
 
 
 def _read_stat(reply: bytes, offset: int) -> tuple[Stat, int]:
@@ -178,7 +215,7 @@ def _read_stat(reply: bytes, offset: int) -> tuple[Stat, int]:
 def _read_znode(path: str, reply: bytes, offset: int) -> tuple[Znode, int]:
     (length,) = _INT.unpack_from(reply, offset)
     start = offset + 4
-    end = start + max(length, 0)
+    end = start if length == -1 else _end_of(reply, start, length)
     data = None if length < 0 else bytes(reply[start:end])
     stat, end = _read_stat(reply, end)
     return Znode(path, data, stat), end

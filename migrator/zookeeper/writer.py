@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 
+from kazoo.exceptions import MarshallingError
 from kazoo.interfaces import IAsyncResult
 
 from migrator.errors import OperatorError
@@ -34,8 +35,8 @@ class ConditionalWriter:
     def submit(self, ops: Sequence[Op]) -> Future[MultiOutcome]:
         """Send one multi behind all that were sent before.
 
-        The future gets `Unknown` when the connection goes before the answer, and raises `OperatorError` for a refusal
-        that no caller can act upon (quota exceeded, an invalid access control list, ...).
+        The future gets `Unknown` when the connection goes before the answer, or what comes is none, and raises
+        `OperatorError` for a refusal that no caller can act upon (quota exceeded, an invalid access control list, ...).
         """
         future: Future[MultiOutcome] = Future()
         future.set_running_or_notify_cancel()
@@ -44,7 +45,7 @@ class ConditionalWriter:
             if future.done():  # kazoo may report one failure twice
                 return
             error = result.exception
-            if isinstance(error, CONNECTION_ERRORS):
+            if isinstance(error, (*CONNECTION_ERRORS, MarshallingError)):
                 future.set_result(Unknown(type(error).__name__))
             elif error is not None:
                 where = ops[0].path if ops else ""

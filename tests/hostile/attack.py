@@ -28,7 +28,9 @@ from migrator.records.batch import BATCH_BYTES_MAX, iter_batches
 from migrator.records.metadata import MetadataRecord
 from migrator.values import value
 from tests.hostile.clock import VirtualLoop, follow
+from tests.hostile.migrating import MigrationSeat
 from tests.hostile.node import directory_in_memory
+from tests.hostile.outside import OutsideSeat
 from tests.hostile.readable import faults_for_stock
 from tests.hostile.seats import BrokerSeat, VoterSeat
 
@@ -39,17 +41,24 @@ MEASURED_SEEDS: Final = 40
 """Of so many seeds one runs with its memory measured, which takes much longer."""
 FRAMES: Final = 6
 """Of a failure's trace."""
+Seat = BrokerSeat | VoterSeat | MigrationSeat | OutsideSeat
+SEATS: Final[tuple[type[Seat], ...]] = (BrokerSeat, VoterSeat) * 3 + (OutsideSeat, MigrationSeat)
+"""Which seat a seed takes, in turn."""
 BYTES_MAX: Final = 96 * 2**20
 """What one message may cost beyond what was held before it: it has 200 KB, and lists of some hundred elements."""
 
 
 @value
 class Outcome:
-    """What became of a seed. ``failure`` is "" when everything held."""
+    """What became of a seed. ``failure`` is "" when everything held.
+
+    :ivar ends: integer fields, and at which end of their range they were sent.
+    """
 
     seed: int
     messages: int
     coverage: Counter[str]
+    ends: frozenset[tuple[str, int]]
     index: int = -1
     failure: str = ""
 
@@ -65,18 +74,22 @@ def attack(
     left_out: Container[int] = frozenset(),
     trace: Callable[[str], object] = lambda _: None,
 ) -> Outcome:
-    """Run one seed. Even seeds attack a leader, odd ones a voter."""
-    loop = VirtualLoop()
+    """Run one seed. `SEATS` take turns."""
+    kind, turn = SEATS[seed % len(SEATS)], seed // len(SEATS) * SEATS.count(SEATS[seed % len(SEATS)])
+    turn = (turn + SEATS[: seed % len(SEATS)].count(kind)) * MESSAGES_A_SEED
+    index, failure = -1, ""
     with pytest.MonkeyPatch.context() as patch, directory_in_memory() as directory:
-        follow(loop, patch)
-        attacked = _Attack(seed, Path(directory), trace)
+        attacked = _Attack(seed, kind(Path(directory), seed, turn), trace)
+        loop = None if kind is OutsideSeat else VirtualLoop()
+        if loop is not None:
+            follow(loop, patch)
         try:
-            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            with asyncio.Runner(loop_factory=None if loop is None else lambda: loop) as runner:
                 runner.run(attacked.run(count, left_out))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is what the seed has found
-            failure = "".join(traceback.format_exception(error)[-FRAMES:])
-            return Outcome(seed, attacked.messages, attacked.seat.coverage, attacked.index, failure)
-    return Outcome(seed, attacked.messages, attacked.seat.coverage)
+            index, failure = attacked.index, "".join(traceback.format_exception(error)[-FRAMES:])
+    seat = attacked.seat
+    return Outcome(seed, attacked.messages, seat.coverage, frozenset(seat.ends), index, failure)
 
 
 def shrink(seed: int, outcome: Outcome) -> list[int]:
@@ -94,8 +107,8 @@ def shrink(seed: int, outcome: Outcome) -> list[int]:
 
 
 class _Attack:
-    def __init__(self, seed: int, directory: Path, trace: Callable[[str], object]) -> None:
-        self.seat: BrokerSeat | VoterSeat = (VoterSeat if seed % 2 else BrokerSeat)(directory, seed)
+    def __init__(self, seed: int, seat: Seat, trace: Callable[[str], object]) -> None:
+        self.seat = seat
         self.index = -1
         self._seed = seed
         self._trace = trace
@@ -107,9 +120,7 @@ class _Attack:
         return self.index + 1 + getattr(self.seat, "answers", 0)
 
     async def run(self, count: int, left_out: Container[int]) -> None:
-        node = self.seat.node
-        node.start()
-        await self.seat.ready()
+        await self.seat.start()
         if self._measures:
             tracemalloc.start()
         try:
@@ -121,14 +132,13 @@ class _Attack:
             await self._look(again=False)
         finally:
             tracemalloc.stop()
-            if not node.cluster.failures:
-                await node.stop()
+            await self.seat.stop()
 
     async def _knock(self, random: Random) -> None:
         if self._measures:
             tracemalloc.reset_peak()
             before, _ = tracemalloc.get_traced_memory()
-        name = await self.seat.knock(random)
+        name = await self.seat.knock(self.index, random)
         self._trace(f"{self.index}: {name}")
         if self._measures:
             _, peak = tracemalloc.get_traced_memory()
@@ -137,6 +147,8 @@ class _Attack:
 
     def _check(self, name: str) -> None:
         node = self.seat.node
+        if node is None:
+            return
         for error in (*node.cluster.failures, *node.errors.found):
             raise Broken(f"after {name}") from error
         stored = QuorumStateFile(node.core.storage.directory, [1]).read()
@@ -146,6 +158,8 @@ class _Attack:
     async def _look(self, *, again: bool) -> None:
         """What is on disk is whole, loads to the same image, and holds nothing that stock could not read."""
         node = self.seat.node
+        if node is None:
+            return
         await self.seat.work()
         self._check("the work of a correct peer")
         await node.core.metadata.caught_up()

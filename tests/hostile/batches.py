@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import struct
+from functools import cache
 from random import Random
 from typing import Final
 
 import crc32c
 
 from migrator.records.batch import CHECKED_FROM, CONTROL_ATTRIBUTE, HEADER_SIZE, build_batch
-from migrator.records.codec import encode_all
+from migrator.records.codec import SPEC_OF, decode, encode, encode_all
+from migrator.records.errors import CorruptRecordsError
 from migrator.records.metadata import ConfigRecord, ConfigResourceType, NoOpRecord
 from migrator.records.primitives import encode_uvarint
 from migrator.records.versions import LATEST_SUPPORTED
+from tests.records.samples import samples
 
 HEADER: Final = {
     "base_offset": (0, "q"),
@@ -83,3 +86,33 @@ def batch_of(random: Random, offset: int, epoch: int) -> tuple[bytes, bool]:
     struct.pack_into(">" + code, changed, position, after)
     struct.pack_into(">I", changed, 17, crc32c.crc32c(changed[CHECKED_FROM:]))
     return bytes(changed), field in UNHARMFUL or after == before or len(changed) <= HEADER_SIZE
+
+
+@cache
+def _values_of() -> dict[str, list[bytes]]:
+    """One of each version of each type, with every field set."""
+    found: dict[str, list[bytes]] = {}
+    for record, version in samples():
+        found.setdefault(SPEC_OF[type(record)].type_name, []).append(encode(record, version))
+    return found
+
+
+def spoilt_batch(random: Random, type_name: str, offset: int, epoch: int) -> bytes:
+    """A batch whose checksum is right, and in which a record of that type is cut short, or says it is longer."""
+    value = random.choice(_values_of()[type_name])
+    cut = random.randrange(len(value))
+    ends = (b"", b"\xff" * 9, encode_uvarint(2**31), encode_uvarint(2**62) + b"x", b"\xff" * 12, b"\x80" * 11)
+    worst = value[:cut] + random.choice(ends) if cut > 2 else value[:cut]
+    if worst == value or _decodes(worst):
+        worst = value + b"\0"
+    values = good_values(random)
+    values.insert(random.randrange(len(values) + 1), worst)
+    return build_batch(values, timestamp_ms=1, base_offset=offset, leader_epoch=epoch)
+
+
+def _decodes(value: bytes) -> bool:
+    try:
+        decode(value)
+    except CorruptRecordsError:
+        return False
+    return True

@@ -6,8 +6,9 @@ A door is named by where the message comes from; a message by its API key and ve
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from enum import Enum
+from random import Random
 from typing import Any, Final, NamedTuple
 
 from migrator.apis.call import Kind
@@ -15,6 +16,14 @@ from migrator.apis.registry import APIS
 from migrator.records.codec import SPEC_OF
 from migrator.rpc.stubs import operator_pb2, quorum_pb2
 from migrator.wire.envelope import FORWARDABLE
+from migrator.wire.legacy.messages import (
+    LEADER_AND_ISR,
+    STOP_REPLICA,
+    UPDATE_METADATA,
+    LeaderAndIsr,
+    StopReplica,
+    UpdateMetadata,
+)
 from migrator.wire.raft_codec import RAFT_APIS
 from migrator.wire.sasl import MECHANISMS
 from migrator.wire.schemas import (
@@ -39,6 +48,11 @@ class Door(Enum):
     KAFKA_ANSWER = "a voter's answer, Kafka protocol"
     QUORUM_ANSWER = "a voter's answer, gRPC"
     LEADERS_LOG = "the records that a leader sends"
+    SOCKET = "gRPC of the operators, on the Unix socket"
+    METRICS = "HTTP of the metrics"
+    ZNODES = "what ZooKeeper holds"
+    ZOOKEEPER_ANSWER = "a ZooKeeper server's answer"
+    BROKER_ANSWER = "a broker's answer to what it is told"
 
 
 class Knock(NamedTuple):
@@ -66,6 +80,30 @@ def _requests(door: Door, keys: Any) -> list[Knock]:
     ]
 
 
+HTTP_PARTS: Final = ("method", "path", "version", "accept", "authorization", "headers", "body")
+"""Of a request for metrics, the one that is hostile."""
+ZNODES: Final = (
+    "topic",
+    "partition state",
+    "topic config",
+    "broker config",
+    "client config",
+    "config change",
+    "access control list",
+    "access control change",
+    "delegation token",
+    "delegation token change",
+    "producer ids",
+    "broker registration",
+    "cluster id",
+    "controller",
+    "controller epoch",
+    "migration",
+    "names of children",
+)
+ZOOKEEPER_ANSWERS: Final = ("MultiRead of data", "MultiRead of children", "Read of data", "Read of children", "Multi")
+
+
 def _methods(door: Door, service: Any, module: Any, *, answers: bool = False) -> list[Knock]:
     return [
         Knock(door, method.name, getattr(module, (method.output_type if answers else method.input_type).name))
@@ -90,12 +128,40 @@ KNOCKS: Final = (
         for key, versions in RAFT_APIS.values()
         for version in range(versions.min, versions.max + 1)
     ),
-    *_methods(Door.QUORUM_ANSWER, _QUORUM, quorum_pb2, answers=True),
+    *(
+        knock
+        for knock in _methods(Door.QUORUM_ANSWER, _QUORUM, quorum_pb2, answers=True)
+        if knock.name in {request.__name__.removesuffix("Request") for request in RAFT_APIS}
+    ),
     *(Knock(Door.LEADERS_LOG, spec.type_name) for spec in SPEC_OF.values()),
+    *_methods(Door.SOCKET, _OPERATOR, operator_pb2),
+    *_methods(Door.SOCKET, _QUORUM, quorum_pb2),
+    *(Knock(Door.METRICS, part) for part in HTTP_PARTS),
+    *(Knock(Door.ZNODES, znode) for znode in ZNODES),
+    *(Knock(Door.ZOOKEEPER_ANSWER, answer) for answer in ZOOKEEPER_ANSWERS),
+    *(
+        Knock(Door.BROKER_ANSWER, request.__name__, response_type(*api), *api)
+        for request, api in (
+            (LeaderAndIsr, LEADER_AND_ISR),
+            (StopReplica, STOP_REPLICA),
+            (UpdateMetadata, UPDATE_METADATA),
+        )
+    ),
 )
 
 BY_DOOR: Final[Mapping[Door, tuple[Knock, ...]]] = {
     door: tuple(knock for knock in KNOCKS if knock.door is door) for door in Door
 }
+
+
+def rounds(weights: Mapping[Door, int], only: Container[int] = range(-1, 2**15)) -> tuple[Knock, ...]:
+    """A round of knocks, shuffled always alike: so many times each one of a door, so that one round leaves none out.
+
+    :param only: API keys; knocks without one are taken.
+    """
+    found = [knock for door, times in weights.items() for knock in BY_DOOR[door] * times if knock.key in only]
+    Random("a round").shuffle(found)
+    return tuple(found)
+
 
 HANDLED_BY_LISTENER: Final = frozenset(key for key, api in APIS.items() if api.kind is Kind.LISTENER)

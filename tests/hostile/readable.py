@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Final
 
 from migrator.controller.scram import MAX_ITERATIONS, MIN_ITERATIONS
 from migrator.records import metadata as r
 from migrator.records.acl_codes import AclOperation, AclPermission, PatternType, ResourceType
 from migrator.records.uuid import ZERO_UUID
 
+BESIDE: Final = "replicas named twice, or an ISR beside them"
 _PROTOCOLS = {int(protocol) for protocol in r.SecurityProtocol}
 _CONFIGS = {int(kind) for kind in r.ConfigResourceType}
 
@@ -43,7 +45,7 @@ def _of_partitions(record: r.MetadataRecord) -> Iterator[str]:
         if record.partition_id < 0 or not record.replicas or min(record.replicas) < 0:
             yield "a partition without number or replicas"
         if len(set(record.replicas)) != len(record.replicas) or not set(record.isr) <= set(record.replicas):
-            yield "replicas named twice, or an ISR beside them"
+            yield BESIDE
     if isinstance(record, r.PartitionChangeRecord) and record.isr is not None and min(record.isr, default=0) < 0:
         yield "a negative id in an ISR"
 

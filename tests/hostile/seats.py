@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from dataclasses import fields, replace
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -26,21 +27,30 @@ from migrator.wire.encode import encode_entity
 from migrator.wire.principal import Principal, encode_principal
 from migrator.wire.raft_codec import RAFT_APIS, decode_raft_response, encode_raft_response
 from migrator.wire.schemas import (
+    BEGIN_QUORUM_EPOCH,
+    DESCRIBE_QUORUM,
+    END_QUORUM_EPOCH,
     ENVELOPE,
+    VOTE,
     build,
     part_type,
     request_type,
     response_type,
 )
-from tests.hostile.batches import batch_of
-from tests.hostile.doors import BY_DOOR, Door, Knock
+from tests.hostile.batches import batch_of, spoilt_batch
+from tests.hostile.doors import BY_DOOR, Door, Knock, rounds
 from tests.hostile.hints import DIRECTORIES, INCARNATIONS, METADATA_TOPIC, hints_of
 from tests.hostile.logins import log_in
-from tests.hostile.node import AbortedError, GrpcContext, Node, Silence, frame_of
+from tests.hostile.node import NODE_ID, AbortedError, GrpcContext, Node, Silence, frame_of
 from tests.hostile.values import Hostile
 from tests.node.cluster import CLUSTER_ID
 from tests.rpc.operator_node import PlayedNode
 
+LEADERS_ROUND: Final = rounds({Door.LISTENER: 2, Door.ENVELOPE: 2, Door.SASL: 4, Door.OPERATOR: 6, Door.QUORUM: 2})
+RAFT_KEYS: Final = frozenset(key for key, _ in RAFT_APIS.values())
+VOTERS_ROUND: Final = rounds({Door.LISTENER: 2, Door.QUORUM: 5}, RAFT_KEYS | {-1})
+FATAL_TO_STOCK: Final = frozenset({ErrorCode.cluster_authorization_failed, ErrorCode.invalid_request})
+"""In an answer to consensus they end a stock peer."""
 PATIENCE_SECONDS: Final = 60 * 24 * 3600.0
 """Of the virtual clock: a Fetch may ask to wait for 24 days."""
 BROKERS: Final = (1, 2, 3)
@@ -49,12 +59,22 @@ BROKERS: Final = (1, 2, 3)
 class BrokerSeat:
     """Knocks at the doors of a leader."""
 
-    doors: Final = (Door.LISTENER,) * 8 + (Door.ENVELOPE,) * 5 + (Door.SASL, Door.OPERATOR, Door.QUORUM)
-
-    def __init__(self, directory: Path, seed: int) -> None:
+    def __init__(self, directory: Path, seed: int, turn: int) -> None:
         self.node = Node(directory, 1, Silence(), seed)
         self.coverage: Counter[str] = Counter()
+        self.ends: set[tuple[str, int]] = set()
+        self._turn = turn
         self._operator = OperatorService(PlayedNode(State.DUAL_WRITING))
+
+    async def start(self) -> None:
+        """Start the node."""
+        self.node.start()
+        await self.ready()
+
+    async def stop(self) -> None:
+        """Stop it, unless it has ended by itself."""
+        if not self.node.cluster.failures:
+            await self.node.stop()
 
     async def ready(self) -> None:
         """Until the node leads, with brokers that run and a topic."""
@@ -102,13 +122,13 @@ class BrokerSeat:
         version = 0 if key in (64, 67) else 4 if key == 62 else 1
         return await self.node.ask(key, version, build(request_type(key, version), **fields))
 
-    async def knock(self, random: Random) -> str:
-        """One message; what it was. Errors are those that a door has declared, or defects."""
-        door = random.choice(self.doors)
-        knock = random.choice(BY_DOOR[door])
+    async def knock(self, index: int, random: Random) -> str:
+        """One message, and then an honest one; what it was. Errors are those that a door has declared, or defects."""
+        knock = LEADERS_ROUND[(self._turn + index) % len(LEADERS_ROUND)]
+        door = knock.door
         name = f"{door.name} {knock.name}"
         self.coverage[name] += 1
-        hostile = Hostile(random, hints_of(self.node.core))
+        hostile = Hostile(random, hints_of(self.node.core), self.ends)
         answer = {
             Door.LISTENER: self._listener,
             Door.ENVELOPE: self._envelope,
@@ -118,12 +138,16 @@ class BrokerSeat:
         }[door]
         async with asyncio.timeout(PATIENCE_SECONDS):
             await answer(random, hostile, knock)
+        await _describes_its_quorum(self.node)
         return name
 
     async def _listener(self, random: Random, hostile: Hostile, knock: Knock) -> None:
         client_id = random.choice((None, "", "c", "x" * 32_000))
+        message = hostile.entity(knock.schema)
+        if knock.key in RAFT_KEYS and random.random() < 0.7:
+            message = _about_the_log(message, hostile)
         with contextlib.suppress(PeerError):
-            await self.node.ask(knock.key, knock.version, hostile.entity(knock.schema), client_id)
+            _is_harmless(knock, message, await self.node.ask(knock.key, knock.version, message, client_id))
 
     async def _envelope(self, random: Random, hostile: Hostile, knock: Knock) -> None:
         inner = frame_of(knock.key, knock.version, hostile.entity(knock.schema), "inner")
@@ -159,12 +183,24 @@ class BrokerSeat:
 class VoterSeat:
     """Knocks at the doors of one voter of three, and answers what it asks."""
 
-    def __init__(self, directory: Path, seed: int) -> None:
+    def __init__(self, directory: Path, seed: int, turn: int) -> None:
         self.node = Node(directory, 3, self, seed)
         self.coverage: Counter[str] = Counter()
+        self.ends: set[tuple[str, int]] = set()
         self.answers = 0
+        self._turn = turn
         self._random = Random(seed)
         self._sent: list[Any] = []
+
+    async def start(self) -> None:
+        """Start the node."""
+        self.node.start()
+        await self.ready()
+
+    async def stop(self) -> None:
+        """Stop it, unless it has ended by itself."""
+        if not self.node.cluster.failures:
+            await self.node.stop()
 
     async def ready(self) -> None:
         """Nothing has to be prepared: two of three voters are the attacker."""
@@ -178,17 +214,14 @@ class VoterSeat:
         assert isinstance(answer, m.VoteResponse)
         assert answer.leader_epoch >= vote.candidate_epoch, answer
 
-    async def knock(self, random: Random) -> str:
-        """One message, and then some time, in which the node asks its peers."""
-        kafka = random.random() < 0.5
-        keys = {key for key, _ in RAFT_APIS.values()}
-        choices = [knock for knock in BY_DOOR[Door.LISTENER] if knock.key in keys] if kafka else BY_DOOR[Door.QUORUM]
-        knock = random.choice(choices)
+    async def knock(self, index: int, random: Random) -> str:
+        """One message, an honest one, and then some time, in which the node asks its peers."""
+        knock = VOTERS_ROUND[(self._turn + index) % len(VOTERS_ROUND)]
         name = f"{knock.door.name} {knock.name}"
         self.coverage[name] += 1
-        hostile = Hostile(random, hints_of(self.node.core))
+        hostile = Hostile(random, hints_of(self.node.core), self.ends)
         async with asyncio.timeout(PATIENCE_SECONDS):
-            if not kafka:
+            if knock.door is Door.QUORUM:
                 await _quorum(self.node)(random, hostile, knock)
             else:
                 message = hostile.entity(knock.schema)
@@ -198,7 +231,8 @@ class VoterSeat:
                     knock, message = random.choice(self._sent)  # again, later, out of order
                 self._sent = [*self._sent[-20:], (knock, message)]
                 with contextlib.suppress(PeerError):
-                    await self.node.ask(knock.key, knock.version, message)
+                    _is_harmless(knock, message, await self.node.ask(knock.key, knock.version, message))
+        await _describes_its_quorum(self.node)
         await asyncio.sleep(random.choice((0, 0.02, 0.3, 2.0)))
         return name
 
@@ -233,24 +267,31 @@ class VoterSeat:
             return m.EndQuorumEpochResponse(none, none, known, epoch)
         if isinstance(request, m.FetchSnapshotRequest):
             error = random.choice((ErrorCode.snapshot_not_found, none))
-            data = batch_of(random, 0, request.snapshot_id.epoch)[0]
+            data = self._batch(random, 0, request.snapshot_id.epoch)
             size = random.choice((len(data), 2 * len(data), 2**62))
             return m.FetchSnapshotResponse(none, error, peer, epoch, request.snapshot_id, size, request.position, data)
         return self._fetched(random, peer, request)
 
     def _fetched(self, random: Random, peer: int, request: m.FetchRequest) -> RaftResponse:
         none, offset, epoch = ErrorCode.none, request.fetch_offset, request.leader_epoch
-        self.coverage["LEADERS_LOG batches"] += 1
         kind = random.random()
         if kind < 0.15:
             return m.FetchResponse(none, none, peer, epoch, offset, 0, diverging=EpochOffset(epoch, max(0, offset - 1)))
         if kind < 0.25:
             return m.FetchResponse(none, none, peer, epoch, offset, 0, snapshot_id=EpochOffset(epoch, offset + 9))
-        data, _ = batch_of(random, offset, epoch)
+        data = self._batch(random, offset, epoch)
         if random.random() < 0.3:
-            data += batch_of(random, offset + 1, epoch)[0][: random.choice((5, 40, 10_000))]
+            data += self._batch(random, offset + 1, epoch)[: random.choice((5, 40, 10_000))]
         mark = random.choice((offset, offset - 1, offset - 9, 2**63 - 1, -(2**63)))
         return m.FetchResponse(none, none, peer, epoch, mark, 0, records=data)
+
+    def _batch(self, random: Random, offset: int, epoch: int) -> bytes:
+        """The record types take turns."""
+        if random.random() < 0.5:
+            return batch_of(random, offset, epoch)[0]
+        knock = min(BY_DOOR[Door.LEADERS_LOG], key=lambda each: self.coverage[f"LEADERS_LOG {each.name}"])
+        self.coverage[f"LEADERS_LOG {knock.name}"] += 1
+        return spoilt_batch(random, knock.name, offset, epoch)
 
     def _through_codec(self, random: Random, response: RaftResponse) -> RaftResponse:
         """As it arrives over one of the two transports."""
@@ -263,7 +304,7 @@ class VoterSeat:
         return decode_raft_response(decode_exactly(type(body), b"".join(encode_entity(body))))
 
     def _hostile(self, random: Random, request: RaftRequest) -> RaftResponse:
-        hostile = Hostile(random, hints_of(self.node.core))
+        hostile = Hostile(random, hints_of(self.node.core), self.ends)
         name = type(request).__name__.replace("Request", "Response")
         if random.random() < 0.5:
             (knock,) = (k for k in BY_DOOR[Door.QUORUM_ANSWER] if k.schema.DESCRIPTOR.name == name)
@@ -276,12 +317,55 @@ class VoterSeat:
             found: RaftResponse = from_proto(_through_bytes(message))
             return found
         key, versions = RAFT_APIS[type(request)]
-        version = random.randint(versions.min, versions.max)
-        self.coverage[f"KAFKA_ANSWER API {key} version {version}"] += 1
+        name = f"KAFKA_ANSWER API {key} version"
+        version = min(range(versions.min, versions.max + 1), key=lambda each: self.coverage[f"{name} {each}"])
+        self.coverage[f"{name} {version}"] += 1
         body = hostile.entity(response_type(key, version))
         if random.random() < 0.8:
             body = _about_the_log(body, hostile)
         return decode_raft_response(decode_exactly(type(body), b"".join(encode_entity(body))))
+
+
+async def _describes_its_quorum(node: Node) -> None:
+    """The next honest request is answered, whatever went before."""
+    topics = ({"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]},)
+    answer = await node.ask(DESCRIBE_QUORUM, 1, build(request_type(DESCRIBE_QUORUM, 1), topics=topics))
+    (partition,) = answer.topics[0].partitions
+    known = {ErrorCode.none, ErrorCode.not_leader_or_follower}
+    assert {answer.error_code, partition.error_code} <= known, answer
+
+
+def _is_harmless(knock: Knock, message: Any, answer: Any) -> None:
+    """Errors of the partition that end a stock peer are for messages that no stock peer sends."""
+    if knock.key in RAFT_KEYS:
+        found = FATAL_TO_STOCK & set(_errors(answer))
+        assert ErrorCode.cluster_authorization_failed not in found, answer
+        if found and answer.error_code is ErrorCode.none:
+            assert _is_invalid(knock, message), (message, answer)
+
+
+def _is_invalid(knock: Knock, message: Any) -> bool:
+    """What stock itself answers with INVALID_REQUEST (``KafkaRaftClient.handleVoteRequest`` and its like), or who
+    says to be the attacked node."""
+    (partition,) = message.topics[0].partitions
+    if knock.key == VOTE:
+        numbers = (partition.last_offset, partition.last_offset_epoch, partition.candidate_id)
+        is_late = partition.last_offset_epoch >= partition.candidate_epoch
+        return bool(min(numbers) < 0 or is_late or partition.candidate_id == NODE_ID)
+    if knock.key in (BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH):
+        return bool(partition.leader_id < 0 or partition.leader_id == NODE_ID)
+    return True
+
+
+def _errors(answer: Any) -> Iterator[ErrorCode]:
+    if isinstance(answer, ErrorCode):
+        yield answer
+    elif isinstance(answer, tuple | list):
+        for each in answer:
+            yield from _errors(each)
+    elif is_dataclass(answer):
+        for each in fields(answer):
+            yield from _errors(getattr(answer, each.name))
 
 
 def _ranges() -> dict[type, Any]:

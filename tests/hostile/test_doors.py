@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from pathlib import Path
+from typing import get_args
 
 from migrator.apis.registry import APIS
 from migrator.records.specs import SPECS
 from migrator.rpc import stubs
 from migrator.rpc.stubs import operator_pb2, quorum_pb2
 from migrator.wire.envelope import FORWARDABLE
+from migrator.wire.legacy.messages import LegacyRequest
 from migrator.wire.raft_codec import RAFT_APIS
 from migrator.wire.sasl import MECHANISMS
 from migrator.wire.schemas import CONTROLLER_APIS, ENVELOPE
-from tests.hostile.doors import BY_DOOR, HANDLED_BY_LISTENER, KNOCKS, LOGIN, Door
+from migrator.zookeeper import znodes
+from tests.hostile import migrating, outside
+from tests.hostile.doors import BY_DOOR, HANDLED_BY_LISTENER, KNOCKS, LOGIN, ZNODES, Door
+from tests.hostile.seats import LEADERS_ROUND, VOTERS_ROUND
+
+SORTS = {
+    "decode_acls": {"access control list"},
+    "decode_acl_change": {"access control change"},
+    "decode_broker": {"broker registration"},
+    "decode_cluster_id": {"cluster id"},
+    "decode_config": {"topic config", "broker config", "client config"},
+    "decode_config_change": {"config change"},
+    "decode_controller": {"controller"},
+    "decode_controller_epoch": {"controller epoch"},
+    "decode_token": {"delegation token"},
+    "decode_token_change": {"delegation token change"},
+    "decode_migration": {"migration"},
+    "decode_partition_state": {"partition state"},
+    "decode_producer_ids": {"producer ids"},
+    "decode_topic": {"topic"},
+}
 
 
 def _served() -> set[tuple[int, int]]:
@@ -40,6 +62,7 @@ def test_every_method_of_every_service_is_called() -> None:
     }
     called = {(door.name.capitalize(), knock.name) for door in (Door.QUORUM, Door.OPERATOR) for knock in BY_DOOR[door]}
     assert called == services
+    assert {knock.name for knock in BY_DOOR[Door.SOCKET]} == {method for _, method in services}
     modules = {path.stem for path in Path(stubs.__path__[0]).glob("*_pb2.py")}
     assert modules == {"quorum_pb2", "operator_pb2"}, "a proto that no door is named for"
 
@@ -55,10 +78,24 @@ def test_every_mechanism_of_a_login_is_tried() -> None:
     assert tried == set(MECHANISMS)
 
 
+def test_every_answer_of_a_broker_in_zookeeper_mode_is_played() -> None:
+    assert {knock.name for knock in BY_DOOR[Door.BROKER_ANSWER]} == {kind.__name__ for kind in get_args(LegacyRequest)}
+
+
+def test_every_sort_of_znode_is_held() -> None:
+    """That is read: each codec of a znode's content has a sort."""
+    decoders = {
+        name
+        for file in Path(znodes.__path__[0]).glob("*.py")
+        for name in re.findall(r"^def (decode_\w+)", file.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert decoders == set(SORTS)
+    assert {sort for sorts in SORTS.values() for sort in sorts} == set(ZNODES) - {"names of children"}
+
+
 def test_each_door_is_one_that_a_run_opens() -> None:
-    """No door is listed and left out: the seats name them all."""
-    seats = ast.parse((Path(__file__).parent / "seats.py").read_text(encoding="utf-8"))
-    named = {node.attr for node in ast.walk(seats) if isinstance(node, ast.Attribute)}
-    text = {part for node in ast.walk(seats) if isinstance(node, ast.Constant) for part in str(node.value).split()}
-    assert {door.name for door in Door} <= named | text
+    """No door is listed and left out; `test_attacks` proves that no message is."""
+    opened = {knock.door for knock in (*LEADERS_ROUND, *VOTERS_ROUND, *outside.ROUND, *migrating.ROUND)}
+    answers = {Door.KAFKA_ANSWER, Door.QUORUM_ANSWER, Door.LEADERS_LOG}
+    assert opened | answers == set(Door)
     assert len({(knock.door, knock.name) for knock in KNOCKS}) == len(KNOCKS)

@@ -10,7 +10,7 @@ import datetime as dt
 import math
 import random
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -46,8 +46,13 @@ TEXTS: Final = (
     "%s%n{0}${jndi:x}",
     ",,,=,=",
 )
+_PROTO_INTEGERS: Final = (FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_ENUM)
 FLOATS: Final = (math.nan, math.inf, -math.inf, -0.0, 0.0, 5e-324, 1.7e308, -1.0, 1.5, 2.0**63)
 LONGEST_MS: Final = -(dt.timedelta.min // dt.timedelta(milliseconds=1))
+
+
+UNIFORM: Final = 0.06
+"""Of the messages, in which each integer is the lowest there is; and as many in which each is the highest."""
 
 
 class Hostile:
@@ -55,11 +60,16 @@ class Hostile:
 
     :param random: of this message alone: what other messages there are changes nothing.
     :param hints: may be changed between messages.
+    :param ends: hears of each integer field that was sent at an end of its range: ``struct.field`` and 0 or 1.
     """
 
-    def __init__(self, seeded: random.Random, hints: Hints) -> None:
+    def __init__(self, seeded: random.Random, hints: Hints, ends: set[tuple[str, int]] | None = None) -> None:
         self._random = seeded
         self._hints = hints
+        self._ends = set() if ends is None else ends
+        self._field_name = ""
+        dice = seeded.random()
+        self._end = 0 if dice < UNIFORM else 1 if dice < 2 * UNIFORM else None
 
     def entity(self, entity_type: Any) -> Any:
         """One of kio's messages."""
@@ -75,6 +85,12 @@ class Hostile:
     def number(self, name: str, bits: int, *, signed: bool = True) -> int:
         """An integer of a field."""
         low, top = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+        number = (low, top)[self._end] if self._end is not None else self._number(name, low, top)
+        if number in (low, top):
+            self._ends.add((self._field_name, int(number == top)))
+        return number
+
+    def _number(self, name: str, low: int, top: int) -> int:
         extremes = (low, low + 1, -2, -1, 0, 1, 2, top - 2**16, top - 2**16 + 1, top - 1, top)
         found = self._drawn(name, extremes, lambda: self._random.randint(low, top))
         return found if isinstance(found, int) and low <= found <= top else self._random.choice((0, low, top))
@@ -113,15 +129,16 @@ class Hostile:
         if shape.tag is not None and self._random.random() < 0.3:
             return default_of(entity_type, shape)
         if not shape.is_array:
-            return self._one(shape)
-        items = [self._one(shape) for _ in range(self.length())]
+            return self._one(entity_type, shape)
+        items = [self._one(entity_type, shape) for _ in range(self.length())]
         if items and self._random.random() < 0.1:
             items.append(self._random.choice(items))  # named twice
         return tuple(items)
 
-    def _one(self, shape: Shape) -> Any:
+    def _one(self, entity_type: Any, shape: Shape) -> Any:
         if shape.entity is not None:
             return self.entity(shape.entity)
+        self._field_name = field_name(entity_type, shape)
         kind, name = shape.kafka_type, shape.name
         if kind in WIDTHS:
             unsigned = kind.startswith("u")
@@ -172,6 +189,7 @@ class Hostile:
             self._fill(message, field)
 
     def _scalar(self, field: Any) -> Any:
+        self._field_name = field.full_name
         kind = field.type
         if kind == FieldDescriptor.TYPE_BOOL:
             return self._random.random() < 0.5
@@ -180,3 +198,32 @@ class Hostile:
         if kind == FieldDescriptor.TYPE_BYTES:
             return self.raw(field.name)
         return self.number(field.name, 64 if kind == FieldDescriptor.TYPE_INT64 else 32)
+
+
+def field_name(entity_type: Any, shape: Shape) -> str:
+    """The same for all versions of a message."""
+    return f"{entity_type.__module__.split('.')[2]} {entity_type.__name__}.{shape.name}"
+
+
+def integer_fields(schema: Any) -> set[str]:
+    """Names of all integers in a message, as `Hostile` reports them."""
+    if hasattr(schema, "DESCRIPTOR"):
+        return set(_of_proto(schema.DESCRIPTOR))
+    return set(_of_entity(schema))
+
+
+def _of_entity(entity_type: Any) -> Iterator[str]:
+    for shape in shapes_of(entity_type):
+        if shape.entity is not None:
+            yield from _of_entity(shape.entity)
+        elif shape.kafka_type in WIDTHS or shape.kafka_type.startswith("timedelta"):
+            yield field_name(entity_type, shape)
+
+
+def _of_proto(descriptor: Any) -> Iterator[str]:
+    for field in descriptor.fields:
+        if field.message_type is not None:
+            if not field.message_type.GetOptions().map_entry:
+                yield from _of_proto(field.message_type)
+        elif field.type in _PROTO_INTEGERS:
+            yield field.full_name

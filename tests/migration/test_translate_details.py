@@ -93,6 +93,15 @@ class TestCopy:
         with pytest.raises(ZnodeError, match=r"/brokers/topics/old: .*topic id.*2\.8"):
             self.read(zookeeper)
 
+    def test_a_topic_with_the_id_of_another_is_refused_with_a_remedy(self) -> None:
+        """An image that is given both ends the controller."""
+        zookeeper = cluster_of(with_topic(PARTITION))
+        znode = zookeeper.get(paths.topic("t"))
+        assert znode is not None
+        zookeeper.create(paths.topic("t-copy"), znode.data)
+        with pytest.raises(ZnodeError, match=r"/brokers/topics/t-copy: .*topic id of topic 't'.*delete"):
+            self.read(zookeeper)
+
     def test_every_fault_can_be_collected_and_the_rest_is_read(self) -> None:
         zookeeper = cluster_of(with_topic(PARTITION))
         zookeeper.create(paths.topic("bad"), b"{")

@@ -23,7 +23,7 @@ from migrator.records.metadata import (
     ProducerIdsRecord,
     TopicRecord,
 )
-from migrator.records.uuid import ZERO_UUID, random_uuid
+from migrator.records.uuid import ZERO_UUID, Uuid, random_uuid
 from migrator.zookeeper.ops import Znode
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.acls import decode_acls, parse_acl_path
@@ -43,6 +43,11 @@ if TYPE_CHECKING:
 NO_BROKER_EPOCH = -1
 NO_TOPIC_ID = "the topic has no topic id"
 _ID_REMEDY = "Restart the controller broker with inter.broker.protocol.version 2.8 or later, which gives topics ids"
+
+_SAME_ID_REMEDY = (
+    "No broker gives two topics one id, so somebody has copied this znode: delete the topic that is the copy, with a "
+    "ZooKeeper client if no broker has a log of it"
+)
 
 OnFault = Callable[[ZnodeError], None]
 """Hears of each znode that does not decode. If it returns, the entity is left out and reading goes on."""
@@ -69,6 +74,7 @@ class RecordReader:
         self._passwords = passwords
         self._random = random
         self._on_fault = on_fault
+        self._name_of: dict[Uuid, str] = {}
 
     def all_records(self) -> Iterator[list[MetadataRecord]]:
         """Everything, in Kafka's order: one list a topic, then one a family.
@@ -116,6 +122,7 @@ class RecordReader:
         topic_id = assignment.topic_id or ZERO_UUID
         records: list[MetadataRecord] = [TopicRecord(znodes.name, topic_id)]
         try:
+            self._check_id(znodes, topic_id)
             if znodes.config is not None:
                 records += self._config_records(znodes.config, names.topic_resource(znodes.name))
             records += _partition_records(znodes, assignment)
@@ -123,6 +130,12 @@ class RecordReader:
             self._on_fault(fault)
             return []
         return records
+
+    def _check_id(self, znodes: TopicZnodes, topic_id: Uuid) -> None:
+        """No image holds two topics of one id."""
+        other = self._name_of.setdefault(topic_id, znodes.name)
+        if other != znodes.name:
+            raise ZnodeError(paths.topic(znodes.name), f"it has the topic id of topic {other!r}", _SAME_ID_REMEDY)
 
     def _assignment(self, topic: Znode | None) -> TopicAssignment | None:
         if topic is None:

@@ -31,6 +31,10 @@ class ControllerClaim:
         return self.kraft_epoch > 0
 
 
+EPOCH_MAX = INT32_MAX - 2**16
+"""Of a controller epoch that is claimed: each claim takes the next one, and brokers know none above 32 bits."""
+
+
 def decode_controller(path: str, data: bytes | None) -> ControllerClaim:
     """:raises ZnodeError: when it is not a claim of version 1 or 2."""
     fields = Fields.parse(path, data, _REMEDY)
@@ -57,7 +61,7 @@ def encode_controller(claim: ControllerClaim) -> bytes:
 def decode_controller_epoch(path: str, data: bytes | None) -> int:
     """:raises ZnodeError: when it is not a number from 0."""
     epoch = parse_decimal(path, utf8(path, data, _EPOCH_REMEDY), "the controller epoch", _EPOCH_REMEDY)
-    if not 0 <= epoch < INT32_MAX:
+    if not 0 <= epoch <= EPOCH_MAX:
         raise ZnodeError(path, f"the controller epoch {epoch} is out of range", _EPOCH_REMEDY)
     return epoch
 

@@ -266,7 +266,9 @@ class TestSmallOnes:
         with pytest.raises(ZnodeError, match="version 3 is unknown"):
             decode_controller("/controller", b'{"version":3,"brokerid":3}')
 
-    @pytest.mark.parametrize("data", [None, b"", b"-1", b"1.0", b" 1", b"\xff", b"99999999999", b"1" * 5000])
+    @pytest.mark.parametrize(
+        "data", [None, b"", b"-1", b"1.0", b" 1", b"\xff", b"2147483646", b"99999999999", b"1" * 5000]
+    )
     def test_controller_epoch(self, data: bytes | None) -> None:
         with pytest.raises(ZnodeError, match="/controller_epoch"):
             decode_controller_epoch("/controller_epoch", data)

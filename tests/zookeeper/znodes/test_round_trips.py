@@ -60,7 +60,9 @@ FAMILIES = {
         some.producer_id_blocks(), producer_ids.encode_producer_ids, producer_ids.decode_producer_ids
     ),
     "controller": Family(some.controller_claims, controller.encode_controller, controller.decode_controller),
-    "controller_epoch": Family(some.epochs, controller.encode_controller_epoch, controller.decode_controller_epoch),
+    "controller_epoch": Family(
+        st.integers(0, controller.EPOCH_MAX), controller.encode_controller_epoch, controller.decode_controller_epoch
+    ),
     "migration": Family(some.migration_states, migration.encode_migration, migration.decode_migration),
     "cluster_id": Family(some.text, cluster_id.encode_cluster_id, cluster_id.decode_cluster_id),
     "broker": Family(some.brokers(), broker_ids.encode_broker, broker_ids.decode_broker),
