@@ -167,7 +167,16 @@ def _request(random: Random, part: str) -> bytes:
         method = random.choice(("HEAD", "POST", "OPTIONS", "TRACE", "CONNECT", "get", "G" * 200, "PRI", "<x>"))
     elif part == "path":
         path = random.choice(
-            ("*", "/", "//metrics", "/metrics/", "/metrics?" + text, "/%6detrics", "http://x/metrics", "/" + text)
+            (
+                "*",
+                "/",
+                "//metrics",
+                "/metrics/",
+                "/metrics?" + text,
+                "/%6detrics",
+                "http://localhost/metrics",
+                "/" + text,
+            )
         )
     elif part == "version":
         version = random.choice(

@@ -6,8 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -27,30 +25,30 @@ from migrator.wire.encode import encode_entity
 from migrator.wire.principal import Principal, encode_principal
 from migrator.wire.raft_codec import RAFT_APIS, decode_raft_response, encode_raft_response
 from migrator.wire.schemas import (
-    BEGIN_QUORUM_EPOCH,
-    DESCRIBE_QUORUM,
-    END_QUORUM_EPOCH,
     ENVELOPE,
-    VOTE,
     build,
-    part_type,
     request_type,
     response_type,
 )
+from tests.hostile.asking import (
+    RAFT_KEYS,
+    about_the_log,
+    check_harmless,
+    describes_its_quorum,
+    through_bytes,
+    to_quorum,
+)
 from tests.hostile.batches import batch_of, spoilt_batch
 from tests.hostile.doors import BY_DOOR, Door, Knock, rounds
-from tests.hostile.hints import DIRECTORIES, INCARNATIONS, METADATA_TOPIC, hints_of
+from tests.hostile.hints import DIRECTORIES, INCARNATIONS, hints_of
 from tests.hostile.logins import log_in
-from tests.hostile.node import NODE_ID, AbortedError, GrpcContext, Node, Silence, frame_of
+from tests.hostile.node import AbortedError, GrpcContext, Node, Silence, frame_of
 from tests.hostile.values import Hostile
 from tests.node.cluster import CLUSTER_ID
 from tests.rpc.operator_node import PlayedNode
 
 LEADERS_ROUND: Final = rounds({Door.LISTENER: 2, Door.ENVELOPE: 2, Door.SASL: 4, Door.OPERATOR: 6, Door.QUORUM: 2})
-RAFT_KEYS: Final = frozenset(key for key, _ in RAFT_APIS.values())
 VOTERS_ROUND: Final = rounds({Door.LISTENER: 2, Door.QUORUM: 5}, RAFT_KEYS | {-1})
-FATAL_TO_STOCK: Final = frozenset({ErrorCode.cluster_authorization_failed, ErrorCode.invalid_request})
-"""In an answer to consensus they end a stock peer."""
 PATIENCE_SECONDS: Final = 60 * 24 * 3600.0
 """Of the virtual clock: a Fetch may ask to wait for 24 days."""
 BROKERS: Final = (1, 2, 3)
@@ -134,20 +132,20 @@ class BrokerSeat:
             Door.ENVELOPE: self._envelope,
             Door.SASL: self._sasl,
             Door.OPERATOR: self._operate,
-            Door.QUORUM: _quorum(self.node),
+            Door.QUORUM: to_quorum(self.node),
         }[door]
         async with asyncio.timeout(PATIENCE_SECONDS):
             await answer(random, hostile, knock)
-        await _describes_its_quorum(self.node)
+        await describes_its_quorum(self.node)
         return name
 
     async def _listener(self, random: Random, hostile: Hostile, knock: Knock) -> None:
         client_id = random.choice((None, "", "c", "x" * 32_000))
         message = hostile.entity(knock.schema)
         if knock.key in RAFT_KEYS and random.random() < 0.7:
-            message = _about_the_log(message, hostile)
+            message = about_the_log(message, hostile)
         with contextlib.suppress(PeerError):
-            _is_harmless(knock, message, await self.node.ask(knock.key, knock.version, message, client_id))
+            check_harmless(knock, message, await self.node.ask(knock.key, knock.version, message, client_id))
 
     async def _envelope(self, random: Random, hostile: Hostile, knock: Knock) -> None:
         inner = frame_of(knock.key, knock.version, hostile.entity(knock.schema), "inner")
@@ -168,7 +166,7 @@ class BrokerSeat:
         log_in(random, hostile, knock)
 
     async def _operate(self, random: Random, hostile: Hostile, knock: Knock) -> None:
-        request = _through_bytes(hostile.proto(knock.schema))
+        request = through_bytes(hostile.proto(knock.schema))
         CALLER.set(Caller("an operator", "an address"))
         called = getattr(self._operator, knock.name)(request, GrpcContext())
         with contextlib.suppress(AbortedError):
@@ -222,17 +220,17 @@ class VoterSeat:
         hostile = Hostile(random, hints_of(self.node.core), self.ends)
         async with asyncio.timeout(PATIENCE_SECONDS):
             if knock.door is Door.QUORUM:
-                await _quorum(self.node)(random, hostile, knock)
+                await to_quorum(self.node)(random, hostile, knock)
             else:
                 message = hostile.entity(knock.schema)
                 if random.random() < 0.7:
-                    message = _about_the_log(message, hostile)
+                    message = about_the_log(message, hostile)
                 if self._sent and random.random() < 0.1:
                     knock, message = random.choice(self._sent)  # again, later, out of order
                 self._sent = [*self._sent[-20:], (knock, message)]
                 with contextlib.suppress(PeerError):
-                    _is_harmless(knock, message, await self.node.ask(knock.key, knock.version, message))
-        await _describes_its_quorum(self.node)
+                    check_harmless(knock, message, await self.node.ask(knock.key, knock.version, message))
+        await describes_its_quorum(self.node)
         await asyncio.sleep(random.choice((0, 0.02, 0.3, 2.0)))
         return name
 
@@ -296,7 +294,7 @@ class VoterSeat:
     def _through_codec(self, random: Random, response: RaftResponse) -> RaftResponse:
         """As it arrives over one of the two transports."""
         if random.random() < 0.5:
-            arrived: RaftResponse = from_proto(_through_bytes(to_proto(response)))
+            arrived: RaftResponse = from_proto(through_bytes(to_proto(response)))
             return arrived
         versions = _ranges()[type(response)]
         version = random.randint(versions.min, versions.max)
@@ -314,7 +312,7 @@ class VoterSeat:
                 message.top_error = 0
             if random.random() < 0.7:
                 message.error = 0
-            found: RaftResponse = from_proto(_through_bytes(message))
+            found: RaftResponse = from_proto(through_bytes(message))
             return found
         key, versions = RAFT_APIS[type(request)]
         name = f"KAFKA_ANSWER API {key} version"
@@ -322,50 +320,8 @@ class VoterSeat:
         self.coverage[f"{name} {version}"] += 1
         body = hostile.entity(response_type(key, version))
         if random.random() < 0.8:
-            body = _about_the_log(body, hostile)
+            body = about_the_log(body, hostile)
         return decode_raft_response(decode_exactly(type(body), b"".join(encode_entity(body))))
-
-
-async def _describes_its_quorum(node: Node) -> None:
-    """The next honest request is answered, whatever went before."""
-    topics = ({"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]},)
-    answer = await node.ask(DESCRIBE_QUORUM, 1, build(request_type(DESCRIBE_QUORUM, 1), topics=topics))
-    (partition,) = answer.topics[0].partitions
-    known = {ErrorCode.none, ErrorCode.not_leader_or_follower}
-    assert {answer.error_code, partition.error_code} <= known, answer
-
-
-def _is_harmless(knock: Knock, message: Any, answer: Any) -> None:
-    """Errors of the partition that end a stock peer are for messages that no stock peer sends."""
-    if knock.key in RAFT_KEYS:
-        found = FATAL_TO_STOCK & set(_errors(answer))
-        assert ErrorCode.cluster_authorization_failed not in found, answer
-        if found and answer.error_code is ErrorCode.none:
-            assert _is_invalid(knock, message), (message, answer)
-
-
-def _is_invalid(knock: Knock, message: Any) -> bool:
-    """What stock itself answers with INVALID_REQUEST (``KafkaRaftClient.handleVoteRequest`` and its like), or who
-    says to be the attacked node."""
-    (partition,) = message.topics[0].partitions
-    if knock.key == VOTE:
-        numbers = (partition.last_offset, partition.last_offset_epoch, partition.candidate_id)
-        is_late = partition.last_offset_epoch >= partition.candidate_epoch
-        return bool(min(numbers) < 0 or is_late or partition.candidate_id == NODE_ID)
-    if knock.key in (BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH):
-        return bool(partition.leader_id < 0 or partition.leader_id == NODE_ID)
-    return True
-
-
-def _errors(answer: Any) -> Iterator[ErrorCode]:
-    if isinstance(answer, ErrorCode):
-        yield answer
-    elif isinstance(answer, tuple | list):
-        for each in answer:
-            yield from _errors(each)
-    elif is_dataclass(answer):
-        for each in fields(answer):
-            yield from _errors(getattr(answer, each.name))
 
 
 def _ranges() -> dict[type, Any]:
@@ -377,43 +333,3 @@ def _ranges() -> dict[type, Any]:
         m.FetchSnapshotRequest: m.FetchSnapshotResponse,
     }
     return {pairs[request]: versions for request, (_, versions) in RAFT_APIS.items()}
-
-
-def _about_the_log(message: Any, hostile: Hostile) -> Any:
-    """The same message, about the one partition that anybody answers for."""
-    entity_type: Any = type(message)
-    field = "responses" if hasattr(message, "responses") else "topics"
-    if not hasattr(message, field):
-        return message
-    topic_type = part_type(entity_type, field)
-    topic = hostile.entity(topic_type)
-    partition = hostile.entity(part_type(topic_type, "partitions"))
-    names = {"topic_name": "__cluster_metadata", "topic": "__cluster_metadata", "name": "__cluster_metadata"}
-    known = {each.name for each in fields(topic_type)}
-    index = {each.name: 0 for each in fields(type(partition)) if each.name in ("partition_index", "partition", "index")}
-    changes: dict[str, Any] = {name: text for name, text in names.items() if name in known}
-    if "topic_id" in known:
-        changes["topic_id"] = METADATA_TOPIC
-    topic = replace(topic, **changes, partitions=(replace(partition, **index),))
-    rest: dict[str, Any] = {field: (topic,)}
-    if hasattr(message, "cluster_id"):
-        rest["cluster_id"] = CLUSTER_ID
-    if hasattr(message, "error_code"):
-        rest["error_code"] = ErrorCode.none
-    return replace(message, **rest)
-
-
-def _quorum(node: Node) -> Any:
-    async def knock(random: Random, hostile: Hostile, knock: Knock) -> None:
-        message = hostile.proto(knock.schema)
-        if random.random() < 0.8 and "cluster_id" in {field.name for field in message.DESCRIPTOR.fields}:
-            message.cluster_id = CLUSTER_ID
-        with contextlib.suppress(AbortedError):
-            answer = await getattr(node.quorum_service, knock.name)(_through_bytes(message), GrpcContext())
-            answer.SerializeToString()
-
-    return knock
-
-
-def _through_bytes(message: Any) -> Any:
-    return type(message).FromString(message.SerializeToString())

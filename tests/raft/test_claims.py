@@ -124,21 +124,6 @@ def test_no_answer_and_no_announcement_carries_us_beyond_the_limit(leader: int) 
     assert member.raft.epoch == 1
 
 
-@pytest.mark.parametrize(("leader", "epoch"), [(9, 1), (9, 2), (2, EPOCH_LIMIT)], ids=["stranger", "new", "limit"])
-def test_a_leader_that_cannot_be_one_is_refused_by_an_error_that_it_survives(leader: int, epoch: int) -> None:
-    """INVALID_REQUEST of the partition ends a stock controller (``KafkaRaftClient.maybeHandleCommonResponse``)."""
-    member = led()[3]
-    for message in (
-        m.BeginQuorumEpochRequest(CLUSTER_ID, 3, leader, epoch),
-        m.EndQuorumEpochRequest(CLUSTER_ID, leader, epoch, ()),
-    ):
-        effects = member.step(ev.RequestReceived(Envelope(leader, 3, 0, None), message))
-        (reply,) = [effect for effect in effects if isinstance(effect, fx.Reply)]
-        assert reply.response.top_error is ErrorCode.none
-        assert reply.response.error is ErrorCode.invalid_voter_key
-        assert member.raft.epoch == 1
-
-
 def test_a_vote_is_durable_before_it_is_sent() -> None:
     """Raft 5.1, Figure 2: persistent state is updated on stable storage before responding to RPCs."""
     member = Cluster(3)[1]
