@@ -6,7 +6,8 @@ record (KAFKA-14136). Source: Kafka's ``ConfigurationControlManager``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -115,8 +116,9 @@ def _each_resource(
 def _incremental(
     resource: ConfigResource, changes: tuple[ConfigChange, ...], current: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """New values of the keys that the changes name; None deletes."""
-    return {change.key: _new_value(resource, change, current.get(change.key)) for change in changes}
+    """New values of the keys that the changes name; None deletes. Of several changes of a key the last one counts."""
+    last = {change.key: change for change in changes}
+    return {key: _new_value(resource, change, current.get(key)) for key, change in last.items()}
 
 
 def _replacing(
@@ -139,13 +141,20 @@ def _new_value(resource: ConfigResource, change: ConfigChange, current: str | No
         raise RefusedError(ErrorCode.invalid_request, f"Nothing is given to append to or subtract from {change.key}.")
     known = default_value(resource.resource_type, change.key) if current is None else current
     parts = [part for part in (known or "").split(",") if part]
-    for part in change.value.split(","):
-        if change.operation is ConfigOperation.SUBTRACT:
-            if part in parts:
-                parts.remove(part)
-        elif part not in parts:
-            parts.append(part)
-    return ",".join(parts)
+    given = change.value.split(",")
+    if change.operation is ConfigOperation.SUBTRACT:
+        return ",".join(_without(parts, Counter(given)))
+    held = frozenset(parts)
+    return ",".join((*parts, *(part for part in dict.fromkeys(given) if part not in held)))
+
+
+def _without(parts: Iterable[str], gone: Counter[str]) -> Iterator[str]:
+    """One of the first for each that goes."""
+    for part in parts:
+        if gone[part] > 0:
+            gone[part] -= 1
+        else:
+            yield part
 
 
 def _check(

@@ -33,6 +33,7 @@ from migrator.node.metadata import MetadataRuntime, NotLeadingError
 from migrator.node.quorum import Quorum, monotonic_ms
 from migrator.records.batch import BATCH_BYTES_MAX, build_batch
 from migrator.records.codec import encode_all
+from migrator.records.errors import TooLongError
 from migrator.records.metadata import AbortTransactionRecord, FeatureLevelRecord, MetadataRecord
 from migrator.records.versions import FEATURE_NAME
 from migrator.wire.aside import DECISIONS
@@ -372,9 +373,13 @@ SPLIT = f"At most {BATCH_BYTES_MAX} are allowed. Split the request, or make its 
 
 def _batch(image: MetadataImage, records: Sequence[MetadataRecord], base: int, epoch: int) -> bytes:
     """
-    :raises RefusedError: RECORD_LIST_TOO_LARGE, as from stock: its controllers read no larger batch into a snapshot.
+    :raises RefusedError: INVALID_REQUEST for a text that no record can hold; RECORD_LIST_TOO_LARGE, as from stock: its
+        controllers read no larger batch into a snapshot.
     """
-    encoded, now_ms = encode_all(records, _level(image, records)), time.time_ns() // 1_000_000
+    try:
+        encoded, now_ms = encode_all(records, _level(image, records)), time.time_ns() // 1_000_000
+    except TooLongError as error:
+        raise RefusedError(ErrorCode.invalid_request, f"The change cannot stand in the log. {error}.") from error
     batch = build_batch(encoded, timestamp_ms=now_ms, base_offset=base, leader_epoch=epoch)
     if len(batch) > BATCH_BYTES_MAX:
         raise RefusedError(ErrorCode.record_list_too_large, f"The change takes {len(batch)} bytes in the log. {SPLIT}")

@@ -31,8 +31,9 @@ LIST_PARTITION_REASSIGNMENTS = 46
 RAFT_KEYS = frozenset(api_key for api_key, _ in RAFT_APIS.values())
 ASK_LEADER = frozenset({LIST_PARTITION_REASSIGNMENTS})
 """Reads that need what only an active controller keeps."""
-BEYOND_THEIR_SIZE = frozenset({19, 29, 31, 32, 37, 43, 46})
-"""APIs whose small requests can be about all partitions, all access control entries, or every configuration."""
+BEYOND_THEIR_SIZE = frozenset({19, 29, 31, 32, 33, 37, 43, 44, 46})
+"""APIs whose small requests can be about all partitions, all access control entries, or every configuration, or whose
+few elements can be long lists and regular expressions to check."""
 
 
 class ControllerEndpoint:

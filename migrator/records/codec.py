@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from migrator.records import fastpath
 from migrator.records import metadata as m
-from migrator.records.errors import CorruptRecordsError
+from migrator.records.errors import CorruptRecordsError, TooLongError
 from migrator.records.primitives import Reader, Writer
 from migrator.records.schema import Codec, compiled
 from migrator.records.specs import SPECS, RecordSpec
@@ -62,6 +62,8 @@ def _reader(spec: RecordSpec, version: int) -> Reader:
     return fast(version) if fast else generic_codec(spec.record_type, version).read
 
 
+NAME_MAX: Final = 100
+"""Characters of a name in an error."""
 _VERSIONED = [(spec, version) for spec in SPECS for version in range(spec.latest + 1)]
 _WRITERS = {(spec.record_type, version): _writer(spec, version) for spec, version in _VERSIONED}
 _READERS = {prefix(spec, version): (_reader(spec, version), version) for spec, version in _VERSIONED}
@@ -81,8 +83,8 @@ def encode(record: m.MetadataRecord, version: int) -> bytes:
 def encoder(level: int) -> RecordEncoder:
     """A function that encodes records for a cluster at that level of metadata.version.
 
-    It raises `ValueError` for content that the level cannot carry (say, directories of a partition below 17) and
-    `InvariantViolation` for a record type that the level does not have.
+    It raises `TooLongError` for a text that no record can hold, `ValueError` for content that the level cannot carry
+    (say, directories of a partition below 17), and `InvariantViolation` for a record type that the level does not have.
     """
     writers: dict[type, Writer] = {}
 
@@ -95,7 +97,10 @@ def encoder(level: int) -> RecordEncoder:
             if record_type is m.BrokerRegistrationChangeRecord:
                 writer = _lowest_version_writer(highest)
             writers[record_type] = writer
-        return writer(record)
+        try:
+            return writer(record)
+        except TooLongError as error:
+            raise TooLongError(f"{_about(record)}: {error}") from error
 
     return encode_record
 
@@ -103,6 +108,12 @@ def encoder(level: int) -> RecordEncoder:
 def encode_all(records: Iterable[m.MetadataRecord], level: int) -> list[bytes]:
     """Values of many records for a cluster at that level, in order."""
     return list(map(encoder(level), records))
+
+
+def _about(record: m.MetadataRecord) -> str:
+    if isinstance(record, m.ConfigRecord):
+        return f"config {record.name[:NAME_MAX]!r} of {record.resource_name[:NAME_MAX]!r}"
+    return type(record).__name__
 
 
 def _lowest_version_writer(highest: int) -> Writer:

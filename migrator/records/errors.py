@@ -5,6 +5,10 @@ from __future__ import annotations
 from migrator.errors import MigratorError
 
 
+class TooLongError(MigratorError):
+    """A text that no record can hold. Kafka's readers end at a longer one: it must never get into a log."""
+
+
 class CorruptRecordsError(MigratorError):
     """Bytes that do not decode. Whoever knows where they came from (a file, a peer) turns this into an error of
     that place.

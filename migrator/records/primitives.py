@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from migrator.records.errors import CorruptRecordsError
+from migrator.records.errors import CorruptRecordsError, TooLongError
 from migrator.records.uuid import Uuid
 from migrator.values import value
 
@@ -20,6 +20,8 @@ Reader = Callable[[bytes, int], tuple[Any, int]]
 Writer = Callable[[Any], bytes]
 
 UVARINT_BITS_MAX = 63
+MAX_STRING_BYTES = 0x7FFF
+"""Of UTF-8; whatever the version, Kafka's readers take no longer text."""
 ID_LISTS_CACHED = 65_536
 """Distinct lists of broker ids (and of directories) whose bytes and tuples are remembered: a cluster has few."""
 
@@ -119,8 +121,13 @@ def read_string(buffer: bytes, position: int) -> tuple[str, int]:
 
 
 def write_string(text: str) -> bytes:
-    """Compact string."""
+    """Compact string.
+
+    :raises TooLongError: it has more than `MAX_STRING_BYTES`.
+    """
     data = text.encode()
+    if len(data) > MAX_STRING_BYTES:
+        raise TooLongError(f"a text has {len(data):,} bytes, and at most {MAX_STRING_BYTES:,} are possible")
     return encode_uvarint(len(data) + 1) + data
 
 

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from migrator.errors import PeerError
+from migrator.records.primitives import MAX_STRING_BYTES
 from migrator.wire.shapes import FIXED, Fixed, Shape, default_of, fixed, refuse_null, runs, shapes_of
 
 Step = Callable[[dict[str, Any], memoryview, int], int]
@@ -176,7 +177,8 @@ def _element_reader(shape: Shape) -> Read:
     if kind := FIXED.get(shape.kafka_type):
         return _single_reader(fixed(shape) or kind)
     convert: Callable[[memoryview], Any] = _text if shape.kafka_type == "string" else bytes
-    length = _compact_length if shape.flexible else _length16 if shape.kafka_type == "string" else _length32
+    lengths = (_compact_string_length, _length16) if shape.kafka_type == "string" else (_compact_length, _length32)
+    length = lengths[0] if shape.flexible else lengths[1]
 
     def read(buffer: memoryview, offset: int) -> tuple[Any, int]:
         size, offset = length(buffer, offset)
@@ -248,6 +250,14 @@ def _least_size(shape: Shape) -> int:
 def _compact_length(buffer: memoryview, offset: int) -> tuple[int, int]:
     value, offset = read_unsigned_varint(buffer, offset)
     return value - 1, offset
+
+
+def _compact_string_length(buffer: memoryview, offset: int) -> tuple[int, int]:
+    """As long as in versions that are not flexible: Kafka reads no longer ones, in requests or in the log."""
+    size, offset = _compact_length(buffer, offset)
+    if size > MAX_STRING_BYTES:
+        raise ValueError(f"a text of {size} bytes")
+    return size, offset
 
 
 def _length16(buffer: memoryview, offset: int) -> tuple[int, int]:

@@ -42,6 +42,22 @@ def configs(world: World, kind: int, name: str) -> dict[str, str]:
     return dict(world.image.configs.get(ConfigResource(kind, name), {}))
 
 
+def test_lists_change_as_in_kafka_whatever_their_length(world: World) -> None:
+    """Elements that are there are not added; one of the first goes for each that is subtracted."""
+    key = "follower.replication.throttled.replicas"
+    assert alter(world, TOPIC, "t", (key, SET, "1:1,2:1,1:1")) == 0
+    assert alter(world, TOPIC, "t", (key, APPEND, "2:1,3:1,3:1,4:1")) == 0
+    assert configs(world, TOPIC, "t") == {key: "1:1,2:1,1:1,3:1,4:1"}
+    assert alter(world, TOPIC, "t", (key, SUBTRACT, "1:1,4:1,9:9")) == 0
+    assert configs(world, TOPIC, "t") == {key: "2:1,1:1,3:1"}
+
+
+def test_of_several_changes_of_a_key_the_last_one_alone_is_looked_at(world: World) -> None:
+    changes = (("retention.ms", APPEND, "1"), ("retention.ms", SET, "5"))
+    assert alter(world, TOPIC, "t", *changes) == 0
+    assert configs(world, TOPIC, "t") == {"retention.ms": "5"}
+
+
 def test_set_delete_append_and_subtract(world: World) -> None:
     assert alter(world, TOPIC, "t", ("retention.ms", SET, "5"), ("cleanup.policy", APPEND, "compact")) == 0
     assert configs(world, TOPIC, "t") == {"retention.ms": "5", "cleanup.policy": "delete,compact"}

@@ -9,7 +9,6 @@ from kazoo.client import KazooClient
 from kio.schema.errors import ErrorCode
 
 from migrator.drill.controller_channel import ControllerChannel
-from migrator.drill.fill import PLAIN_TOPIC
 from migrator.errors import ExitCode
 from migrator.wire.schemas import build, request_type
 from migrator.zookeeper.request_size import JUTE_MAXBUFFER
@@ -18,17 +17,17 @@ from tests.conftest import ZooKeeperSpace
 from tests.faults.cluster import cluster_in, start_all
 from tests.faults.requests import REQUEST_SECONDS, create_topic
 
-TOPIC = PLAIN_TOPIC + "000007"
-KEY = "leader.replication.throttled.replicas"
-ENTRY = "0:1"
+VALUE = "x" * 30_000
+"""A longer one no record can hold."""
+BROKER = 4
 LIMIT = "migrator.zookeeper.jute.maxbuffer"
 
 
-async def throttle(channel: ControllerChannel, entries: int) -> Any:
-    """Set the one config of a topic that may be a list of any length; its error code."""
-    config = {"name": KEY, "config_operation": 0, "value": ",".join([ENTRY] * entries)}
-    resource = {"resource_type": 2, "resource_name": TOPIC, "configs": [config]}
-    request = build(request_type(44, 1), resources=[resource], validate_only=False)
+async def configure(channel: ControllerChannel, entries: int) -> Any:
+    """Give the default of brokers so many configs of plug-ins, and no others; the error code."""
+    configs = [{"name": f"plugin.{number}", "value": VALUE} for number in range(entries)]
+    resource = {"resource_type": BROKER, "resource_name": "", "configs": configs}
+    request = build(request_type(33, 2), resources=[resource], validate_only=False)
     answer = await channel.request(request, timeout_seconds=REQUEST_SECONDS)
     return answer.responses[0].error_code
 
@@ -37,8 +36,8 @@ async def test_a_change_above_the_servers_limit_is_refused_or_set_aside(
     zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
 ) -> None:
     """We believe first that the servers take more than they do; then we know."""
-    path = paths.topic_config(TOPIC)
-    many = JUTE_MAXBUFFER // len(ENTRY)
+    path = paths.config("brokers/<default>")
+    many = JUTE_MAXBUFFER // len(VALUE) + 1
     async with cluster_in(
         tmp_path,
         zookeeper.hosts,
@@ -49,7 +48,7 @@ async def test_a_change_above_the_servers_limit_is_refused_or_set_aside(
         (controller,) = cluster.controllers
         start_all(cluster)
         await cluster.until_converged()
-        assert await throttle(cluster.client, many) is ErrorCode.none
+        assert await configure(cluster.client, many) is ErrorCode.none
         said = await cluster.until_problem(path, "too large", "the connection was lost")
         assert "jute.maxbuffer" in said
         assert await create_topic(cluster.client, "after") is ErrorCode.none
@@ -64,8 +63,8 @@ async def test_a_change_above_the_servers_limit_is_refused_or_set_aside(
         assert path in stopped.tail()
         controller.start()
         await cluster.until_problem(path, "too large", f"{LIMIT} is {JUTE_MAXBUFFER:,}")
-        assert await throttle(cluster.client, many + 1) is ErrorCode.policy_violation
-        assert await throttle(cluster.client, 1) is ErrorCode.none
+        assert await configure(cluster.client, many + 1) is ErrorCode.policy_violation
+        assert await configure(cluster.client, 1) is ErrorCode.none
         await cluster.until_converged()
-        assert await throttle(cluster.client, many) is ErrorCode.policy_violation
+        assert await configure(cluster.client, many) is ErrorCode.policy_violation
         assert controller.stop() == ExitCode.OK

@@ -27,6 +27,7 @@ from migrator.records.metadata import (
     EndTransactionRecord,
     ZkMigrationState,
 )
+from migrator.records.primitives import MAX_STRING_BYTES
 from migrator.records.versions import FEATURE_NAME, parse_version
 from tests.node.cluster import Cluster, running, until
 
@@ -257,12 +258,31 @@ async def test_a_defect_stops_the_node_instead_of_leaving_it_half_alive(
 
 async def test_a_change_that_is_larger_than_a_batch_may_be_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     """Stock controllers take no larger batch into their snapshots."""
+    longest = "x" * MAX_STRING_BYTES
+    fits = BATCH_BYTES_MAX // (MAX_STRING_BYTES + 100)
     async with running(tmp_path, 1) as cluster:
         leader = await cluster.leader()
         end = leader.storage.log.end_offset()
         with pytest.raises(RefusedError) as caught:
-            await write(leader, "key", "x" * BATCH_BYTES_MAX)
+            await write_many(leader, longest, fits + 2)
         assert caught.value.error.code is ErrorCode.record_list_too_large
-        assert "key" not in configs(leader)
-        await write(leader, "key", "x" * (BATCH_BYTES_MAX - 1_000))
+        assert not configs(leader)
+        await write_many(leader, longest, fits)
+        assert len(configs(leader)) == fits
         assert leader.storage.log.end_offset() > end
+
+
+async def test_a_text_that_no_reader_takes_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    """Appended to in small parts, a list grows beyond what one request may bring."""
+    async with running(tmp_path, 1) as cluster:
+        leader = await cluster.leader()
+        with pytest.raises(RefusedError, match=r"config 'key' of '[^']*': a text has 32,768 bytes") as caught:
+            await write(leader, "key", "x" * (MAX_STRING_BYTES + 1))
+        assert caught.value.error.code is ErrorCode.invalid_request
+        assert not configs(leader)
+        assert await write(leader, "key", "x" * MAX_STRING_BYTES)
+
+
+async def write_many(node: NodeCore, text: str, count: int) -> None:
+    records = tuple(ConfigRecord(RESOURCE.resource_type, RESOURCE.name, f"key-{n}", text) for n in range(count))
+    await node.controller.write(Operation.ALTER_CONFIGS, lambda _image, _context: Decision(None, records))

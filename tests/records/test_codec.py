@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from migrator.errors import InvariantViolation
 from migrator.records import metadata as m
 from migrator.records.codec import SPEC_OF, decode, decode_at, encode, encode_all, generic_codec, prefix, to_json
-from migrator.records.errors import CorruptRecordsError
+from migrator.records.errors import CorruptRecordsError, TooLongError
 from migrator.records.fastpath import READERS
 from migrator.records.specs import SPECS, RecordSpec
 from migrator.records.uuid import Uuid, reserved_uuid
+from migrator.records.versions import LATEST_SUPPORTED
 from tests.lanes import examples
 from tests.records.strategies import records
 
@@ -167,3 +168,18 @@ def test_json_is_that_of_kafkas_tools() -> None:
     }
     assert SPEC_OF[m.ZkMigrationStateRecord].type_name == "ZK_MIGRATION_STATE_RECORD"
     assert SPEC_OF[m.NoOpRecord].type_name == "NO_OP_RECORD"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        m.ConfigRecord(2, "t", "k", "é" * 0x4000),
+        m.TopicRecord("t" * 0x8000, TOPIC),
+        m.DelegationTokenRecord("User:a", "User:a", ("User:" + "r" * 0x8000,), 1, 3, 2, "id"),
+    ],
+)
+def test_a_text_that_no_reader_takes_is_not_written(record: m.MetadataRecord) -> None:
+    """Kafka reads strings of 32,767 bytes at most: every stock broker and controller would end at this record."""
+    with pytest.raises(TooLongError):
+        encode_all([record], LATEST_SUPPORTED)
+    assert encode_all([m.ConfigRecord(2, "t", "k", "x" * 0x7FFF)], LATEST_SUPPORTED)

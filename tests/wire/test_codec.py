@@ -174,3 +174,16 @@ def test_a_text_that_a_version_cannot_say_is_the_peers_loss() -> None:
     answer = build(response_type(CREATE_DELEGATION_TOKEN, 0), token_id="x" * 2**15)
     with pytest.raises(PeerError):
         encode_entity(answer)
+
+
+def test_a_text_is_no_longer_than_kafka_reads() -> None:
+    """What comes in may get into the log, where stock brokers and controllers would end at it."""
+
+    def request(size: int) -> bytes:
+        resource = {"resource_name": "t", "configs": ({"name": "k", "value": "x" * size},)}
+        return b"".join(encode_entity(build(request_type(44, 1), resources=(resource,))))
+
+    kept = decode_body(request_type(44, 1), request(0x7FFF)).resources[0].configs[0].value
+    assert len(kept) == 0x7FFF
+    with pytest.raises(PeerError):
+        decode_body(request_type(44, 1), request(0x8000))
