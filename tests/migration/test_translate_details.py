@@ -102,6 +102,17 @@ class TestCopy:
         with pytest.raises(ZnodeError, match=r"/brokers/topics/t-copy: .*topic id of topic 't'.*delete"):
             self.read(zookeeper)
 
+    def test_a_value_that_no_reader_of_the_log_takes_is_refused_with_a_remedy(self) -> None:
+        """Stock brokers and controllers end at a longer one."""
+        image = replace(
+            with_topic(PARTITION),
+            configs=Map({ConfigResource(ConfigResourceType.TOPIC, "t"): Map({"k": "é" * 20_000})}),
+        )
+        with pytest.raises(ZnodeError, match="'k' has 40,000 bytes") as refused:
+            image_from(cluster_of(image))
+        assert refused.value.where == paths.topic_config("t")
+        assert "Shorten" in refused.value.remedy
+
     def test_every_fault_can_be_collected_and_the_rest_is_read(self) -> None:
         zookeeper = cluster_of(with_topic(PARTITION))
         zookeeper.create(paths.topic("bad"), b"{")

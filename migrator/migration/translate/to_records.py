@@ -23,6 +23,7 @@ from migrator.records.metadata import (
     ProducerIdsRecord,
     TopicRecord,
 )
+from migrator.records.primitives import MAX_STRING_BYTES
 from migrator.records.uuid import ZERO_UUID, Uuid, random_uuid
 from migrator.zookeeper.ops import Znode
 from migrator.zookeeper.znodes import paths
@@ -44,6 +45,7 @@ NO_BROKER_EPOCH = -1
 NO_TOPIC_ID = "the topic has no topic id"
 _ID_REMEDY = "Restart the controller broker with inter.broker.protocol.version 2.8 or later, which gives topics ids"
 
+_LONG_REMEDY = "Shorten it with kafka-configs; long certificates go into a file, whose name is the config"
 _SAME_ID_REMEDY = (
     "No broker gives two topics one id, so somebody has copied this znode: delete the topic that is the copy, with a "
     "ZooKeeper client if no broker has a log of it"
@@ -153,6 +155,9 @@ class RecordReader:
     def _config_records(self, znode: Znode, resource: ConfigResource) -> Iterator[ConfigRecord]:
         for key, text in decode_config(znode.path, znode.data).items():
             plain = self._passwords.decode(znode.path, key, text) if is_password_config(key) else text
+            if (size := len(plain.encode("utf-8", "surrogatepass"))) > MAX_STRING_BYTES:
+                fault = f"config {key!r} has {size:,} bytes, and the metadata log holds {MAX_STRING_BYTES:,} at most"
+                raise ZnodeError(znode.path, fault, _LONG_REMEDY)
             yield ConfigRecord(resource.resource_type, resource.name, key, plain)
 
     def _each(
