@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from types import MappingProxyType
 from typing import Any, Self
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from migrator.drill.kafka_cluster import until
@@ -74,7 +74,12 @@ class Admin:
 
     def in_sync(self) -> bool:
         """Whether every partition has a leader and all of its replicas in sync."""
-        topics = self.client.list_topics(timeout=ANSWER_SECONDS).topics.values()
+        try:
+            topics = self.client.list_topics(timeout=ANSWER_SECONDS).topics.values()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._PARTIAL:  # noqa: SLF001 - it has no other name
+                raise
+            return False  # the only broker knows of no broker: no controller has told it yet
         partitions = [partition for topic in topics for partition in topic.partitions.values()]
         return all(part.leader > 0 and len(part.isrs) == len(part.replicas) for part in partitions)
 

@@ -54,13 +54,12 @@ from migrator.zookeeper.leadership import Claim, CrcAt
 from migrator.zookeeper.ops import (
     FORBIDDEN_REMEDY,
     Applied,
-    Check,
-    Create,
     Failed,
     MultiOutcome,
     Stat,
     Unknown,
     ZkError,
+    denied,
 )
 from migrator.zookeeper.znodes.migration import MigrationState
 
@@ -315,8 +314,8 @@ class WriteBehind:
                 return self._applied(flight, version)
             case Unknown():
                 return [ReadMark(self._ask())]
-            case Failed(index, ZkError.NO_AUTH):
-                return self._stop(fenced=False, reason=_forbidden(flight, index))
+            case Failed(index, ZkError.NO_AUTH, identity):
+                return self._stop(fenced=False, reason=f"{denied(flight.ops[index], identity)}. {FORBIDDEN_REMEDY}")
             case Failed(0):
                 return self._stop(fenced=True, reason="/controller_epoch has changed: another controller took over")
             case Failed(1):
@@ -407,9 +406,3 @@ class WriteBehind:
         self._in_sync = False
         self._stopped = reason
         return [Stopped(fenced, reason)]
-
-
-def _forbidden(flight: Flight, index: int) -> str:
-    op = flight.ops[index]
-    what = "create" if isinstance(op, Create) else "use" if isinstance(op, Check) else "write"
-    return f"ZooKeeper does not let us {what} {op.path} (NO_AUTH). {FORBIDDEN_REMEDY}"

@@ -25,7 +25,7 @@ from tenacity import (
 from migrator.errors import OperatorError
 from migrator.zookeeper import jute
 from migrator.zookeeper.jute import GET_CHILDREN, GET_DATA, MultiRead, Read, ReadResult
-from migrator.zookeeper.ops import FORBIDDEN_REMEDY, ZkError, Znode
+from migrator.zookeeper.ops import ZkError, Znode, may_not_read
 from migrator.zookeeper.session import CONNECTION_ERRORS, ZooKeeperSession
 
 T = TypeVar("T")
@@ -172,13 +172,12 @@ class BulkReader:
             return result
         if result == ZkError.NO_NODE.value:
             return None
-        remedy = ""
         if result == ZkError.NO_AUTH.value:
             if self._on_refused is not None:
                 self._on_refused(path)
                 return None
-            remedy = FORBIDDEN_REMEDY
-        raise OperatorError(f"ZooKeeper refused to read it (error {result})", where=path, remedy=remedy)
+            raise may_not_read(path, self._session.identity)
+        raise OperatorError(f"ZooKeeper refused to read it (error {result})", where=path)
 
 
 class _ChunkSize:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from kazoo.exceptions import NodeExistsError
+from kazoo.exceptions import KazooException, NodeExistsError
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from migrator.raft.messages import EpochOffset
@@ -90,6 +90,7 @@ class Claimer:
 
         :return: False when somebody was elected meanwhile.
         :raises ZooKeeperUnavailableError: when ZooKeeper does not answer.
+        :raises OperatorError: when it does not let us.
         """
         client, acl = self._session.client, self._session.acl_of(paths.CONTROLLER)
         data = encode_controller(ControllerClaim(NOBODY, int(time.time() * 1000)))
@@ -97,7 +98,12 @@ class Claimer:
             self._session.wait_for(client.create_async(paths.CONTROLLER, data, acl=acl, ephemeral=True))
         except NodeExistsError:
             return False
-        self._session.wait_for(client.delete_async(paths.CONTROLLER, version=0))
+        except KazooException as error:
+            raise self._session.refusal(error, "ZooKeeper does not let us create it", paths.CONTROLLER) from error
+        try:
+            self._session.wait_for(client.delete_async(paths.CONTROLLER, version=0))
+        except KazooException as error:
+            raise self._session.refusal(error, "ZooKeeper does not let us delete it", paths.CONTROLLER) from error
         return True
 
     def _elected(self) -> ControllerClaim | None:

@@ -51,16 +51,22 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no 
 class Client(KazooClient):  # type: ignore[misc]
     """One client.
 
-    ``trouble`` says why there is no connection, "" while there is one or nothing is known. ``refused``: a server or we
-    did not accept the other's login; it is tried again, but waiting alone will not help.
+    ``trouble`` says why there is no connection, "" while there is one or nothing is known. ``refusals``: by server, why
+    it or we did not accept the other's login when that was last tried; it is tried again, but waiting alone will not
+    help. A server of an ensemble may be set up wrongly while the others are not.
     """
 
     def __init__(self, *, tls: TlsOptions | None, jaas: JaasEntry | None, **options: Any) -> None:
         self.trouble = ""
-        self.refused = False
+        self.refusals: dict[str, str] = {}
         super().__init__(handler=Handler(tls), use_ssl=tls is not None, **options)
         sasl = {"mechanism": "by the JAAS file"} if jaas else None
-        self._connection = Connection(self, self._conn_retry.copy(), jaas, logger=self.logger, sasl_options=sasl)
+        self._connection = Connection(self, self._conn_retry.copy(), tls, jaas, logger=self.logger, sasl_options=sasl)
+
+    @property
+    def refused_by_all(self) -> bool:
+        """Whether no server is left that could accept us."""
+        return len(self.refusals) >= len(set(self.hosts))
 
     def _session_callback(self, state: str) -> None:
         if state in {KeeperState.CONNECTED, KeeperState.CONNECTED_RO} and self._connection.entering:
@@ -71,8 +77,11 @@ class Client(KazooClient):  # type: ignore[misc]
 class Connection(ConnectionHandler):  # type: ignore[misc]
     """The connection of a `Client`, on a thread of its own."""
 
-    def __init__(self, client: Client, retry: Any, jaas: JaasEntry | None, **options: Any) -> None:
+    def __init__(
+        self, client: Client, retry: Any, tls: TlsOptions | None, jaas: JaasEntry | None, **options: Any
+    ) -> None:
         super().__init__(client, retry, **options)
+        self._tls = tls
         self._jaas = jaas
         self.entering = False
         """The way in, login included, is not over yet."""
@@ -82,12 +91,14 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         try:
             timeouts: tuple[float, float] = super()._connect(host, hostip, port)
         except (ConnectionDropped, self.handler.timeout_exception) as error:
-            self.client.refused = isinstance(error, LoginDroppedError)
-            self.client.trouble = f"{host}:{port}: {error}"
+            self.client.trouble = f"{host}:{port}: {error}{self._tls.expiry() if self._tls else ''}"
+            self.client.refusals.pop(f"{host}:{port}", None)
+            if isinstance(error, LoginDroppedError):
+                self.client.refusals[f"{host}:{port}"] = str(error)
             raise
         finally:
             self.entering = False
-        self.client.trouble, self.client.refused = "", False
+        self.client.trouble, self.client.refusals = "", {}
         self.client._session_callback(KeeperState.CONNECTED)  # noqa: SLF001 - held back until now
         return timeouts
 

@@ -44,6 +44,20 @@ def jaas_entry(settings: Settings) -> JaasEntry | None:
     return entry
 
 
+def identity_of(tls: TlsOptions | None, jaas: JaasEntry | None) -> str:
+    """Who we are in access control lists, by the files as they are now, such as ``sasl:kafka`` or ``x509:CN=kafka``."""
+    found = []
+    try:
+        if jaas is not None:
+            found.append(f"sasl:{jaas.read().name}")
+        subject = tls.subject() if tls is not None else None
+        if subject is not None:
+            found.append(f"x509:{subject}")
+    except OperatorError as error:  # a file that is just being replaced; the connect will complain
+        found.append(f"unknown ({error.what})")
+    return " and ".join(found) or "world:anyone"
+
+
 def _choice(settings: Settings) -> TlsChoice:
     """As Kafka: ``zookeeper.ssl.protocol`` is the only version unless ``zookeeper.ssl.enabled.protocols`` names some.
     Kafka's default for it, TLSv1.2, counts only when the file sets it: TLSv1.3 may be spoken besides."""

@@ -24,7 +24,9 @@ from migrator.zookeeper.ops import (
     SetData,
     Stat,
     Unknown,
+    ZkError,
     Znode,
+    denied,
 )
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import (
@@ -177,8 +179,8 @@ def conclude_claim(plan: ClaimPlan, outcome: MultiOutcome) -> Claim | LostRace:
                 migration=plan.migration,
                 migration_version=migration.version if isinstance(migration, Stat) else 0,
             )
-        case Failed(index, error):
-            return _lost(plan.ops, index, error.name)
+        case Failed(index, error, identity):
+            return _lost(plan.ops, index, error, identity)
         case Unknown(reason):
             return LostRace(f"the outcome is unknown ({reason})")
 
@@ -206,8 +208,8 @@ def conclude_release(ops: tuple[Op, ...], outcome: MultiOutcome) -> Released | L
     match outcome:
         case Applied():
             return Released(by_us=True)
-        case Failed(index, error):
-            return _lost(ops, index, error.name)
+        case Failed(index, error, identity):
+            return _lost(ops, index, error, identity)
         case Unknown(reason):
             return LostRace(f"the outcome is unknown ({reason})")
 
@@ -234,11 +236,8 @@ def _already_ours(view: ClaimView, controller_id: int, kraft_epoch: int) -> Clai
     return Claim(view.epoch, view.epoch_version, view.controller_version, migration, view.migration_version)
 
 
-def _lost(ops: tuple[Op, ...], index: int, error: str) -> LostRace:
-    if error == "NO_AUTH":
-        raise OperatorError(
-            "ZooKeeper does not let this controller write",
-            where=ops[index].path,
-            remedy=FORBIDDEN_REMEDY,
-        )
-    return LostRace(f"{ops[index].path} changed meanwhile ({error})")
+def _lost(ops: tuple[Op, ...], index: int, error: ZkError, identity: str) -> LostRace:
+    path = ops[index].path
+    if error is ZkError.NO_AUTH:
+        raise OperatorError(denied(ops[index], identity), where=path, remedy=FORBIDDEN_REMEDY)
+    return LostRace(f"{path} changed meanwhile ({error.name})")

@@ -33,8 +33,10 @@ class Exchange(Protocol):
 
 
 class Login(Protocol):
-    """A way to prove who we are. ``who`` may be shown."""
+    """A way to prove who we are. ``name`` is that of access control lists; ``who``, for messages, says how, too."""
 
+    @property
+    def name(self) -> str: ...
     @property
     def who(self) -> str: ...
     def exchange(self, host: str) -> Exchange: ...
@@ -46,6 +48,11 @@ class DigestLogin:
 
     user: str
     password: Secret = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """See `Login`."""
+        return self.user
 
     @property
     def who(self) -> str:
@@ -65,9 +72,14 @@ class KerberosLogin:
     key_tab: str | None
 
     @property
+    def name(self) -> str:
+        """See `Login`."""
+        return self.principal or "the owner of the ticket cache"
+
+    @property
     def who(self) -> str:
         """For messages."""
-        return f"{self.principal or 'the owner of the ticket cache'} (GSSAPI)"
+        return f"{self.name} (GSSAPI)"
 
     def exchange(self, host: str) -> Exchange:
         """See `Login`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import field
 from enum import Enum
 
+from migrator.errors import OperatorError
 from migrator.values import value
 
 ANY_VERSION = -1
@@ -47,6 +48,31 @@ class Check:
 
 
 Op = Create | SetData | Delete | Check
+
+
+def denied(op: Op, identity: str) -> str:
+    """What to tell of NO_AUTH for a write: who we are, the znode, and the right that is missing, which for a creation
+    and a deletion is one on the parent."""
+    match op:
+        case Create():
+            does, right, where = "create", "CREATE", _parent_of(op.path)
+        case Delete():
+            does, right, where = "delete", "DELETE", _parent_of(op.path)
+        case SetData():
+            does, right, where = "write", "WRITE", op.path
+        case Check():
+            does, right, where = "use", "READ", op.path
+    return f"ZooKeeper does not let {identity or 'us'} {does} {op.path} (NO_AUTH): {right} on {where} is missing"
+
+
+def may_not_read(path: str, identity: str) -> OperatorError:
+    """The same for reading."""
+    what = f"ZooKeeper does not let {identity} read it (NO_AUTH)"
+    return OperatorError(what, where=path, remedy=FORBIDDEN_REMEDY)
+
+
+def _parent_of(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
 
 
 class ZkError(Enum):
@@ -95,10 +121,14 @@ class Applied:
 
 @value
 class Failed:
-    """The multi was refused as a whole: ``error`` is that of operation number ``index``, the first that failed."""
+    """The multi was refused as a whole: ``error`` is that of operation number ``index``, the first that failed.
+
+    ``identity``: of NO_AUTH, who we are towards ZooKeeper, such as ``sasl:kafka``.
+    """
 
     index: int
     error: ZkError
+    identity: str = field(default="", compare=False)
 
 
 @value

@@ -53,7 +53,8 @@ def forbidden(session: ZooKeeperSession, wanted: Wanted) -> Iterator[tuple[str, 
         if isinstance(outcome, str):
             yield _subject(op), f"ZooKeeper does not let us {what}: {outcome}"
         elif isinstance(outcome, Failed) and outcome.index == 0 and outcome.error is ZkError.NO_AUTH:
-            yield _subject(op), f"our identity may not {what}"
+            on = f": that is a right on {paths.parent_of(op.path)}" if isinstance(op, Delete) else ""
+            yield _subject(op), f"our identity {outcome.identity} may not {what}{on}"
         elif isinstance(outcome, Unknown):
             raise session.away(f"the connection went ({outcome.reason})")
 

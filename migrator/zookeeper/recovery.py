@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from migrator.errors import OperatorError
 from migrator.zookeeper.bulk import BulkReader
-from migrator.zookeeper.ops import FORBIDDEN_REMEDY, Applied, Create, Failed, Unknown, ZkError
+from migrator.zookeeper.ops import FORBIDDEN_REMEDY, Applied, Create, Failed, Unknown, ZkError, denied
 from migrator.zookeeper.session import ZooKeeperSession
 from migrator.zookeeper.writer import ConditionalWriter
 from migrator.zookeeper.znodes import paths
@@ -39,11 +39,13 @@ def create_missing(session: ZooKeeperSession, wanted: Iterable[str]) -> list[str
                 created.append(path)
             case Failed(_, ZkError.NODE_EXISTS):
                 continue
+            case Failed(_, ZkError.NO_AUTH, identity):
+                raise OperatorError(denied(Create(path, None), identity), where=path, remedy=FORBIDDEN_REMEDY)
             case Failed(_, error):
                 raise OperatorError(
                     f"ZooKeeper did not let this controller create it ({error.name})",
                     where=path,
-                    remedy=f"{FORBIDDEN_REMEDY}; check the chroot, too",
+                    remedy="Check the chroot in zookeeper.connect",
                 )
             case Unknown(reason):
                 raise session.away(f"the connection went ({reason})")

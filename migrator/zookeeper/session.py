@@ -14,6 +14,7 @@ from kazoo.exceptions import (
     AuthFailedError,
     ConnectionLoss,
     KazooException,
+    NoAuthError,
     OperationTimeoutError,
     SessionExpiredError,
 )
@@ -26,8 +27,9 @@ from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.values import value
 from migrator.zookeeper.connection import Client
-from migrator.zookeeper.identity import jaas_entry, tls_options
+from migrator.zookeeper.identity import identity_of, jaas_entry, tls_options
 from migrator.zookeeper.logins import JaasEntry
+from migrator.zookeeper.ops import FORBIDDEN_REMEDY
 from migrator.zookeeper.tls import TlsOptions
 from migrator.zookeeper.znodes import paths
 
@@ -156,14 +158,21 @@ class ZooKeeperSession:
         """Why there is no connection, as a sentence's end; "" while there is one, or nothing is known."""
         return self.client.trouble
 
+    @property
+    def identity(self) -> str:
+        """Who we are in access control lists."""
+        return identity_of(self.options.tls, self.options.jaas)
+
     def start(self) -> Self:
         """Connect and wait for it.
 
-        :raises ZooKeeperLoginError: at the first server that does not accept our login; the session is closed then.
+        :raises ZooKeeperLoginError: no server accepts our login; the session is closed then.
         :raises ZooKeeperUnavailableError: likewise after ``connection_timeout_ms``.
         """
         self.start_in_background()
-        if not self.wait_connected(self.options.connection_timeout_ms / 1000, give_up=lambda: self.client.refused):
+        if not self.wait_connected(
+            self.options.connection_timeout_ms / 1000, give_up=lambda: self.client.refused_by_all
+        ):
             error = self.away(f"no ZooKeeper server answered within {self.options.connection_timeout_ms} ms")
             self.close()
             raise error
@@ -237,8 +246,10 @@ class ZooKeeperSession:
 
     def away(self, what: str) -> ZooKeeperUnavailableError:
         """What to tell of a connection that is not there: ``what``, and why."""
-        if self.client.refused:
-            return ZooKeeperLoginError(self.options.hosts, self.trouble)
+        refusals = dict(self.client.refusals)
+        if refusals:
+            told = "; ".join(f"{server}: {why}" for server, why in refusals.items())
+            return ZooKeeperLoginError(self.options.hosts, told)
         what = f"{what}: {self.trouble}" if self.trouble else what
         return ZooKeeperUnavailableError(self.options.hosts, what)
 
@@ -246,6 +257,9 @@ class ZooKeeperSession:
         """What to tell of an error that the server answered: it does not know us, or ``what`` did not please it."""
         if isinstance(error, AuthFailedError):
             return ZooKeeperLoginError(self.options.hosts, self.trouble or "the server does not know who we are")
+        if isinstance(error, NoAuthError):
+            what = f"{what}: {self.identity} has no right to it (NO_AUTH)"
+            return OperatorError(what, where=where or self.options.hosts, remedy=FORBIDDEN_REMEDY)
         return OperatorError(f"{what}: {type(error).__name__}", where=where or self.options.hosts)
 
     def acl_of(self, path: str) -> Sequence[ACL]:

@@ -6,10 +6,13 @@ and the files are read again at each connect.
 
 from __future__ import annotations
 
+import datetime as dt
 import errno
 import socket
 import ssl
 from dataclasses import field
+
+from cryptography import x509
 
 from migrator.config.tls import TlsChoice
 from migrator.config.types import Secret
@@ -55,6 +58,35 @@ class TlsOptions:
             password = self.key_password.reveal() if self.key_password else None
             load_key(context, read_store(self.key_file, key, self.key_kind, password), password, key)
         return context
+
+    def subject(self) -> str | None:
+        """Of our certificate, as ZooKeeper writes it in access control lists; None without one.
+
+        :raises OperatorError: the file cannot be used.
+        """
+        own = self._certificate()
+        return None if own is None else own.subject.rfc4514_string()
+
+    def expiry(self) -> str:
+        """A sentence's end about our own certificate where it is no longer valid, else "": a server that refuses it
+        does not always say so."""
+        try:
+            own = self._certificate()
+        except OperatorError:
+            return ""
+        if own is None or own.not_valid_after_utc > dt.datetime.now(dt.UTC):
+            return ""
+        return f"; our certificate in {self.key_file} has expired at {own.not_valid_after_utc:%Y-%m-%d %H:%M:%S} UTC"
+
+    def _certificate(self) -> x509.Certificate | None:
+        if self.key_file is None:
+            return None
+        key = "zookeeper.ssl.keystore.location"
+        try:
+            (own, *_) = x509.load_pem_x509_certificates(read_store(self.key_file, key).certificates.encode())
+        except ValueError as error:
+            raise OperatorError(f"{key} holds no certificate", where=self.key_file) from error
+        return own
 
 
 def connect(options: TlsOptions, host: str, address: tuple[str, int], timeout: float | None) -> ssl.SSLSocket:

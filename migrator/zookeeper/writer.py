@@ -52,7 +52,7 @@ class ConditionalWriter:
                 future.set_exception(self._session.refusal(error, "ZooKeeper refused a write", where))
             else:
                 try:
-                    future.set_result(_outcome(ops, result.value))
+                    future.set_result(self._outcome(ops, result.value))
                 except OperatorError as refusal:
                     future.set_exception(refusal)
 
@@ -62,6 +62,16 @@ class ConditionalWriter:
     def write(self, ops: Sequence[Op]) -> MultiOutcome:
         """`submit` and wait; errors likewise."""
         return self.submit(ops).result()
+
+    def _outcome(self, ops: Sequence[Op], results: Sequence[WriteResult]) -> MultiOutcome:
+        """In a refused multi every operation has an error code: 0 before the culprit, -2 behind it."""
+        for index, result in enumerate(results):
+            if isinstance(result, int) and result != 0:
+                error = _ERRORS.get(result)
+                if error is None:
+                    raise OperatorError(f"ZooKeeper refused to write it (error {result})", where=ops[index].path)
+                return Failed(index, error, self._session.identity if error is ZkError.NO_AUTH else "")
+        return Applied(tuple(result for result in results if isinstance(result, Stat | str | None)))
 
     def write_in_order(self, multis: Iterable[Sequence[Op]]) -> Iterator[MultiOutcome]:
         """Several multis in flight, outcomes in order. Sends nothing more after one that was not applied.
@@ -117,14 +127,3 @@ def split_ops(
         size += needed
     if part:
         yield part
-
-
-def _outcome(ops: Sequence[Op], results: Sequence[WriteResult]) -> MultiOutcome:
-    """In a refused multi every operation has an error code: 0 before the culprit, -2 behind it."""
-    for index, result in enumerate(results):
-        if isinstance(result, int) and result != 0:
-            error = _ERRORS.get(result)
-            if error is None:
-                raise OperatorError(f"ZooKeeper refused to write it (error {result})", where=ops[index].path)
-            return Failed(index, error)
-    return Applied(tuple(result for result in results if isinstance(result, Stat | str | None)))

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -54,17 +55,28 @@ class FaultCluster(LightCluster):
     """As the drill's, but on a ZooKeeper that is there already, each controller through a gate of its own.
 
     :param hosts: connection string of an empty chroot.
+    :param access: how brokers and the test come to it, if not as anybody; for controllers ``extra`` says that.
     """
 
-    def __init__(self, directory: Path, hosts: str, options: ClusterOptions, extra: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        hosts: str,
+        options: ClusterOptions,
+        extra: Mapping[str, str],
+        access: SessionOptions | None = None,
+    ) -> None:
         super().__init__(directory, options)
         self.zookeeper_hosts = hosts
+        self.access = replace(access or SessionOptions(hosts), hosts=hosts)
         server, _, chroot = hosts.partition("/")
         self.chroot = "/" + chroot
         self.gates = {controller.node_id: Gate(server) for controller in self.controllers}
         self.extra = dict(QUICK) | dict(extra)
         self.brokers = [
-            LightBroker(LightBrokerOptions(number, CLUSTER_ID, hosts, self.addresses, heartbeat_interval_seconds=0.5))
+            LightBroker(
+                LightBrokerOptions(number, CLUSTER_ID, self.access, self.addresses, heartbeat_interval_seconds=0.5)
+            )
             for number in range(1, options.brokers + 1)
         ]
         self._clients: list[ControllerChannel] = []
@@ -72,8 +84,11 @@ class FaultCluster(LightCluster):
     def fill(self) -> int:
         """Only the content; the server runs."""
         ids = tuple(broker.options.broker_id for broker in self.brokers)
-        options = FillOptions(CLUSTER_ID, ids, self.options.partitions, int(time.time() * 1000), ENCODER_SECRET)
-        with zookeeper_client(self.zookeeper_hosts) as client:
+        options = FillOptions(
+            CLUSTER_ID, ids, self.options.partitions, int(time.time() * 1000), ENCODER_SECRET,
+            set_acl=self.access.set_acl,
+        )  # fmt: skip
+        with zookeeper_client(self.access) as client:
             return fill(client, options)
 
     def format(self) -> None:
@@ -194,7 +209,7 @@ class FaultCluster(LightCluster):
             nonlocal leader
             leader = await self.until_dual_writing()
             image = leader.image()
-            found[:] = await asyncio.to_thread(different_rows, self.zookeeper_hosts, image)
+            found[:] = await asyncio.to_thread(different_rows, self.access, image)
             for broker in self.brokers:
                 if broker.running.is_set():
                     found.extend(differences(broker, image))
@@ -228,15 +243,17 @@ async def cluster_in(
     partitions: int = 120,
     transport: str = "grpc",
     filled: bool = True,
+    access: SessionOptions | None = None,
     **extra: str,
 ) -> AsyncIterator[FaultCluster]:
     """A cluster in ZooKeeper mode, its brokers running, its controllers formatted but not started.
 
+    :param access: see `FaultCluster`.
     :param extra: properties of the controllers, with ``_`` for each dot.
     """
     options = ClusterOptions(partitions, brokers, controllers, transport)
     properties = {key.replace("_", "."): text for key, text in extra.items()}
-    cluster = FaultCluster(directory, hosts, options, properties)
+    cluster = FaultCluster(directory, hosts, options, properties, access)
     async with AsyncExitStack() as stack:
         for gate in cluster.gates.values():
             await stack.enter_async_context(gate)
@@ -254,10 +271,10 @@ def start_all(cluster: FaultCluster) -> None:
         controller.start()
 
 
-def zookeeper_rows(hosts: str) -> Rows:
+def zookeeper_rows(access: str | SessionOptions) -> Rows:
     """Canonical rows of ZooKeeper, as `migrator verify` sees them."""
     encoder = PasswordEncoder(ENCODER_SECRET, os.urandom)
-    with ZooKeeperSession(SessionOptions(hosts)) as session:
+    with ZooKeeperSession(SessionOptions(access) if isinstance(access, str) else access) as session:
         tree = BulkReader(session)
         names = zookeeper_reading.topic_names(tree)
         rows = [*zookeeper_reading.topics(tree, names, encoder, b"")]
@@ -272,9 +289,9 @@ def rows_of(image: MetadataImage) -> Rows:
     return {(kind, entity, field): text for kind, entity, field, text in rows}
 
 
-def different_rows(hosts: str, image: MetadataImage) -> list[str]:
+def different_rows(access: str | SessionOptions, image: MetadataImage) -> list[str]:
     """A text for each row that is not the same on both sides, by the rules of `migrator verify`."""
-    left, right = zookeeper_rows(hosts), rows_of(image)
+    left, right = zookeeper_rows(access), rows_of(image)
     return [
         f"{key}: ZooKeeper {left.get(key)!r}, log {right.get(key)!r}"
         for key in left.keys() | right.keys()

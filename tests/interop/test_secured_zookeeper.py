@@ -6,7 +6,7 @@ What our controllers create has, path by path, the access control list that stoc
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,20 +24,21 @@ from confluent_kafka.admin import (
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from migrator.config.load import load_settings
+from migrator.config.load import load_settings, typed_settings
 from migrator.drill.cluster import CLUSTER_ID, COMMAND_SECONDS, MIGRATOR
 from migrator.drill.kafka_clients import Admin
 from migrator.drill.kafka_cluster import BROKER_JVM, KafkaCluster, Mode, until
+from migrator.drill.security import InClear
 from migrator.errors import ExitCode
 from migrator.migration.states import State
 from migrator.parts.certificates import Authority
 from migrator.parts.java import Jvm
 from migrator.parts.kafka import StockKafka
-from migrator.parts.processes import free_port, run_to_end
+from migrator.parts.processes import run_to_end
 from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
 from migrator.parts.zookeeper_security import ZooKeeperSasl, ZooKeeperTls, client_jaas
 from migrator.zookeeper.ops import Applied, Create
-from migrator.zookeeper.session import ZooKeeperSession, default_acl, options_from
+from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, default_acl, options_from
 from migrator.zookeeper.writer import ConditionalWriter
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
@@ -54,43 +55,50 @@ FIRST, SECOND, THIRD = "alpha", "bravo", "charlie"
 """What the names of entities hold: those made by stock Kafka, those made by us, and those made on the second way."""
 
 
+class Logged(InClear):
+    """Everybody may do everything in Kafka, and nothing in ZooKeeper who does not prove who he is.
+
+    :param keys: how a controller's property file says that.
+    """
+
+    def __init__(self, keys: Mapping[str, str]) -> None:
+        self.keys = {**keys, "zookeeper.set.acl": "true"}
+
+    def session(self, hosts: str) -> SessionOptions:
+        """See `InClear`."""
+        return options_from(typed_settings(self.keys, "the test"), hosts)
+
+
 @dataclass(frozen=True)
 class Identity:
     """How everybody proves who they are: the server's options, and what brokers and controllers are given."""
 
     server: ZooKeeperOptions
-    port: int
-    hosts: str
+    security: Logged
     jvm: Jvm
     brokers: dict[str, str]
-    controllers: dict[str, str]
     owner: tuple[str, str]
 
 
 def by_sasl(directory: Path) -> Identity:
-    """DIGEST-MD5, by the JAAS file that stock brokers are started with."""
-    jaas, port = directory / "client-jaas.conf", free_port()
+    """DIGEST-MD5, by the JAAS file that stock brokers are started with. Nobody else is served."""
+    jaas = directory / "client-jaas.conf"
     jaas.write_text(client_jaas(USER, PASSWORD))
     flags = (*BROKER_JVM.flags, f"-Djava.security.auth.login.config={jaas}")
     return Identity(
-        ZooKeeperOptions(sasl=ZooKeeperSasl({USER: PASSWORD}, required=False)),
-        port,
-        f"127.0.0.1:{port}{CHROOT}",
+        ZooKeeperOptions(sasl=ZooKeeperSasl({USER: PASSWORD})),
+        Logged({"migrator.zookeeper.jaas.file": str(jaas)}),
         Jvm(BROKER_JVM.heap, flags),
         {},
-        {"migrator.zookeeper.jaas.file": str(jaas)},
         ("sasl", USER),
     )
 
 
 def by_certificate(directory: Path) -> Identity:
-    """TLS with a certificate of every client; brokers and controllers have one name. The port in clear text is for
-    the tests' own looks at what needs no permission."""
-    authority, port, secure = Authority("zookeeper"), free_port(), free_port()
+    """TLS with a certificate of every client, and no port in clear; brokers and controllers have one name."""
+    authority = Authority("zookeeper")
     trust = authority.trust(directory / "trust.pem")
-    tls = ZooKeeperTls(authority.store(directory / "server.pem", "server"), trust)
     keys = {
-        "zookeeper.connect": f"127.0.0.1:{secure}{CHROOT}",
         "zookeeper.ssl.client.enable": "true",
         "zookeeper.ssl.keystore.location": str(authority.store(directory / "client.pem", USER)),
         "zookeeper.ssl.keystore.type": "PEM",
@@ -98,9 +106,9 @@ def by_certificate(directory: Path) -> Identity:
         "zookeeper.ssl.truststore.type": "PEM",
         "zookeeper.ssl.enabled.protocols": "TLSv1.2",
     }
-    server = ZooKeeperOptions(properties={**tls.properties(secure, "127.0.0.1"), "ssl.enabledProtocols": "TLSv1.2"})
+    server = ZooKeeperOptions(tls=ZooKeeperTls(authority.store(directory / "server.pem", "server"), trust))
     netty = {"zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty"}
-    return Identity(server, port, f"127.0.0.1:{port}{CHROOT}", BROKER_JVM, keys | netty, keys, ("x509", f"CN={USER}"))
+    return Identity(server, Logged(keys), BROKER_JVM, keys | netty, ("x509", f"CN={USER}"))
 
 
 class Journey:
@@ -194,20 +202,21 @@ def journey(request: pytest.FixtureRequest, kafka_391: StockKafka, tmp_path: Pat
     """A broker in ZooKeeper mode that owns all it makes, and one controller, which is not formatted yet."""
     make: Callable[[Path], Identity] = request.param
     identity = make(tmp_path)
+    server = EmbeddedZooKeeper(tmp_path / "zookeeper", options=identity.server)
     cluster = KafkaCluster(
         kafka_391,
         tmp_path,
         controllers=1,
         brokers=1,
-        zookeeper=identity.hosts,
+        zookeeper=f"{server.hosts}{CHROOT}",
         broker_properties={"zookeeper.set.acl": "true", **identity.brokers},
-        controller_properties={"zookeeper.set.acl": "true", **identity.controllers},
+        controller_properties=identity.security.keys,
         broker_jvm=identity.jvm,
+        security=identity.security,
     )
     (controller,) = cluster.controllers
     controller.write_properties()
     options = options_from(load_settings(controller.property_file)[0])
-    server = EmbeddedZooKeeper(tmp_path / "zookeeper", port=identity.port, options=identity.server)
     with server, cluster:
         with ZooKeeperSession(replace(options, hosts=options.hosts.removesuffix(CHROOT))) as whole:
             cluster_id = f"{CHROOT}{paths.CLUSTER_ID}"

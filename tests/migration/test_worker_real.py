@@ -135,8 +135,8 @@ async def test_what_we_may_not_write_is_found_before_anything_is_claimed(
     *_, decoded = await run(zookeeper.hosts, DecodeTask())
     assert isinstance(decoded, Decoded)
     assert [(gap.who, gap.reason) for gap in decoded.faults] == [
-        (paths.USER_CONFIGS, "our identity may not create znodes below it"),
-        (paths.CONTROLLER_EPOCH, "our identity may not set it"),
+        (paths.USER_CONFIGS, "our identity world:anyone may not create znodes below it"),
+        (paths.CONTROLLER_EPOCH, "our identity world:anyone may not set it"),
     ]
     assert all("identity of the brokers" in gap.remedy for gap in decoded.faults)
     assert zookeeper_client.get(paths.CONTROLLER_EPOCH) == before

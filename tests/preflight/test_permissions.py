@@ -68,9 +68,9 @@ def test_what_may_not_be_written_is_named_with_its_owners(session: ZooKeeperSess
     facts = look_at_permissions(session, wanted, (3, 9, 5))
     assert facts.probed == 6
     assert [(trouble.where, trouble.what) for trouble in facts.refused] == [
-        ("/closed", "our identity may not create znodes below it"),
-        ("/closed/child", "our identity may not set it"),
-        ("/closed/child", "our identity may not delete it"),
+        ("/closed", "our identity world:anyone may not create znodes below it"),
+        ("/closed/child", "our identity world:anyone may not set it"),
+        ("/closed/child", "our identity world:anyone may not delete it: that is a right on /closed"),
     ]
     assert facts.owners["/closed"] == "digest:kafka ALL, world:anyone READ"
     assert facts.identity == ()

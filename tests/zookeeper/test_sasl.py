@@ -5,13 +5,14 @@ from __future__ import annotations
 import pickle
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from migrator.errors import OperatorError
-from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
+from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperEnsemble, ZooKeeperOptions
 from migrator.parts.zookeeper_security import ZooKeeperSasl, client_jaas
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.logins import JaasEntry
@@ -111,7 +112,9 @@ def test_a_login_is_made_again_after_each_loss_with_the_password_of_the_day(tmp_
         assert isinstance(writer.write([Create("/config", None), Create("/config/users", b"")]), Applied)
         server.kill()
         with renewed:
-            renewed.process.wait_until(lambda: session.client.refused, "the old password refused", timeout_seconds=60)
+            renewed.process.wait_until(
+                lambda: session.client.refused_by_all, "the old password refused", timeout_seconds=60
+            )
             assert not session.wait_connected(0), "who is not logged in is not connected"
             login(tmp_path, "kafka", "second")
             assert session.wait_connected(60)
@@ -124,3 +127,16 @@ def test_a_login_is_made_again_after_each_loss_with_the_password_of_the_day(tmp_
             renewed.process.wait_until(lambda: SessionState.LOST in states, "the session lost", timeout_seconds=60)
             assert session.wait_connected(60)
             assert isinstance(writer.write([SetData("/config/users", b"third")]), Applied)
+
+
+@pytest.mark.lane("test-all")
+def test_a_server_that_was_set_up_without_logins_does_not_keep_us_from_the_others(tmp_path: Path) -> None:
+    ensemble = ZooKeeperEnsemble(tmp_path, size=2, options=ZooKeeperOptions(sasl=ZooKeeperSasl(USERS)))
+    good, bad = ensemble.servers
+    bad.options = ZooKeeperOptions()
+    with ensemble:
+        everywhere = replace(options_of(good, tmp_path), hosts=ensemble.hosts)
+        for _ in range(6):  # the client begins with either
+            with ZooKeeperSession(everywhere) as session:
+                assert session.client._connection._socket.getpeername()[1] == good.port
+                session.sync()

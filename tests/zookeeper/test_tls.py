@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gc
 import ipaddress
 from collections.abc import Iterator
@@ -103,6 +104,14 @@ def test_the_configured_trust_store_is_the_only_one(secured: Secured, tmp_path: 
 def test_a_client_that_the_server_does_not_know_gets_no_session(secured: Secured, tmp_path: Path, wrong: str) -> None:
     key = None if wrong == "no certificate" else str(Authority("stranger").store(tmp_path / "key.pem", "controller"))
     assert "no ZooKeeper server answered" in reason(secured.over(key_file=key, key_password=None))
+
+
+def test_a_certificate_of_ours_that_has_expired_is_named(secured: Secured, tmp_path: Path) -> None:
+    """The server says nothing but that it closes the connection."""
+    key = tmp_path / "expired.pem"
+    write_private(key, "".join(secured.authority.issue("controller", valid_for=-dt.timedelta(hours=1))))
+    said = reason(secured.over(key_file=str(key), key_password=None))
+    assert f"our certificate in {key} has expired at " in said
 
 
 def test_the_certificate_is_good_for_the_address_where_it_does_not_name_the_host(secured: Secured) -> None:
