@@ -190,6 +190,9 @@ def _claimed(soft: SoftState, event: ev.ClaimResult) -> Judgement:
 
 
 def _progress(soft: SoftState, event: ev.Progress) -> Judgement:
+    """News of work that has ended already hide nothing of why it ended."""
+    if not soft.outstanding:
+        return None
     soft.progress_ms = soft.now_ms
     before, soft.course = soft.course, soft.course.heard(event.working, soft.now_ms)
     if soft.course.phases != before.phases:

@@ -283,6 +283,16 @@ def test_a_failed_write_leads_to_a_full_reconcile_and_full_rpcs() -> None:
     assert run.asked(ef.SendFullRpcs)
 
 
+def test_why_a_reconcile_failed_is_told_until_it_is_tried_again() -> None:
+    """The write that ends it is also news of it."""
+    run = Run().dual_writing()
+    run(ev.WriteBehindFailed(5, fenced=False, reason="NO_AUTH on /config/topics/a"))
+    failed = run.asked(ef.Reconcile).ticket
+    run(ev.ReconcileFailed(failed, "NO_AUTH on /config/topics/a"))
+    run(ev.Progress(failed, Working(Phase.WRITE)))
+    assert "NO_AUTH on /config/topics/a" in run.why
+
+
 def test_an_outage_of_zookeeper_while_dual_writing_is_reported_until_it_ends() -> None:
     run = Run().dual_writing()
     calm = run.why
