@@ -82,8 +82,10 @@ class TlsOptions:
         if self.key_file is None:
             return None
         key = "zookeeper.ssl.keystore.location"
+        password = self.key_password.reveal() if self.key_password else None
+        store = read_store(self.key_file, key, self.key_kind, password)
         try:
-            (own, *_) = x509.load_pem_x509_certificates(read_store(self.key_file, key).certificates.encode())
+            (own, *_) = x509.load_pem_x509_certificates(store.certificates.encode())
         except ValueError as error:
             raise OperatorError(f"{key} holds no certificate", where=self.key_file) from error
         return own

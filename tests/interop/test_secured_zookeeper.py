@@ -1,12 +1,15 @@
 """A migration of stock Kafka on a ZooKeeper where every znode has an owner: there, back, there again and to the end.
 
-What our controllers create has, path by path, the access control list that stock 3.9.1 gave its like before.
+What our controllers create has, path by path, the access control list that stock 3.9.1 gave its like before. Nothing
+is lost on the way, and the cases of the long lane give every command that comes to ZooKeeper.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,8 +33,9 @@ from migrator.drill.kafka_clients import Admin
 from migrator.drill.kafka_cluster import BROKER_JVM, KafkaCluster, Mode, until
 from migrator.drill.security import InClear
 from migrator.errors import ExitCode
+from migrator.image.model import MetadataImage
 from migrator.migration.states import State
-from migrator.parts.certificates import Authority
+from migrator.parts.certificates import Authority, write_private
 from migrator.parts.java import Jvm
 from migrator.parts.kafka import StockKafka
 from migrator.parts.processes import run_to_end
@@ -42,17 +46,22 @@ from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, default
 from migrator.zookeeper.writer import ConditionalWriter
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
+from tests.faults.cluster import different_rows, rows_of
 from tests.interop.stages import alter_quotas, broker_is_controller, stage
 
 CHROOT = "/kafka"
 CLUSTER = encode_cluster_id(CLUSTER_ID)
 USER = "kafka"
 PASSWORD = "zookeeper-secret"
+"""Of the login, and of the private key that the controllers have."""
+KINDS = 4
+"""Kinds of rows that an entity of every family makes, at least."""
 Acls = frozenset[tuple[str, str, int]]
 BROKERS_OWN = re.compile(r"/(brokers/ids/.*|brokers/seqid|isr_change_notification/.*|log_dir_event_notification/.*)")
 """What comes and goes with brokers alone."""
-FIRST, SECOND, THIRD = "alpha", "bravo", "charlie"
-"""What the names of entities hold: those made by stock Kafka, those made by us, and those made on the second way."""
+FIRST, SECOND, THIRD, BACK = "alpha", "bravo", "charlie", "delta"
+"""What the names of entities hold: those made by stock Kafka, those made by us, and those made on the second way, and
+by stock Kafka between the two."""
 
 
 class Logged(InClear):
@@ -98,6 +107,8 @@ def by_certificate(directory: Path) -> Identity:
     """TLS with a certificate of every client, and no port in clear; brokers and controllers have one name."""
     authority = Authority("zookeeper")
     trust = authority.trust(directory / "trust.pem")
+    locked = directory / "locked.pem"
+    write_private(locked, "".join(authority.issue(USER, PASSWORD)))
     keys = {
         "zookeeper.ssl.client.enable": "true",
         "zookeeper.ssl.keystore.location": str(authority.store(directory / "client.pem", USER)),
@@ -108,17 +119,47 @@ def by_certificate(directory: Path) -> Identity:
     }
     server = ZooKeeperOptions(tls=ZooKeeperTls(authority.store(directory / "server.pem", "server"), trust))
     netty = {"zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty"}
-    return Identity(server, Logged(keys), BROKER_JVM, keys | netty, ("x509", f"CN={USER}"))
+    ours = keys | {"zookeeper.ssl.keystore.location": str(locked), "zookeeper.ssl.keystore.password": PASSWORD}
+    return Identity(server, Logged(ours), BROKER_JVM, keys | netty, ("x509", f"CN={USER}"))
+
+
+class ArgvWatch(threading.Thread):
+    """Looks for the password in the arguments of every process of this machine, until it is told to stop."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._done = threading.Event()
+        self.looks = 0
+        self.found: set[str] = set()
+
+    def run(self) -> None:
+        while not self._done.wait(0.1):
+            for file in Path("/proc").glob("[0-9]*/cmdline"):
+                with suppress(OSError):
+                    text = file.read_bytes()
+                    self.looks += 1
+                    if PASSWORD.encode() in text:
+                        self.found.add(text.decode(errors="replace"))
+
+    def stop(self) -> None:
+        self._done.set()
+        self.join()
 
 
 class Journey:
     """One cluster and a session of its ZooKeeper with the identity that all its nodes have."""
 
-    def __init__(self, cluster: KafkaCluster, session: ZooKeeperSession, owner: tuple[str, str]) -> None:
+    def __init__(
+        self, cluster: KafkaCluster, session: ZooKeeperSession, owner: tuple[str, str], *, every_command: bool
+    ) -> None:
         self.cluster = cluster
+        self.session = session
         self.client: KazooClient = session.client
         self.owner = owner
+        self.every_command = every_command
         self.admin = Admin(cluster.bootstrap, 1)
+        self.said: list[str] = []
+        """By our commands."""
 
     @property
     def property_file(self) -> Path:
@@ -126,7 +167,48 @@ class Journey:
 
     def run(self, *command: str) -> str:
         """A command of ours, as an operator types it."""
-        return run_to_end(command[0], [MIGRATOR, *command], timeout_seconds=COMMAND_SECONDS)
+        self.said.append(run_to_end(command[0], [MIGRATOR, *command], timeout_seconds=COMMAND_SECONDS))
+        return self.said[-1]
+
+    def before(self) -> None:
+        """All that looks at a ZooKeeper before a migration."""
+        file = ("-c", str(self.property_file))
+        assert "every partition has a state that decodes" in self.run("repair", "partition-states", *file, "--dry-run")
+        self.run("rehearse", *file, "--out", str(self.cluster.directory / "rehearsal"))
+
+    def within(self) -> None:
+        """All that looks at it while it is written to, and repairs it. Spark notes what its pages would show."""
+        notes = self.cluster.directory / "spark"
+        notes.mkdir()
+        spark = ("--conf", "spark.eventLog.enabled=true", "--conf", f"spark.eventLog.dir=file://{notes}")
+        file = ("-c", str(self.property_file))
+        self.run("verify", *file, *spark, "--page", str(notes / "page.html"), "--history", str(notes / "history"))
+        assert any(
+            b"SparkListenerEnvironmentUpdate" in each.read_bytes() for each in notes.rglob("*") if each.is_file()
+        )
+        self.run("verify", *file, "--repair", "--report")
+        self.run("status", *file)
+        self.run("gates", "rollback", *file)
+
+    def equal(self) -> MetadataImage:
+        """Wait until ZooKeeper equals the log, by the rules of `migrator verify`."""
+        (controller,) = self.cluster.controllers
+        until("both are equal", lambda: not different_rows(self.session.options, controller.image()))
+        return controller.image()
+
+    def lost(self, image: MetadataImage, *names: str) -> list[tuple[str, str]]:
+        """Kinds of rows of the first name that another one lacks."""
+        rows = rows_of(image)
+        kinds = {name: {kind for kind, entity, _ in rows if name in entity} for name in names}
+        assert len(kinds[names[0]]) >= KINDS, kinds
+        return [(name, kind) for name in names for kind in kinds[names[0]] - kinds[name]]
+
+    def files_with_the_password(self) -> list[Path]:
+        """But for those that are there to hold it."""
+        mine = (*self.cluster.controllers[0].directory.rglob("*"), *self.cluster.directory.glob("spark/**/*"))
+        files = [each for each in mine if each.is_file() and each != self.property_file]
+        assert files
+        return [each for each in files if PASSWORD.encode() in each.read_bytes()]
 
     def make(self, name: str) -> None:
         """An entity of every family."""
@@ -197,10 +279,20 @@ class Journey:
         return acls
 
 
-@pytest.fixture(params=[by_sasl, pytest.param(by_certificate, marks=pytest.mark.lane("test-long"))])
+LONG = pytest.mark.lane("test-long")
+
+
+@pytest.fixture(
+    params=[
+        pytest.param((by_sasl, False), id="login"),
+        pytest.param((by_sasl, True), id="login, every command", marks=LONG),
+        pytest.param((by_certificate, True), id="certificate, every command", marks=LONG),
+    ]
+)
 def journey(request: pytest.FixtureRequest, kafka_391: StockKafka, tmp_path: Path) -> Iterator[Journey]:
     """A broker in ZooKeeper mode that owns all it makes, and one controller, which is not formatted yet."""
-    make: Callable[[Path], Identity] = request.param
+    make: Callable[[Path], Identity]
+    make, every_command = request.param
     identity = make(tmp_path)
     server = EmbeddedZooKeeper(tmp_path / "zookeeper", options=identity.server)
     cluster = KafkaCluster(
@@ -224,19 +316,25 @@ def journey(request: pytest.FixtureRequest, kafka_391: StockKafka, tmp_path: Pat
             assert isinstance(ConditionalWriter(whole).write(made), Applied)
         cluster.start_brokers(Mode.ZOOKEEPER)
         with ZooKeeperSession(options) as session:
-            yield Journey(cluster, session, identity.owner)
+            yield Journey(cluster, session, identity.owner, every_command=every_command)
 
 
 def test_there_and_back_and_to_the_end(journey: Journey) -> None:
     cluster, client = journey.cluster, journey.client
+    watch = ArgvWatch()
+    watch.start()
     with stage("stock Kafka makes one of everything"):
         journey.make(FIRST)
         stocks = journey.none_is_wrong()
         assert journey.owner[1] in {name for _, name, _ in stocks[f"{paths.USER_CONFIGS}/{FIRST}"]}
+        assert journey.session.identity == ":".join(journey.owner)
     with stage("preflight finds nothing that we may not do"):
         text = journey.run("preflight", "-c", str(journey.property_file), "--json")
         assert '"M317"' not in text
         assert '"M318"' not in text
+    if journey.every_command:
+        with stage("commands before the migration"):
+            journey.before()
     with stage("to dual-write"):
         cluster.start_controllers()
         journey.migrate()
@@ -244,13 +342,18 @@ def test_there_and_back_and_to_the_end(journey: Journey) -> None:
         ours = journey.none_is_wrong()
         assert all(ours[path] == stocks[path.replace(SECOND, FIRST)] for path in journey.of(SECOND))
         assert {path: acl for path, acl in ours.items() if path in stocks and acl != stocks[path]} == {}
-    with stage("verify reads both sides"):
-        journey.run("verify", "-c", str(journey.property_file))
+        assert journey.lost(journey.equal(), FIRST, SECOND) == []
+    if journey.every_command:
+        with stage("commands within the migration"):
+            journey.within()
     with stage("back"):
         cluster.stop_controllers()
         journey.run("rollback", "-c", str(journey.property_file), "--yes")
         assert broker_is_controller(client)
         journey.restart(Mode.ZOOKEEPER)
+        journey.make(BACK)
+        journey.admin.alter_config(ResourceType.TOPIC, f"{SECOND}-topic", "retention.ms", "7200001")
+        until("stock writes what we made", lambda: b"7200001" in client.get(paths.topic_config(f"{SECOND}-topic"))[0])
         journey.none_is_wrong()
     with stage("there again, and to the end"):
         cluster.forget_controllers()
@@ -258,10 +361,15 @@ def test_there_and_back_and_to_the_end(journey: Journey) -> None:
         journey.migrate()
         journey.make(THIRD)
         journey.none_is_wrong()
+        assert journey.lost(journey.equal(), FIRST, SECOND, BACK, THIRD) == []
         journey.restart(Mode.KRAFT)
         cluster.finish_migration()
         until("the migration is finished", lambda: cluster.public_states() == {"Finished"})
-        assert {f"{name}-topic" for name in (FIRST, SECOND, THIRD)} <= set(journey.admin.topics())
-    log = cluster.controllers[0].directory / "controller.log"
-    assert PASSWORD not in log.read_text()
+        assert journey.lost(cluster.controllers[0].image(), FIRST, SECOND, BACK, THIRD) == []
+        assert journey.admin.topic_config(f"{SECOND}-topic", "retention.ms") == "7200001"
+    watch.stop()
+    assert watch.looks
+    assert watch.found == set()
+    assert [said for said in journey.said if PASSWORD in said] == []
+    assert journey.files_with_the_password() == []
     assert cluster.controllers[0].stop() == ExitCode.OK
