@@ -5,21 +5,19 @@ Source: ``KafkaConfig.validateValues``, ``RaftManager``, docs/ops (migration), a
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator
 
 from migrator.config.endpoints import parse_host_port
 from migrator.config.key_uses import ignored_keys, key_problems, unknown_keys
 from migrator.config.open_doors import open_doors
+from migrator.config.java_options import java_options
 from migrator.config.settings import Settings
 from migrator.config.types import split_list
 from migrator.errors import OperatorError
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 DEFAULT_PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
-_JAAS_OPTION = "-Djava.security.auth.login.config="
-"""How the start scripts of Kafka hand a JAAS file to Java."""
 
 Problem = tuple[str, str, str]
 """(key, what is wrong with its value, remedy)."""
@@ -302,9 +300,4 @@ def _warnings(settings: Settings) -> Iterator[str]:
             "sasl.enabled.mechanisms: names SCRAM only, while the migration is turned on. Brokers have to log in "
             "before their credentials are copied from ZooKeeper: accept PLAIN as well until the cluster is in DualWrite"
         )
-    named = _JAAS_OPTION in os.environ.get("KAFKA_OPTS", "")
-    if named and settings.zookeeper_connect and not settings.migrator_zookeeper_jaas_file:
-        yield (
-            "migrator.zookeeper.jaas.file: is not set, while KAFKA_OPTS names a JAAS file, which is not read. If the "
-            "brokers log in to ZooKeeper with SASL, set the key to that file"
-        )
+    yield from java_options(settings)
