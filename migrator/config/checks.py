@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Iterator
 
 from migrator.config.endpoints import parse_host_port
+from migrator.config.java_options import java_options
 from migrator.config.key_uses import ignored_keys, key_problems, unknown_keys
 from migrator.config.open_doors import open_doors
-from migrator.config.java_options import java_options
 from migrator.config.settings import Settings
 from migrator.config.types import split_list
 from migrator.errors import OperatorError

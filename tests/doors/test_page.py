@@ -52,6 +52,7 @@ def test_the_hardened_file_works_without_a_warning(tmp_path: Path) -> None:
     pem, pem_key = authority.issue("controller-1")[::-1]
     files = {
         "controller-1.pem": key + certificate,
+        "zookeeper-client.pem": key + certificate,
         "grpc-cert.pem": pem,
         "grpc-key.pem": pem_key,
         **dict.fromkeys(("cluster-ca.pem", "controllers-ca.pem", "zookeeper-ca.pem"), authority.pem),
