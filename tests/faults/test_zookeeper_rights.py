@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from kazoo.client import KazooClient
 from kazoo.security import ACL, Id, make_acl
 from kio.schema.errors import ErrorCode
@@ -138,7 +139,7 @@ async def test_each_right_that_is_missing_is_named_and_nothing_is_half_changed(t
                 await before_the_claim(cluster, admin)
                 await in_dual_write(cluster, admin)
                 (controller,) = cluster.controllers
-                assert controller.stop() == ExitCode.OK
+                assert await asyncio.to_thread(controller.stop) == ExitCode.OK
                 assert wrong_lists(admin) == []
         secrets = [file for file in controller.directory.rglob("*") if file.is_file()]
         assert [file for file in secrets if PASSWORD.encode() in file.read_bytes()] == []
@@ -197,6 +198,7 @@ async def in_dual_write(cluster: FaultCluster, admin: KazooClient) -> None:
     assert admin.exists(topic) is None
 
 
+@pytest.mark.lane("test-long")
 async def test_a_name_that_zookeeper_no_longer_knows_is_an_outage_of_it_alone(tmp_path: Path) -> None:
     server = Server(tmp_path)
     own = tmp_path / "controllers.conf"
@@ -224,4 +226,4 @@ async def test_a_name_that_zookeeper_no_longer_knows_is_an_outage_of_it_alone(tm
             with zookeeper_client(server.admin) as admin:
                 assert admin.exists(paths.partition_state("meanwhile", 1))
                 assert wrong_lists(admin) == []
-            assert cluster.controllers[0].stop() == ExitCode.OK
+            assert await asyncio.to_thread(cluster.controllers[0].stop) == ExitCode.OK

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import socket
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
-from migrator.errors import OperatorError
+from migrator.drill.cluster import MIGRATOR
+from migrator.errors import ExitCode, OperatorError
 from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperEnsemble, ZooKeeperOptions
 from migrator.parts.zookeeper_security import ZooKeeperSasl, client_jaas
 from migrator.zookeeper.bulk import BulkReader
@@ -140,3 +142,36 @@ def test_a_server_that_was_set_up_without_logins_does_not_keep_us_from_the_other
             with ZooKeeperSession(everywhere) as session:
                 assert session.client._connection._socket.getpeername()[1] == good.port
                 session.sync()
+
+
+@pytest.mark.lane("test-all")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("preflight", "--json"),
+        ("repair", "partition-states", "--dry-run"),
+        ("rehearse", "--no-spark", "--kafka", "none"),
+    ],
+)
+def test_a_command_ends_with_the_reason_and_without_the_password(
+    server: EmbeddedZooKeeper, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    keys = {
+        "process.roles": "controller",
+        "node.id": "3001",
+        "controller.quorum.voters": "3001@127.0.0.1:1",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": "CONTROLLER://127.0.0.1:1",
+        "metadata.log.dir": str(tmp_path / "metadata"),
+        "zookeeper.metadata.migration.enable": "true",
+        "zookeeper.connect": server.hosts,
+        "zookeeper.set.acl": "true",
+        "migrator.zookeeper.jaas.file": login(tmp_path, "kafka", "wrong-pass").file,
+    }
+    file = tmp_path / "controller.properties"
+    file.write_text("".join(f"{key}={text}\n" for key, text in keys.items()))
+    done = subprocess.run([MIGRATOR, *command, "-c", str(file)], capture_output=True, text=True, check=False)
+    said = done.stdout + done.stderr
+    assert done.returncode == ExitCode.REFUSED, said
+    assert "the SASL login as kafka (DIGEST-MD5) failed" in " ".join(said.split())
+    assert "wrong-pass" not in said
