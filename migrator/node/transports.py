@@ -35,13 +35,16 @@ def controller_security(settings: Settings) -> ListenerSecurity:
 def named_security(settings: Settings, name: str, accounts: ScramAccounts | None = None) -> ListenerSecurity:
     """Security of one of our listeners; errors as `controller_security`.
 
+    As in Kafka, peers are reached on the first one, so only that one needs a login of our own.
+
     :param accounts: who may log in there by SCRAM.
     """
+    is_ours = name == settings.controller_listeners[0]
     return listener_security(
         settings.explicit,
         name,
         settings.protocol_map[name],
-        client_mechanism=settings.sasl_mechanism_controller_protocol,
+        client_mechanism=settings.sasl_mechanism_controller_protocol if is_ours else None,
         accounts=accounts,
     )
 

@@ -42,7 +42,7 @@ def jaas_options(keys: ListenerKeys, mechanism: str) -> tuple[str, dict[str, str
     if not text:
         raise OperatorError(
             "is not set, and a JAAS file of the JVM cannot be read here",
-            where=where,
+            where=where if text is not None else keys.own_key(where),
             remedy='Put the login module\'s line into this key, as \'Module required username="..." password="...";\'',
         )
     module = _MODULES.get(mechanism, _SCRAM_MODULE)

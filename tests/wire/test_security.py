@@ -271,7 +271,12 @@ async def test_a_second_authentication_is_refused() -> None:
         ({"ssl.cipher.suites": "TLS_AES"}, "SSL", "ssl.cipher.suites", "Correct"),
         ({"ssl.cipher.suites": "TLS_AES_256_GCM_SHA384"}, "SSL", "ssl.cipher.suites", "Correct"),
         ({}, "SASL_PLAINTEXT", "sasl.enabled.mechanisms", "PLAIN"),
-        ({"sasl.enabled.mechanisms": "PLAIN"}, "SASL_PLAINTEXT", "plain.sasl.jaas.config", "Put the login module"),
+        (
+            {"sasl.enabled.mechanisms": "PLAIN"},
+            "SASL_PLAINTEXT",
+            f"{PREFIX}plain.sasl.jaas.config",
+            "Put the login module",
+        ),
         (
             {"sasl.enabled.mechanisms": "PLAIN", "plain.sasl.jaas.config": jaas(SCRAM_MODULE, "password=pencil")},
             "SASL_PLAINTEXT",
