@@ -56,6 +56,22 @@ TLS_REASONS = {
 sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
 
 
+class AlertingProtocol(sslproto.SSLProtocol):
+    """Asyncio's TLS, which also tells the peer why a handshake failed.
+
+    OpenSSL has the alert ready, and asyncio closes without sending it. Kafka's clients give up at an alert. A connection
+    that merely ends they make again until their time is over, and their users never hear of certificates.
+    """
+
+    def _on_handshake_complete(self, handshake_exc: BaseException | None) -> None:
+        if handshake_exc is not None and self._transport is not None:
+            self._process_outgoing()  # type: ignore[attr-defined]  # not in the stubs
+        super()._on_handshake_complete(handshake_exc)
+
+
+sslproto.SSLProtocol = AlertingProtocol  # type: ignore[misc]
+
+
 class Acceptor:
     """Takes in the connections of one listener.
 

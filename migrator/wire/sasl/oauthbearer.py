@@ -13,10 +13,13 @@ from typing import Protocol
 from migrator.config.types import Secret
 from migrator.wire.principal import Principal
 from migrator.wire.sasl.exchange import Authenticated, AuthenticationError, utf8
-from migrator.wire.sasl.plain import OTHER_IDENTITY
 from migrator.wire.sasl.scram_messages import unescape
 
 MAX_TOKEN_CHARACTERS = 65_536
+OTHER_IDENTITY = (
+    "Authentication failed: Client requested an authorization id ({}) "
+    "that is different from the token's principal name ({})"
+)
 ERROR_SEEN = b"\x01"
 """The client's answer to an error; the server then refuses."""
 
@@ -79,7 +82,7 @@ class OAuthBearerServer:
             return self._error.encode()
         self.tried = found.principal.name
         if authorization not in ("", found.principal.name):
-            raise AuthenticationError("another authorization id", OTHER_IDENTITY)
+            raise AuthenticationError("another authorization id", OTHER_IDENTITY.format(authorization, self.tried))
         self.outcome = found
         return b""
 

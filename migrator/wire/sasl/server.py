@@ -114,7 +114,7 @@ class SaslServer:
         return build(
             response_type(api_key, version),
             error_code=ErrorCode.illegal_sasl_state,
-            error_message="The connection needs no authentication any more.",
+            error_message="SaslAuthenticate request received after successful authentication",
             mechanisms=(),
         )
 
