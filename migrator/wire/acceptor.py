@@ -59,8 +59,8 @@ sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
 class AlertingProtocol(sslproto.SSLProtocol):
     """Asyncio's TLS, which also tells the peer why a handshake failed.
 
-    OpenSSL has the alert ready, and asyncio closes without sending it. Kafka's clients give up at an alert. A connection
-    that merely ends they make again until their time is over, and their users never hear of certificates.
+    OpenSSL has the alert ready, and asyncio closes without sending it. Kafka's clients give up at an alert; connections
+    that merely end they make again until their time is over, and their users never hear of certificates.
     """
 
     def _on_handshake_complete(self, handshake_exc: BaseException | None) -> None:

@@ -41,6 +41,13 @@ def _order() -> Iterator[tuple[str, Attack]]:
         yield line.say(b"\0alice\0x")
         yield line.ask(API_VERSIONS, 0)
 
+    def token_for_a_token(line: Line, door: Door) -> Iterator[Said]:
+        found = door.tokens["sound"]
+        yield _plainly(line.scram(found.token_id, found.password, extensions=",tokenauth=true"))
+        for key, fields in ((38, {"renewers": ()}), (39, {"hmac": b"x"}), (40, {"hmac": b"x"})):
+            yield Said(line.ask(key, 2, **fields).error)
+
+    yield "a token of a token", on("CONTROLLER", token_for_a_token)
     yield "a proof before the mechanism", on("CONTROLLER", lambda line, _: iter((line.say(b"\0alice\0x"),)))
     yield "two mechanisms", on("CONTROLLER", lambda line, _: iter((line.choose("PLAIN"), line.choose(SHA_256))))
     yield "a request before the login", on("CONTROLLER", lambda line, _: iter((line.ask(METADATA, 9),)))
@@ -172,8 +179,8 @@ def _scram() -> Iterator[tuple[str, Attack]]:
 
 
 def _plainly(said: Said) -> Said:
-    """What depends on a nonce left out."""
-    return Said(said.error, said.message, lifetime_ms=said.lifetime_ms)
+    """Without what depends on a nonce or on the time."""
+    return Said(said.error, said.message, lifetime_ms=1 if said.lifetime_ms else 0)
 
 
 def forged(header: Mapping[str, Any] | None = None, **changes: Any) -> str:
@@ -235,6 +242,8 @@ UNSIGNED: Mapping[str, Callable[[], str]] = {
     "sound": unsigned,
     "over": lambda: unsigned(exp=int(time.time()) - 1, iat=int(time.time()) - 60),
     "without an end": lambda: unsigned(exp=None),
+    "that never ends": lambda: unsigned(exp=10**400),
+    "of half a character": lambda: unsigned(sub="\ud800"),
     "of the future": lambda: unsigned(iat=int(time.time()) + 300),
     "of nobody": lambda: unsigned(sub=None),
     "with a proof": es256,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import time
 from typing import Any
@@ -11,11 +12,13 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from hypothesis import given
+from hypothesis import strategies as st
 
 from migrator.wire.sasl import AuthenticationError
 from migrator.wire.sasl.jwt_tokens import public_keys
 from migrator.wire.sasl.oauthbearer import OAuthBearerClient, OAuthBearerServer, TokenError, initial_response
-from migrator.wire.sasl.unsecured import UnsecuredRules, UnsecuredValidator, unsecured_token
+from migrator.wire.sasl.unsecured import MAX_SECONDS, UnsecuredRules, UnsecuredValidator, unsecured_token
 from tests.wire.tokens import EC_KEY, RSA_KEY, document, jwk, signed, validator
 
 
@@ -70,8 +73,9 @@ def test_an_authorization_id_has_to_be_the_tokens_own() -> None:
             assert server.step(message) == b""
             assert server.outcome is not None
         else:
-            with pytest.raises(AuthenticationError):
+            with pytest.raises(AuthenticationError) as caught:
                 server.step(message)
+            assert str(caught.value.public).endswith("(root) that is different from the token's principal name (alice)")
 
 
 @pytest.mark.parametrize(
@@ -123,6 +127,7 @@ def confused() -> str:
         signed(scope=["a", "a"]),
         signed(scope=["a", ""]),
         signed(aud="another"),
+        signed(sub="\ud800"),
         signed()[:-6] + "AAAAAA",
     ],
     ids=lambda _: "token",
@@ -197,6 +202,10 @@ def test_unsecured_tokens_are_kafkas() -> None:
         ({"alg": "none"}, {"sub": "a", "exp": float("nan")}),
         ({"alg": "none"}, {"sub": 1, "exp": 2e9}),
         ({"alg": "none"}, {"sub": " ", "exp": 2e9}),
+        ({"alg": "none"}, {"sub": "half a character: \ud800", "exp": 2e9}),
+        ({"alg": "none"}, {"sub": "a", "exp": 10**400, "iat": 10**400}),
+        ({"alg": "none"}, {"sub": "a", "exp": float("inf")}),
+        ({"alg": "none"}, {"sub": "a", "exp": -(10**400)}),
         ({"alg": "none"}, {"sub": "a", "exp": 2e9, "iat": 2e9}),
         ({"alg": "none"}, ["sub"]),
     ],
@@ -206,3 +215,32 @@ def test_unsecured_tokens_that_are_refused(header: Any, claims: Any) -> None:
     for token in (f"{parts[0]}.{parts[1]}.", f"{parts[0]}.{parts[1]}.c2ln", f"{parts[0]}.{parts[1]}"):
         with pytest.raises(TokenError):
             UnsecuredValidator(UnsecuredRules(), lambda: 1e9).validate(token)
+
+
+@pytest.mark.parametrize("end", [10**400, 1e300], ids=["a whole number", "a float"])
+def test_an_end_beyond_any_calendar_is_far_away(end: Any) -> None:
+    for found in (
+        UnsecuredValidator(UnsecuredRules()).validate(unsigned({"sub": "a", "exp": end})),
+        validator().validate(signed(exp=end)),
+    ):
+        assert found.expires_at_ms == MAX_SECONDS * 1000
+
+
+def unsigned(claims: Any) -> str:
+    parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode() for part in ({"alg": "none"}, claims)]
+    return ".".join((*(part.rstrip("=") for part in parts), ""))
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()) | st.just(10**400),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@given(st.dictionaries(st.sampled_from(("sub", "exp", "iat", "scope")), ANYTHING))
+def test_whatever_a_token_claims_it_counts_or_not(claims: dict[str, Any]) -> None:
+    rules = UnsecuredRules(required_scope=("a",), clock_skew_ms=1)
+    with contextlib.suppress(TokenError):
+        found = UnsecuredValidator(rules).validate(unsigned(claims))
+        assert found.principal.name.encode()

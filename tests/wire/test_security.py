@@ -255,6 +255,7 @@ async def test_a_second_authentication_is_refused() -> None:
         client = KafkaClient("localhost", port, "tester", security=security)
         response = await client.request(request_type(SASL_AUTHENTICATE, 2)(auth_bytes=b""), 5)
         assert response.error_code == ErrorCode.illegal_sasl_state
+        assert response.error_message == "SaslAuthenticate request received after successful authentication"
         await client.close()
 
 

@@ -150,5 +150,12 @@ def check_extensions(extensions: Mapping[str, str]) -> None:
 
 
 def bearer_principal(name: str) -> Principal:
-    """The principal that the bearer of a valid token is."""
+    """The principal that the bearer of a valid token is.
+
+    :raises TokenError: half a character is in its name (JSON lets it), which no record or answer of ours could hold.
+    """
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise TokenError("its principal is not text") from error
     return Principal("User", name)

@@ -90,7 +90,9 @@ def seconds(claims: Mapping[str, Any], name: str) -> float | None:
     found = claims.get(name)
     if found is None:
         return None
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found) or found < 0:
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    # A whole number may be too big for a float, and is finite all the same.
+    if not is_number or (isinstance(found, float) and not math.isfinite(found)) or found < 0:
         raise TokenError(f"claim {name} is no time")
     return float(min(found, MAX_SECONDS))
 
