@@ -7,7 +7,7 @@ import hashlib
 import json
 import secrets
 import time
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -251,6 +251,14 @@ class Door:
         said = self.ask(38, 3, **asked, max_lifetime=lifetime)
         assert said.error == "none", f"{self.name}: {said}"
         return Token(said.body.token_id, b64encode(said.body.hmac).decode())
+
+    def expire_token(self, token: Token) -> None:
+        """End the life of a delegation token; its owner asks for it."""
+        with self.line() as line:
+            said = line.scram("owner", self.town.passwords["owner"], mechanism="SCRAM-SHA-512")
+            assert said.error == "none", f"{self.name}: {said}"
+            said = line.ask(40, 2, hmac=b64decode(token.password), expiry_time_period=dt.timedelta(milliseconds=-1))
+            assert said.error == "none", f"{self.name}: {said}"
 
     def until(self, what: str, wanted: Any, ask: Any) -> None:
         """Wait until an answer is as wanted: metadata are published a moment after they are committed."""
