@@ -124,6 +124,10 @@ class MigratedCluster(Protocol):
     def connected(self) -> bool:
         """Whether ZooKeeper answers."""
 
+    @property
+    def away(self) -> tuple[str, str]:
+        """Why it does not, as far as anybody knows, and the remedy."""
+
     def start(self, on_connection: Callable[[SessionState], None]) -> None:
         """Connect, now and whenever the connection was lost; the listener is called on another thread."""
 

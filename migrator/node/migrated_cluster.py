@@ -56,6 +56,12 @@ class ReachedCluster:
         return self._session.state is SessionState.CONNECTED
 
     @property
+    def away(self) -> tuple[str, str]:
+        """See `MigratedCluster`."""
+        error = self._session.away("it is out of reach")
+        return error.what, error.remedy
+
+    @property
     def troubles(self) -> Mapping[int, str]:
         """See `MigratedCluster`."""
         return self._messenger.troubles
@@ -90,6 +96,7 @@ class NoCluster:
     """A `MigratedCluster`, of a controller whose migration is off: no state of its driver asks anything of it."""
 
     connected = False
+    away = ("the migration is turned off on this controller", "")
 
     def __init__(self) -> None:
         self.troubles: Mapping[int, str] = {}

@@ -326,6 +326,11 @@ class MigrationRuntime:
         return self.executor.coordinator.write_behind.lag(monotonic_ms())
 
     @property
+    def zookeeper_away(self) -> tuple[str, str]:
+        """See `MigratedCluster`."""
+        return self._cluster.away
+
+    @property
     def broker_troubles(self) -> Mapping[int, str]:
         """See `MigratedCluster`."""
         return self._cluster.troubles

@@ -102,7 +102,7 @@ class MigrationInsight:
         if hold is not None and status.state is not State.PAUSED:
             found.append(_held(hold))
         if not status.zookeeper_connected and status.state not in WITHOUT_ZOOKEEPER:
-            found.append(Problem("ZooKeeper", "it is out of reach", "Check zookeeper.connect and the servers"))
+            found.append(Problem("ZooKeeper", *self._runtime.zookeeper_away))
         unanswered = self._write_behind.unanswered
         if unanswered is not None:
             found.append(Problem("ZooKeeper", str(unanswered), LARGE_WRITE_REMEDY))
