@@ -6,7 +6,7 @@ None of this is refused, because stock Kafka starts with it. It is said at every
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from migrator.config.endpoints import is_loopback, parse_host_port
@@ -14,7 +14,7 @@ from migrator.config.key_lists import OAUTHBEARER_VALIDATORS
 from migrator.config.key_uses import last_part
 from migrator.config.keys import KEYS
 from migrator.config.properties import parse_properties, read_text
-from migrator.config.providers import PLACEHOLDER
+from migrator.config.providers import PLACEHOLDER, files_of
 from migrator.config.settings import Settings
 from migrator.config.types import split_list
 
@@ -126,12 +126,28 @@ def _metrics(settings: Settings) -> Iterator[OpenDoor]:
 def _files(settings: Settings) -> Iterator[OpenDoor]:
     """Files with secrets that every user of this machine may read."""
     own = Path(settings.source)
-    if is_exposed(own) and _holds_secrets(own):
+    passwords = _passwords(own)
+    if is_exposed(own) and any(not PLACEHOLDER.search(text) for text in passwords.values()):
         yield "(the file itself)", "every user of this machine may read it, and it holds passwords", f"chmod 600 {own}"
-    for key, text in settings.explicit.items():
-        path = Path(text.strip())
-        if last_part(key).endswith(_SECRET_FILES) and text.strip() and is_exposed(path):
+    for key, path in [*_named_files(settings), *_providers_files(own, passwords)]:
+        if is_exposed(path):
             yield key, f"every user of this machine may read {path}", f"chmod 600 {path}"
+
+
+def _named_files(settings: Settings) -> Iterator[tuple[str, Path]]:
+    for key, text in settings.explicit.items():
+        if last_part(key).endswith(_SECRET_FILES) and text.strip():
+            yield key, Path(text.strip())
+
+
+def _providers_files(own: Path, passwords: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    """Files that ``config.providers`` take passwords from, each with the first key that names it."""
+    keys: dict[Path, str] = {}
+    raw = _raw(own) if passwords else {}
+    for key, text in passwords.items():
+        for path in files_of(text, raw):
+            keys.setdefault(path, key)
+    return ((key, path) for path, key in keys.items())
 
 
 def is_exposed(path: Path) -> bool:
@@ -145,16 +161,20 @@ def is_exposed(path: Path) -> bool:
         return False
 
 
-def _holds_secrets(path: Path) -> bool:
+def _passwords(path: Path) -> dict[str, str]:
+    """Passwords of a file as they stand in it, placeholders included."""
+    return {
+        key: text
+        for key, text in _raw(path).items()
+        if text.strip() and last_part(key) in KEYS and KEYS[last_part(key)].kind == "password"
+    }
+
+
+def _raw(path: Path) -> dict[str, str]:
     try:
-        found = parse_properties(read_text(path))
+        return parse_properties(read_text(path))
     except (OSError, ValueError):
-        return False
-    names = {key: last_part(key) for key in found}
-    return any(
-        name in KEYS and KEYS[name].kind == "password" and found[key].strip() and not PLACEHOLDER.search(found[key])
-        for key, name in names.items()
-    )
+        return {}
 
 
 def _knows_who_comes(settings: Settings, name: str, protocol: str) -> bool:

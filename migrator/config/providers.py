@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from migrator.config.java_regex import java_pattern
@@ -47,6 +47,16 @@ def resolve_placeholders(raw: dict[str, str], where: str) -> dict[str, str]:
         return match.group(0) if lookup is None else lookup(match.group(3) or "", match.group(4), where)
 
     return {key: PLACEHOLDER.sub(replace, text) for key, text in raw.items()} if lookups else raw
+
+
+def files_of(text: str, raw: Mapping[str, str]) -> Iterator[Path]:
+    """The files that the placeholders in ``text`` are read from; ``raw`` is the whole file, with ``config.providers``."""
+    names = split_list(raw.get(PROVIDERS_KEY, ""))
+    for match in PLACEHOLDER.finditer(text):
+        name, path, key = match.group(1), match.group(3) or "", match.group(4)
+        if name in names and path:
+            kind = raw.get(f"{PROVIDERS_KEY}.{name}.class", "").strip().removeprefix(JAVA_PACKAGE)
+            yield Path(path) / key if kind == "DirectoryConfigProvider" else Path(path)
 
 
 def _provider(raw: Mapping[str, str], name: str, where: str) -> Lookup:

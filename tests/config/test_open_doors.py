@@ -98,3 +98,27 @@ def test_a_key_store_that_everybody_may_read_is_named(public: Path) -> None:
     for mode, found in ((0o644, True), (0o600, False)):
         store.chmod(mode)
         assert (key in doors({key: str(store)})) is found
+
+
+@pytest.mark.parametrize(
+    ("provider", "place"),
+    [("FileConfigProvider", "{directory}/secrets:token"), ("DirectoryConfigProvider", "{directory}:secrets")],
+)
+def test_a_file_that_a_provider_takes_passwords_from_is_named_when_everybody_may_read_it(
+    provider: str, place: str, public: Path
+) -> None:
+    secrets = public / "secrets"
+    secrets.write_text("token=t\n")
+    file = public / "controller.properties"
+    text = "${p:" + place.format(directory=public) + "}"
+    keys = {
+        "config.providers": "p",
+        "config.providers.p.class": f"org.apache.kafka.common.config.provider.{provider}",
+        "delegation.token.secret.key": text,
+        "password.encoder.secret": text,
+    }
+    file.write_text("".join(f"{key}={text}\n" for key, text in (MINIMAL | keys).items()))
+    for mode, found in ((0o644, [("delegation.token.secret.key", f"chmod 600 {secrets}")]), (0o600, [])):
+        secrets.chmod(mode)
+        settings, _ = load_settings(file)
+        assert [(key, remedy) for key, _, remedy in open_doors(settings) if remedy.startswith("chmod")] == found
