@@ -29,17 +29,23 @@ class Voter:
     port: int
 
 
-def parse_protocol_map(text: str) -> dict[str, str]:
+def parse_protocol_map(text: str, *, last_counts: bool = False) -> dict[str, str]:
     """``NAME:PROTOCOL,...`` -> name in upper case -> protocol.
 
-    :raises ValueError: for an entry of another form, or a protocol that Kafka does not have.
+    :param last_counts: of two entries for one listener, as in Kafka. Else they are refused: who reads the other takes
+        the listener for safer than it is.
+
+    :raises ValueError: for an entry of another form, a protocol that Kafka does not have, or a listener with two.
     """
-    found = {}
+    found: dict[str, str] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, separator, protocol = entry.rpartition(":")
         if not separator or protocol.upper() not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
             raise ValueError(f"{entry!r} is not LISTENER_NAME:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL")
-        found[name.strip().upper()] = protocol.strip().upper()
+        name, protocol = name.strip().upper(), protocol.strip().upper()
+        if not last_counts and found.get(name, protocol) != protocol:
+            raise ValueError(f"listener {name} has two protocols there, {found[name]} and {protocol}: leave one")
+        found[name] = protocol
     return found
 
 

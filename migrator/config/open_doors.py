@@ -51,6 +51,15 @@ def _listeners(settings: Settings) -> Iterator[OpenDoor]:
         elif protocol == "SSL" and not _knows_who_comes(settings, name, protocol):
             what = f"whoever shows no certificate on {door} is {ANONYMOUS}, and may do whatever that one may"
             yield _own_key(name, _CLIENT_AUTH), what, f"Set {_CLIENT_AUTH}=required"
+        elif protocol == "PLAINTEXT":
+            what = (
+                f"whoever reaches {door} is {ANONYMOUS}, and may do whatever that one may; all can be read on the way"
+            )
+            yield (
+                "listener.security.protocol.map",
+                what,
+                f"Map {name} to SSL or SASL_SSL; keys of TLS count for nothing here",
+            )
         yield from _of_sasl(settings, name, protocol)
 
 

@@ -50,7 +50,7 @@ def resolve_placeholders(raw: dict[str, str], where: str) -> dict[str, str]:
 
 
 def files_of(text: str, raw: Mapping[str, str]) -> Iterator[Path]:
-    """The files that the placeholders in ``text`` are read from; ``raw`` is the whole file, with ``config.providers``."""
+    """The files that the placeholders in ``text`` are read from; ``raw`` is the file around it."""
     names = split_list(raw.get(PROVIDERS_KEY, ""))
     for match in PLACEHOLDER.finditer(text):
         name, path, key = match.group(1), match.group(3) or "", match.group(4)

@@ -95,7 +95,7 @@ class FileGatherer:
             broker_id=int(number) if number.isdecimal() else None,
             level=_or(lambda: parse_version(file.values["inter.broker.protocol.version"]).level, None),
             voters=_or(lambda: parse_voters(split_list(file.get("controller.quorum.voters"))), None),
-            protocols=_or(lambda: parse_protocol_map(file.get("listener.security.protocol.map")), {}),
+            protocols=_or(lambda: parse_protocol_map(file.get("listener.security.protocol.map"), last_counts=True), {}),
             identities=tuple(identities),
             old_logs=tuple(str(it / DIRECTORY_NAME) for it in directories if (it / DIRECTORY_NAME).is_dir()),
         )

@@ -28,6 +28,8 @@ def doors(keys: dict[str, str]) -> list[str]:
     ("keys", "found"),
     [
         ({}, ["listeners"]),
+        (AUTHORIZER, ["listener.security.protocol.map"]),
+        (AUTHORIZER | {"ssl.client.auth": "required"}, ["listener.security.protocol.map"]),
         (SSL | REQUIRED, ["listeners"]),
         (SSL | REQUIRED | AUTHORIZER, []),
         (SSL | REQUIRED | AUTHORIZER | {"migrator.metrics.listener": "0.0.0.0:1"}, ["migrator.metrics.listener"]),

@@ -95,6 +95,10 @@ def test_every_attribute_has_a_key_of_its_type_and_a_default_that_parses(field: 
         ({"controller.quorum.voters": ""}, "controller.quorum.voters"),
         ({"listeners": "CONTROLLER:9093"}, "listeners"),
         ({"listeners": "OTHER://:9093"}, "listeners"),
+        (
+            {"listener.security.protocol.map": "CONTROLLER:SSL,INTERNAL:SSL,controller:PLAINTEXT"},
+            "listener.security.protocol.map",
+        ),
         ({"controller.listener.names": ""}, "controller.listener.names"),
         ({"zookeeper.connect": ""}, "zookeeper.connect"),
         ({"inter.broker.listener.name": "NOWHERE"}, "inter.broker.listener.name"),
