@@ -13,6 +13,8 @@ from migrator.config.settings import HIDDEN_ATTRIBUTES, Settings
 from migrator.config.types import ConfigValue, Secret, parse
 from migrator.errors import OperatorError
 
+BYTE_ORDER_MARK = "\ufeff"
+
 
 def load_settings(path: Path) -> tuple[Settings, list[str]]:
     """Read and check a controller's property file.
@@ -29,9 +31,17 @@ def read_properties(path: Path) -> dict[str, str]:
     :raises OperatorError: it can't be read.
     """
     try:
-        return parse_properties(read_text(path))
+        found = parse_properties(read_text(path))
     except (OSError, ValueError) as error:
         raise OperatorError(f"can't be read: {error}", where=str(path), remedy="Give a Java property file") from error
+    first = next(iter(found), "")
+    if first.startswith(BYTE_ORDER_MARK) and first[1:2] not in ("#", "!"):
+        raise OperatorError(
+            f"begins with a byte order mark, which Java reads as part of the first key: {first[1:]} would not count",
+            where=str(path),
+            remedy="Save it as UTF-8 without a byte order mark",
+        )
+    return found
 
 
 def settings_from(raw: dict[str, str], source: str) -> tuple[Settings, list[str]]:

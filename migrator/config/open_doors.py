@@ -13,7 +13,7 @@ from migrator.config.endpoints import is_loopback, parse_host_port
 from migrator.config.key_lists import OAUTHBEARER_VALIDATORS
 from migrator.config.key_uses import last_part
 from migrator.config.keys import KEYS
-from migrator.config.properties import parse_properties, read_text
+from migrator.config.properties import doubled_keys, parse_properties, read_text
 from migrator.config.providers import PLACEHOLDER, files_of
 from migrator.config.settings import Settings
 from migrator.config.types import split_list
@@ -132,6 +132,24 @@ def _metrics(settings: Settings) -> Iterator[OpenDoor]:
         yield key, "whoever reaches it reads the metrics", remedy
 
 
+def _doubled_keys(settings: Settings) -> Iterator[OpenDoor]:
+    try:
+        found = list(doubled_keys(read_text(Path(settings.source))))
+    except (OSError, ValueError):
+        return
+    for key, earlier, later in found:
+        what = f"stands in line {earlier} and, with another value, in line {later}: the last counts, as in Kafka"
+        yield key, what, "Leave one"
+
+
+def _host_names(settings: Settings) -> Iterator[OpenDoor]:
+    """Where this node connects to without a look at whose certificate it is shown."""
+    for key, text in settings.explicit.items():
+        if last_part(key).endswith("ssl.endpoint.identification.algorithm") and not text.strip():
+            what = "it is empty, so that every certificate of the trust store may stand for every host"
+            yield key, what, "Remove it, and give each certificate its host's name"
+
+
 def _files(settings: Settings) -> Iterator[OpenDoor]:
     """Files with secrets that every user of this machine may read."""
     own = Path(settings.source)
@@ -193,4 +211,12 @@ def _knows_who_comes(settings: Settings, name: str, protocol: str) -> bool:
     return protocol == "SSL" and own.strip().lower() == "required"
 
 
-_FINDERS: tuple[Callable[[Settings], Iterator[OpenDoor]], ...] = (_listeners, _authorizer, _secrets, _metrics, _files)
+_FINDERS: tuple[Callable[[Settings], Iterator[OpenDoor]], ...] = (
+    _listeners,
+    _authorizer,
+    _secrets,
+    _metrics,
+    _doubled_keys,
+    _host_names,
+    _files,
+)

@@ -42,6 +42,19 @@ def parse_properties(text: str) -> dict[str, str]:
     return found
 
 
+def doubled_keys(text: str) -> Iterator[tuple[str, int, int]]:
+    """Keys that stand there again with another value: (key, line of the one before, line of this one). The last counts.
+
+    :raises ValueError: as `parse_properties`.
+    """
+    found: dict[str, tuple[str, int]] = {}
+    for number, _, line in _logical_lines(text):
+        key, value = (_unescape(part) for part in _split(line))
+        if key in found and found[key][0] != value:
+            yield key, found[key][1], number
+        found[key] = value, number
+
+
 def without_keys(text: str, is_dropped: Callable[[str], bool]) -> str:
     """The file without some of its keys; every other line, comments too, stays as it is.
 

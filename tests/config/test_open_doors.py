@@ -17,6 +17,7 @@ SASL_PLAINTEXT = {"listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT"}
 SASL_SSL = {"listener.security.protocol.map": "CONTROLLER:SASL_SSL"}
 REQUIRED = {"listener.name.controller.ssl.client.auth": "required"}
 PREFIX = "listener.name.controller."
+HOST_NAMES = "ssl.endpoint.identification.algorithm"
 VALIDATOR = PREFIX + "oauthbearer.sasl.server.callback.handler.class"
 
 
@@ -43,6 +44,10 @@ def doors(keys: dict[str, str]) -> list[str]:
         (SASL_SSL | AUTHORIZER | {"sasl.enabled.mechanisms": "OAUTHBEARER"}, [VALIDATOR]),
         (SASL_SSL | AUTHORIZER | {"sasl.enabled.mechanisms": "OAUTHBEARER", VALIDATOR: OAUTHBEARER_VALIDATORS[0]}, []),
         (SASL_SSL | AUTHORIZER | {"ssl.client.auth": "required"}, ["ssl.client.auth"]),
+        (SSL | REQUIRED | AUTHORIZER | {HOST_NAMES: ""}, [HOST_NAMES]),
+        (SSL | REQUIRED | AUTHORIZER | {HOST_NAMES: "https"}, []),
+        (SSL | REQUIRED | AUTHORIZER | {PREFIX + HOST_NAMES: " "}, [PREFIX + HOST_NAMES]),
+        (SSL | REQUIRED | AUTHORIZER | {"zookeeper." + HOST_NAMES: ""}, ["zookeeper." + HOST_NAMES]),
         (SASL_SSL | AUTHORIZER | {"ssl.client.auth": "required"} | REQUIRED, []),
         (SSL | REQUIRED | AUTHORIZER | {"super.users": "User:ANONYMOUS;User:a"}, ["super.users"]),
         (SSL | REQUIRED | AUTHORIZER | {"allow.everyone.if.no.acl.found": "true"}, ["allow.everyone.if.no.acl.found"]),
@@ -124,3 +129,19 @@ def test_a_file_that_a_provider_takes_passwords_from_is_named_when_everybody_may
         secrets.chmod(mode)
         settings, _ = load_settings(file)
         assert [(key, remedy) for key, _, remedy in open_doors(settings) if remedy.startswith("chmod")] == found
+
+
+def test_a_key_that_stands_there_twice_is_named_with_its_lines(tmp_path: Path) -> None:
+    file = tmp_path / "controller.properties"
+    keys = MINIMAL | SSL | REQUIRED | AUTHORIZER | {"super.users": "User:a"}
+    text = "".join(f"{key}={value}\n" for key, value in keys.items())
+    file.write_text(text + "node.id = 3000\n# super.users=User:c\nsuper.users=User:\\\n  mallory\n")
+    settings, _ = load_settings(file)
+    first = len(keys)
+    assert list(open_doors(settings)) == [
+        (
+            "super.users",
+            f"stands in line {first} and, with another value, in line {first + 3}: the last counts, as in Kafka",
+            "Leave one",
+        )
+    ]

@@ -135,6 +135,17 @@ def test_a_wrong_value_is_refused_with_file_key_and_remedy(changes: dict[str, st
     assert caught.value.exit_code == ExitCode.REFUSED
 
 
+def test_a_byte_order_mark_before_a_key_is_refused_and_before_a_comment_is_none_of_our_business(tmp_path: Path) -> None:
+    file = tmp_path / "controller.properties"
+    text = "\n".join(f"{key}={value}" for key, value in MINIMAL.items())
+    file.write_text("\ufeff" + text, encoding="utf-8")
+    with pytest.raises(OperatorError, match=r"byte order mark.*process\.roles would not count") as caught:
+        load_settings(file)
+    assert caught.value.where == str(file)
+    file.write_text("\ufeff# ours\n" + text, encoding="utf-8")
+    assert load_settings(file)[0].node_id == 3000
+
+
 def test_names_on_grpc_are_whole_subjects() -> None:
     settings = settings_from(MIGRATING | GRPC | {"migrator.grpc.operator.principals": "User:CN=x ;User:CN=y"}, "f")[0]
     assert settings.grpc_voter_principals == {"User:CN=a\\,b,O=c": 3000, "User:CN=later": 3000}
