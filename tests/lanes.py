@@ -28,6 +28,9 @@ PLACES = {
     "tests/rehearse/test_forecast.py": TEST_ALL,
     "tests/bench/test_verify.py": TEST_ALL,
     "tests/hostile/test_attacks.py": TEST_ALL,
+    "tests/doors/test_controllers.py": TEST_ALL,
+    "tests/doors/test_certificate_changes.py": TEST_ALL,
+    "tests/doors/test_orders.py": TEST_ALL,
 }
 """Where whole clusters are started, and the lane of what is there."""
 UNITS = {"clusters": tuple(PLACES), "spark": ("tests/verify/",)}

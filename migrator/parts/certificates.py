@@ -70,16 +70,22 @@ class Authority:
         *,
         names: tuple[x509.GeneralName, ...] = THIS_MACHINE,
         valid_for: dt.timedelta = dt.timedelta(days=30),
+        valid_after: dt.timedelta = -SKEW,
+        purposes: tuple[x509.ObjectIdentifier, ...] = (),
     ) -> tuple[str, str]:
         """A private key and a certificate, in PEM.
 
         :param subject: a whole name, or the common name.
         :param password: encrypts the key.
         :param valid_for: from now on; below zero it has expired already.
+        :param valid_after: from now on; above zero it does not hold yet.
+        :param purposes: what it may be used for (extended key usage); by default everything.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         name = common_name(subject) if isinstance(subject, str) else subject
-        certificate = self.sign(name, key.public_key(), names=names, valid_for=valid_for)
+        certificate = self.sign(
+            name, key.public_key(), names=names, valid_for=valid_for, valid_after=valid_after, purposes=purposes
+        )
         encryption = (
             serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()
         )
@@ -115,25 +121,29 @@ class Authority:
         ca: bool = False,
         names: tuple[x509.GeneralName, ...] = THIS_MACHINE,
         valid_for: dt.timedelta = dt.timedelta(days=365),
+        valid_after: dt.timedelta = -SKEW,
+        purposes: tuple[x509.ObjectIdentifier, ...] = (),
     ) -> x509.Certificate:
         """A certificate of ours for that key; of a CA, it may sign others."""
         now = dt.datetime.now(dt.UTC)
         ours = self._key.public_key()
-        return (
+        unsigned = (
             x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(self._name)
             .public_key(key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(min(now, now + valid_for) - SKEW)
+            .not_valid_before(min(now + valid_after, now + valid_for - SKEW))
             .not_valid_after(now + valid_for)
             .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
             .add_extension(_usage(ca=ca), critical=True)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ours), critical=False)
-            .sign(self._key, hashes.SHA256())
         )
+        if purposes:
+            unsigned = unsigned.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+        return unsigned.sign(self._key, hashes.SHA256())
 
 
 def _usage(*, ca: bool) -> x509.KeyUsage:

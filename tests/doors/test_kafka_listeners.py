@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
 from migrator.config.checks import STANDARD_AUTHORIZER
 from migrator.node.node import Failure, _listeners
 from migrator.parts.certificates import Authority
@@ -16,6 +19,7 @@ from migrator.wire.schemas import CONTROLLER_APIS
 from tests.differential.names import Names
 from tests.differential.scenarios import guarded
 from tests.doors.caller import Caller, Login, Outcome
+from tests.doors.grpc_door import itself
 from tests.node.cluster import CLUSTER_ID, running
 
 SSL, SASL = "CONTROLLER", "LOGIN"
@@ -87,6 +91,8 @@ def _visitors(authority: Authority) -> dict[str, Visitor]:
     other = Authority("another authority")
     inside = authority.pem
     expired = authority.issue(OPERATOR, valid_for=dt.timedelta(seconds=-1))
+    early = authority.issue(OPERATOR, valid_after=dt.timedelta(days=1))
+    only_serves = authority.issue(OPERATOR, purposes=(ExtendedKeyUsageOID.SERVER_AUTH,))
     shut, answered = Outcome.SHUT, Outcome.ANSWERED
     free = dict.fromkeys(FREE, answered)
     greeting = dict.fromkeys(BEFORE_LOGIN, answered)
@@ -94,10 +100,17 @@ def _visitors(authority: Authority) -> dict[str, Visitor]:
         "nobody, in clear": Visitor(SSL, Caller(), shut, {}),
         "nobody, without a certificate": Visitor(SSL, Caller(authority=inside), shut, {}),
         "a certificate of another authority": Visitor(SSL, Caller(inside, other.issue(OPERATOR)), shut, {}),
+        "a certificate that signs itself": Visitor(SSL, Caller(inside, itself(OPERATOR)), shut, {}),
         "an expired certificate": Visitor(SSL, Caller(inside, expired), shut, {}),
+        "a certificate that does not hold yet": Visitor(SSL, Caller(inside, early), shut, {}),
+        "a certificate for servers only": Visitor(SSL, Caller(inside, only_serves), shut, {}),
         "a certificate with a name that has no right": Visitor(
             SSL, Caller(inside, authority.issue(STRANGER)), Outcome.DENIED, free
         ),
+        "a name that two parts of the subject make": Visitor(
+            SSL, Caller(inside, authority.issue(beside(OPERATOR))), Outcome.DENIED, free
+        ),
+        "a controller's certificate": Visitor(SSL, Caller(inside, authority.issue("controller")), answered, {}),
         "an operator's certificate": Visitor(SSL, Caller(inside, authority.issue(OPERATOR)), answered, {}),
         "in clear, where a login is due": Visitor(SASL, Caller(), shut, {}),
         "without a login": Visitor(SASL, Caller(inside), shut, greeting),
@@ -108,6 +121,11 @@ def _visitors(authority: Authority) -> dict[str, Visitor]:
         ),
         "an operator": Visitor(SASL, Caller(inside, login=Login(OPERATOR, f"{OPERATOR}-secret")), answered, {}),
     }
+
+
+def beside(name: str) -> x509.Name:
+    """A subject with that common name, and one more."""
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, each) for each in (name, STRANGER)])
 
 
 def _calls(visitor: Visitor, port: int, bodies: Mapping[int, dict[str, Any]]) -> dict[int, Outcome]:
