@@ -33,7 +33,9 @@ _REPLACEMENT = re.compile(r"\\(.)|([^\\$]+)|\$([0-9]*)", re.DOTALL)
 _LINE_ENDS_OF_JAVA = re.compile("[\r\x85\u2028\u2029]")
 """A dot does not stand for these in Java. Names that hold them are no honest ones."""
 _SPECIAL = re.compile(r'([,=+<>#;"\\])')
-_BORDER_SPACES = re.compile(r"^ +| +$")
+_BORDER = re.compile(r"^[ \r]+|[ \r]+\Z")
+_STRINGS = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1C, 0x1E})
+"""Tags of what Java takes for a string, and reads as UTF-8 whatever it is; all else stands in hexadecimal DER."""
 
 
 def distinguished_name(certificate: bytes) -> str:
@@ -43,25 +45,30 @@ def distinguished_name(certificate: bytes) -> str:
     """
     subject = x509.load_der_x509_certificate(certificate).subject
     values = iter(_encoded_values(subject))
-    parts = ["+".join(_attribute(part, next(values)) for part in rdn) for rdn in subject.rdns]
+    parts = ["+".join(_attribute(part.oid, *next(values)) for part in rdn) for rdn in subject.rdns]
     return ",".join(reversed(parts))
 
 
-def _attribute(part: x509.NameAttribute[str | bytes], encoded: bytes) -> str:
-    if part.oid not in _KEYWORDS or not isinstance(part.value, str):
-        return f"{part.oid.dotted_string}=#{encoded.hex()}"
-    escaped = _SPECIAL.sub(r"\\\1", part.value)
-    bordered = _BORDER_SPACES.sub(lambda spaces: "\\ " * len(spaces[0]), escaped)
-    return f"{_KEYWORDS[part.oid]}={bordered}"
+def _attribute(kind: x509.ObjectIdentifier, tag: int, content: bytes, encoded: bytes) -> str:
+    if kind not in _KEYWORDS:
+        return f"{kind.dotted_string}=#{encoded.hex()}"
+    if tag not in _STRINGS:
+        return f"{_KEYWORDS[kind]}=#{encoded.hex()}"
+    escaped = _SPECIAL.sub(r"\\\1", content.decode("utf-8", "replace")).replace("\0", r"\00")
+    bordered = _BORDER.sub(lambda spaces: "".join("\\" + space for space in spaces[0]), escaped)
+    return f"{_KEYWORDS[kind]}={bordered}"
 
 
-def _encoded_values(name: x509.Name) -> list[bytes]:
-    """DER of each attribute's value, in order: Name is SEQUENCE OF (SET OF (SEQUENCE of type and value))."""
+def _encoded_values(name: x509.Name) -> list[tuple[int, bytes, bytes]]:
+    """Tag, content and DER of each attribute's value, in order.
+
+    Name is SEQUENCE OF (SET OF (SEQUENCE of type and value)).
+    """
     found = []
     ((_, sets, _),) = _elements(name.public_bytes())
     for _, attributes, _ in _elements(sets):
         for _, attribute, _ in _elements(attributes):
-            _, (_, _, encoded) = _elements(attribute)
+            _, encoded = _elements(attribute)
             found.append(encoded)
     return found
 

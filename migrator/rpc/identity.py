@@ -23,6 +23,10 @@ from migrator.values import value
 
 NOBODY = "nobody"
 SOCKET = "the operator's socket"
+_TIME = "%Y-%m-%d %H:%M:%S UTC"
+_RENEW = (
+    "Put a valid one into migrator.grpc.tls.certificate.file of the caller; a controller reads it without a restart"
+)
 
 
 @value
@@ -33,9 +37,11 @@ class Certificate:
     not_before: datetime
     not_after: datetime
 
-    def holds(self, now: datetime) -> bool:
-        """Whether it is valid at that time."""
-        return self.not_before <= now <= self.not_after
+    def why_not(self, now: datetime) -> str:
+        """Why it is not valid at that time; empty when it is."""
+        if now < self.not_before:
+            return f"the certificate holds from {self.not_before:{_TIME}} only"
+        return f"the certificate holds until {self.not_after:{_TIME}}" if now > self.not_after else ""
 
 
 @lru_cache(maxsize=256)
@@ -99,13 +105,13 @@ class Identities:
             return Caller(NOBODY, peer, why_not="there is no certificate")
         try:
             certificate = read_certificate(pems[0])
-        except ValueError:
+        except (ValueError, x509.InvalidVersion):
             return Caller(NOBODY, peer, why_not="the certificate cannot be read")
         if certificate.principal is None:
             return Caller(NOBODY, peer, why_not="the certificate has no subject: give it a common name")
         name = printable(certificate.principal)
-        if not certificate.holds(now):
-            return Caller(name, peer, why_not=f"the certificate holds until {certificate.not_after:%Y-%m-%d %H:%M} UTC")
+        if why_not := certificate.why_not(now):
+            return Caller(name, peer, why_not=f"{why_not}. {_RENEW}")
         node_id = self._voters.get(certificate.principal)
         roles = {Role.VOTER} if node_id is not None else set()
         if certificate.principal in self._operators:

@@ -32,6 +32,9 @@ CONNECT_SECONDS = 2.0
 SILENT_SECONDS = 10.0
 """How long an address is left alone that swallows what is sent there: each try costs a request its time."""
 
+REMEMBERED_REASONS = 20
+"""Why one peer did not answer; a refusal has another text for each call."""
+
 Call = Callable[..., Any]
 
 _METHODS = {request: request.__name__.removesuffix("Request") for request in REQUESTS}
@@ -88,7 +91,7 @@ class _Link:
     def _is_usable(self, stamp: Stamp | None) -> bool:
         """Whether the changed files may take the place of those that the connection was made with."""
         try:
-            self._tls.read()
+            self._tls.renewed()
         except OperatorError as error:
             log.warning("The gRPC connection to node %d stays as it was: %s", self._peer, error)
             self._stamp = stamp
@@ -114,7 +117,7 @@ class GrpcRaftTransport:
         self._links = {peer: _Link(peer, at, tls) for peer, at in peers.items()}
         self._deadlines: set[asyncio.Timeout] = set()
         self._closed = False
-        self._said: dict[int, str] = {}
+        self._said: dict[int, set[str]] = {}
 
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
         """See `RaftTransport`."""
@@ -186,6 +189,8 @@ class GrpcRaftTransport:
             refusal = _translate(peer, error)
             if isinstance(refusal, UnreachableError):
                 await link.drop()
+            elif error.code() is grpc.StatusCode.PERMISSION_DENIED:
+                self._tell(peer, str(refusal))
             raise refusal from error
         except asyncio.CancelledError:
             # gRPC cancels the calls of a channel that is closed, which nobody has cancelled here.
@@ -200,8 +205,11 @@ class GrpcRaftTransport:
 
     def _tell(self, peer: int, why: str) -> None:
         """Each reason once: a peer that is away is asked again and again."""
-        if self._said.get(peer) != why:
-            self._said[peer] = why
+        said = self._said.setdefault(peer, set())
+        if why not in said:
+            if len(said) >= REMEMBERED_REASONS:
+                said.clear()
+            said.add(why)
             log.warning("No gRPC with %s", why)
 
 

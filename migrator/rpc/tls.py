@@ -97,6 +97,16 @@ class TlsFiles:
             raise _useless(self.certificate, "certificate", why)
         return found
 
+    def renewed(self) -> Material:
+        """What takes the place of what was read before.
+
+        :raises OperatorError: as `read`, or our certificate is not valid now: the one before may still be.
+        """
+        found = self.read()
+        if why_not := read_certificate(found.certificate).why_not(datetime.now(UTC)):
+            raise _useless(self.certificate, "certificate", f"is of no use now: {why_not}")
+        return found
+
     def own(self) -> Certificate:
         """What our certificate says.
 
@@ -139,9 +149,7 @@ class _Renewal:
                 return None
             self._stamp = stamp
             try:
-                material = self._files.read()
-                if not read_certificate(material.certificate).holds(datetime.now(UTC)):
-                    raise _useless(self._files.certificate, "certificate", "holds a certificate that is not valid now")
+                material = self._files.renewed()
             except OperatorError as error:
                 CERTIFICATES.note_reload_failure(OWN_USE)
                 log.warning("The certificate of gRPC stays as it was: %s", error)

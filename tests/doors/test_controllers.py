@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 
+import grpc
 import pytest
 
 from migrator.drill.cluster import Controller
@@ -24,6 +25,7 @@ from tests.doors.grpc_door import (
     SERVICES,
     SOCKET,
     Outcome,
+    ended,
     in_clear,
     outcomes,
     unexpected,
@@ -71,6 +73,28 @@ async def test_every_call_by_everybody_on_the_network(cluster: Controllers) -> N
         assert wrong == []
         noted = (await orders(leader))[len(before) :]
         assert noted == [("verdict", f"User:CN={OPERATOR}"), ("verdict", f"User:CN={BOTH}")]
+
+
+NOT_SERVED = (
+    "grpc.health.v1.Health/Check",
+    "grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+    "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+    "grpc.channelz.v1.Channelz/GetServers",
+    "migrator.operator.v1.Operator/pause",
+    "migrator.operator.v1.Operator/Pause/",
+    "migrator.operator.v1.Operator//Pause",
+    "migrator.operator.v1.Operator/%50ause",
+)
+
+
+async def test_nothing_else_is_served_to_anybody(cluster: Controllers) -> None:
+    """No reflection, no health, no other spelling of what is."""
+    async with unharmed(cluster) as leader:
+        for who, visitor in visitors(cluster, leader.node_id).items():
+            async with visitor.channel(leader.properties["migrator.grpc.listener"]) as channel:
+                codes = {(await ended(channel, call, b""))[0] for call in NOT_SERVED}
+            shut = Outcome.SHUT in outcomes(NETWORK[who]).values()
+            assert codes == {grpc.StatusCode.UNAVAILABLE if shut else grpc.StatusCode.UNIMPLEMENTED}, who
 
 
 async def test_every_call_by_the_owner_of_the_socket(cluster: Controllers) -> None:

@@ -18,7 +18,7 @@ from migrator.migration.states import State
 from migrator.observe.certificates import CERTIFICATES
 from migrator.parts.certificates import Authority, write_private
 from migrator.raft.messages import RaftRequest, RaftResponse, VoteRequest
-from migrator.rpc import doorkeeper
+from migrator.rpc import doorkeeper, raft_transport
 from migrator.rpc.channel import CLUSTER_KEY, MAX_REQUEST_BYTES
 from migrator.rpc.doors import DOORS, Role
 from migrator.rpc.identity import NOBODY, read_certificate
@@ -152,6 +152,42 @@ def test_a_certificate_ends_also_for_connections_from_before() -> None:
     late = IDENTITIES.known((pem,), "ipv4:127.0.0.1:1", end + moment)
     assert (late.roles, late.name) == (frozenset(), "User:CN=voter-1")
     assert "the certificate holds until" in late.why_not
+    assert "migrator.grpc.tls.certificate.file" in late.why_not
+    early = IDENTITIES.known((pem,), "ipv4:127.0.0.1:1", read_certificate(pem).not_before - moment)
+    assert (early.roles, early.name) == (frozenset(), "User:CN=voter-1")
+    assert "the certificate holds from" in early.why_not
+
+
+async def test_whoever_is_refused_reads_why_in_his_own_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """On his machine, once for each call, however often he tries."""
+    async with served(tmp_path) as node:
+        transport = grpc_transport(node.port, files_of("broker-7"))
+        try:
+            for _ in range(3):
+                with pytest.raises(TransportError, match="may not call Vote"):
+                    await transport.send(PEER, VOTE, 20)
+        finally:
+            await transport.close()
+    (said,) = [record.message for record in caplog.records if record.name == raft_transport.__name__]
+    assert said.startswith(f"No gRPC with node {PEER}: User:CN=broker-7 may not call Vote")
+    assert "migrator.grpc.voter.principals" in said
+
+
+async def test_a_certificate_that_is_not_valid_takes_no_valid_ones_place(tmp_path: Path) -> None:
+    """Somebody copied last year's file: the connection stays what it was."""
+    ours = TlsFiles(*AUTHORITY.files(tmp_path / "ours", "voter-1"))
+    async with served(tmp_path) as node:
+        transport = grpc_transport(node.port, ours)
+        try:
+            assert await transport.send(PEER, VOTE, 20) == VOTED
+            ended = AUTHORITY.issue("voter-1", valid_for=dt.timedelta(seconds=-1))
+            not_begun = AUTHORITY.issue("voter-1", valid_after=dt.timedelta(days=1))
+            for key, certificate in (ended, not_begun):
+                write_private(ours.key, key)
+                write_private(ours.certificate, certificate)
+                assert await transport.send(PEER, VOTE, 20) == VOTED
+        finally:
+            await transport.close()
 
 
 def test_what_proves_nothing_is_nobody() -> None:

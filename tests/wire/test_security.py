@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 from kio.schema.errors import ErrorCode
 
@@ -354,6 +355,24 @@ def test_names_are_javas() -> None:
     )
     assert distinguished_name(der(several)) == r"CN=\ \ a\ \ ,CN=x+OU=y"
     assert distinguished_name(der(common_name("n" * 60))) == "CN=" + "n" * 60
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "printed"),
+    [
+        ("admin\0", _ASN1Type.UTF8String, r"CN=admin\00"),
+        ("\r a \r", _ASN1Type.UTF8String, "CN=\\\r\\ a\\ \\\r"),
+        ("a\n", _ASN1Type.UTF8String, "CN=a\n"),
+        ("admin,O=x", _ASN1Type.UTF8String, r"CN=admin\,O\=x"),
+        ("\u0430dmin\u202e", _ASN1Type.UTF8String, "CN=\u0430dmin\u202e"),
+        ("ad\u00e9", _ASN1Type.BMPString, "CN=\\00a\\00d\\00\ufffd"),
+        ("admin", _ASN1Type.T61String, "CN=admin"),
+        ("1", _ASN1Type.NumericString, "CN=#120131"),
+    ],
+)
+def test_no_spelling_passes_for_another(text: str, encoding: _ASN1Type, printed: str) -> None:
+    """Where Java prints what one would not expect; seen with Java 17."""
+    assert distinguished_name(der(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text, encoding)]))) == printed
 
 
 def test_rules() -> None:

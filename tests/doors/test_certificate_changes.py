@@ -1,0 +1,105 @@
+"""A voter whose certificate turns bad is kept out, and let in again with a good one; the others go on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from migrator.drill.cluster import Controller
+from migrator.observe.status import Status
+from tests.doors.controllers import POLL_SECONDS, Controllers, controllers_in, log_of, name_of
+from tests.patience import PATIENCE_SECONDS
+
+WRONG = "broker-7"
+LIFE = dt.timedelta(seconds=15)
+"""Of the certificate that expires while it is used."""
+
+
+async def until(what: str, condition: Callable[[], Awaitable[bool]], cluster: Controllers) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not await condition():
+        assert time.monotonic() < deadline, f"not in {PATIENCE_SECONDS} s: {what}\n{cluster.account()}"
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def said(cluster: Controllers, controller: Controller, *texts: str) -> None:
+    """Wait until one line of its log has all of these."""
+
+    async def has_said() -> bool:
+        return any(all(text in line for text in texts) for line in log_of(controller).splitlines())
+
+    await until(f"controller {controller.node_id} says {texts}", has_said, cluster)
+
+
+async def status(controller: Controller) -> Status:
+    found = await controller.status()
+    assert found is not None
+    return found
+
+
+async def kept_out(cluster: Controllers, leader: Controller, voter: Controller) -> None:
+    """The leader's log grows, and what is committed, too; the voter gets nothing of it."""
+    ends = (await status(voter)).quorum.log_end_offset
+    before = (await status(leader)).quorum
+
+    async def grown() -> bool:
+        return (await status(leader)).quorum.high_watermark > before.high_watermark + 5
+
+    await until("the others commit", grown, cluster)
+    assert (await status(voter)).quorum.log_end_offset == ends
+    after = (await status(leader)).quorum
+    assert (after.leader_id, after.leader_epoch) == (leader.node_id, before.leader_epoch), "nobody had to elect"
+
+
+async def let_in(cluster: Controllers, voter: Controller) -> None:
+    """It has what was committed when it was let in, and follows with all others."""
+    committed = max(each.quorum.high_watermark for each in (await cluster.statuses()).values())
+
+    async def caught_up() -> bool:
+        return (await status(voter)).quorum.high_watermark >= committed
+
+    await until(f"controller {voter.node_id} has caught up", caught_up, cluster)
+    await cluster.leader()
+
+
+async def test_a_bad_certificate_keeps_out_a_voter_until_it_has_a_good_one(tmp_path: Path) -> None:
+    with controllers_in(tmp_path) as cluster:
+        leader = await cluster.leader()
+        voter = next(node for node in cluster.nodes if node is not leader)
+        subject = f"User:CN={name_of(voter.node_id)}"
+
+        # It takes itself for a voter, and so does nobody else.
+        assert await asyncio.to_thread(voter.stop) == 0
+        voter.properties["migrator.grpc.voter.principals"] += f";{voter.node_id}@User:CN={WRONG}"
+        voter.properties["super.users"] += f";User:CN={WRONG}"
+        cluster.replace_certificate(voter, cluster.authority.issue(WRONG))
+        voter.start()
+        processes = [node.process for node in cluster.nodes]
+        refused = (f"User:CN={WRONG} may not call", "migrator.grpc.voter.principals of that controller")
+        await said(cluster, leader, "Refused over gRPC", *refused)
+        await said(cluster, voter, f"No gRPC with node {leader.node_id}", *refused)
+        await said(cluster, leader, f"No gRPC with node {voter.node_id}", f"is User:CN={WRONG}; expected {subject}")
+        await kept_out(cluster, leader, voter)
+        cluster.replace_certificate(voter, cluster.authority.issue(name_of(voter.node_id)))
+        await let_in(cluster, voter)
+
+        # A good one that ends, on connections from before and on new ones.
+        leader = await cluster.leader()
+        voter = next(node for node in cluster.nodes if node is not leader)
+        ends = cluster.authority.issue(name_of(voter.node_id), valid_for=LIFE)
+        cluster.replace_certificate(voter, ends)
+        ended = (
+            f"User:CN={name_of(voter.node_id)} may not call",
+            "holds until",
+            "migrator.grpc.tls.certificate.file",
+        )
+        await said(cluster, leader, "Refused over gRPC", *ended)
+        await said(cluster, voter, f"No gRPC with node {leader.node_id}", *ended)
+        await kept_out(cluster, leader, voter)
+        cluster.replace_certificate(voter, cluster.authority.issue(name_of(voter.node_id)))
+        await let_in(cluster, voter)
+        assert [node.process for node in cluster.nodes] == processes
+        assert all(node.runs for node in cluster.nodes)
