@@ -8,8 +8,10 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from migrator.drill.cluster import Controller
+from migrator.drill.cluster import Controller, voters
 from migrator.observe.status import Status
+from migrator.parts.processes import free_port
+from migrator.records.acl_codes import AclOperation
 from tests.doors.controllers import POLL_SECONDS, Controllers, controllers_in, log_of, name_of
 from tests.patience import PATIENCE_SECONDS
 
@@ -59,7 +61,8 @@ async def let_in(cluster: Controllers, voter: Controller) -> None:
     committed = max(each.quorum.high_watermark for each in (await cluster.statuses()).values())
 
     async def caught_up() -> bool:
-        return (await status(voter)).quorum.high_watermark >= committed
+        found = await voter.status()
+        return found is not None and found.quorum.high_watermark >= committed
 
     await until(f"controller {voter.node_id} has caught up", caught_up, cluster)
     await cluster.leader()
@@ -103,3 +106,27 @@ async def test_a_bad_certificate_keeps_out_a_voter_until_it_has_a_good_one(tmp_p
         await let_in(cluster, voter)
         assert [node.process for node in cluster.nodes] == processes
         assert all(node.runs for node in cluster.nodes)
+
+
+async def test_the_way_around_grpc_is_no_way_in(tmp_path: Path) -> None:
+    """Where gRPC answers nobody, consensus comes over the Kafka listener, and needs ClusterAction there."""
+    with controllers_in(tmp_path) as cluster:
+        leader = await cluster.leader()
+        voter = next(node for node in cluster.nodes if node is not leader)
+        store = Path(voter.properties["ssl.keystore.location"])
+        assert await asyncio.to_thread(voter.stop) == 0
+        own = {voter.node_id: int(voter.properties["migrator.grpc.listener"].rpartition(":")[2])}
+        nowhere = {node.node_id: free_port() for node in cluster.nodes if node is not voter}
+        voter.properties["migrator.grpc.voters"] = voters(own | nowhere)
+        voter.properties["super.users"] += f";User:CN={WRONG}"
+        cluster.authority.store(store, WRONG)
+        voter.start()
+        denied = f"Principal = User:CN={WRONG} is Denied operation = {AclOperation.CLUSTER_ACTION.name} from host"
+        await said(cluster, leader, denied, "on resource = Cluster:LITERAL:kafka-cluster")
+        await kept_out(cluster, leader, voter)
+
+        assert await asyncio.to_thread(voter.stop) == 0
+        cluster.authority.store(store, name_of(voter.node_id))
+        voter.start()
+        await let_in(cluster, voter)
+        assert f"No gRPC with node {leader.node_id}" in log_of(voter)

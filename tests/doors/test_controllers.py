@@ -35,8 +35,7 @@ from tests.doors.grpc_door import (
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controllers]:
-    slow = {"controller_quorum_fetch_timeout_ms": "60000"}  # no other leader, however busy the machine is
-    with controllers_in(tmp_path_factory.mktemp("doors"), **slow) as found:
+    with controllers_in(tmp_path_factory.mktemp("doors")) as found:
         yield found
 
 
