@@ -24,9 +24,7 @@ from migrator.values import value
 NOBODY = "nobody"
 SOCKET = "the operator's socket"
 _TIME = "%Y-%m-%d %H:%M:%S UTC"
-_RENEW = (
-    "Put a valid one into migrator.grpc.tls.certificate.file of the caller; a controller reads it without a restart"
-)
+RENEW = "Put a valid one into migrator.grpc.tls.certificate.file of the caller; a controller reads it without a restart"
 
 
 @value
@@ -111,7 +109,7 @@ class Identities:
             return Caller(NOBODY, peer, why_not="the certificate has no subject: give it a common name")
         name = printable(certificate.principal)
         if why_not := certificate.why_not(now):
-            return Caller(name, peer, why_not=f"{why_not}. {_RENEW}")
+            return Caller(name, peer, why_not=f"{why_not}. {RENEW}")
         node_id = self._voters.get(certificate.principal)
         roles = {Role.VOTER} if node_id is not None else set()
         if certificate.principal in self._operators:

@@ -77,7 +77,7 @@ class OperatorClient:
         async def connect() -> grpc.aio.Channel:
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
-                    return await tls_connect(address, tls, principals)
+                    return (await tls_connect(address, tls, principals)).channel
             except WrongPeerError as error:
                 raise OperatorError(
                     str(error), where=address, remedy="Check the address, migrator.grpc.tls.* and .voter.principals"

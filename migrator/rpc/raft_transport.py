@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import grpc
@@ -22,8 +23,14 @@ from migrator.rpc.quorum_service import (
     address_to_proto,
 )
 from migrator.rpc.stubs import quorum_pb2, quorum_pb2_grpc
-from migrator.rpc.tls import Stamp, TlsFiles, WrongPeerError, connect
-from migrator.rpc.transport import ForeignClusterError, PeerTimeoutError, TransportError, UnreachableError
+from migrator.rpc.tls import Stamp, TlsFiles, WrongNameError, WrongPeerError, connect
+from migrator.rpc.transport import (
+    ForeignClusterError,
+    PeerTimeoutError,
+    TransportError,
+    UnreachableError,
+    WrongVoterError,
+)
 from migrator.values import value
 
 log = logging.getLogger(__name__)
@@ -58,15 +65,19 @@ class _Link:
         self._stamp: Stamp | None = None
         self._channel: grpc.aio.Channel | None = None
         self._stub: Any = None
+        self._until = datetime.max.replace(tzinfo=UTC)
         self._not_before = 0.0
         self.lock = asyncio.Lock()
 
     async def stub(self, seconds: float) -> Any:
-        """Connects when there is no connection, or our own certificate is another one by now.
+        """Connects when there is no connection, our own certificate is another one by now, or one of the two has ended.
 
         :param seconds: until the request is of no use; some are left for another way to the peer.
-        :raises UnreachableError: nobody who is that peer is there.
+        :raises UnreachableError: nobody is there who proves to be anybody.
+        :raises WrongVoterError: somebody else is there.
         """
+        if datetime.now(UTC) > self._until:
+            await self.drop()
         stamp = self._tls.stamp()
         if self._channel is not None and (stamp == self._stamp or not self._is_usable(stamp)):
             return self._stub
@@ -77,16 +88,24 @@ class _Link:
         patience = min(CONNECT_SECONDS, seconds / 2)
         try:
             async with asyncio.timeout(patience):
-                self._channel = await connect(self._at.address, self._tls, self._at.principals)
+                connection = await connect(self._at.address, self._tls, self._at.principals)
         except TimeoutError as error:
             if patience == CONNECT_SECONDS:
                 self._not_before = loop.time() + SILENT_SECONDS
             raise UnreachableError(f"node {self._peer}: {self._at.address} does not answer") from error
+        except WrongNameError as error:
+            raise WrongVoterError(f"node {self._peer}: {error}") from error
         except (OSError, WrongPeerError, OperatorError) as error:
             raise UnreachableError(f"node {self._peer}: {error}") from error
+        self._channel, self._until = connection.channel, connection.until
         self._stamp = stamp
         self._stub = quorum_pb2_grpc.QuorumStub(self._channel)  # type: ignore[no-untyped-call]
         return self._stub
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether somebody has proved to be that peer, once."""
+        return self._channel is not None
 
     def _is_usable(self, stamp: Stamp | None) -> bool:
         """Whether the changed files may take the place of those that the connection was made with."""
@@ -101,6 +120,7 @@ class _Link:
     async def drop(self) -> None:
         """Hang up; the peer may come back with another certificate, and the next call looks."""
         channel, self._channel = self._channel, None
+        self._until = datetime.max.replace(tzinfo=UTC)
         if channel is not None:
             await channel.close()
 
@@ -174,13 +194,23 @@ class GrpcRaftTransport:
             if self._closed:
                 raise TransportError("the transport is closed") from None
             raise PeerTimeoutError(f"node {peer} did not answer within {timeout} s") from error
-        except UnreachableError as error:
+        except (UnreachableError, WrongVoterError) as error:
             self._tell(peer, str(error))
             raise
         finally:
             self._deadlines.discard(deadline)
 
     async def _ask(self, peer: int, link: _Link, method: str, request: Any, deadline: asyncio.Timeout) -> Any:
+        was_connected = link.is_connected
+        try:
+            return await self._ask_once(peer, link, method, request, deadline)
+        except UnreachableError:
+            if not was_connected:
+                raise
+        # The connection was lost: its peer is away, has another certificate, or somebody else is there by now.
+        return await self._ask_once(peer, link, method, request, deadline)
+
+    async def _ask_once(self, peer: int, link: _Link, method: str, request: Any, deadline: asyncio.Timeout) -> Any:
         try:
             stub = await link.stub(_left(deadline))
             call: Call = getattr(stub, method)

@@ -26,7 +26,7 @@ from migrator.errors import OperatorError
 from migrator.observe.certificates import CERTIFICATES, chain_ends, trust_ends
 from migrator.observe.printable import printable
 from migrator.rpc.channel import CLIENT_OPTIONS
-from migrator.rpc.identity import Certificate, read_certificate
+from migrator.rpc.identity import RENEW, Certificate, read_certificate
 from migrator.values import value
 
 log = logging.getLogger(__name__)
@@ -40,6 +40,18 @@ Stamp = tuple[tuple[int, int, int], ...]
 
 class WrongPeerError(Exception):
     """Whoever listens there is not who is meant, or does not prove it."""
+
+
+class WrongNameError(WrongPeerError):
+    """Whoever listens there proves to be somebody else."""
+
+
+@value
+class Connection:
+    """``until``: when the first of the two certificates ends, which gRPC looks at only once."""
+
+    channel: grpc.aio.Channel
+    until: datetime
 
 
 @value
@@ -103,8 +115,13 @@ class TlsFiles:
         :raises OperatorError: as `read`, or our certificate is not valid now: the one before may still be.
         """
         found = self.read()
-        if why_not := read_certificate(found.certificate).why_not(datetime.now(UTC)):
-            raise _useless(self.certificate, "certificate", f"is of no use now: {why_not}")
+        own = read_certificate(found.certificate)
+        if why_not := own.why_not(datetime.now(UTC)):
+            raise OperatorError(
+                f"{self.certificate} is of no use now, for {printable(own.principal or 'nobody')}: {why_not}",
+                where="migrator.grpc.tls.certificate.file",
+                remedy=RENEW,
+            )
         return found
 
     def own(self) -> Certificate:
@@ -189,37 +206,43 @@ def tls_files(settings: Settings) -> TlsFiles:
     return TlsFiles(certificate, private_key, authority)
 
 
-async def connect(address: str, files: TlsFiles, accepted: frozenset[str]) -> grpc.aio.Channel:
-    """A channel to whoever at ``host:port`` proves to be one of these principals, and to nobody else ever after: when
-    that certificate is replaced, the channel is of no use any more.
+async def connect(address: str, files: TlsFiles, accepted: frozenset[str]) -> Connection:
+    """To whoever at ``host:port`` proves to be one of these principals, and to nobody else ever after: when that
+    certificate is replaced, the connection is of no use any more.
 
-    :raises OperatorError: our own files cannot be used.
-    :raises WrongPeerError: somebody else is there.
+    :raises OperatorError: our own files cannot be used, or our certificate does not hold now.
+    :raises WrongNameError: somebody else is there.
+    :raises WrongPeerError: there is no TLS with whoever is there.
     :raises OSError: nobody is.
     """
-    material = files.read()
+    material = files.renewed()
     host, port = parse_host_port(address)
-    leaf = await _leaf(host, port, files)
-    principal = read_certificate(leaf).principal
-    if principal not in accepted:
-        who = "nobody: its subject is empty" if principal is None else printable(principal)
-        raise WrongPeerError(f"the certificate at {address} is {who}; expected {' or '.join(sorted(accepted))}")
+    expected = f"expected {' or '.join(sorted(accepted))}"
+    try:
+        leaf = await _leaf(host, port, files)
+    except ssl.SSLError as error:
+        reason = getattr(error, "verify_message", None) or error.reason or error
+        raise WrongPeerError(f"no TLS with {host}:{port}, {expected}: {reason}") from error
+    theirs = read_certificate(leaf)
+    if theirs.principal not in accepted:
+        who = "nobody: its subject is empty" if theirs.principal is None else printable(theirs.principal)
+        raise WrongNameError(f"the certificate at {address} is {who}; {expected}")
     credentials = grpc.ssl_channel_credentials(leaf, material.key, material.certificate)
-    return grpc.aio.secure_channel(address, credentials, options=CLIENT_OPTIONS)
+    channel = grpc.aio.secure_channel(address, credentials, options=CLIENT_OPTIONS)
+    return Connection(channel, min(theirs.not_after, read_certificate(material.certificate).not_after))
 
 
 async def _leaf(host: str, port: int, files: TlsFiles) -> bytes:
-    """The certificate of whoever listens there, in PEM; of our CA, and for that host."""
+    """The certificate of whoever listens there, in PEM; of our CA, and for that host.
+
+    :raises ssl.SSLError: there is none.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["h2"])
-    try:
-        context.load_verify_locations(files.authority)
-        context.load_cert_chain(files.certificate, files.key, password="")
-        _, writer = await asyncio.open_connection(host, port, ssl=context)
-    except ssl.SSLError as error:
-        reason = getattr(error, "verify_message", None) or error.reason or error
-        raise WrongPeerError(f"no TLS with {host}:{port}: {reason}") from error
+    context.load_verify_locations(files.authority)
+    context.load_cert_chain(files.certificate, files.key, password="")
+    _, writer = await asyncio.open_connection(host, port, ssl=context)
     try:
         der = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     finally:

@@ -28,7 +28,7 @@ TIMES = {
     "controller.quorum.election.backoff.max.ms": "200",
     "controller.quorum.fetch.timeout.ms": "60000",
 }
-"""Elected soon, and no other leader for want of time, however busy the machine is."""
+"""Elected soon; those that follow elect no other leader for want of time, however busy the machine is."""
 
 
 def name_of(node: int) -> str:
@@ -85,12 +85,11 @@ class Controllers:
         format_directories(plan, random=Random(controller.node_id), now_ms=0)
 
     def replace_certificate(self, controller: Controller, key_and_certificate: tuple[str, str]) -> None:
-        """At every door of that controller, as whoever renews a host's certificate does."""
+        """At the doors of gRPC and of the metrics; that of the Kafka listener stays."""
         key, certificate = key_and_certificate
         files = self.files(controller)
         write_private(files.key, key)
         write_private(files.certificate, certificate)
-        write_private(Path(controller.properties["ssl.keystore.location"]), key + certificate)
 
     def files(self, controller: Controller) -> PemFiles:
         """What it proves itself with over gRPC."""

@@ -28,7 +28,7 @@ from migrator.rpc.quorum_service import QuorumService
 from migrator.rpc.server import GrpcServer
 from migrator.rpc.stubs import operator_pb2, quorum_pb2
 from migrator.rpc.tls import OWN_USE, TRUST_USE, TlsFiles
-from migrator.rpc.transport import TransportError, UnreachableError
+from migrator.rpc.transport import TransportError, UnreachableError, WrongVoterError
 from migrator.values import value
 from tests.rpc.identities import AUTHORITY, IDENTITIES, files_of, voter
 from tests.rpc.operator_node import PlayedNode
@@ -237,7 +237,7 @@ async def test_somebody_elses_certificate_at_a_voters_address_gets_no_vote_reque
         await server.start()
         transport = grpc_transport(port)
         try:
-            with pytest.raises(UnreachableError, match=f"User:CN={name}; expected User:CN=voter-{PEER}"):
+            with pytest.raises(WrongVoterError, match=f"User:CN={name}; expected User:CN=voter-{PEER}"):
                 await transport.send(PEER, VOTE, 20)
             with pytest.raises(OperatorError, match="expected User:CN=voter-2"):
                 async with OperatorClient.at(f"127.0.0.1:{port}", voter(1), frozenset({"User:CN=voter-2"})):
