@@ -15,7 +15,10 @@ RANGE = re.compile(r"^\[(-?[\d.]+),\.\.\.(?:,(-?[\d.]+))?\]( or -1)?$")
 CHOICE = re.compile(r"^\[([^.\]]+(?:, [^.\]]+)*)\]$")
 
 JAVA_BLANKS = "".join(map(chr, range(33)))
-"""What ``String.trim`` takes off both ends."""
+"""What ``String.trim`` takes off both ends. Brokers read what is checked here, and end at what they cannot read: so no
+other blank, and no digit beyond ASCII, counts."""
+_BLANKS_OF_PATTERNS = " \t\n\v\f\r"
+_DOUBLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?")
 
 ConfigValue = int | float | bool | str | tuple[str, ...] | None
 
@@ -58,9 +61,10 @@ def parse(kind: str, text: str, valid: str = "") -> ConfigValue | Secret:
 
 def _integer(low: int, high: int) -> Callable[[str], int]:
     def parser(text: str) -> int:
-        if not re.fullmatch(r"[+-]?\d+", text.strip()):
+        trimmed = text.strip(JAVA_BLANKS)
+        if not re.fullmatch(r"[+-]?[0-9]{1,40}", trimmed):
             raise ValueError("expected a whole number")
-        number = int(text)
+        number = int(trimmed)
         if not low <= number <= high:
             raise ValueError(f"expected a whole number from {low} to {high}")
         return number
@@ -69,15 +73,15 @@ def _integer(low: int, high: int) -> Callable[[str], int]:
 
 
 def _double(text: str) -> float:
-    """Java lets a type's letter follow."""
-    try:
-        return float(re.sub(r"(?<=[0-9.])[dDfF]$", "", text.strip()))
-    except ValueError:
-        raise ValueError("expected a number") from None
+    """Java lets a type's letter follow. What it has beside numbers (``NaN``, hexadecimal digits) is not taken."""
+    match = _DOUBLE.fullmatch(text.strip(JAVA_BLANKS))
+    if match is None:
+        raise ValueError("expected a number")
+    return float(match[1])
 
 
 def _boolean(text: str) -> bool:
-    word = text.strip().lower()
+    word = text.strip(JAVA_BLANKS).lower()
     if word not in ("true", "false"):
         raise ValueError("expected true or false")
     return word == "true"
@@ -85,8 +89,12 @@ def _boolean(text: str) -> bool:
 
 def split_list(text: str) -> tuple[str, ...]:
     """A comma-separated list; the empty text is the empty list."""
-    trimmed = text.strip()
-    return tuple(part.strip() for part in trimmed.split(",")) if trimmed else ()
+    trimmed = text.strip(JAVA_BLANKS)
+    return tuple(part.strip(_BLANKS_OF_PATTERNS) for part in trimmed.split(",")) if trimmed else ()
+
+
+def _text(text: str) -> str:
+    return text.strip(JAVA_BLANKS)
 
 
 PARSERS: dict[str, Callable[[str], ConfigValue]] = {
@@ -95,8 +103,8 @@ PARSERS: dict[str, Callable[[str], ConfigValue]] = {
     "short": _integer(*SHORT_RANGE),
     "double": _double,
     "boolean": _boolean,
-    "string": str.strip,
-    "class": str.strip,
+    "string": _text,
+    "class": _text,
     "list": split_list,
 }
 

@@ -14,7 +14,7 @@ from typing import Final, cast
 from kio.schema.errors import ErrorCode
 
 from migrator.config.kafka_keys import BROKER_KEYS, TOPIC_KEYS, Row
-from migrator.config.types import parse, split_list
+from migrator.config.types import JAVA_BLANKS, parse, split_list
 from migrator.controller.decision import RefusedError
 from migrator.controller.effective import SYNONYMS, TopicDefaults
 from migrator.records.metadata import ConfigResourceType
@@ -27,7 +27,7 @@ _TOPIC_DEFAULTS_OF_BROKERS: Final = frozenset(name for names in SYNONYMS.values(
 _TABLES: Final[dict[int, dict[str, Row]]] = {ConfigResourceType.TOPIC: _TOPIC, ConfigResourceType.BROKER: _BROKER}
 
 _OLD_VERSION: Final = re.compile(r"(0\.8\.[0-2]|0\.9\.0|0\.10\.[0-2]|0\.11\.0|1\.[01]|2\.[0-8])(-IV\d|\.\d+)*")
-_THROTTLED: Final = re.compile(r"(\d+:\d+)?")
+_THROTTLED: Final = re.compile(r"([0-9]+:[0-9]+)?")
 _CLIENT_MATCH: Final = frozenset(
     f"client_{word}"
     for word in ("instance_id", "id", "software_name", "software_version", "source_address", "source_port")
@@ -104,7 +104,7 @@ def check_client_metrics(name: str, wanted: Values) -> None:
 
 def _check_push_interval(text: str) -> None:
     low, high = _PUSH_INTERVAL_MS
-    if not re.fullmatch(r"[+-]?\d{1,10}", text.strip()) or not low <= int(text) <= high:
+    if not re.fullmatch(r"[+-]?[0-9]{1,10}", text.strip(JAVA_BLANKS)) or not low <= int(text) <= high:
         raise RefusedError(ErrorCode.invalid_request, f"interval.ms must be a number from {low} to {high}.")
 
 

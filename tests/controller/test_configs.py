@@ -42,6 +42,27 @@ def configs(world: World, kind: int, name: str) -> dict[str, str]:
     return dict(world.image.configs.get(ConfigResource(kind, name), {}))
 
 
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("retention.ms", "\xa05"),
+        ("retention.ms", "\u0665"),
+        ("retention.ms", "\U0001d7ce"),
+        ("min.cleanable.dirty.ratio", "0.5_0"),
+        ("min.cleanable.dirty.ratio", "nan"),
+        ("min.cleanable.dirty.ratio", "\u0660.5"),
+        ("preallocate", "true\u2003"),
+        ("cleanup.policy", "compact,\xa0delete"),
+        ("compression.type", "gzip\xa0"),
+        ("follower.replication.throttled.replicas", "\u0661:\u0662"),
+    ],
+)
+def test_what_java_does_not_parse_is_refused(world: World, key: str, text: str) -> None:
+    """A broker with a replica of the topic would not start: ``LogConfig.fromProps`` ends in an exception."""
+    assert alter(world, TOPIC, "t", (key, SET, text)) is ErrorCode.invalid_config
+    assert configs(world, TOPIC, "t") == {}
+
+
 def test_lists_change_as_in_kafka_whatever_their_length(world: World) -> None:
     """Elements that are there are not added; one of the first goes for each that is subtracted."""
     key = "follower.replication.throttled.replicas"
