@@ -57,6 +57,10 @@ DIFFERENCES: Final[Mapping[str, str]] = {
         "We delete its configurations by records of their own, before the topic's: brokers of Kafka that restart would "
         "else give them to the next topic of that name."
     ),
+    "a negative id of a node": (
+        "Stock registers it; a partition that such a broker leads has the leader -1, which means none. We answer "
+        "INVALID_REQUEST, and know of none that could be removed."
+    ),
     "users of an API that is not served": (
         "Both answer UNKNOWN_SERVER_ERROR; stock repeats it for each user, whose names it forgets."
     ),

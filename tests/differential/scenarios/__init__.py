@@ -35,6 +35,7 @@ MAIN = (
     Scenario("brokers leave", brokers_leave.STEPS),
     Scenario("topics are deleted", (*topics.DELETION, *tokens.EXPIRED)),
     Scenario("limits", topics.LIMITS),
+    Scenario("negative ids", brokers.NEGATIVE),
 )
 GUARDED = (Scenario("guarded", guarded.STEPS),)
 OLD = (Scenario("old", old.STEPS),)

@@ -14,6 +14,7 @@ from tests.differential.steps import (
     ask,
     beat,
     directory,
+    labelled,
     registration,
     some_uuid,
 )
@@ -65,7 +66,6 @@ STEPS = (
     registration(6, 3, listeners=()),
     registration(1),
     registration(3, log_dirs=(directory(1),)),
-    registration(-1),
     # Heartbeats of the fenced
     beat(1, want_fence=True),
     beat(1, current_metadata_offset=-1),
@@ -99,7 +99,6 @@ STEPS = (
     _controller(3001),
     _controller(3001, 2, listeners=(LISTENER, SECOND_LISTENER)),
     _controller(3002, zk_migration_ready=True, listeners=()),
-    _controller(-1),
     ask(60, 1, endpoint_type=2, include_cluster_authorized_operations=True),
     ask(60, 1, endpoint_type=2),
     ask(60, 1, endpoint_type=1),
@@ -109,8 +108,11 @@ STEPS = (
     ask(64, 0, broker_id=9),
     ask(64, 0, broker_id=6),
     ask(64, 0, broker_id=6),
-    ask(64, 0, broker_id=-1),
     ask(64, 0, broker_id=NODE),
     beat(6),
     registration(6, 3),
 )
+NEGATIVE = tuple(
+    labelled("a negative id of a node", step) for step in (registration(-1), _controller(-1), ask(64, 0, broker_id=-1))
+)
+"""Played last: stock's log holds them from then on."""
