@@ -130,16 +130,17 @@ class GroupReader:
         self._commit(asynchronous=False)
 
 
-def read_to_end(bootstrap: str, topic: str, login: Login = ANONYMOUS) -> list[str]:
+def read_to_end(bootstrap: str, topic: str, login: Login = ANONYMOUS, *, uncommitted: bool = False) -> list[str]:
     """Every value that the topic holds, of committed transactions only.
 
+    :param uncommitted: of all others, too.
     :raises OperatorError: its end was not reached in time.
     """
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": AUDITORS,
-            "isolation.level": "read_committed",
+            "isolation.level": "read_uncommitted" if uncommitted else "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             **login,

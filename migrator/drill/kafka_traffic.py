@@ -7,7 +7,7 @@ from collections import Counter
 from migrator.drill.kafka_clients import Admin, Traffic, committed, consume
 from migrator.drill.kafka_cluster import until
 from migrator.drill.kafka_readers import GroupReader, read_to_end
-from migrator.drill.kafka_transactions import Transactions, faults
+from migrator.drill.kafka_transactions import Transactions, faults, undone
 from migrator.drill.report import Report
 from migrator.drill.security import IN_CLEAR, InClear
 from migrator.drill.users import ORDERS, PAYER, PAYMENTS, READER, READERS, RESTING, TRANSACTIONAL_ID, WRITER
@@ -113,4 +113,8 @@ class ClientTraffic:
         report.figure("transactions committed", len(transactions.committed))
         report.figure("transactions aborted", len(transactions.aborted))
         report.check("committed transactions are read whole, aborted ones never", not found, found[:5])
+        everything = read_to_end(self._bootstrap, PAYMENTS, self._reader, uncommitted=True)
+        held = undone(everything, transactions.written)
+        report.figure("of these, with all their records in the log", len(held))
+        report.check("brokers had records to undo", held == transactions.written, transactions.written - held)
         report.check("no transaction failed", not transactions.errors, transactions.errors[:5])

@@ -29,6 +29,8 @@ class Transactions:
     def __init__(self, bootstrap: str, topic: str, transactional_id: str, login: Login = ANONYMOUS) -> None:
         self.committed: set[int] = set()
         self.aborted: set[int] = set()
+        self.written: set[int] = set()
+        """Brokers had acknowledged all of their records before these were aborted."""
         self.in_doubt: set[int] = set()
         """Neither was acknowledged: all of their records may be there, or none."""
         self.errors: list[str] = []
@@ -81,6 +83,9 @@ class Transactions:
             self._producer.produce(self._topic, value=value, key=value)
         self._producer.poll(0)
         if number % ABORT_EVERY == ABORT_EVERY - 1:
+            # What has not left the client is dropped there: brokers then have nothing to undo, and refuse an abort of it.
+            if self._producer.flush(CALL_SECONDS) == 0:
+                self.written.add(number)
             _patiently(lambda: self._producer.abort_transaction(CALL_SECONDS))
             self.aborted.add(number)
         else:
@@ -124,6 +129,12 @@ def faults(
         if counts(number) not in ([0], [1]):
             yield f"of transaction {number} a part is there"
     yield from (f"nobody sent {value}" for value in counted)
+
+
+def undone(seen: Iterable[str], written: Iterable[int]) -> set[int]:
+    """Of these transactions those whose records are all there for a reader who does not ask what was committed."""
+    held = set(seen)
+    return {number for number in written if held.issuperset(values_of(number))}
 
 
 def values_of(number: int) -> list[str]:

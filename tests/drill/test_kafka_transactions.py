@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from migrator.drill.kafka_transactions import RECORDS, faults, values_of
+from migrator.drill.kafka_transactions import RECORDS, faults, undone, values_of
 
 COMMITTED, ABORTED, IN_DOUBT = {0, 1}, {2}, {3}
 SOUND = [*values_of(0), *values_of(1)]
@@ -31,3 +31,7 @@ def test_anything_else_is_a_fault(case: str) -> None:
     found = list(itertools.islice(faults(seen, COMMITTED, ABORTED, IN_DOUBT), 5))
     assert len(found) == 1
     assert found[0].startswith(expected)
+
+
+def test_an_abort_of_what_never_reached_a_broker_proves_nothing() -> None:
+    assert undone(SOUND + values_of(2) + values_of(3)[1:], {2, 3, 4}) == {2}
