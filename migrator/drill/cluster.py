@@ -14,8 +14,10 @@ from typing import ClassVar
 
 from kazoo.client import KazooClient
 
+from migrator.config.endpoints import parse_host_port
 from migrator.drill.report import Report
-from migrator.drill.security import IN_CLEAR, Secured
+from migrator.drill.security import IN_CLEAR, LIFE, Secured
+from migrator.drill.watch import Watch
 from migrator.drill.workload import Workload
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
@@ -57,9 +59,11 @@ class ClusterOptions:
 
 @value
 class Doors:
-    """Where clients find the brokers, by id, where the controllers that run are found, and a topic that there is."""
+    """Where clients find the brokers, by id, where brokers and controllers do, where the controllers that run are,
+    and a topic that there is."""
 
     brokers: Mapping[int, tuple[str, int]]
+    between_brokers: Mapping[int, tuple[str, int]]
     controllers: Sequence[tuple[str, int]]
     topic: str
 
@@ -85,6 +89,11 @@ class Controller:
     @property
     def runs(self) -> bool:
         return self.process is not None and self.process.exit_code() is None
+
+    def address_of(self, key: str) -> tuple[str, int] | None:
+        """Where it listens by that key of its file; None without the key."""
+        text = self.properties.get(key)
+        return None if text is None else parse_host_port(text)
 
     def write_properties(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -180,6 +189,9 @@ class Cluster(ABC):
         self.zookeeper_hosts = self.zookeeper.hosts + CHROOT
         self.broker_ids = tuple(range(1, options.brokers + 1))
         self.controllers: list[Controller] = []
+        self.addresses: Sequence[tuple[str, int]] = ()
+        """Host and port of each controller, whether it runs or not."""
+        self.watch = Watch(enabled=options.secure)
 
     def migration_files(self) -> Sequence[Path]:
         """The property files that the brokers are to be restarted with; brokers that are not Kafka's have none."""
@@ -304,7 +316,7 @@ def speak_grpc(controllers: Sequence[Controller], authority: Authority | None = 
     names = {controller.node_id: f"controller-{controller.node_id}" for controller in controllers}
     signer = authority or Authority("drill")
     for controller in controllers:
-        files = signer.files(controller.directory / "grpc-tls", names[controller.node_id])
+        files = signer.files(controller.directory / "grpc-tls", names[controller.node_id], valid_for=LIFE)
         controller.properties |= grpc_identity(files)
         controller.properties["migrator.grpc.voter.principals"] = ";".join(
             f"{node}@User:CN={name}" for node, name in names.items()

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NoNodeError
 
 from migrator.drill import intruder
-from migrator.drill.cluster import Cluster, Doors, zookeeper_client
+from migrator.drill.cluster import Cluster, Controller, Doors, zookeeper_client
 from migrator.drill.intruder import NONE, Attempts
-from migrator.drill.open_ports import answers_in_clear
+from migrator.drill.open_ports import ask_every_port
 from migrator.drill.report import Report
 from migrator.drill.security import Secured
-from migrator.drill.users import INTRUDER, WRITER
+from migrator.drill.shut_doors import LISTENER, METRICS, try_grpc, try_metrics
+from migrator.drill.steps import command
+from migrator.drill.users import CONTROLLER, INTRUDER, OPERATOR, WRITER
 from migrator.parts.zookeeper import four_letter_word
 from migrator.zookeeper.session import default_acl
 from migrator.zookeeper.znodes import paths
@@ -48,27 +51,64 @@ async def try_doors(cluster: Cluster, report: Report, phase: str) -> None:
         return
     with report.step(f"Nobody gets in who may not: {phase}"):
         doors = cluster.doors()
+        ours = [controller for controller in cluster.controllers if controller.runs]
         report.wait_for("the intruder and strangers are refused")
         attempts = await _at_brokers(doors, security) + await _at_controllers(doors, security)
+        attempts += await try_grpc(ours, security) + await try_metrics(ours, security)
         attempts += await asyncio.to_thread(_at_zookeeper, cluster, security)
         report.attempts(attempts.count, attempts.not_refused)
         report.wait_for("ports are asked in clear")
-        count, found = await answers_in_clear()
-        report.figure("ports that speak TLS and nothing else", count - len(found))
-        report.none_of("ports in clear", len(found), found)
+        await asyncio.to_thread(cluster.watch.look)
+        ports = await ask_every_port()
+        report.figure("ports that speak TLS and nothing else", len(ports.tls))
+        report.none_of("ports in clear", len(ports.in_clear), ports.in_clear)
+        missing = _expected_ports(cluster, doors, ours) - ports.tls
+        report.check("every door was among them", not missing, sorted(missing))
+        if ours:  # what it says is looked through for secrets in the end, as all files are
+            await command(cluster, "status", "-c", str(ours[0].property_file))
         report.wait_for("access control lists of znodes are read")
         count, found = await asyncio.to_thread(_open_znodes, cluster)
         report.figure("znodes that belong to the cluster alone", count - len(found))
         report.none_of("open znodes", len(found), found[:MAX_EXAMPLES])
 
 
+@asynccontextmanager
+async def besieged(cluster: Cluster, report: Report, when: str) -> AsyncIterator[None]:
+    """While leaders come and go, the intruder asks controllers for changes without a break, and in the end for each of
+    them once more. Nobody may do what he asks for, also before it is known who may what.
+
+    Nothing is done to a cluster in clear.
+
+    :param when: for people.
+    """
+    security = cluster.security
+    if not isinstance(security, Secured):
+        yield
+        return
+    where, topic = f"controllers, {when}", cluster.doors().topic
+    siege = await intruder.besiege(where, cluster.addresses, security.at_controllers(INTRUDER), topic)
+    try:
+        yield
+        report.wait_for("the intruder is refused")
+        await siege.call_off()
+        report.figure("answers to the intruder: not now", siege.put_off)
+        report.attempts(siege.attempts.count, siege.attempts.not_refused)
+    finally:
+        await siege.abandon()
+
+
 async def _at_brokers(doors: Doors, security: Secured) -> Attempts:
     found = NONE
-    as_himself, with_a_guess = security.at_brokers(INTRUDER), security.at_brokers(INTRUDER, password="a guess")  # noqa: S106
+    as_himself, strangers = security.at_brokers(INTRUDER), security.strangers_at_brokers()
     for broker, address in doors.brokers.items():
         name = f"broker {broker}"
         found += await intruder.read_and_write(name, address, as_himself, doors.topic)
-        found += await intruder.come_in(name, address, with_a_guess)
+        found += await intruder.come_in(name, address, strangers, security.at_brokers(OPERATOR))
+    for broker, address in doors.between_brokers.items():
+        name = f"broker {broker}, where brokers and controllers come in"
+        if doors.brokers:  # light ones let in whoever has a password: there, nobody but controllers does
+            found += await intruder.speak_for_the_cluster(name, address, as_himself, doors.topic)
+        found += await intruder.come_in(name, address, strangers, security.at_brokers(CONTROLLER))
     if brokers := [*doors.brokers.values()]:
         found += await intruder.ask_for_changes("brokers", brokers, as_himself, doors.topic, controllers=False)
     return found
@@ -80,15 +120,24 @@ async def _at_controllers(doors: Doors, security: Secured) -> Attempts:
     as_himself = security.at_controllers(INTRUDER)
     found = await intruder.ask_for_changes("controllers", doors.controllers, as_himself, doors.topic, controllers=True)
     for address in doors.controllers:
-        for what, stranger in security.strangers().items():
-            name = f"controller at port {address[1]}, {what}"
-            found += await intruder.come_in(name, address, stranger)
+        name = f"controller at port {address[1]}"
+        found += await intruder.come_in(name, address, security.strangers(), security.at_controllers(OPERATOR))
     return found
+
+
+def _expected_ports(cluster: Cluster, doors: Doors, ours: Sequence[Controller]) -> set[int]:
+    """Of all doors that are open now: if one of them was not seen, others may have been missed, too."""
+    addresses = [*doors.brokers.values(), *doors.between_brokers.values(), *doors.controllers]
+    addresses += [at for each in ours for key in (LISTENER, METRICS) if (at := each.address_of(key)) is not None]
+    return {cluster.zookeeper.port, *(port for _, port in addresses)}
 
 
 def _at_zookeeper(cluster: Cluster, security: Secured) -> Attempts:
     server = cluster.zookeeper
     strangers = security.strangers()
+    known = security.zookeeper_options().tls
+    if known is None or not four_letter_word(server.port, "srvr", context=known.context()):
+        return Attempts(1, ("ZooKeeper: nobody gets in, so no stranger was refused",))
     found = [
         f"ZooKeeper answers somebody {what}"
         for what, stranger in strangers.items()

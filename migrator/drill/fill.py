@@ -40,10 +40,13 @@ MULTIS_IN_FLIGHT = 16
 CONTROLLER_EPOCH = 7
 TOKEN_LIFE_MS = 86_400_000
 
+TOKEN_OWNERS = ("User:alice", "User:c@@l dude*")
 AWKWARD_NAMES = ("c@@l dude*", "CN=wéird,O=x y", "a+b/c", "<default>-not", "100%", "名前", "~tilde", "semi;colon,comma")
 """Of users and clients: everything that the sanitizer has to change, and some that it must not."""
 
 AWKWARD_TOPICS = ("l" * 249, "dotted.name_under-score", "-", "__consumer_offsets", "UPPER.lower")
+VAULT_PASSWORD = "pässword: with, both"  # noqa: S105 - of a listener that there is not
+"""It is in ZooKeeper and in the log, encrypted, and nowhere else."""
 DOOMED_TOPIC = "drill-doomed"
 """Its deletion is pending: it must not be migrated."""
 MOVING_TOPIC = "drill-moving"
@@ -202,7 +205,7 @@ def _broker_configs(options: FillOptions, generator: random.Random) -> Iterator[
     config = {"log.cleaner.threads": "2"}
     if options.encoder_secret is not None:
         encoder = PasswordEncoder(options.encoder_secret, generator.randbytes)
-        config["listener.name.vault.ssl.key.password"] = encoder.encode("pässword: with, both")
+        config["listener.name.vault.ssl.key.password"] = encoder.encode(VAULT_PASSWORD)
     yield Create(f"{paths.BROKER_CONFIGS}/{options.brokers[0]}", encode_config(config))
     default = {"log.retention.ms": "604800000", "background.threads": "4"}
     yield Create(f"{paths.BROKER_CONFIGS}/{paths.DEFAULT_ENTITY}", encode_config(default))
@@ -266,9 +269,7 @@ def _acls(more: Mapping[ResourcePattern, Sequence[AclEntry]]) -> Iterator[ZkOp]:
 
 def _tokens(options: FillOptions) -> Iterator[ZkOp]:
     yield Create(paths.TOKEN_CHANGES, None)
-    for number, owner in enumerate(("User:alice", "User:c@@l dude*")):
-        raw = hashlib.sha256(f"{options.seed}-{number}".encode()).digest()[:16]
-        token_id = base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+    for number, (owner, token_id) in enumerate(zip(TOKEN_OWNERS, token_ids(options.seed), strict=True)):
         token = DelegationToken(
             token_id=token_id,
             owner=owner,
@@ -279,6 +280,12 @@ def _tokens(options: FillOptions) -> Iterator[ZkOp]:
             expiration_timestamp=options.now_ms + TOKEN_LIFE_MS,
         )
         yield Create(paths.token(token_id), encode_token(token))
+
+
+def token_ids(seed: int = 0) -> list[str]:
+    """Of the delegation tokens that a fill with this seed makes."""
+    raw = [hashlib.sha256(f"{seed}-{number}".encode()).digest()[:16] for number in range(len(TOKEN_OWNERS))]
+    return [base64.urlsafe_b64encode(each).rstrip(b"=").decode() for each in raw]
 
 
 def _await(result: object, batch: list[ZkOp]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import functools
 
 from migrator.drill.cluster import WAIT_SECONDS, Cluster
-from migrator.drill.doors import try_doors
+from migrator.drill.doors import besieged, try_doors
 from migrator.drill.report import Report
 from migrator.drill.steps import all_report, answers, dual_writing, log_tail, settled_metadata, until
 from migrator.errors import ExitCode
@@ -27,13 +27,14 @@ async def finish(cluster: Cluster, report: Report) -> None:
         await until(cluster, report, "dual-write goes on", lambda: dual_writing(cluster), seconds=WAIT_SECONDS)
     await try_doors(cluster, report, "brokers in KRaft mode")
     with report.step("Controllers restart without the migration"):
-        for controller in cluster.controllers:
-            controller.set_migration(enabled=False)
-            code = await asyncio.to_thread(controller.stop)
-            report.check(f"controller {controller.node_id} left in good order", code == ExitCode.OK, code)
-            await asyncio.to_thread(controller.start)
-            back = functools.partial(answers, cluster, controller.node_id)
-            await until(cluster, report, f"controller {controller.node_id} is back", back, seconds=WAIT_SECONDS)
+        async with besieged(cluster, report, "while they restart"):
+            for controller in cluster.controllers:
+                controller.set_migration(enabled=False)
+                code = await asyncio.to_thread(controller.stop)
+                report.check(f"controller {controller.node_id} left in good order", code == ExitCode.OK, code)
+                await asyncio.to_thread(controller.start)
+                back = functools.partial(answers, cluster, controller.node_id)
+                await until(cluster, report, f"controller {controller.node_id} is back", back, seconds=WAIT_SECONDS)
         seconds = await until(
             cluster, report, "every controller reports Finished", lambda: all_report(cluster, FINISHED),
             seconds=WAIT_SECONDS,

@@ -6,8 +6,11 @@ So must everybody who cannot prove who he is. An attempt that is not answered pr
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
+import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import Enum
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -17,7 +20,7 @@ from migrator.drill.users import WRITER
 from migrator.drill.workload import errors_of
 from migrator.records.batch import build_batch
 from migrator.records.metadata import ConfigResourceType, ScramMechanism
-from migrator.rpc.transport import TransportError
+from migrator.rpc.transport import PeerTimeoutError, TransportError
 from migrator.values import value
 from migrator.wire.client import KafkaClient
 from migrator.wire.schemas import build, request_type
@@ -28,6 +31,9 @@ TIMEOUT = dt.timedelta(seconds=10)
 REQUEST_SECONDS = 10.0
 PATIENCE_SECONDS = 60.0
 RETRY_SECONDS = 0.2
+SIEGE_SECONDS = 2.0
+"""For one request while controllers come and go."""
+SIEGE_PAUSE_SECONDS = 0.05
 DENIALS = frozenset(
     {
         ErrorCode.cluster_authorization_failed,
@@ -54,6 +60,8 @@ _FILTER = {
     "host_filter": None, "operation": 1, "permission_type": 1,
 }  # fmt: skip
 Api = tuple[int, int]
+_HARMLESS = build(request_type(60, 0))
+"""DescribeCluster: who is known gets an answer, if only that he may not ask."""
 OF_BROKERS: tuple[tuple[Api, Mapping[str, Any]], ...] = (((67, 0), {"broker_id": 1, "broker_epoch": 1}),)
 """What only a broker may ask of a controller."""
 
@@ -114,6 +122,63 @@ async def ask_for_changes(
         await channel.close()
 
 
+async def besiege(where: str, addresses: Sequence[Address], security: ListenerSecurity, topic: str) -> Siege:
+    """Ask controllers for one change after the other, until it is called off, and then for each of them once more.
+
+    Those come and go meanwhile: what nobody answers counts for nothing, as long as it is not done.
+    """
+    siege = Siege()
+    siege.task = asyncio.create_task(_besiege(siege, where, addresses, security, topic))
+    return siege
+
+
+class Siege:
+    """One under way."""
+
+    task: asyncio.Task[None]
+
+    def __init__(self) -> None:
+        self.attempts = NONE
+        """So far."""
+        self.put_off = 0
+        """Requests that were answered with: not now."""
+        self.ends = False
+
+    async def call_off(self) -> None:
+        """Returns after the last round."""
+        self.ends = True
+        await self.task
+
+    async def abandon(self) -> None:
+        """At once; safe at any time."""
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+
+async def _besiege(
+    siege: Siege, where: str, addresses: Sequence[Address], security: ListenerSecurity, topic: str
+) -> None:
+    channel = ControllerChannel(addresses, "intruder", security)
+    wanted = itertools.cycle(changes_of(topic) + OF_BROKERS)
+    try:
+        while not siege.ends:
+            api, fields = next(wanted)
+            request = build(request_type(*api), **fields)
+            with contextlib.suppress(TransportError):
+                answer = await channel.request(request, timeout_seconds=SIEGE_SECONDS)
+                match verdict_on(answer):
+                    case Verdict.DENIED:
+                        siege.attempts += Attempts(1, ())
+                    case Verdict.LATER:
+                        siege.put_off += 1
+                    case Verdict.LET_IN:
+                        siege.attempts += Attempts(1, (f"{where}: {_not_refused(request, answer)}",))
+            await asyncio.sleep(SIEGE_PAUSE_SECONDS)
+    finally:
+        await channel.close()
+    siege.attempts += await ask_for_changes(where, addresses, security, topic, controllers=True)
+
+
 async def read_and_write(broker: str, address: Address, security: ListenerSecurity, topic: str) -> Attempts:
     """Of one broker, whether or not it leads the partition."""
     client = KafkaClient(*address, "intruder", security=security)
@@ -126,34 +191,99 @@ async def read_and_write(broker: str, address: Address, security: ListenerSecuri
         await client.close()
 
 
-async def come_in(where: str, address: Address, security: ListenerSecurity) -> Attempts:
-    """Connect and log in, with what proves nothing; the connection must come to nothing."""
-    client = KafkaClient(*address, "stranger", security=security)
+async def speak_for_the_cluster(broker: str, address: Address, security: ListenerSecurity, topic: str) -> Attempts:
+    """Ask a broker for what only brokers and controllers may."""
+    client = KafkaClient(*address, "intruder", security=security)
     try:
-        await client.connect(REQUEST_SECONDS)
-    except TransportError:
-        return Attempts(1, ())
+        request = _write_marker(topic)
+        return await attempt(broker, request, lambda each: client.request(each, REQUEST_SECONDS))
     finally:
         await client.close()
-    return Attempts(1, (f"{where}: a stranger was let in",))
+
+
+async def come_in(
+    where: str, address: Address, strangers: Mapping[str, ListenerSecurity], known: ListenerSecurity
+) -> Attempts:
+    """Connect, log in if that is how they come, and ask for something; nobody may answer that.
+
+    :param strangers: by what they have to show.
+    :param known: who does get in there: a door that is shut for everybody proves nothing.
+    """
+    if why := await _shut_out(address, known, is_wanted=True):
+        return Attempts(1, (f"{where}: nobody gets in, so no stranger was refused: {why}",))
+    result = NONE
+    for what, stranger in strangers.items():
+        try:
+            let_in = not await _shut_out(address, stranger)
+        except PeerTimeoutError as error:
+            result += Attempts(1, (f"{where}: somebody {what} was not refused: {error}",))
+        else:
+            result += Attempts(1, (f"{where}: somebody {what} was let in",) if let_in else ())
+    return result
+
+
+async def _shut_out(address: Address, security: ListenerSecurity, *, is_wanted: bool = False) -> str:
+    """Why a connection comes to nothing; empty when it does not.
+
+    :param is_wanted: to be let in, so that whatever is in the way is tried again; otherwise only silence is.
+    :raises PeerTimeoutError: there was nothing but silence.
+    """
+    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    while True:
+        client = KafkaClient(*address, "stranger", security=security)
+        try:
+            await client.connect(REQUEST_SECONDS)
+            if not is_wanted:  # the versions are told before a login
+                await client.request(_HARMLESS, REQUEST_SECONDS)
+        except TransportError as error:
+            in_time = asyncio.get_running_loop().time() < deadline
+            silent = isinstance(error, PeerTimeoutError)
+            if silent and not is_wanted and not in_time:
+                raise
+            if not (in_time and (silent or is_wanted)):
+                return str(error)
+        else:
+            return ""
+        finally:
+            await client.close()
+        await asyncio.sleep(RETRY_SECONDS)
+
+
+class Verdict(Enum):
+    """What an answer to an intruder means."""
+
+    DENIED = "refused for lack of permission, all of it"
+    LATER = "neither refused nor done"
+    LET_IN = "anything else"
+
+
+def verdict_on(answer: Any) -> Verdict:
+    errors = set(errors_of(answer)) - {ErrorCode.none}
+    if errors and errors <= DENIALS:
+        return Verdict.DENIED
+    return Verdict.LATER if errors & _TRY_LATER else Verdict.LET_IN
 
 
 async def attempt(where: str, request: Any, ask: Callable[[Any], Awaitable[Any]]) -> Attempts:
-    name = type(request).__name__
+    """One, made again until it is answered for good."""
     deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
     answered: object = "no answer"
     while asyncio.get_running_loop().time() < deadline:
         try:
-            errors = set(errors_of(answered := await ask(request))) - {ErrorCode.none}
+            verdict = verdict_on(answered := await ask(request))
         except TransportError as error:
             answered = error
         else:
-            if errors and errors <= DENIALS:
+            if verdict is Verdict.DENIED:
                 return Attempts(1, ())
-            if not errors & _TRY_LATER:
+            if verdict is Verdict.LET_IN:
                 break
         await asyncio.sleep(RETRY_SECONDS)
-    return Attempts(1, (f"{where}: {name} was not refused: {answered}",))
+    return Attempts(1, (f"{where}: {_not_refused(request, answered)}",))
+
+
+def _not_refused(request: Any, answered: object) -> str:
+    return f"{type(request).__name__} was not refused: {answered}"
 
 
 def _produce(topic: str) -> Any:
@@ -161,6 +291,15 @@ def _produce(topic: str) -> Any:
     partition = {"index": 0, "records": batch}
     data = {"name": topic, "partition_data": [partition]}
     return build(request_type(0, 9), transactional_id=None, acks=-1, timeout=TIMEOUT, topic_data=[data])
+
+
+def _write_marker(topic: str) -> Any:
+    """Abort somebody's transaction: what only the brokers may ask of one another."""
+    marker = {
+        "producer_id": 1, "producer_epoch": 0, "transaction_result": False, "coordinator_epoch": 0,
+        "topics": [{"name": topic, "partition_indexes": (0,)}],
+    }  # fmt: skip
+    return build(request_type(27, 1), markers=[marker])
 
 
 def _fetch(topic: str) -> Any:

@@ -115,6 +115,11 @@ class KafkaCluster:
         """Host and port by broker id."""
         return {broker: ("127.0.0.1", ports.clients) for broker, ports in self._broker_ports.items()}
 
+    @property
+    def addresses_between_brokers(self) -> dict[int, tuple[str, int]]:
+        """Of the listener for brokers and controllers, by broker id; in clear there is none of its own."""
+        return {broker: ("127.0.0.1", ports.replication) for broker, ports in self._broker_ports.items()}
+
     def running_controllers(self) -> list[tuple[str, int]]:
         """Host and port of those, ours or stock, that were started."""
         run = any(controller.runs for controller in self.controllers) or bool(self._stock_controllers)

@@ -83,7 +83,7 @@ class Transactions:
             self._producer.produce(self._topic, value=value, key=value)
         self._producer.poll(0)
         if number % ABORT_EVERY == ABORT_EVERY - 1:
-            # What has not left the client is dropped there: brokers then have nothing to undo, and refuse an abort of it.
+            # What has not left the client is dropped there: brokers then have nothing to undo, and may refuse an abort.
             if self._producer.flush(CALL_SECONDS) == 0:
                 self.written.add(number)
             _patiently(lambda: self._producer.abort_transaction(CALL_SECONDS))

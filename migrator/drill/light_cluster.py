@@ -53,7 +53,7 @@ class LightCluster(Cluster):
             for node in ports
         ]
         if options.transport == "grpc":
-            speak_grpc(self.controllers)
+            speak_grpc(self.controllers, self.security.authority)
         self.addresses = [("127.0.0.1", port) for port in ports.values()]
         self.brokers = [
             LightBroker(
@@ -108,7 +108,8 @@ class LightCluster(Cluster):
     def doors(self) -> Doors:
         """See `Cluster`; light brokers serve controllers only."""
         run = any(controller.runs for controller in self.controllers)
-        return Doors({}, self.addresses if run else (), AWKWARD_TOPICS[-1])
+        serving = {broker.options.broker_id: ("127.0.0.1", broker.port) for broker in self.brokers if broker.port}
+        return Doors({}, serving, self.addresses if run else (), AWKWARD_TOPICS[-1])
 
     def workload(self) -> LightWorkload:
         """See `Cluster`."""

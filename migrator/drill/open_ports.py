@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import ssl
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import psutil
+
+from migrator.values import value
 
 ANSWER_SECONDS = 2.0
 _HANDSHAKE, _ALERT = 0x16, 0x15
@@ -20,25 +22,52 @@ PLAIN_REQUESTS = (_API_VERSIONS, _FOUR_LETTERS, _HTTP)
 """A server of Kafka's protocol, of ZooKeeper's and of HTTP answers one of these; one of gRPC speaks first."""
 
 
-def listening_ports() -> Mapping[tuple[str, int], str]:
-    """Address and port -> name of the process, of this process and all that it has started."""
+@value
+class Ports:
+    """How many listen; a sentence for each in clear; the numbers of those that speak TLS."""
+
+    count: int
+    in_clear: tuple[str, ...]
+    tls: frozenset[int]
+
+
+def listening_ports(top: int | None = None, *, as_bound: bool = False) -> Mapping[tuple[str, int], str]:
+    """Address and port -> name of the process, of this process and all that it has started.
+
+    :param top: of the process with this number instead.
+    :param as_bound: the address that it is bound to, which may stand for all there are; otherwise where it is reached.
+    :raises psutil.AccessDenied: a process does not show its ports; nothing is then known of them.
+    """
     found: dict[tuple[str, int], str] = {}
-    us = psutil.Process()
-    for process in (us, *us.children(recursive=True)):
-        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+    for process in processes(top):
+        with contextlib.suppress(psutil.NoSuchProcess):
             name = f"{process.name()} (process {process.pid})"
             for connection in process.net_connections("tcp"):
                 if connection.status == psutil.CONN_LISTEN:
-                    found[_loopback(connection.laddr.ip), connection.laddr.port] = name
+                    bound = connection.laddr.ip
+                    found[bound if as_bound else _loopback(bound), connection.laddr.port] = name
     return found
 
 
-async def answers_in_clear() -> tuple[int, list[str]]:
-    """How many ports there are, and a sentence for each that answers in clear, or does not begin TLS when asked to."""
+def processes(top: int | None = None) -> Sequence[psutil.Process]:
+    """This process, or the one with that number, and all that it has started; none when it is gone."""
+    try:
+        first = psutil.Process(top)
+        return first, *first.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return ()
+
+
+async def ask_every_port() -> Ports:
+    """Ask each in clear and by TLS: what answers in clear, or does not begin TLS, is in clear."""
     ports = await asyncio.to_thread(listening_ports)
     verdicts = await asyncio.gather(*(why_in_clear(host, port) for host, port in ports))
-    found = zip(ports.items(), verdicts, strict=True)
-    return len(ports), [f"port {port} of {name}: {text}" for ((_, port), name), text in found if text]
+    found = [(port, name, text) for ((_, port), name), text in zip(ports.items(), verdicts, strict=True)]
+    return Ports(
+        len(ports),
+        tuple(f"port {port} of {name}: {text}" for port, name, text in found if text),
+        frozenset(port for port, _, text in found if not text),
+    )
 
 
 async def why_in_clear(host: str, port: int) -> str:

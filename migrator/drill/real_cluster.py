@@ -71,8 +71,9 @@ class RealCluster(Cluster):
             security=self.security,
         )
         self.controllers = self._kafka.controllers
+        self.addresses = self._kafka.controller_addresses
         if options.transport == "grpc":
-            speak_grpc(self.controllers)
+            speak_grpc(self.controllers, self.security.authority)
         self._traffic = ClientTraffic(self._kafka.bootstrap, self.security)
         self._clients: Admin | None = None
 
@@ -111,7 +112,8 @@ class RealCluster(Cluster):
 
     def doors(self) -> Doors:
         """See `Cluster`."""
-        return Doors(self._kafka.broker_addresses, self._kafka.running_controllers(), ORDERS)
+        kafka = self._kafka
+        return Doors(kafka.broker_addresses, kafka.addresses_between_brokers, kafka.running_controllers(), ORDERS)
 
     def workload(self) -> Workload:
         """See `Cluster`; the brokers forward it to the controller, or refuse it themselves."""

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import signal
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import KafkaException
 from kazoo.exceptions import KazooException
 
+from migrator.drill.cluster import Cluster
+from migrator.drill.doors import MAX_EXAMPLES
+from migrator.drill.leaks import given_away, open_to_others, secrets_of
 from migrator.drill.light_cluster import LightCluster
 from migrator.drill.real_cluster import RealCluster
 from migrator.drill.report import DrillFailedError, Report
 from migrator.drill.scenario import DrillOptions, run_scenario
+from migrator.drill.security import Secured
 from migrator.errors import MigratorError, OperatorError
+from migrator.observe.printable import json_text
 from migrator.parts.kafka import StockKafka
 
 DATA = "cluster"
@@ -38,13 +47,24 @@ def run_drill(
         )
     data.mkdir(mode=0o700, parents=True)
     try:
-        asyncio.run(_run(options, report, data, kafka))
+        with _for_ourselves_alone():
+            asyncio.run(_run(options, report, data, kafka))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     finally:
         report.write(directory)
     if report.held and not keep:
         shutil.rmtree(data)
+
+
+@contextmanager
+def _for_ourselves_alone() -> Iterator[None]:
+    """No file that is made meanwhile, here or by what is started here, can be read by anybody else."""
+    before = os.umask(stat.S_IRWXG | stat.S_IRWXO)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 async def _run(options: DrillOptions, report: Report, data: Path, kafka: StockKafka | None) -> None:
@@ -62,3 +82,20 @@ async def _run(options: DrillOptions, report: Report, data: Path, kafka: StockKa
         raise
     finally:
         await cluster.close()
+    if isinstance(cluster.security, Secured) and not report.failure:
+        await asyncio.to_thread(_look_for_secrets, cluster, cluster.security, report)
+
+
+def _look_for_secrets(cluster: Cluster, security: Secured, report: Report) -> None:
+    """When nothing runs any more, and all that was to be written lies there."""
+    with report.step("No secret stands where it does not belong"):
+        secrets = secrets_of(security, cluster.directory)
+        count, found = given_away(cluster.directory, secrets)
+        shown = "\n".join((*cluster.watch.shown, json_text(report.to_json()), report.summary()))
+        found += [f"arguments, environments or the report: {kind.value}" for kind in secrets.find(shown.encode())]
+        report.figure("secrets", len(secrets))
+        report.figure("files that were read", count)
+        report.figure("arguments and environment variables of processes", len(cluster.watch.shown))
+        report.none_of("secrets given away", len(found), found)
+        readable = open_to_others(cluster.directory)
+        report.none_of("files open to others", len(readable), readable[:MAX_EXAMPLES])

@@ -12,7 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 
 from migrator.drill.cluster import WAIT_SECONDS, Cluster, ClusterOptions, Controller
-from migrator.drill.doors import try_doors
+from migrator.drill.doors import besieged, try_doors
 from migrator.drill.fill import PLAIN_TOPIC
 from migrator.drill.finish import finish, refuse_rollback
 from migrator.drill.foresight import foresee
@@ -116,12 +116,13 @@ class _Drill:
         with self._report.step("The quorum waits for the last broker"):
             for controller in self._cluster.controllers:
                 await asyncio.to_thread(controller.format)
-            for controller in self._cluster.controllers:
-                await asyncio.to_thread(controller.start)
-            await until(
-                self._cluster, self._report, "every controller is MigrationIneligible",
-                lambda: all_report(self._cluster, INELIGIBLE), seconds=WAIT_SECONDS,
-            )  # fmt: skip
+            async with besieged(self._cluster, self._report, "from their first start on"):
+                for controller in self._cluster.controllers:
+                    await asyncio.to_thread(controller.start)
+                await until(
+                    self._cluster, self._report, "every controller is MigrationIneligible",
+                    lambda: all_report(self._cluster, INELIGIBLE), seconds=WAIT_SECONDS,
+                )  # fmt: skip
             await self._cluster.migrate_first_brokers(self._report)
             late = self._cluster.late_broker
             await until(
@@ -141,16 +142,10 @@ class _Drill:
             if trap is not None:
                 await asyncio.to_thread(trap.arm)
             begin = asyncio.get_running_loop().time()
-            joining = asyncio.create_task(self._cluster.migrate_last_broker(self._report))
-            try:
-                if trap is not None:
-                    await self._kill_mid_copy(trap)
-                    if self._options.rollback_at == COPYING:
-                        return
-                await joining
-            finally:
-                joining.cancel()
-                await asyncio.wait({joining})
+            if self._options.rollback_at == COPYING:
+                return await self._join_last_broker(trap)
+            async with besieged(self._cluster, self._report, "during the copy"):
+                await self._join_last_broker(trap)
             await until(
                 self._cluster, self._report, "the leader dual-writes",
                 lambda: dual_writing(self._cluster), seconds=WAIT_SECONDS,
@@ -167,6 +162,20 @@ class _Drill:
             self._report.check("every partition was copied", copied == expected, f"{copied} instead of {expected}")
             doomed = doomed_topics(self.before).intersection(image.topics.ids)
             self._report.check("no topic under deletion was", not doomed, doomed)
+            return None
+
+    async def _join_last_broker(self, trap: StopAtClaim | None) -> None:
+        """It runs in migration mode in the end, unless all controllers were killed on the way."""
+        joining = asyncio.create_task(self._cluster.migrate_last_broker(self._report))
+        try:
+            if trap is not None:
+                await self._kill_mid_copy(trap)
+                if self._options.rollback_at == COPYING:
+                    return
+            await joining
+        finally:
+            joining.cancel()
+            await asyncio.wait({joining})
 
     async def work(self) -> None:
         with self._report.step("Changes of every kind while dual-writing"):
@@ -217,8 +226,9 @@ class _Drill:
     async def kill_leader(self, recovered: Callable[[], Awaitable[bool]]) -> None:
         """``kill -9`` the leader, wait for the next one to be where this one was, start the killed one again."""
         leader = await leader_of(self._cluster)
-        await asyncio.to_thread(leader.kill)
-        await self._recover(leader, recovered)
+        async with besieged(self._cluster, self._report, "from the leader's death on"):
+            await asyncio.to_thread(leader.kill)
+            await self._recover(leader, recovered)
 
     async def _recover(self, killed: Controller, recovered: Callable[[], Awaitable[bool]]) -> None:
         """Fewer than three controllers have no majority without the killed one: then it comes back first."""
@@ -284,6 +294,10 @@ class _Drill:
         sound = code == expected_code and (wanted > 0) == bool(expected)
         self._report.check(name, sound, f"exit code {code}: {examples[:5]}")
         self._report.none_of("differences", verdict["differences"] - wanted, examples[:5])
+        if self._cluster.options.secure:
+            reachable = self._cluster.watch.reachable
+            self._report.figure("ports that Spark opened, on loopback", len(self._cluster.watch.ports))
+            self._report.check("nobody on the network reaches Spark", not reachable, reachable)
 
     def _check_acknowledged(self) -> None:
         workload = self._workload

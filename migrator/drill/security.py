@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 import secrets
+import ssl
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
 
+import grpc
+
 from migrator.config.checks import STANDARD_AUTHORIZER
 from migrator.config.load import typed_settings
-from migrator.drill.users import BROKER, CONTROLLER, PERMISSIONS, USERS
+from migrator.drill.users import BROKER, CONTROLLER, OPERATOR, PERMISSIONS, USERS
 from migrator.image.model import ScramCredential
 from migrator.parts.certificates import Authority, write_private
+from migrator.parts.processes import free_port
 from migrator.parts.zookeeper import ZooKeeperOptions
 from migrator.parts.zookeeper_security import ZooKeeperTls
 from migrator.values import value
@@ -30,9 +34,13 @@ REPLICATION, CLIENTS = "REPLICATION", "CLIENTS"
 ZOOKEEPER_CLIENT = "kafka"
 """Brokers and controllers share one certificate towards ZooKeeper: its access control lists name the certificate that
 created a znode, and nobody else may change it (Kafka's manual, "ZooKeeper Authentication")."""
+METRICS_READER = "metrics-reader"
+"""Whom the controllers tell their metrics."""
 SALT_BYTES = 16
 LIFE = dt.timedelta(days=365)
 """Of certificates: long enough that nobody warns of their end."""
+WITH_NOTHING, OF_ANOTHER_AUTHORITY = "without a certificate", "with a certificate of another authority"
+"""Strangers."""
 ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 _MECHANISM_KEY = "sasl.mechanism.controller.protocol"
 _MODULES = {
@@ -57,6 +65,8 @@ class InClear:
     """By name, what ZooKeeper has to hold of whoever logs in, before brokers start."""
     permissions: Mapping[ResourcePattern, tuple[AclEntry, ...]] = MappingProxyType({})
     light_listener = "PLAINTEXT"
+    authority: Authority | None = None
+    """Who signs all certificates; None where there are none but gRPC's own."""
     secured: tuple[str, ...] = ()
     """What is, for people."""
 
@@ -157,9 +167,11 @@ class Secured(InClear):
         self._directory = directory
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._door = door
-        self._authority = Authority("drill")
-        self._trust = self._authority.trust(directory / "authority.pem")
-        self.passwords = {user: secrets.token_urlsafe(18) for user in USERS}
+        self.authority: Authority = Authority("drill")
+        self._trust = self.authority.trust(directory / "authority.pem")
+        self.passwords = {user: secrets.token_urlsafe(18) for user in (*USERS, METRICS_READER)}
+        self._metrics_users = directory / "metrics-users"
+        write_private(self._metrics_users, f"{METRICS_READER}:{self.passwords[METRICS_READER]}\n")
         self._credentials = {user: self._credential(user, SCRAM_512) for user in USERS}
         self.users = {
             user: {
@@ -172,6 +184,7 @@ class Secured(InClear):
             "ZooKeeper: one port, TLS with client certificates; znodes belong to the cluster's certificate",
             "brokers: SASL_SSL with SCRAM-SHA-512 for clients, for one another and for controllers",
             f"controllers: {door.protocol} for brokers ({door.value}); TLS with client certificates among themselves",
+            "metrics of controllers: TLS with client certificates, and a password",
             f"permissions: {len(USERS) - 3} users with as few as they need, and one without any",
         )
 
@@ -192,6 +205,7 @@ class Secured(InClear):
             **self._door_keys(CONTROLLER),
             **self._login_keys(REPLICATION, SCRAM_512, CONTROLLER),
             **self._zookeeper(),
+            **self._metrics(node),
         }
 
     def of_broker(self, broker: int, ports: BrokerPorts, *, in_zookeeper: bool) -> dict[str, str]:
@@ -239,20 +253,55 @@ class Secured(InClear):
         """A PEM file with a private key and its certificate, whose subject is ``CN=name``."""
         file = self._directory / f"{name}.pem"
         if not file.exists():
-            write_private(file, "".join(self._authority.issue(name, valid_for=LIFE)))
+            write_private(file, "".join(self.authority.issue(name, valid_for=LIFE)))
         return file
 
     def strangers(self) -> Mapping[str, ListenerSecurity]:
         """By what they have to show: how those come who trust us, and whom nobody may trust."""
         nothing = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self._trust)}
-        foreign = self._directory / "stranger.pem"
-        if not foreign.exists():
-            write_private(foreign, "".join(Authority("stranger").issue(CONTROLLER, valid_for=LIFE)))
-        something = nothing | {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(foreign)}
+        something = nothing | {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self._foreign())}
         return {
-            "without a certificate": listener_security(nothing, "CONTROLLER", "SSL", serves=False),
-            "with a certificate of another authority": listener_security(something, "CONTROLLER", "SSL", serves=False),
+            WITH_NOTHING: listener_security(nothing, "CONTROLLER", "SSL", serves=False),
+            OF_ANOTHER_AUTHORITY: listener_security(something, "CONTROLLER", "SSL", serves=False),
         }
+
+    def strangers_at_brokers(self) -> Mapping[str, ListenerSecurity]:
+        """As `strangers`: at a listener that wants a login."""
+        return {
+            "without a login": self.strangers()[WITH_NOTHING],
+            "with a wrong password": self.at_brokers(BROKER, password="a guess"),  # noqa: S106 - it is none
+            "who has no account": self.at_brokers("nobody-knows-me", password="a guess"),  # noqa: S106
+        }
+
+    def grpc_credentials(self, name: str) -> grpc.ChannelCredentials:
+        """Of whoever has this name in a certificate of ours."""
+        return self._credentials_of(self.store(name))
+
+    def grpc_strangers(self) -> Mapping[str, grpc.ChannelCredentials]:
+        """As `strangers`."""
+        nothing = grpc.ssl_channel_credentials(self._trust.read_bytes())
+        return {WITH_NOTHING: nothing, OF_ANOTHER_AUTHORITY: self._credentials_of(self._foreign())}
+
+    def at_metrics(self, store: Path | None = None) -> ssl.SSLContext:
+        """How an operator's machine comes to the metrics of controllers, before the password."""
+        context = ssl.create_default_context(cafile=self._trust)
+        context.load_cert_chain(store or self.store(OPERATOR))
+        return context
+
+    def strangers_at_metrics(self) -> Mapping[str, ssl.SSLContext]:
+        """As `strangers`."""
+        nothing = ssl.create_default_context(cafile=self._trust)
+        return {WITH_NOTHING: nothing, OF_ANOTHER_AUTHORITY: self.at_metrics(self._foreign())}
+
+    def _foreign(self) -> Path:
+        file = self._directory / "stranger.pem"
+        if not file.exists():
+            write_private(file, "".join(Authority("stranger").issue(CONTROLLER, valid_for=LIFE)))
+        return file
+
+    def _credentials_of(self, store: Path) -> grpc.ChannelCredentials:
+        both = store.read_bytes()
+        return grpc.ssl_channel_credentials(self._trust.read_bytes(), both, both)
 
     def _credential(self, user: str, mechanism: str) -> ScramCredential:
         return scram_credential(mechanism, self.passwords[user], secrets.token_bytes(SALT_BYTES))
@@ -291,12 +340,22 @@ class Secured(InClear):
         if user:
             line += f' username="{user}" password="{password or self.passwords[user]}"'
         if mechanism == "PLAIN":
-            line += "".join(f' user_{name}="{known}"' for name, known in self.passwords.items())
+            line += "".join(f' user_{name}="{known}"' for name, known in self.passwords.items() if name in USERS)
         keys = {
             f"{prefix}sasl.enabled.mechanisms": mechanism,
             f"{prefix}{mechanism.lower()}.sasl.jaas.config": f"{line};",
         }
         return keys | ({"sasl.mechanism.inter.broker.protocol": mechanism} if listener == REPLICATION else {})
+
+    def _metrics(self, node: int) -> dict[str, str]:
+        files = self.authority.files(self._directory / f"metrics-{node}", CONTROLLER, valid_for=LIFE)
+        return {
+            "migrator.metrics.listener": f"127.0.0.1:{free_port()}",
+            "migrator.metrics.tls.certificate.file": str(files.certificate),
+            "migrator.metrics.tls.key.file": str(files.key),
+            "migrator.metrics.tls.ca.file": str(files.authority),
+            "migrator.metrics.basic.auth.file": str(self._metrics_users),
+        }
 
     def _zookeeper(self, certificate: str = ZOOKEEPER_CLIENT) -> dict[str, str]:
         return {

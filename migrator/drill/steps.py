@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import WatchedEvent
 
-from migrator.drill.cluster import COMMAND_SECONDS, MIGRATOR, Cluster, Controller
+from migrator.drill.cluster import COMMAND_SECONDS, MIGRATOR, WAIT_SECONDS, Cluster, Controller
 from migrator.drill.report import DrillFailedError, Report
 from migrator.errors import OperatorError
 from migrator.observe.status import Status
@@ -103,10 +103,15 @@ async def answers(cluster: Cluster, node_id: int) -> bool:
 
 
 async def leader_of(cluster: Cluster) -> Controller:
-    """:raises DrillFailedError: nobody leads."""
-    leader = await cluster.leader()
-    if leader is None:
-        raise DrillFailedError("no controller leads")
+    """The one that leads, once it says so: a controller with much to do may be late with its answer.
+
+    :raises DrillFailedError: nobody leads.
+    """
+    deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
+    while (leader := await cluster.leader()) is None:
+        if asyncio.get_running_loop().time() > deadline:
+            raise DrillFailedError("no controller leads")
+        await asyncio.sleep(POLL_SECONDS)
     return leader
 
 
@@ -119,6 +124,8 @@ async def verify(cluster: Cluster, *, repair: bool = False) -> tuple[int, dict[s
     conf = f"spark.driver.extraJavaOptions={ONE_TIER}"
     seconds = 2 * COMMAND_SECONDS if repair else COMMAND_SECONDS  # a repair compares twice
     more = ("--repair", "--yes") if repair else ()
+    if not repair:
+        more = ("--page", str(cluster.directory / "verify.html"))
     return await command(cluster, "verify", "-c", str(leader.property_file), "--conf", conf, *more, seconds=seconds)
 
 
@@ -128,9 +135,12 @@ async def command(cluster: Cluster, name: str, *arguments: str, seconds: float =
     :raises DrillFailedError: it printed no JSON.
     """
     child = ChildProcess(name, [MIGRATOR, name, *arguments, "--json"], output=cluster.directory / f"{name}.log")
+    watched = asyncio.create_task(cluster.watch.follow(child.pid))
     try:
         code = await asyncio.to_thread(child.wait, timeout_seconds=seconds)
     finally:
+        watched.cancel()
+        await asyncio.wait({watched})
         child.kill()
     text, tail = child.output_text(), child.tail()
     start = text.find("\n{") + 1 if not text.startswith("{") else 0

@@ -94,9 +94,11 @@ class Authority:
             certificate.public_bytes(serialization.Encoding.PEM).decode() + self.chain,
         )
 
-    def files(self, directory: Path, subject: x509.Name | str) -> PemFiles:
+    def files(
+        self, directory: Path, subject: x509.Name | str, *, valid_for: dt.timedelta = dt.timedelta(days=30)
+    ) -> PemFiles:
         """A new certificate in ``directory``, each part in a file of its own; what lay there is replaced."""
-        key, certificate = self.issue(subject)
+        key, certificate = self.issue(subject, valid_for=valid_for)
         directory.mkdir(parents=True, exist_ok=True)
         files = PemFiles(directory / "cert.pem", directory / "key.pem", directory / "ca.pem")
         for path, text in zip(files, (certificate, key, self.pem), strict=True):

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from migrator.drill import intruder
-from migrator.drill.intruder import NONE, Attempts, attempt, changes_of
+from migrator.drill.intruder import NONE, Attempts, Verdict, attempt, besiege, changes_of, come_in, verdict_on
+from migrator.drill.security import IN_CLEAR, WITH_NOTHING, ControllerDoor, Secured
+from migrator.drill.users import INTRUDER, OPERATOR
 from migrator.rpc.transport import TransportError
+from migrator.wire.connection import RequestContext
 from migrator.wire.schemas import build, request_type, response_type
+from migrator.wire.server import KafkaListener
 
 CREATE_TOPICS = (19, 7)
 
@@ -70,3 +76,66 @@ def test_every_kind_of_change_is_tried_and_counted() -> None:
     for api, fields in changes_of("orders"):
         build(request_type(*api), **fields)
     assert NONE + Attempts(2, ("a",)) + Attempts(1, ()) == Attempts(3, ("a",))
+
+
+class Obedient:
+    """Does what it is asked for, without a question."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def handle(self, context: RequestContext, body: Any) -> Any:
+        self.asked.set()
+        return build(response_type(context.api_key, context.api_version))
+
+
+async def stranger_at(secured: Secured, what: str, *, is_open: bool = True) -> Attempts:
+    listener = KafkaListener("CONTROLLER", Obedient(), security=secured.at_controllers(OPERATOR))
+    port = await listener.start("127.0.0.1", 0)
+    if not is_open:
+        await listener.close(grace=0.0)
+    strangers = {what: secured.strangers()[what]}
+    try:
+        return await come_in("door", ("127.0.0.1", port), strangers, secured.at_controllers(OPERATOR))
+    finally:
+        await listener.close(grace=0.0)
+
+
+@pytest.mark.parametrize("what", ["without a certificate", "with a certificate of another authority"])
+async def test_a_stranger_is_refused_where_others_are_not(what: str, tmp_path: Path) -> None:
+    assert await stranger_at(Secured(tmp_path), what) == Attempts(1, ())
+
+
+async def test_a_stranger_who_is_let_in_is_named(tmp_path: Path) -> None:
+    found = await stranger_at(Secured(tmp_path, ControllerDoor.TLS), WITH_NOTHING)
+    assert found.not_refused == ("door: somebody without a certificate was let in",)
+
+
+async def test_a_door_that_is_shut_for_everybody_proves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intruder, "PATIENCE_SECONDS", 0.0)
+    found = await stranger_at(Secured(tmp_path), WITH_NOTHING, is_open=False)
+    assert "nobody gets in" in found.not_refused[0]
+
+
+async def test_a_besieged_controller_that_obeys_is_found_out_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intruder, "PATIENCE_SECONDS", 0.0)
+    obedient = Obedient()
+    listener = KafkaListener("CONTROLLER", obedient, security=IN_CLEAR.at_controllers(INTRUDER))
+    port = await listener.start("127.0.0.1", 0)
+    siege = await besiege("controllers", [("127.0.0.1", port)], IN_CLEAR.at_controllers(INTRUDER), "orders")
+    try:
+        await obedient.asked.wait()
+        await siege.call_off()
+    finally:
+        await siege.abandon()
+        await listener.close(grace=0.0)
+    assert len(siege.attempts.not_refused) == siege.attempts.count
+    assert "CreateTopicsRequest was not refused" in siege.attempts.not_refused[0]
+
+
+def test_what_an_answer_means() -> None:
+    assert verdict_on(answer(ErrorCode.topic_authorization_failed)) is Verdict.DENIED
+    assert verdict_on(answer(ErrorCode.unknown_server_error)) is Verdict.LATER
+    assert verdict_on(answer(ErrorCode.none)) is Verdict.LET_IN

@@ -42,7 +42,7 @@ def test_a_controller_starts_with_its_file_and_no_listener_is_in_clear(door: Con
 def test_keys_are_their_owners_alone(tmp_path: Path) -> None:
     secured = Secured(tmp_path / "security")
     of_controller(secured)
-    files = list((tmp_path / "security").iterdir())
+    files = [path for path in (tmp_path / "security").rglob("*") if path.is_file()]
     assert files
     assert {file.stat().st_mode & 0o077 for file in files} == {0}
 
