@@ -18,8 +18,8 @@ from rich.text import Text
 
 from migrator.cli.terminal import console, say_json
 from migrator.drill.cluster import ClusterOptions
-from migrator.drill.report import Report, Step
-from migrator.drill.run import DATA, run_drill
+from migrator.drill.report import DATA, Report, Step
+from migrator.drill.run import run_drill
 from migrator.drill.scenario import DrillOptions
 from migrator.errors import ExitCode, OperatorError
 from migrator.migration.states import PublicState
@@ -54,7 +54,9 @@ STATES = click.Choice([state.label for state in PublicState], case_sensitive=Fal
 @click.option(
     "--secure",
     is_flag=True,
-    help="No port in clear: TLS, SASL and access control lists everywhere, and somebody who must never get in.",
+    help="Protect every door: TLS on every port, SASL or client certificates for everybody, access control lists in "
+    "Kafka and ZooKeeper. On the way somebody tries to get in who may not, every port is asked in clear, and in the "
+    "end passwords and keys are looked for in logs and reports. docs/drill.md has every door.",
 )
 @click.option(
     "--dir", "directory", type=click.Path(file_okay=False, path_type=Path),
@@ -144,6 +146,7 @@ class _Display:
 
     def render(self) -> RenderableType:
         lines: list[RenderableType] = [Text(f"Drill, {self.report.seconds:.0f} s", "bold")]
+        lines += [Text(f"  secured: {text}", "dim") for text in self.report.secured]
         for step in self.report.steps:
             lines.append(self._step(step))
             lines += [Text(f"    {name}: {number}", "dim") for name, number in step.figures.items()]
@@ -154,6 +157,8 @@ class _Display:
             lines.append(Text(f"    waiting: {self.report.now}", "yellow"))
         if self.report.failure:
             lines.append(Text(self.report.failure, "red"))
+        if self.report.remedy:
+            lines.append(Text(self.report.remedy, "yellow"))
         return Group(*lines)
 
     def verdict(self) -> RenderableType:

@@ -13,6 +13,12 @@ from migrator.observe.printable import json_text
 
 Meter = Callable[[float, float], Mapping[str, float | int]]
 """From a stretch of time (of `time.monotonic`) to what clients saw in it."""
+DATA = "cluster"
+"""Folder of what the cluster leaves, below the drill's directory; the report lies beside it."""
+IF_SECURED = (
+    " Where an intruder was not refused a rule is missing: see the property files there, and docs/security.md. "
+    "For anything else run it once without --secure: should that hold, protection is in the way."
+)
 PAUSES = ("produce", "consume", "commit")
 """What `Step.traffic` calls the longest pauses."""
 
@@ -88,6 +94,15 @@ class Report:
         return not self.failure and bool(self.steps) and all(step.held for step in self.steps)
 
     @property
+    def remedy(self) -> str:
+        """What to do when something did not hold; empty while nothing is known to be wrong."""
+        wrong = [step for step in self.steps if not all(check.held for check in step.checks)]
+        if not self.failure and not wrong:
+            return ""
+        where = f"look at what is named above, and at the logs in the folder {DATA!r} beside this report"
+        return f"What to do: {where}.{IF_SECURED if self.secured else ''}"
+
+    @property
     def seconds(self) -> float:
         return time.monotonic() - self._begin
 
@@ -143,6 +158,7 @@ class Report:
             "held": self.held,
             "seconds": round(self.seconds, 2),
             "failure": self.failure,
+            "remedy": self.remedy,
             "options": self.options,
             "totals": self.totals,
             "secured": list(self.secured),
@@ -178,6 +194,8 @@ class Report:
             lines += [f"     - NOT: {each.name}: {each.detail}" for each in step.checks if not each.held]
         if self.failure:
             lines.append(f"It ended early: {self.failure}")
+        if self.remedy:
+            lines.append(self.remedy)
         return "\n".join(lines) + "\n"
 
     def write(self, directory: Path) -> None:

@@ -19,15 +19,12 @@ from migrator.drill.doors import MAX_EXAMPLES
 from migrator.drill.leaks import given_away, open_to_others, secrets_of
 from migrator.drill.light_cluster import LightCluster
 from migrator.drill.real_cluster import RealCluster
-from migrator.drill.report import DrillFailedError, Report
+from migrator.drill.report import DATA, DrillFailedError, Report
 from migrator.drill.scenario import DrillOptions, run_scenario
 from migrator.drill.security import Secured
 from migrator.errors import MigratorError, OperatorError
 from migrator.observe.printable import json_text
 from migrator.parts.kafka import StockKafka
-
-DATA = "cluster"
-"""Folder of what the cluster leaves, below the drill's directory; the report lies beside it."""
 
 
 def run_drill(

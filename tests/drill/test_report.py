@@ -80,6 +80,36 @@ def test_a_step_that_ends_early() -> None:
     assert not report.held
 
 
+def test_who_reads_that_it_did_not_hold_reads_what_to_do() -> None:
+    report = Report({})
+    with report.step("first"):
+        report.attempts(3, [])
+    assert report.remedy == ""
+    assert report.to_json()["refused"] == {"attempts": 3, "denied": 3}
+    report.failure = "nobody leads"
+    assert "What to do: look at" in report.summary()
+    assert "--secure" not in report.remedy
+    report.secured = ("everything",)
+    report.failure = ""
+    with report.step("second"):
+        report.attempts(2, ["broker 1: CreateTopicsRequest was not refused"])
+    assert "run it once without --secure" in report.summary()
+    assert report.to_json()["remedy"] == report.remedy
+    assert "broker 1: CreateTopicsRequest was not refused" in report.summary()
+    assert "denied 4 of 5" in report.summary()
+
+
+def test_the_picture_of_a_secured_drill_says_what_is_protected(tmp_path: Path) -> None:
+    report = Report({})
+    report.secured = ("ZooKeeper: one port, TLS",)
+    with report.step("Nobody gets in who may not"):
+        report.attempts(2, [])
+    _draw(_Display(report), tmp_path / "summary.svg")
+    texts = html.unescape(re.sub("<[^>]+>", "", (tmp_path / "summary.svg").read_text())).replace("\u00a0", " ")
+    assert "secured: ZooKeeper: one port, TLS" in texts
+    assert "denied 2 of 2" in texts
+
+
 def test_the_picture_shows_the_report_and_loads_nothing(tmp_path: Path) -> None:
     report = Report({})
     with report.step("Copy <all> & more"):
