@@ -73,13 +73,15 @@ async def try_doors(cluster: Cluster, report: Report, phase: str) -> None:
 
 
 @asynccontextmanager
-async def besieged(cluster: Cluster, report: Report, when: str) -> AsyncIterator[None]:
-    """While leaders come and go, the intruder asks controllers for changes without a break, and in the end for each of
-    them once more. Nobody may do what he asks for, also before it is known who may what.
+async def besieged(cluster: Cluster, report: Report, when: str, *, decided: bool = True) -> AsyncIterator[None]:
+    """While leaders come and go, the intruder asks controllers for changes without a break. Nobody may do what he asks
+    for, also before it is known who may what.
 
     Nothing is done to a cluster in clear.
 
     :param when: for people.
+    :param decided: whether the controllers are in charge in the end. Then they have to refuse each change once more;
+        before a copy they leave many requests to others, as stock does (``newPreMigrationException``).
     """
     security = cluster.security
     if not isinstance(security, Secured):
@@ -91,8 +93,12 @@ async def besieged(cluster: Cluster, report: Report, when: str) -> AsyncIterator
         yield
         report.wait_for("the intruder is refused")
         await siege.call_off()
-        report.figure("answers to the intruder: not now", siege.put_off)
-        report.attempts(siege.attempts.count, siege.attempts.not_refused)
+        attempts = siege.attempts
+        if decided:
+            as_himself = security.at_controllers(INTRUDER)
+            attempts += await intruder.ask_for_changes(where, cluster.addresses, as_himself, topic, controllers=True)
+        report.figure("answers to the intruder: not now, or not here", siege.put_off)
+        report.attempts(attempts.count, attempts.not_refused)
     finally:
         await siege.abandon()
 

@@ -123,9 +123,10 @@ async def ask_for_changes(
 
 
 async def besiege(where: str, addresses: Sequence[Address], security: ListenerSecurity, topic: str) -> Siege:
-    """Ask controllers for one change after the other, until it is called off, and then for each of them once more.
+    """Ask each controller in turn for one change after the other, until that is called off.
 
-    Those come and go meanwhile: what nobody answers counts for nothing, as long as it is not done.
+    Controllers come and go meanwhile, and change their parts: what nobody answers, or who has not to decide, counts for
+    nothing, as long as it is not done.
     """
     siege = Siege()
     siege.task = asyncio.create_task(_besiege(siege, where, addresses, security, topic))
@@ -145,7 +146,7 @@ class Siege:
         self.ends = False
 
     async def call_off(self) -> None:
-        """Returns after the last round."""
+        """After the request under way."""
         self.ends = True
         await self.task
 
@@ -158,14 +159,14 @@ class Siege:
 async def _besiege(
     siege: Siege, where: str, addresses: Sequence[Address], security: ListenerSecurity, topic: str
 ) -> None:
-    channel = ControllerChannel(addresses, "intruder", security)
-    wanted = itertools.cycle(changes_of(topic) + OF_BROKERS)
+    clients = [KafkaClient(*address, "intruder", security=security) for address in addresses]
+    wanted = itertools.cycle(itertools.product(changes_of(topic) + OF_BROKERS, clients))
     try:
         while not siege.ends:
-            api, fields = next(wanted)
+            (api, fields), client = next(wanted)
             request = build(request_type(*api), **fields)
             with contextlib.suppress(TransportError):
-                answer = await channel.request(request, timeout_seconds=SIEGE_SECONDS)
+                answer = await client.request(request, SIEGE_SECONDS)
                 match verdict_on(answer):
                     case Verdict.DENIED:
                         siege.attempts += Attempts(1, ())
@@ -175,8 +176,8 @@ async def _besiege(
                         siege.attempts += Attempts(1, (f"{where}: {_not_refused(request, answer)}",))
             await asyncio.sleep(SIEGE_PAUSE_SECONDS)
     finally:
-        await channel.close()
-    siege.attempts += await ask_for_changes(where, addresses, security, topic, controllers=True)
+        for client in clients:
+            await client.close()
 
 
 async def read_and_write(broker: str, address: Address, security: ListenerSecurity, topic: str) -> Attempts:

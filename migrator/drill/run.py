@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 import signal
@@ -44,7 +45,7 @@ def run_drill(
         )
     data.mkdir(mode=0o700, parents=True)
     try:
-        with _for_ourselves_alone():
+        with _for_ourselves_alone(), _logged_to(data / "drill.log"):
             asyncio.run(_run(options, report, data, kafka))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
@@ -62,6 +63,19 @@ def _for_ourselves_alone() -> Iterator[None]:
         yield
     finally:
         os.umask(before)
+
+
+@contextmanager
+def _logged_to(path: Path) -> Iterator[None]:
+    """What this process logs, light brokers among it; on the terminal it would be between the lines of the report."""
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("[%(asctime)s] %(levelname)s %(message)s (%(name)s)"))
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+        handler.close()
 
 
 async def _run(options: DrillOptions, report: Report, data: Path, kafka: StockKafka | None) -> None:

@@ -116,7 +116,7 @@ class _Drill:
         with self._report.step("The quorum waits for the last broker"):
             for controller in self._cluster.controllers:
                 await asyncio.to_thread(controller.format)
-            async with besieged(self._cluster, self._report, "from their first start on"):
+            async with besieged(self._cluster, self._report, "from their first start on", decided=False):
                 for controller in self._cluster.controllers:
                     await asyncio.to_thread(controller.start)
                 await until(
@@ -226,7 +226,8 @@ class _Drill:
     async def kill_leader(self, recovered: Callable[[], Awaitable[bool]]) -> None:
         """``kill -9`` the leader, wait for the next one to be where this one was, start the killed one again."""
         leader = await leader_of(self._cluster)
-        async with besieged(self._cluster, self._report, "from the leader's death on"):
+        copied = self._options.kill_leader_at != INELIGIBLE
+        async with besieged(self._cluster, self._report, "from the leader's death on", decided=copied):
             await asyncio.to_thread(leader.kill)
             await self._recover(leader, recovered)
 

@@ -82,10 +82,10 @@ class Obedient:
     """Does what it is asked for, without a question."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
+        self.obeyed = asyncio.Event()
 
     async def handle(self, context: RequestContext, body: Any) -> Any:
-        self.asked.set()
+        self.obeyed.set()
         return build(response_type(context.api_key, context.api_version))
 
 
@@ -119,19 +119,18 @@ async def test_a_door_that_is_shut_for_everybody_proves_nothing(
     assert "nobody gets in" in found.not_refused[0]
 
 
-async def test_a_besieged_controller_that_obeys_is_found_out_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intruder, "PATIENCE_SECONDS", 0.0)
+async def test_a_besieged_controller_that_obeys_is_found_out() -> None:
     obedient = Obedient()
     listener = KafkaListener("CONTROLLER", obedient, security=IN_CLEAR.at_controllers(INTRUDER))
     port = await listener.start("127.0.0.1", 0)
     siege = await besiege("controllers", [("127.0.0.1", port)], IN_CLEAR.at_controllers(INTRUDER), "orders")
     try:
-        await obedient.asked.wait()
+        await obedient.obeyed.wait()
         await siege.call_off()
     finally:
         await siege.abandon()
         await listener.close(grace=0.0)
-    assert len(siege.attempts.not_refused) == siege.attempts.count
+    assert len(siege.attempts.not_refused) == siege.attempts.count > 0
     assert "CreateTopicsRequest was not refused" in siege.attempts.not_refused[0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,17 @@ from migrator.parts.kafka import StockKafka
 
 DRILL_SECONDS = 1500.0
 LONG = pytest.mark.lane("test-long")
-SMALL = ("--brokers", "2", "--controllers", "1", "--partitions", "30", "--transport", "kafka")
+SMALL = ("--brokers", "2", "--controllers", "1", "--partitions", "30", "--keep")
 WHOLE = ("--partitions", "30")
 TO_THE_END = ("ZooKeeper mode", "dual-write", "brokers in KRaft mode", "the migration is finished", "the end")
 BACK = ("ZooKeeper mode", "dual-write", "back in ZooKeeper mode")
 IN_VAIN = ("lost records", "duplicated records", "lost changes", "differences")
-WITHOUT_ACCESS = ("intrusions", "ports in clear", "open znodes")
+WITHOUT_ACCESS = ("intrusions", "ports in clear", "open znodes", "secrets given away", "files open to others")
+PASSWORD = re.compile(
+    r'password="([^"]+)"|^(?:password\.encoder\.secret|delegation\.token\.secret\.key)=(.+)$', re.MULTILINE
+)
+KEY = re.compile("-----BEGIN PRIVATE KEY-----\\n.*\\n(.*)\\n")
+READ_BY_PEOPLE = {".log", ".jsonl", ".json", ".html", ".txt", ".svg"}
 
 
 def drilled(directory: Path, *options: str) -> dict[str, Any]:
@@ -43,13 +49,42 @@ def phases(report: dict[str, Any]) -> tuple[str, ...]:
     return tuple(step["name"].removeprefix(begin) for step in report["steps"] if step["name"].startswith(begin))
 
 
-@pytest.mark.parametrize("kafka", ["none", pytest.param("3.9.1", marks=LONG)])
-def test_a_small_one_to_the_end(tmp_path: Path, kafka: str) -> None:
-    report = drilled(tmp_path, "--kafka", kafka, *SMALL)
+def steps(report: dict[str, Any], begin: str) -> list[dict[str, Any]]:
+    return [step for step in report["steps"] if step["name"].startswith(begin)]
+
+
+@pytest.mark.parametrize(
+    ("kafka", "transport"),
+    [
+        ("none", "grpc"),
+        pytest.param("none", "kafka", marks=LONG),
+        pytest.param("3.9.1", "grpc", marks=LONG),
+        pytest.param("3.9.1", "kafka", marks=LONG),
+    ],
+)
+def test_a_small_one_to_the_end(tmp_path: Path, kafka: str, transport: str) -> None:
+    report = drilled(tmp_path, "--kafka", kafka, "--transport", transport, *SMALL)
     assert report["totals"]["lost changes"] == report["totals"]["differences"] == 0
     assert phases(report) == TO_THE_END
-    tried = [step for step in report["steps"] if step["name"].startswith("Nobody")]
-    assert all("attempts that were denied" in step["figures"] for step in tried)
+    assert all("attempts that were denied" in step["figures"] for step in steps(report, "Nobody"))
+    besieged = steps(report, "The quorum waits") + steps(report, "Copy") + steps(report, "Controllers restart")
+    assert len(besieged) == 3
+    assert all("attempts that were denied" in step["figures"] for step in besieged)
+    (compared,) = steps(report, "One znode is corrupted")
+    assert compared["figures"]["ports that Spark opened, on loopback"] > 0
+    nothing_is_given_away(tmp_path)
+
+
+def nothing_is_given_away(directory: Path) -> None:
+    """As the drill says itself; looked for here with what its own property files and PEM files hold."""
+    cluster = directory / "cluster"
+    settings = [path.read_text() for path in cluster.rglob("*.properties")]
+    planted = {found for text in settings for pair in PASSWORD.findall(text) for found in pair if found}
+    planted |= {line for path in cluster.rglob("*.pem") for line in KEY.findall(path.read_text())}
+    assert len(planted) > 5
+    texts = [path for path in directory.rglob("*") if path.suffix in READ_BY_PEOPLE and "metadata-0" not in str(path)]
+    assert {"controller.log", "verify.log", "verify.html", "status.log", "report.json"} <= {path.name for path in texts}
+    assert {path.name: text for path in texts for text in planted if text in path.read_text("utf-8", "replace")} == {}
 
 
 @LONG
