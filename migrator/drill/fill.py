@@ -46,7 +46,7 @@ AWKWARD_NAMES = ("c@@l dude*", "CN=wéird,O=x y", "a+b/c", "<default>-not", "100
 
 AWKWARD_TOPICS = ("l" * 249, "dotted.name_under-score", "-", "__consumer_offsets", "UPPER.lower")
 VAULT_PASSWORD = "pässword: with, both"  # noqa: S105 - of a listener that there is not
-"""It is in ZooKeeper and in the log, encrypted, and nowhere else."""
+"""It is encrypted in ZooKeeper, and as it is in the metadata log, as with stock; nowhere else."""
 DOOMED_TOPIC = "drill-doomed"
 """Its deletion is pending: it must not be migrated."""
 MOVING_TOPIC = "drill-moving"

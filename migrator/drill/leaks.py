@@ -1,7 +1,8 @@
 """Looks for a secured drill's secrets where they must not be: logs, journals, pages, reports, arguments of processes,
 files that others may read.
 
-Passwords belong into property files, private keys into PEM files, SCRAM keys into ZooKeeper and the metadata log.
+Passwords belong into property files, private keys into PEM files, SCRAM keys into ZooKeeper and the metadata log, and
+the passwords of configurations into the metadata log, which holds them as they are (``ConfigRecord``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from migrator.drill.security import Secured
 _KEY = re.compile(rb"-----BEGIN PRIVATE KEY-----\s+\S+\s+(\S+)")
 """Its second line: the first begins as that of any other key."""
 _SCRAM = re.compile(r"(stored_key|server_key)=([^,]+)")
-_LOG_DIRECTORIES = ("__cluster_metadata-0", "version-2")
+METADATA_LOG = "__cluster_metadata-0"
+_LOG_DIRECTORIES = (METADATA_LOG, "version-2")
 """Of controllers and brokers, and of ZooKeeper."""
 _NO_TEXT = (".index", ".timeindex", ".txnindex")
 """As long as they may ever become, and mostly empty."""
@@ -32,6 +34,7 @@ class Kind(Enum):
 
     PASSWORD = "password"  # noqa: S105
     KEY = "private key"
+    CONFIG = "password of a configuration"
     SCRAM = "SCRAM key"
     TOKEN = "delegation token"  # noqa: S105 - names of kinds
 
@@ -41,6 +44,8 @@ class Kind(Enum):
                 return path.suffix == ".properties" or path.name == "metrics-users"
             case Kind.KEY:
                 return path.suffix == ".pem"
+            case Kind.CONFIG:  # encrypted in ZooKeeper; KRaft has no encryption for it, and files of its own for it
+                return path.parent.name == METADATA_LOG
             case Kind.SCRAM:
                 return path.parent.name in _LOG_DIRECTORIES
             case Kind.TOKEN:
@@ -65,8 +70,9 @@ class Secrets:
 def secrets_of(security: Secured, directory: Path) -> Secrets:
     """Of a drill with its files in ``directory``."""
     known: dict[bytes, Kind] = {}
-    for password in (*security.passwords.values(), ENCODER_SECRET, TOKEN_SECRET, VAULT_PASSWORD):
+    for password in (*security.passwords.values(), ENCODER_SECRET, TOKEN_SECRET):
         known[password.encode()] = Kind.PASSWORD
+    known[VAULT_PASSWORD.encode()] = Kind.CONFIG
     for path in directory.rglob("*.pem"):
         known |= dict.fromkeys(_KEY.findall(path.read_bytes()), Kind.KEY)
     for config in security.users.values():

@@ -24,8 +24,8 @@ LISTENER, METRICS = "migrator.grpc.listener", "migrator.metrics.listener"
 """The keys that say where those are."""
 _LOOK, _VOTE = f"{OPERATOR}Watch", f"{QUORUM}Vote"
 _SHUT, _DENIED = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.PERMISSION_DENIED
-_NOW = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
-"""No answer."""
+_SILENCE = frozenset({grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED, _SHUT})
+"""No answer; the last one is also what those hear whom TLS keeps out."""
 OK, UNAUTHORIZED = 200, 401
 
 
@@ -39,7 +39,7 @@ async def try_grpc(controllers: Sequence[Controller], security: Secured) -> Atte
             continue
         where = f"gRPC of controller {controller.node_id}"
         own = security.grpc_credentials(f"controller-{controller.node_id}")
-        if await _answer(address, own, _LOOK) is not grpc.StatusCode.OK:
+        if await _answer(address, own, _LOOK, _SILENCE) is not grpc.StatusCode.OK:
             found += Attempts(1, (f"{where}: nobody gets in, so no stranger was refused",))
             continue
         for what, credentials in security.grpc_strangers().items():
@@ -79,19 +79,21 @@ async def _refused(
 ) -> Attempts:
     found = NONE
     for method in methods:
-        code = await _answer(address, credentials, method)
+        code = await _answer(address, credentials, method, _SILENCE - {expected})
         found += Attempts(1, () if code is expected else (f"{where}: {method} was answered {code.name}",))
     return found
 
 
-async def _answer(address: Address, credentials: grpc.ChannelCredentials, method: str) -> grpc.StatusCode:
-    """To an empty request; tried again while there is none."""
+async def _answer(
+    address: Address, credentials: grpc.ChannelCredentials, method: str, silence: frozenset[grpc.StatusCode]
+) -> grpc.StatusCode:
+    """To an empty request; tried again while there is nothing but ``silence``."""
     deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
     while True:
         channel = grpc.aio.secure_channel(host_port(*address), credentials, options=CLIENT_OPTIONS)
         async with channel:
             code = await _call(channel, method)
-        if code not in _NOW or asyncio.get_running_loop().time() > deadline:
+        if code not in silence or asyncio.get_running_loop().time() > deadline:
             return code
         await asyncio.sleep(RETRY_SECONDS)
 
