@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 
-from migrator.controller.delegation_tokens import token_hmac
+from migrator.controller.token_index import token_hmac
 from migrator.drill.cluster import ENCODER_SECRET, TOKEN_SECRET
 from migrator.drill.fill import VAULT_PASSWORD, token_ids
 from migrator.drill.security import Secured

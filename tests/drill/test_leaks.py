@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from migrator.controller.delegation_tokens import token_hmac
+from migrator.controller.token_index import token_hmac
 from migrator.drill.cluster import ENCODER_SECRET, TOKEN_SECRET
 from migrator.drill.fill import VAULT_PASSWORD, token_ids
 from migrator.drill.leaks import Kind, given_away, open_to_others, secrets_of
