@@ -16,6 +16,7 @@ from migrator.drill.kafka_cluster import until
 from migrator.drill.pulse import Pulse
 
 ANSWER_SECONDS = 15.0
+AGAIN_SECONDS = 0.1
 FLUSH_SECONDS = 30.0
 READ_SECONDS = 30.0
 SEND_EVERY_SECONDS = 0.01
@@ -43,9 +44,19 @@ class Admin:
         self.client = AdminClient(self._configuration)
 
     def create(self, name: str, partitions: int, replicas: int, **config: str) -> None:
-        """Create a topic; ``_`` in keys of its configuration stands for a dot."""
+        """Create a topic; ``_`` in keys of its configuration stands for a dot. A controller that has just started does not
+        know yet who may: it answers that it cannot say (``AuthorizerNotReadyException``), and is asked again."""
         keys = {key.replace("_", "."): text for key, text in config.items()}
-        self.wait(self.client.create_topics([NewTopic(name, partitions, replicas, config=keys)]))
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while True:
+            try:
+                self.wait(self.client.create_topics([NewTopic(name, partitions, replicas, config=keys)]))
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN or time.monotonic() > deadline:
+                    raise
+                time.sleep(AGAIN_SECONDS)
+            else:
+                return
 
     def create_on(self, name: str, assignment: Sequence[Sequence[int]]) -> None:
         """Create a topic with these replicas of each partition."""
