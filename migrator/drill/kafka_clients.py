@@ -44,8 +44,8 @@ class Admin:
         self.client = AdminClient(self._configuration)
 
     def create(self, name: str, partitions: int, replicas: int, **config: str) -> None:
-        """Create a topic; ``_`` in keys of its configuration stands for a dot. A controller that has just started does not
-        know yet who may: it answers that it cannot say (``AuthorizerNotReadyException``), and is asked again."""
+        """Create a topic; ``_`` in keys of its configuration stands for a dot. A controller that has just started
+        cannot say yet who may (``AuthorizerNotReadyException``), and is asked again."""
         keys = {key.replace("_", "."): text for key, text in config.items()}
         deadline = time.monotonic() + ANSWER_SECONDS
         while True:
