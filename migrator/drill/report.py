@@ -87,6 +87,7 @@ class Report:
         """Asked at the end of each step for its `Step.traffic`."""
         self._changed = changed
         self._begin = time.monotonic()
+        self._end: float | None = None
 
     @property
     def held(self) -> bool:
@@ -104,7 +105,8 @@ class Report:
 
     @property
     def seconds(self) -> float:
-        return time.monotonic() - self._begin
+        """Since its begin, until it was written."""
+        return (self._end or time.monotonic()) - self._begin
 
     @contextmanager
     def step(self, name: str) -> Iterator[Step]:
@@ -199,7 +201,8 @@ class Report:
         return "\n".join(lines) + "\n"
 
     def write(self, directory: Path) -> None:
-        """Write both files."""
+        """Write both files; they say what `to_json` and `summary` say from now on."""
+        self._end = time.monotonic()
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "report.json").write_text(json_text(self.to_json(), indent=True) + "\n", "utf-8")
         (directory / "summary.txt").write_text(self.summary())
