@@ -343,7 +343,7 @@ CASES = (
     Case("M312", no_token_secret, f"{FILE}: delegation.token.secret.key", "delegation tokens"),
     Case("M313", java_key_store, f"{FILE}: ssl.keystore.location", "JKS"),
     Case("M313", java_key_store_for_zookeeper, f"{FILE}: zookeeper.ssl.keystore.location", "JKS"),
-    Case("M313", jaas_file, f"{FILE}: plain.sasl.jaas.config", "JAAS file"),
+    Case("M313", jaas_file, f"{FILE}: listener.name.controller.plain.sasl.jaas.config", "JAAS file"),
     Case("M314", java_provider, f"{FILE}: password.encoder.secret", "com.example.Vault"),
     Case("M314", file_that_is_elsewhere, f"{FILE}: delegation.token.secret.key", "/no/such/file"),
     Case("M315", java_provider, f"{FILE}: password.encoder.secret", "com.example.Vault"),
