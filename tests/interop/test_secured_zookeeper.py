@@ -180,7 +180,8 @@ class Journey:
         """All that looks at it while it is written to, and repairs it. Spark notes what its pages would show."""
         notes = self.cluster.directory / "spark"
         notes.mkdir()
-        spark = ("--conf", "spark.eventLog.enabled=true", "--conf", f"spark.eventLog.dir=file://{notes}")
+        kept = ("enabled=true", "compress=false", f"dir=file://{notes}")
+        spark = [word for each in kept for word in ("--conf", f"spark.eventLog.{each}")]
         file = ("-c", str(self.property_file))
         self.run("verify", *file, *spark, "--page", str(notes / "page.html"), "--history", str(notes / "history"))
         assert any(
