@@ -191,6 +191,7 @@ def append(file: Path, *fields: str) -> None:
     """One more line, after commit and day."""
     line = (commit(), dt.datetime.now(dt.UTC).date().isoformat(), *fields)
     head = "" if file.exists() else "\t".join(HEADS[file]) + "\n"
+    file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a", encoding="utf-8") as lines:
         lines.write(head + "\t".join(line) + "\n")
 

@@ -34,7 +34,7 @@ def run(world: World, *options: str) -> Result:
 def test_a_cluster_that_is_ready_passes(world: World) -> None:
     result = run(world)
     assert result.exit_code == 0, result.output
-    assert "0 blockers, 1 warnings, 0 could not be looked at" in result.stdout
+    assert "0 blockers, 2 warnings, 0 could not be looked at" in result.stdout
     assert "5 partitions" in result.stdout
 
 
@@ -63,8 +63,8 @@ def test_json(world: World) -> None:
     assert set(report) == {
         *("exit_code", "checks", "blockers", "warnings", "findings", "unknown", "looked_at", "seconds"),
     }
-    assert (report["exit_code"], report["blockers"], report["warnings"], report["unknown"]) == (1, 1, 2, [])
-    assert [finding["code"] for finding in report["findings"]] == ["M002", "M014", "M322"]
+    assert (report["exit_code"], report["blockers"], report["warnings"], report["unknown"]) == (1, 1, 3, [])
+    assert [finding["code"] for finding in report["findings"]] == ["M002", "M014", "M322", "M322"]
     for finding in report["findings"]:
         assert set(finding) == {"code", "severity", "title", "concerns", "where", "what", "remedy"}
         assert all(isinstance(text, str) and text for text in finding.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +16,7 @@ VOTERS = {f"User:CN=voter-{number}": number for number in (1, 2, 3)}
 OPERATOR = "User:CN=operator"
 IDENTITIES = Identities(VOTERS, frozenset({OPERATOR}))
 _HOME = TemporaryDirectory()
+atexit.register(_HOME.cleanup)
 
 
 @cache
