@@ -78,10 +78,15 @@ class Pair:
     ) -> None:
         ports = free_port(), free_port()
         self.stock = Stock(
-            kafka, ports[0], directory / "stock", _properties(ports[0]) | dict(properties), release, registers=registers
+            kafka,
+            ports[0],
+            directory / "stock",
+            properties_of(ports[0]) | dict(properties),
+            release,
+            registers=registers,
         )
         self.ours = Ours(
-            ports[1], directory / "ours", _properties(ports[1]) | dict(properties), release, registers=registers
+            ports[1], directory / "ours", properties_of(ports[1]) | dict(properties), release, registers=registers
         )
 
     @property
@@ -133,7 +138,8 @@ def started(pairs: Sequence[Pair]) -> Iterator[None]:
                 side.stop()
 
 
-def _properties(port: int) -> dict[str, str]:
+def properties_of(port: int) -> dict[str, str]:
+    """Of a quorum of one."""
     return {
         "process.roles": "controller",
         "node.id": str(NODE),

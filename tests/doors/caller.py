@@ -65,16 +65,20 @@ class Caller:
 
     def call(self, port: int, key: int, version: int, fields: dict[str, Any]) -> Outcome:
         """Connect, log in, and ask once."""
-        try:
-            with self._connected(port) as connection:
-                if self.login is not None and not _log_in(connection, self.login):
-                    return Outcome.SHUT
-                answer = _ask(connection, key, version, fields)
-        except OSError:  # TLS errors among them
-            return Outcome.SHUT
+        answer = self.answer(port, key, version, fields)
         if answer is None:
             return Outcome.SHUT
         return Outcome.DENIED if _is_denial(answer) else Outcome.ANSWERED
+
+    def answer(self, port: int, key: int, version: int, fields: dict[str, Any]) -> Any | None:
+        """What `call` hears; None when there is no answer."""
+        try:
+            with self._connected(port) as connection:
+                if self.login is not None and not _log_in(connection, self.login):
+                    return None
+                return _ask(connection, key, version, fields)
+        except OSError:  # TLS errors among them
+            return None
 
     def _connected(self, port: int) -> socket.socket:
         plain = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_SECONDS)
@@ -122,16 +126,16 @@ def _read(connection: socket.socket, size: int) -> bytes | None:
 
 
 def _is_denial(answer: Any) -> bool:
-    codes = set(_codes(answer)) - {ErrorCode.none}
+    codes = set(codes_of(answer)) - {ErrorCode.none}
     return bool(codes) and codes <= DENIALS
 
 
-def _codes(part: Any) -> Iterator[ErrorCode]:
+def codes_of(part: Any) -> Iterator[ErrorCode]:
     if isinstance(part, ErrorCode):
         yield part
     elif isinstance(part, tuple | list):
         for item in part:
-            yield from _codes(item)
+            yield from codes_of(item)
     elif dataclasses.is_dataclass(part):
         for field in dataclasses.fields(part):
-            yield from _codes(getattr(part, field.name))
+            yield from codes_of(getattr(part, field.name))

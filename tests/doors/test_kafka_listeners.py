@@ -16,10 +16,9 @@ from migrator.node.node import Failure, _listeners
 from migrator.parts.certificates import Authority
 from migrator.values import value
 from migrator.wire.schemas import CONTROLLER_APIS
-from tests.differential.names import Names
-from tests.differential.scenarios import guarded
 from tests.doors.caller import Caller, Login, Outcome
 from tests.doors.grpc_door import itself
+from tests.doors.questions import questions
 from tests.node.cluster import CLUSTER_ID, running
 
 SSL, SASL = "CONTROLLER", "LOGIN"
@@ -40,7 +39,6 @@ FREE = {
 """Calls that need no right on the cluster, and why."""
 BEFORE_LOGIN = (17, 18, 36)
 """What a connection that has not logged in may say; 36 out of order is refused, and ends it."""
-DESCRIBED = {"resources": ({"resource_type": 2, "resource_name": "t"}, {"resource_type": 4, "resource_name": "1"})}
 
 
 @value
@@ -51,16 +49,6 @@ class Visitor:
     caller: Caller
     outcome: Outcome
     apart: Mapping[int, Outcome]
-
-
-def _bodies() -> dict[int, dict[str, Any]]:
-    """Fields of a request of the latest version for every API, such that a right is asked for."""
-    names = Names({}, 0)
-    found: dict[int, dict[str, Any]] = {}
-    for step in guarded.STEPS:
-        if step.by is None and step.version == CONTROLLER_APIS[step.key].max:
-            found.setdefault(step.key, step.fields(names))
-    return {key: found.get(key, {}) for key in CONTROLLER_APIS} | {32: DESCRIBED}
 
 
 def _properties(authority: Authority) -> dict[str, str]:
@@ -134,7 +122,7 @@ def _calls(visitor: Visitor, port: int, bodies: Mapping[int, dict[str, Any]]) ->
 
 async def test_every_call_by_everybody(tmp_path: Path) -> None:
     authority = Authority("inside")
-    bodies, visitors = _bodies(), _visitors(authority)
+    bodies, visitors = questions(), _visitors(authority)
     async with running(tmp_path, 1, **_properties(authority)) as cluster:
         node = await cluster.leader()
         listeners = _listeners(cluster.settings(1), CLUSTER_ID, node, Failure())
