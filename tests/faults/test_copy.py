@@ -41,9 +41,9 @@ def last_look(gate: Gate) -> Callable[[Request], bool]:
     return lambda request: request.operation == MULTI_READ and gate.claimed and request.names(paths.CONTROLLER_EPOCH)
 
 
-def first_mark(_gate: Gate) -> Callable[[Request], bool]:
+def first_mark(gate: Gate) -> Callable[[Request], bool]:
     """The first write under the claim: End is committed, `/migration` does not say so yet."""
-    return lambda request: request.marks
+    return lambda request: request.marks and gate.claimed  # before it, rights are tried by writes that cannot succeed
 
 
 async def stopped_at(cluster: FaultCluster, trap: Trap) -> Controller:
