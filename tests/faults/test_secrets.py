@@ -14,7 +14,9 @@ from tests.patience import PATIENCE_SECONDS
 
 MARK = "Pl4nted-Secret"
 NODE = 3000
-PLAIN = f'x.PlainLoginModule required username="u" password="{MARK}" user_u="{MARK}";'
+PLAIN = (
+    f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{MARK}" user_u="{MARK}";'
+)
 
 
 @pytest.fixture
