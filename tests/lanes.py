@@ -27,7 +27,6 @@ PLACES = {
     "tests/drill/test_run.py": TEST_ALL,
     "tests/rehearse/test_forecast.py": TEST_ALL,
     "tests/bench/test_verify.py": TEST_ALL,
-    "tests/hostile/test_attacks.py": TEST_ALL,
     "tests/doors/test_controllers.py": TEST_ALL,
     "tests/doors/test_certificate_changes.py": TEST_ALL,
     "tests/doors/test_orders.py": TEST_ALL,

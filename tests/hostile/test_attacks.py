@@ -12,8 +12,9 @@ import pytest
 from tests.hostile.attack import attack
 from tests.hostile.doors import BY_DOOR, KNOCKS, Door
 from tests.hostile.values import integer_fields
-from tests.lanes import TEST_LONG
+from tests.lanes import TEST_ALL, TEST_LONG
 
+pytestmark = pytest.mark.lane(TEST_ALL)  # no cluster: it runs beside those
 FEW, MANY, A_CASE = 16, 2_000, 50
 """Seeds. A seed is 250 messages at a leader, or about 1,000 at a voter with what it is answered."""
 BOTH_ENDS = 0.75
