@@ -57,6 +57,10 @@ DIFFERENCES: Final[Mapping[str, str]] = {
         "We delete its configurations by records of their own, before the topic's: brokers of Kafka that restart would "
         "else give them to the next topic of that name."
     ),
+    "a number that is none, or in other digits": (
+        "Stock takes what Java parses: NaN as a ratio, and digits of other scripts. We take 0 to 9 only, since what one "
+        "reader of the log can't parse ends that reader."
+    ),
     "a negative id of a node": (
         "Stock registers it; a partition that such a broker leads has the leader -1, which means none. We answer "
         "INVALID_REQUEST, and know of none that could be removed."

@@ -68,7 +68,7 @@ def test_from_zookeeper_to_the_finished_quorum(cluster: KafkaCluster, zookeeper_
     with Traffic(cluster.bootstrap, TOPIC) as traffic:
         assert len(consume(cluster.bootstrap, TOPIC, "readers", READ)) == READ
         cluster.format_controllers()
-        assert found_beforehand(cluster) == {"M306"}, "only that AclAuthorizer will have to go"
+        assert found_beforehand(cluster) == {"M306", "M322"}, "AclAuthorizer will have to go, and the doors are open"
         cluster.resume_controllers()
         cluster.roll_brokers(Mode.MIGRATING, admin.in_sync)
         until("dual-write", lambda: cluster.migration_state() == "dual-writing")

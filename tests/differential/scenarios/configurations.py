@@ -21,6 +21,7 @@ from tests.differential.steps import (
 )
 
 LOGGER, UNKNOWN_TYPE, GROUP = 8, 3, 32
+ODD_NUMBER = "a number that is none, or in other digits"
 ROW = {
     "resource_type": TOPIC,
     "resource_name": "t",
@@ -89,7 +90,7 @@ TOPICS = (
     configs(TOPIC, "t", ("retention.ms", "", SET)),
     configs(TOPIC, "t", ("min.cleanable.dirty.ratio", "1.1", SET)),
     configs(TOPIC, "t", ("min.cleanable.dirty.ratio", ".5", SET)),
-    configs(TOPIC, "t", ("min.cleanable.dirty.ratio", "NaN", SET)),
+    labelled(ODD_NUMBER, configs(TOPIC, "t", ("min.cleanable.dirty.ratio", "NaN", SET))),
     configs(TOPIC, "t", ("min.cleanable.dirty.ratio", "0.5d", SET)),
     configs(TOPIC, "t", ("preallocate", "TRUE", SET)),
     configs(TOPIC, "t", ("preallocate", "yes", SET)),
@@ -98,7 +99,7 @@ TOPICS = (
     configs(TOPIC, "t", ("flush.ms", "+5", SET)),
     configs(TOPIC, "t", ("flush.ms", "5L", SET)),
     configs(TOPIC, "t", ("flush.ms", "1_000", SET)),
-    configs(TOPIC, "t", ("flush.ms", "٣", SET)),
+    labelled(ODD_NUMBER, configs(TOPIC, "t", ("flush.ms", "٣", SET))),
     configs(TOPIC, "t", ("cleanup.policy", "", SET)),
     configs(TOPIC, "t", ("cleanup.policy", "delete,,compact", SET)),
     configs(TOPIC, "t", ("cleanup.policy", " delete , compact ", SET)),
