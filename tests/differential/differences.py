@@ -58,8 +58,8 @@ DIFFERENCES: Final[Mapping[str, str]] = {
         "else give them to the next topic of that name."
     ),
     "a number that is none, or in other digits": (
-        "Stock takes what Java parses: NaN as a ratio, and digits of other scripts. We take 0 to 9 only, since what one "
-        "reader of the log can't parse ends that reader."
+        "Stock takes what Java parses: NaN as a ratio, and digits of other scripts. We take 0 to 9 only: what one "
+        "reader of the log cannot parse ends that reader."
     ),
     "a negative id of a node": (
         "Stock registers it; a partition that such a broker leads has the leader -1, which means none. We answer "
