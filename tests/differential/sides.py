@@ -6,7 +6,6 @@ import contextlib
 import datetime as dt
 import ipaddress
 import socket
-import struct
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -36,8 +35,8 @@ from migrator.wire.schemas import (
 from tests.differential.names import Names
 from tests.differential.steps import NODE, Step
 from tests.patience import PATIENCE_SECONDS
+from tests.raw_frames import receive, sized
 
-SIZE = struct.Struct(">i")
 ANSWER_SECONDS = 60.0
 LOG = Path("__cluster_metadata-0/00000000000000000000.log")
 PATIENCE = dt.timedelta(seconds=30)
@@ -89,7 +88,7 @@ class Side(ABC):
         if self._socket is None:
             self._socket = self._connected()
         self.names.asked_ms = time.time_ns() // 1_000_000
-        self._socket.sendall(_sized(_frame(step, step.fields(self.names))))
+        self._socket.sendall(sized(_frame(step, step.fields(self.names))))
 
     def receive(self, step: Step) -> tuple[Any, list[str]]:
         """The answer to what was sent last, and the records that it has led to, both with common names."""
@@ -131,12 +130,12 @@ class Side(ABC):
     def _connected(self) -> socket.socket:
         """A connection that is served: stock closes a few more after one whose request it could not parse."""
         deadline = time.monotonic() + ANSWER_SECONDS
-        probe = _sized(_request(API_VERSIONS, 0, {}))
+        probe = sized(_request(API_VERSIONS, 0, {}))
         while True:
             connection = socket.create_connection(("127.0.0.1", self.port), timeout=ANSWER_SECONDS)
             with contextlib.suppress(ConnectionError):
                 connection.sendall(probe)
-                if _receive(connection) is not None:
+                if receive(connection) is not None:
                     return connection
             connection.close()
             assert time.monotonic() < deadline, f"{type(self).__name__} serves no connection"
@@ -146,7 +145,7 @@ class Side(ABC):
         frame = None
         try:
             with contextlib.suppress(ConnectionError):
-                frame = _receive(self._socket)
+                frame = receive(self._socket)
         except TimeoutError:
             raise AssertionError(f"{type(self).__name__} does not answer {step}") from None
         if frame is None:
@@ -196,26 +195,6 @@ class Ours(Side):
     def start(self) -> None:
         self._controller.format(self.release)
         self._controller.start()
-
-
-def _receive(connection: socket.socket) -> bytes | None:
-    """The next frame, without its size; None when the connection was closed."""
-    head = _read(connection, SIZE.size)
-    return None if head is None else _read(connection, *SIZE.unpack(head))
-
-
-def _read(connection: socket.socket, size: int) -> bytes | None:
-    chunks = b""
-    while len(chunks) < size:
-        more = connection.recv(size - len(chunks))
-        if not more:
-            return None
-        chunks += more
-    return chunks
-
-
-def _sized(frame: bytes) -> bytes:
-    return SIZE.pack(len(frame)) + frame
 
 
 def _frame(step: Step, fields: dict[str, Any]) -> bytes:

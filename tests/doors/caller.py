@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import socket
 import ssl
-import struct
 import tempfile
 from collections.abc import Iterator
 from enum import Enum
@@ -27,8 +26,8 @@ from migrator.wire.schemas import (
     request_type,
     response_type,
 )
+from tests.raw_frames import receive, sized
 
-SIZE = struct.Struct(">i")
 ANSWER_SECONDS = 60.0
 DENIALS = frozenset(code for code in ErrorCode if code.name.endswith("authorization_failed"))
 
@@ -106,23 +105,12 @@ def _ask(connection: socket.socket, key: int, version: int, fields: dict[str, An
     """The answer; None when there is none any more."""
     header = encode_request_header(RequestHeader(key, version, 1, "caller"))
     frame = b"".join(header + encode_entity(build(request_type(key, version), **fields)))
-    connection.sendall(SIZE.pack(len(frame)) + frame)
-    head = _read(connection, SIZE.size)
-    body = b"" if head is None else _read(connection, *SIZE.unpack(head))
-    if head is None or body is None:
+    connection.sendall(sized(frame))
+    body = receive(connection)
+    if body is None:
         return None
     _, offset = decode_response_header(key, version, body)
     return decode_entity(response_type(key, version), body, offset)[0]
-
-
-def _read(connection: socket.socket, size: int) -> bytes | None:
-    data = b""
-    while len(data) < size:
-        more = connection.recv(size - len(data))
-        if not more:
-            return None
-        data += more
-    return data
 
 
 def _is_denial(answer: Any) -> bool:

@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import socket
 import ssl
-import struct
 from base64 import b64decode, b64encode
 from types import TracebackType
 from typing import Any, Self
@@ -25,8 +24,8 @@ from migrator.wire.schemas import (
     response_type,
 )
 from tests.patience import PATIENCE_SECONDS
+from tests.raw_frames import receive, sized
 
-SIZE = struct.Struct(">i")
 CLOSED = "closed"
 
 
@@ -71,12 +70,11 @@ class Line:
     def send(self, key: int, version: int, frame: bytes) -> Said:
         """The same with a frame that is made already."""
         try:
-            self._socket.sendall(SIZE.pack(len(frame)) + frame)
-            head = self._read(SIZE.size)
-            answer = b"" if head is None else self._read(*SIZE.unpack(head))
+            self._socket.sendall(sized(frame))
+            answer = receive(self._socket)
         except OSError:
             return Said(CLOSED)
-        if head is None or answer is None:
+        if answer is None:
             return Said(CLOSED)
         _, offset = decode_response_header(key, version, answer)
         body = decode_entity(response_type(key, version), answer, offset)[0]
@@ -116,15 +114,6 @@ class Line:
         self.choose(exchange.mechanism)
         first = self.say(exchange.first)
         return first if first.error != "none" else self.say(exchange.final(first.token))
-
-    def _read(self, size: int) -> bytes | None:
-        data = b""
-        while len(data) < size:
-            more = self._socket.recv(size - len(data))
-            if not more:
-                return None
-            data += more
-        return data
 
 
 class Scram:
