@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
@@ -38,8 +39,8 @@ from migrator.records.versions import version_at
 
 REFRESH_SECONDS = 0.5
 RECENT_EVENTS = 20
-VERSION = "0.1.0"
-"""Of this package, as in pyproject.toml; a test keeps the two equal."""
+VERSION = importlib.metadata.version("kraft-migrator")
+"""Of this package as it is installed; `pyproject.toml` is the one place where the number stands."""
 
 ROLES = {
     RaftRole.LEADER: Role.LEADER,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,8 @@ from tests.patience import PATIENCE_SECONDS
 
 CLUSTER_ID = "9egfFDzKSbaonHwNn88EuQ"
 MIGRATOR = Path(sys.executable).with_name("migrator")
+ROOT = Path(__file__).parents[2]
+RELEASE = re.compile(r"^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d{2}-\d{2}$", re.MULTILINE)
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -32,6 +36,13 @@ def property_file(directory: Path, **changes: str) -> Path:
     file = directory / "controller.properties"
     file.write_text("".join(f"{key}={text}\n" for key, text in keys.items()))
     return file
+
+
+def test_the_version_stands_in_one_place_and_is_the_newest_of_the_changelog() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    answer = run("--version")
+    assert answer.stdout == f"migrator, version {version}\n", "the installed package is older: run make setup"
+    assert RELEASE.findall((ROOT / "CHANGELOG.md").read_text())[0] == version
 
 
 def test_help_names_every_command() -> None:
