@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine, Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
+from migrator.clock import wall_ms
 from migrator.errors import InvariantViolation, OperatorError
 from migrator.values import value
 
@@ -75,7 +75,7 @@ class FailureBook:
         """One more."""
         before = self._by_kind.get(kind.name)
         count = 1 if before is None else before.count + 1
-        self._by_kind[kind.name] = TaskFailures(count, type(error).__name__, time.time_ns() // 1_000_000)
+        self._by_kind[kind.name] = TaskFailures(count, type(error).__name__, wall_ms())
 
     def read(self) -> Mapping[str, TaskFailures]:
         """By the name of the kind; kinds that never failed are not in it."""

@@ -9,11 +9,11 @@ import click
 
 from migrator.cli.options import config_option
 from migrator.cli.terminal import say
+from migrator.clock import wall_ms
 from migrator.config.load import load_settings
 from migrator.config.types import split_list
 from migrator.errors import OperatorError
 from migrator.log.formatting import FormatPlan, format_directories
-from migrator.node.snapshotter import wall_ms
 from migrator.records.versions import LATEST_SUPPORTED, parse_version, version_at
 
 

@@ -15,7 +15,8 @@ import click
 
 from migrator.cli import terminal
 from migrator.cli.options import command_config_option, config_option
-from migrator.cli.verify_output import Output, labels, now_ms
+from migrator.cli.verify_output import Output, labels
+from migrator.clock import wall_ms
 from migrator.config.load import load_settings
 from migrator.errors import OperatorError
 from migrator.observe.metrics_access import OPEN, AccessFiles, access_files
@@ -126,7 +127,7 @@ def _once(job: Job, output: Output) -> NoReturn:
     with spark_session(job.request.master, job.request.conf) as spark:
         verdict = job.run(spark, output.say)
     if output.history is not None:
-        output.history.append(entry_of(verdict, 0, now_ms()))
+        output.history.append(entry_of(verdict, 0, wall_ms()))
     output.show(verdict)
     sys.exit(verdict.exit_code)
 

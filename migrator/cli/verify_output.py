@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from migrator.cli.terminal import console, say, say_json
+from migrator.clock import wall_ms
 from migrator.errors import ExitCode, OperatorError
 from migrator.verify.compare import EXAMPLES_MAX, Difference
 from migrator.verify.foreign import ForeignWrite
@@ -19,11 +19,6 @@ from migrator.verify.history import History
 from migrator.verify.page import render, write
 from migrator.verify.sides import Sources
 from migrator.verify.verify import Verdict
-
-
-def now_ms() -> int:
-    """The wall clock."""
-    return int(time.time() * 1000)
 
 
 def labels(sources: Sources) -> Mapping[str, str]:
@@ -66,7 +61,7 @@ class Output:
             content: Mapping[str, object] = {"verdict": "could not tell", "why": str(found)}
             if isinstance(found, Verdict):
                 content = found.to_json()
-            say_json({"time_ms": now_ms(), **content, "foreign_writes": [_json(one) for one in foreign]})
+            say_json({"time_ms": wall_ms(), **content, "foreign_writes": [_json(one) for one in foreign]})
         else:
             said = str(found) if isinstance(found, OperatorError) else _summary(found)
             say(f"{dt.datetime.now(dt.UTC):%H:%M:%S} {said}")
@@ -81,7 +76,7 @@ class Output:
     def _write_page(self, verdict: Verdict) -> None:
         if self.page is not None:
             entries = [] if self.history is None else self.history.entries()
-            write(self.page, render(verdict, self.sources, entries, now_ms()))
+            write(self.page, render(verdict, self.sources, entries, wall_ms()))
 
 
 def _json(one: ForeignWrite) -> dict[str, object]:

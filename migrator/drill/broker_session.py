@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from dataclasses import replace
 
 from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
 from kazoo.protocol.states import KazooState, WatchedEvent
 
+from migrator.clock import wall_ms
 from migrator.records.metadata import Endpoint
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes import paths
@@ -71,7 +71,7 @@ class BrokerSession:
             host=self._endpoint.host,
             port=self._endpoint.port,
             jmx_port=-1,
-            timestamp_ms=int(time.time() * 1000),
+            timestamp_ms=wall_ms(),
             rack=self._rack,
         )
         path = paths.broker(self._broker_id)
@@ -109,7 +109,7 @@ class BrokerSession:
         except NoNodeError:
             return
         epoch = decode_controller_epoch(paths.CONTROLLER_EPOCH, data) + 1
-        claim = ControllerClaim(self._broker_id, int(time.time() * 1000))
+        claim = ControllerClaim(self._broker_id, wall_ms())
         transaction = self._client.transaction()
         acl = self._session.acl_of(paths.CONTROLLER)
         transaction.create(paths.CONTROLLER, encode_controller(claim), acl=acl, ephemeral=True)

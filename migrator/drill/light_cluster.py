@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kio.schema.errors import ErrorCode
 
+from migrator.clock import wall_ms
 from migrator.drill import judge
 from migrator.drill.cluster import (
     CLUSTER_ID,
@@ -77,7 +77,7 @@ class LightCluster(Cluster):
         :raises OperatorError: ZooKeeper does not start, or is not empty.
         """
         self.zookeeper.start()
-        now_ms = int(time.time() * 1000)
+        now_ms = wall_ms()
         self.make_chroot()
         options = FillOptions(
             CLUSTER_ID, self.broker_ids, self.options.partitions, now_ms, ENCODER_SECRET,

@@ -14,6 +14,7 @@ from typing import ClassVar, TypeVar
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 
+from migrator.clock import wall_ms
 from migrator.drill import kafka_judge
 from migrator.drill.cluster import (
     CLUSTER_ID,
@@ -221,7 +222,7 @@ class RealCluster(Cluster):
         self.make_chroot()
         users = self.security.users or {"ANONYMOUS": {}}
         options = FillOptions(
-            CLUSTER_ID, self.broker_ids, 0, int(time.time() * 1000), ENCODER_SECRET,
+            CLUSTER_ID, self.broker_ids, 0, wall_ms(), ENCODER_SECRET,
             users={user: {**CLIENTS_QUOTA, **config} for user, config in users.items()},
             permissions=self.security.permissions, set_acl=self.options.secure,
         )  # fmt: skip

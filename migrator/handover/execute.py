@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from migrator.clock import wall_ms
 from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
@@ -21,7 +22,6 @@ from migrator.handover.survey import Survey
 from migrator.handover.world import Directory, Node, Quorum
 from migrator.log.files import make_directory
 from migrator.log.lock import DirectoryLock
-from migrator.node.snapshotter import wall_ms
 from migrator.observe.journal import Journal
 from migrator.values import value
 

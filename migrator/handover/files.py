@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from random import SystemRandom
 
+from migrator.clock import wall_ms
 from migrator.config.properties import parse_properties, without_keys
 from migrator.config.settings import Settings
 from migrator.config.types import split_list
@@ -19,7 +20,6 @@ from migrator.log.meta_properties import read_meta_properties
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.migration.states import PublicState
 from migrator.node.ballot import UNDER_WAY
-from migrator.node.snapshotter import wall_ms
 from migrator.records.versions import FEATURE_NAME, version_at
 from migrator.rpc.operator_client import OperatorClient
 from migrator.verify.kraft_files import read_image

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from migrator.clock import monotonic_ms, wall_ms
 from migrator.errors import MigratorError
 from migrator.image.model import ImageDelta
 from migrator.migration import effects as ef
@@ -100,11 +100,11 @@ class MigrationExecutor:
     def lead(self, event: ev.BecameLeader, last_effect: int | None = None) -> None:
         """This node is the active controller; ``last_effect`` as in `Coordinator.lead`."""
         self._epoch = event.epoch
-        self._perform(self.coordinator.lead(event, self._controller.image, _now_ms(), last_effect))
+        self._perform(self.coordinator.lead(event, self._controller.image, monotonic_ms(), last_effect))
 
     def feed(self, event: AnyEvent) -> None:
         """Anything else that happens."""
-        self._perform(self.coordinator.step(event, _now_ms()))
+        self._perform(self.coordinator.step(event, monotonic_ms()))
 
     def published(self, delta: ImageDelta) -> None:
         """A committed image."""
@@ -125,7 +125,7 @@ class MigrationExecutor:
         self._tasks.feed_later(effect.delay_ms / 1000, ev.Timer(effect.ticket))
 
     def _wake(self, effect: wm.WakeAt) -> None:
-        self._tasks.feed_later(max(0, effect.time_ms - _now_ms()) / 1000, wm.Tick())
+        self._tasks.feed_later(max(0, effect.time_ms - monotonic_ms()) / 1000, wm.Tick())
 
     def _tell(self, effect: News) -> None:
         self._on_transition(effect)
@@ -193,7 +193,7 @@ class MigrationExecutor:
                     effect.view,
                     controller_id=identity.node_id,
                     kraft_epoch=effect.ticket.epoch,
-                    now_ms=int(time.time() * 1000),
+                    now_ms=wall_ms(),
                     heal_to=effect.heal_to,
                     crc_at=self._controller.crc_at,
                 )
@@ -388,7 +388,3 @@ class MigrationExecutor:
         wm.SetAside: _tell,
         wm.TakenIn: _tell,
     }
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

@@ -24,6 +24,7 @@ from pathlib import Path
 from random import Random
 from typing import Self
 
+from migrator.clock import wall_ms
 from migrator.errors import InvariantViolation, MigratorError
 from migrator.image.model import MetadataImage
 from migrator.migration.compare import ReconcileEnd, WriteChunk, compare
@@ -155,7 +156,7 @@ def _results(
                 random=random,
                 level=level,
                 batch_records=batch_records,
-                now_ms=lambda: int(time.time() * 1000),
+                now_ms=wall_ms,
             )
             yield from copy.run(begin)
         case CompareTask() if image is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from migrator.clock import monotonic_ms, wall_ms
 from migrator.config.settings import Settings
 from migrator.controller import activation
 from migrator.controller.context import Context, metadata_version
@@ -30,7 +30,7 @@ from migrator.controller.sessions import Sessions
 from migrator.errors import require
 from migrator.image.model import Changes, MetadataImage
 from migrator.node.metadata import MetadataRuntime, NotLeadingError
-from migrator.node.quorum import Quorum, monotonic_ms
+from migrator.node.quorum import Quorum
 from migrator.records.batch import BATCH_BYTES_MAX, build_batch
 from migrator.records.codec import encode_all
 from migrator.records.errors import TooLongError
@@ -250,7 +250,7 @@ class ActiveController:
             mutations=self._mutations,
             random=self._random,
             now_ms=monotonic_ms(),
-            wall_ms=time.time_ns() // 1_000_000,
+            wall_ms=wall_ms(),
             next_offset=self._end_offset(),
             transaction_open=self._metadata.transaction_start is not None,
         )
@@ -377,7 +377,7 @@ def _batch(image: MetadataImage, records: Sequence[MetadataRecord], base: int, e
         controllers read no larger batch into a snapshot.
     """
     try:
-        encoded, now_ms = encode_all(records, _level(image, records)), time.time_ns() // 1_000_000
+        encoded, now_ms = encode_all(records, _level(image, records)), wall_ms()
     except TooLongError as error:
         raise RefusedError(ErrorCode.invalid_request, f"The change cannot stand in the log. {error}.") from error
     batch = build_batch(encoded, timestamp_ms=now_ms, base_offset=base, leader_epoch=epoch)

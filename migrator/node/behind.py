@@ -7,12 +7,12 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from migrator.clock import monotonic_ms
 from migrator.errors import ExitCode, OperatorError
 from migrator.migration.coordinator import Coordinator
 from migrator.migration.lag import Lag
 from migrator.migration.states import State
 from migrator.migration.write_messages import SetAside, TakenIn, Unanswered
-from migrator.node.quorum import monotonic_ms
 
 log = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random, SystemRandom
 
+from migrator.clock import monotonic_ms
 from migrator.config.settings import Settings
 from migrator.controller.delegation_tokens import secret_key
 from migrator.controller.index import ControllerIndex
@@ -24,7 +25,7 @@ from migrator.node.leadership import Leadership
 from migrator.node.loop_health import TurnGauge
 from migrator.node.metadata import MetadataRuntime
 from migrator.node.periodic import PeriodicTasks
-from migrator.node.quorum import Quorum, monotonic_ms
+from migrator.node.quorum import Quorum
 from migrator.node.snapshotter import Snapshotter
 from migrator.node.storage import NodeStorage
 from migrator.raft.config import RaftConfig

@@ -9,8 +9,8 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from migrator.apis.call import Call
-from migrator.node.quorum import Quorum, monotonic_ms
-from migrator.node.snapshotter import wall_ms
+from migrator.clock import monotonic_ms, wall_ms
+from migrator.node.quorum import Quorum
 from migrator.raft.progress import ReplicaStatus
 from migrator.raft.states import Role
 from migrator.wire.raft_codec import METADATA_TOPIC, Endpoint

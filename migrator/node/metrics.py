@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from migrator.clock import monotonic_ms
 from migrator.config.settings import Settings
 from migrator.image.model import MetadataImage
 from migrator.migration.soft import Status
@@ -11,7 +12,6 @@ from migrator.migration.states import PublicState, State, public_state
 from migrator.node.core import NodeCore
 from migrator.node.loop_health import LoopHealth
 from migrator.node.migration_status import MigrationInsight
-from migrator.node.quorum import monotonic_ms
 from migrator.observe.metrics import MetadataType, MigrationFigures, Reading
 from migrator.records.metadata import ZkMigrationState
 from migrator.supervision import FAILURES

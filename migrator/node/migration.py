@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 
+from migrator.clock import monotonic_ms, wall_ms
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.image.model import ImageDelta, MetadataImage
@@ -27,8 +28,6 @@ from migrator.node.behind import Debt, tell_of_write
 from migrator.node.core import NodeCore
 from migrator.node.mark_proofs import MarkProofs
 from migrator.node.pause import PauseOrder
-from migrator.node.quorum import monotonic_ms
-from migrator.node.snapshotter import wall_ms
 from migrator.node.verdicts import Verdicts
 from migrator.node.voters import VoterSignals, ready, stock
 from migrator.observe.journal import Journal

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from migrator.clock import monotonic_ms
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.migration import events as ev
@@ -16,7 +17,6 @@ from migrator.migration.write_behind import WriteBehind
 from migrator.node.behind import LARGE_WRITE_REMEDY, SET_ASIDE_REMEDY, drain
 from migrator.node.core import NodeCore
 from migrator.node.migration import MigrationRuntime
-from migrator.node.quorum import monotonic_ms
 from migrator.node.voters import VoterSignals, ready
 from migrator.node.write_gate import WriteGate
 from migrator.observe.status import (

@@ -11,6 +11,7 @@ from functools import partial
 from random import SystemRandom
 from typing import Any
 
+from migrator.clock import monotonic_ms, wall_ms
 from migrator.config.endpoints import parse_host_port
 from migrator.config.settings import Settings
 from migrator.controller.context import SUPPORTED_FEATURES, Context
@@ -30,10 +31,8 @@ from migrator.node.migration import MigrationRuntime
 from migrator.node.migration_status import MigrationInsight
 from migrator.node.own_principal import check_own_principal
 from migrator.node.propagation import KRaftPropagation
-from migrator.node.quorum import monotonic_ms
 from migrator.node.quorum_view import NodeQuorumView
 from migrator.node.registration import KRAFT_VERSION, ControllerRegistrar
-from migrator.node.snapshotter import wall_ms
 from migrator.node.start_check import check_start
 from migrator.node.status_source import NodeStatusSource
 from migrator.node.transports import (

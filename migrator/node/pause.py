@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
+from migrator.clock import monotonic_ms, wall_ms
 from migrator.errors import OperatorError
 from migrator.migration import events as ev
 from migrator.migration.executor import MigrationExecutor
@@ -14,8 +15,6 @@ from migrator.migration.states import PublicState, State
 from migrator.node.behind import Note
 from migrator.node.core import NodeCore
 from migrator.node.metadata import NotLeadingError
-from migrator.node.quorum import monotonic_ms
-from migrator.node.snapshotter import wall_ms
 from migrator.observe.status import Orderer
 from migrator.records.metadata import MigrationHold, ZkMigrationState, ZkMigrationStateRecord
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from migrator.clock import monotonic_ms
 from migrator.config.settings import Settings
 from migrator.controller.decision import RefusedError
 from migrator.controller.migration_gate import Operation
 from migrator.controller.schedule import Schedule
 from migrator.node.active import ActiveController
-from migrator.node.quorum import monotonic_ms
 
 log = logging.getLogger(__name__)
 

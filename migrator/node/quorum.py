@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ from typing import Any, ClassVar, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from migrator.clock import monotonic_ms, wall_ms
 from migrator.log.errors import NoSpaceError, StorageError
 from migrator.node.intake import CheckedRecords, check_records
 from migrator.node.loop_health import TurnGauge, Work
@@ -68,11 +68,6 @@ class QuorumObserver(Protocol):
 
     def role_changed(self, role: Role, epoch: int, leader_id: int | None) -> None:
         """This node's role, epoch or leader is another."""
-
-
-def monotonic_ms() -> int:
-    """The clock of consensus and sessions: monotonic, in ms."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class Quorum:
@@ -244,7 +239,7 @@ class Quorum:
         self._observer.role_changed(effect.role, effect.epoch, effect.leader_id)
 
     def _append_leader_change(self, effect: fx.AppendLeaderChange) -> None:
-        self._write(self._storage.leader_change(effect, int(time.time() * 1000)))
+        self._write(self._storage.leader_change(effect, wall_ms()))
 
     def _append(self, effect: fx.Append) -> None:
         self._write(effect.batches)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from migrator.node.quorum import Quorum, monotonic_ms
-from migrator.node.snapshotter import wall_ms
+from migrator.clock import monotonic_ms, wall_ms
+from migrator.node.quorum import Quorum
 from migrator.raft.progress import ReplicaStatus
 from migrator.rpc.quorum_service import NodeAddress, QuorumDescription, ReplicaProgress
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from migrator.clock import wall_ms
 from migrator.config.settings import Settings
 from migrator.controller.context import metadata_version
 from migrator.image.model import MetadataImage
@@ -28,11 +29,6 @@ log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 1.0
 CLEAN_SECONDS = 60.0
-
-
-def wall_ms() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 class Snapshotter:

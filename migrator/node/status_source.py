@@ -7,14 +7,13 @@ import importlib.metadata
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
+from migrator.clock import monotonic_ms, wall_ms
 from migrator.config.settings import Settings
 from migrator.controller.context import metadata_version
 from migrator.errors import OperatorError
 from migrator.image.model import BrokerRegistration
 from migrator.migration.states import State, public_state
 from migrator.node.core import NodeCore
-from migrator.node.quorum import monotonic_ms
-from migrator.node.snapshotter import wall_ms
 from migrator.observe.status import (
     BrokerState,
     BrokerStatus,

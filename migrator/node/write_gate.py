@@ -8,6 +8,7 @@ from functools import cached_property
 
 from kio.schema.errors import ErrorCode
 
+from migrator.clock import monotonic_ms
 from migrator.config.settings import Settings
 from migrator.controller.decision import RefusedError
 from migrator.controller.index import ControllerIndex
@@ -17,7 +18,6 @@ from migrator.migration.lag import Lag
 from migrator.migration.multis import limits_of
 from migrator.migration.sizes import check_sizes
 from migrator.node.migration import password_encoder
-from migrator.node.quorum import monotonic_ms
 from migrator.records.metadata import MetadataRecord
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 

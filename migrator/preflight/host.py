@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
+from migrator.clock import wall_ms
 from migrator.config.endpoints import parse_host_port
 from migrator.config.settings import Settings
 from migrator.errors import MigratorError
@@ -35,7 +35,7 @@ def look_at_machine(
     answers = (
         asyncio.run(ask_brokers(controllers[0].settings, brokers, {it.topic for it in lost})) if controllers else {}
     )
-    return MachineFacts(int(time.time() * 1000), ports, answers)
+    return MachineFacts(wall_ms(), ports, answers)
 
 
 def _ports(controller: ControllerFile) -> Iterator[PortFacts]:

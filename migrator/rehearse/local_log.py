@@ -8,6 +8,7 @@ from pathlib import Path
 from random import SystemRandom
 from typing import Self
 
+from migrator.clock import wall_ms
 from migrator.controller.activation import bootstrap_records
 from migrator.image.loader import ImageLoader
 from migrator.image.model import MetadataImage
@@ -15,7 +16,7 @@ from migrator.log import bootstrap
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.log.metadata_log import MetadataLog
 from migrator.log.quorum_state import QuorumStateFile
-from migrator.node.snapshotter import wall_ms, write_snapshot
+from migrator.node.snapshotter import write_snapshot
 from migrator.raft.messages import EpochOffset
 from migrator.raft.states import ElectionState
 from migrator.records.batch import build_batch, iter_batches

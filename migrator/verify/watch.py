@@ -14,6 +14,7 @@ from pathlib import Path
 from prometheus_client import Counter, Gauge
 from pyspark.sql import SparkSession
 
+from migrator.clock import wall_ms
 from migrator.errors import OperatorError
 from migrator.observe.metrics_access import OPEN, AccessFiles
 from migrator.observe.metrics_endpoint import MetricsEndpoint
@@ -130,7 +131,7 @@ class Watch:
         return found
 
     def _keep(self, found: Verdict | OperatorError, written: tuple[ForeignWrite, ...]) -> None:
-        entry = entry_of(found, len(written), int(time.time() * 1000))
+        entry = entry_of(found, len(written), wall_ms())
         if self.history is not None:
             self.history.append(entry)
         if self.metrics is not None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 from kazoo.exceptions import KazooException, NodeExistsError
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
+from migrator.clock import wall_ms
 from migrator.raft.messages import EpochOffset
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.leadership import (
@@ -62,7 +61,7 @@ class Claimer:
 
         :param view: what the decision to claim was made upon: if it does not hold any more, the race is lost.
         """
-        now_ms = int(time.time() * 1000)
+        now_ms = wall_ms()
         view = view or self.view()
         plan = plan_claim(view, controller_id=controller_id, kraft_epoch=kraft_epoch, now_ms=now_ms, heal_to=heal_to)
         return conclude_claim(plan, self._writer.write(plan.ops)) if isinstance(plan, ClaimPlan) else plan
@@ -93,7 +92,7 @@ class Claimer:
         :raises OperatorError: when it does not let us.
         """
         client, acl = self._session.client, self._session.acl_of(paths.CONTROLLER)
-        data = encode_controller(ControllerClaim(NOBODY, int(time.time() * 1000)))
+        data = encode_controller(ControllerClaim(NOBODY, wall_ms()))
         try:
             self._session.wait_for(client.create_async(paths.CONTROLLER, data, acl=acl, ephemeral=True))
         except NodeExistsError:

@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Self
 
+from migrator.clock import wall_ms
 from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET, zookeeper_client
 from migrator.drill.fill import FillOptions, fill
 from migrator.image.loader import ImageLoader
@@ -58,7 +59,7 @@ class Store:
         with zookeeper_client(self._server) as client:
             client.ensure_path(self._chroot)
         with zookeeper_client(self.hosts) as client:
-            now_ms = int(time.time() * 1000)
+            now_ms = wall_ms()
             fill(client, FillOptions(CLUSTER_ID, BROKERS, self.partitions, now_ms, ENCODER_SECRET))
             client.set(paths.PRODUCER_IDS, client.get(paths.PRODUCER_IDS)[0].replace(b'"broker":1', b'"broker":-1'))
             client.delete(f"{paths.DELETE_TOPICS}/drill-doomed")

@@ -14,6 +14,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from migrator.clock import wall_ms
 from migrator.drill.cluster import CLUSTER_ID, Controller
 from migrator.parts.kafka import StockKafka
 from migrator.parts.processes import ChildProcess, port_is_open
@@ -87,7 +88,7 @@ class Side(ABC):
         """Send a request."""
         if self._socket is None:
             self._socket = self._connected()
-        self.names.asked_ms = time.time_ns() // 1_000_000
+        self.names.asked_ms = wall_ms()
         self._socket.sendall(sized(_frame(step, step.fields(self.names))))
 
     def receive(self, step: Step) -> tuple[Any, list[str]]:

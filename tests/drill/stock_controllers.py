@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
+from migrator.clock import wall_ms
 from migrator.drill.cluster import CLUSTER_ID, ClusterOptions, Controller
 from migrator.drill.light_cluster import LightCluster
 from migrator.errors import OperatorError
@@ -72,7 +72,7 @@ class StockController(Controller):
             cluster_id=CLUSTER_ID,
             node_id=self.node_id,
             version="stock",
-            time_ms=int(time.time() * 1000),
+            time_ms=wall_ms(),
             quorum=QuorumStatus(
                 Role.LEADER if leads else Role.FOLLOWER, -1, int(epoch.group(1)) if epoch else 0, 0, 0, 0
             ),

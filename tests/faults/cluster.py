@@ -16,6 +16,7 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from migrator.clock import wall_ms
 from migrator.config.load import load_settings
 from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET, ClusterOptions, Controller, zookeeper_client
 from migrator.drill.controller_channel import ControllerChannel
@@ -85,7 +86,7 @@ class FaultCluster(LightCluster):
         """Only the content; the server runs."""
         ids = tuple(broker.options.broker_id for broker in self.brokers)
         options = FillOptions(
-            CLUSTER_ID, ids, self.options.partitions, int(time.time() * 1000), ENCODER_SECRET,
+            CLUSTER_ID, ids, self.options.partitions, wall_ms(), ENCODER_SECRET,
             set_acl=self.access.set_acl,
         )  # fmt: skip
         with zookeeper_client(self.access) as client:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ import pytest
 from kazoo.client import KazooClient
 from kio.schema.errors import ErrorCode
 
+from migrator.clock import wall_ms
 from migrator.drill.cluster import Controller, zookeeper_client
 from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.light_broker import BROKER_HEARTBEAT, BROKER_REGISTRATION
@@ -94,7 +94,7 @@ LONG = pytest.mark.lane("test-long")
 async def test_the_copies_are_equal(
     kafka_391: StockKafka, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path, release: str
 ) -> None:
-    now_ms = int(time.time() * 1000)
+    now_ms = wall_ms()
     for chroot in ("/stock", "/ours"):
         zookeeper_client.create(chroot)
         await asyncio.to_thread(fill, zookeeper.hosts + chroot, now_ms)

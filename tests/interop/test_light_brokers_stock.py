@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from kazoo.client import KazooClient
 
+from migrator.clock import wall_ms
 from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.fill import CONTROLLER_EPOCH, DOOMED_TOPIC, FillOptions, fill
 from migrator.drill.judge import differences
@@ -52,7 +52,7 @@ def stock_controller(kafka: StockKafka, directory: Path, zookeeper: str, port: i
 async def test_a_stock_controller_migrates_the_drills_cluster(
     kafka_391: StockKafka, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
 ) -> None:
-    options = FillOptions(CLUSTER_ID, BROKERS, PARTITIONS, int(time.time() * 1000), encoder_secret=SECRET)
+    options = FillOptions(CLUSTER_ID, BROKERS, PARTITIONS, wall_ms(), encoder_secret=SECRET)
     await asyncio.to_thread(fill, zookeeper_client, options)
     port = free_port()
     controller = stock_controller(kafka_391, tmp_path / "controller", zookeeper.hosts, port)

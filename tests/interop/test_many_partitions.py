@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from migrator.clock import wall_ms
 from migrator.drill import kafka_judge
 from migrator.drill.cluster import CLUSTER_ID, zookeeper_client
 from migrator.drill.fill import PLAIN_TOPIC, FillOptions, write, znodes
@@ -93,7 +93,7 @@ class Crowd:
 
     def grow(self) -> None:
         """Many topics, as if they had always been there."""
-        now_ms = int(time.time() * 1000)
+        now_ms = wall_ms()
         options = FillOptions(CLUSTER_ID, LIGHT, self.partitions, now_ms)
         operations = (each for each in znodes(options) if _is_bulk(each.path))
         with zookeeper_client(self.zookeeper.hosts) as client:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 
+from migrator.clock import wall_ms
 from migrator.drill.cluster import CHROOT, CLUSTER_ID, zookeeper_client
 from migrator.drill.fill import FillOptions, fill
 from migrator.drill.kafka_clients import Admin
@@ -42,7 +42,7 @@ def fill_zookeeper(server: EmbeddedZooKeeper, security: Secured) -> None:
     with zookeeper_client(security.session(server.hosts)) as client:
         client.ensure_path(CHROOT, acl=default_acl(CHROOT, set_acl=True))
     options = FillOptions(
-        CLUSTER_ID, BROKERS, 0, int(time.time() * 1000), users=security.users, permissions=security.permissions,
+        CLUSTER_ID, BROKERS, 0, wall_ms(), users=security.users, permissions=security.permissions,
         set_acl=True,
     )  # fmt: skip
     with zookeeper_client(security.session(server.hosts + CHROOT)) as client:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from migrator.clock import monotonic_ms
 from migrator.node.endpoint import ControllerEndpoint
-from migrator.node.quorum import monotonic_ms
 from migrator.records.metadata import AbortTransactionRecord, BeginTransactionRecord
 from migrator.wire.connection import RequestContext
 from migrator.wire.principal import ANONYMOUS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from migrator.clock import monotonic_ms
 from migrator.config.load import settings_from
 from migrator.errors import ExitCode
 from migrator.migration import events as ev
@@ -16,7 +17,6 @@ from migrator.migration.soft import Identity
 from migrator.node.behind import Debt, drain
 from migrator.node.migrated_cluster import migrated_cluster
 from migrator.node.migration import MigrationRuntime
-from migrator.node.quorum import monotonic_ms
 from migrator.node.transports import controller_security
 from migrator.node.voters import VoterSignals
 from migrator.observe.journal import Journal

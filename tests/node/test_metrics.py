@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from migrator.clock import monotonic_ms
 from migrator.controller.sessions import Sessions
 from migrator.image.model import EMPTY_IMAGE
 from migrator.migration.readiness import Readiness
@@ -16,7 +17,6 @@ from migrator.migration.soft import Situation, Status
 from migrator.migration.states import State, public_state
 from migrator.node.metrics import migration_figures
 from migrator.node.propagation import PENDING_MAX, KRaftPropagation, Pending
-from migrator.node.quorum import monotonic_ms
 from migrator.node.status_source import NodeStatusSource
 from migrator.observe.metrics import MigrationFigures
 from migrator.observe.propagation import PROPAGATION, PropagationTimes

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from migrator.clock import wall_ms
 from migrator.node.quorum_view import CLOCKS_DIFFER_MS, NodeQuorumView
-from migrator.node.snapshotter import wall_ms
 from migrator.rpc.quorum_service import NodeAddress
 
 OWN = NodeAddress(1, "a", 9093, 5)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.node.snapshotter import wall_ms
+from migrator.clock import wall_ms
 from tests.node.cluster import running, until
 from tests.node.test_core import write
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from kazoo.security import make_acl, make_digest_acl
 
+from migrator.clock import wall_ms
 from migrator.drill.fill import write
 from migrator.preflight.evidence import Evidence
 from migrator.preflight.lost_states import Reported
@@ -256,7 +256,7 @@ def znode_above_our_setting(world: World) -> None:
 
 
 def clock_behind(world: World) -> None:
-    world.register(3, timestamp_ms=int(time.time() * 1000) + 60_000)
+    world.register(3, timestamp_ms=wall_ms() + 60_000)
 
 
 def server_of(version: tuple[int, ...] | None) -> Callable[[World], None]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import time
 from random import Random
 
 from kazoo.client import KazooClient
 
+from migrator.clock import wall_ms
 from migrator.drill.cluster import CLUSTER_ID
 from migrator.drill.fill import DOOMED_TOPIC, MOVING_TOPIC, FillOptions, fill
 from migrator.migration.translate.to_records import RecordReader
@@ -25,7 +25,7 @@ PARTITIONS = 400
 
 
 def test_sizes_are_those_of_the_requests(zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient) -> None:
-    fill(zookeeper_client, FillOptions(CLUSTER_ID, BROKERS, PARTITIONS, int(time.time() * 1000)))
+    fill(zookeeper_client, FillOptions(CLUSTER_ID, BROKERS, PARTITIONS, wall_ms()))
     census = TopicCensus(controller_epoch=7)
     records = []
     with ZooKeeperSession(SessionOptions(zookeeper.hosts)) as session:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
+from migrator.clock import wall_ms
 from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET, TOKEN_SECRET, controller_properties, migration_properties
 from migrator.drill.fill import FillOptions, fill
 from migrator.log.formatting import FormatPlan, format_directories
@@ -114,8 +114,8 @@ class World:
         self.undo: list[Callable[[], object]] = [KNOWN.clear]
         self.see: Callable[[Evidence], Evidence] = lambda evidence: evidence
         """Puts into the evidence what a machine cannot be brought to."""
-        fill(client, FillOptions(CLUSTER_ID, BROKERS, QUIET_TOPICS, int(time.time() * 1000), ENCODER_SECRET))
-        client.create(paths.CONTROLLER, encode_controller(ControllerClaim(1, int(time.time() * 1000))))
+        fill(client, FillOptions(CLUSTER_ID, BROKERS, QUIET_TOPICS, wall_ms(), ENCODER_SECRET))
+        client.create(paths.CONTROLLER, encode_controller(ControllerClaim(1, wall_ms())))
         for broker_id in BROKERS:
             self.register(broker_id)
         ports = {CONTROLLER: free_port()}
@@ -132,7 +132,7 @@ class World:
         port = changes.pop("port", self.broker_port)
         name = changes.pop("listener", "PLAINTEXT")
         protocol = changes.pop("protocol", SecurityProtocol.PLAINTEXT)
-        stamp = changes.pop("timestamp_ms", int(time.time() * 1000))
+        stamp = changes.pop("timestamp_ms", wall_ms())
         registration = BrokerRegistrationZnode(
             5, (Endpoint(name, "127.0.0.1", port, protocol),), "127.0.0.1", port, -1, stamp
         )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import orjson
 from kazoo.client import KazooClient
 
+from migrator.clock import wall_ms
 from migrator.config.load import settings_from
 from migrator.config.settings import Settings
 from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET
@@ -38,7 +38,7 @@ def make_cluster(server: str, name: str, partitions: int = 60) -> str:
     hosts = f"{server}/{name}"
     client = connect(hosts)
     try:
-        fill(client, FillOptions(CLUSTER_ID, BROKERS, partitions, int(time.time() * 1000), ENCODER_SECRET))
+        fill(client, FillOptions(CLUSTER_ID, BROKERS, partitions, wall_ms(), ENCODER_SECRET))
         for broker in BROKERS:
             client.create(f"/brokers/ids/{broker}", registration(broker))
         client.create("/controller", b'{"version":2,"brokerid":1,"timestamp":"1","kraftControllerEpoch":-1}')
