@@ -113,6 +113,9 @@ def encode_all(records: Iterable[m.MetadataRecord], level: int) -> list[bytes]:
 def _about(record: m.MetadataRecord) -> str:
     if isinstance(record, m.ConfigRecord):
         return f"config {record.name[:NAME_MAX]!r} of {record.resource_name[:NAME_MAX]!r}"
+    if isinstance(record, m.ClientQuotaRecord):
+        entity = ", ".join(f"{of.entity_type} {(of.entity_name or '<default>')[:NAME_MAX]!r}" for of in record.entity)
+        return f"quota {record.key[:NAME_MAX]!r} of {entity}"
     return type(record).__name__
 
 

@@ -14,6 +14,7 @@ from migrator.migration.translate.reconcile import reconcile
 from migrator.migration.translate.target import Target
 from migrator.migration.translate.to_records import RecordReader
 from migrator.records.codec import encode_all
+from migrator.records.errors import TooLongError
 from migrator.records.metadata import MetadataRecord
 from migrator.records.versions import LATEST_SUPPORTED
 from migrator.zookeeper.leadership import ClaimPlan, ClaimView, plan_claim, plan_release, read_view
@@ -156,7 +157,10 @@ def _copy(zookeeper: ModelZooKeeper) -> None:
     for record in records:
         for fault in set(faults_for_stock(record)) - {BESIDE}:  # ZooKeeper's controllers leave such a state, too
             raise AssertionError(f"stock can't read {record}: {fault}")
-    encode_all(records, LATEST_SUPPORTED)
+    try:
+        encode_all(records, LATEST_SUPPORTED)
+    except TooLongError:  # the copy stops before it writes anything, and says which record it is
+        return
     image: MetadataImage = read_image(records)
     for write in reconcile(zookeeper, Target(image, passwords=passwords(), controller_epoch=1)):
         assert write.ops is not None

@@ -183,3 +183,9 @@ def test_a_text_that_no_reader_takes_is_not_written(record: m.MetadataRecord) ->
     with pytest.raises(TooLongError):
         encode_all([record], LATEST_SUPPORTED)
     assert encode_all([m.ConfigRecord(2, "t", "k", "x" * 0x7FFF)], LATEST_SUPPORTED)
+
+
+def test_a_quota_that_is_too_long_is_named() -> None:
+    entity = (m.QuotaEntity("user", "alice"), m.QuotaEntity("client-id", None))
+    with pytest.raises(TooLongError, match="quota 'k+' of user 'alice', client-id '<default>'"):
+        encode_all([m.ClientQuotaRecord(entity, "k" * 0x8000, 1.0, remove=False)], LATEST_SUPPORTED)
