@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from migrator.node import quorum
+from migrator import clock
 
 REAL_SECONDS = 30.0
 
@@ -58,6 +58,5 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def follow(loop: VirtualLoop, patch: pytest.MonkeyPatch) -> None:
-    """Let the node's monotonic clock be that of the loop; the wall clock stays."""
-    shim = SimpleNamespace(monotonic_ns=lambda: int(loop.now * 1e9), time=time.time, time_ns=time.time_ns)
-    patch.setattr(quorum, "time", shim)
+    """Let the process's monotonic clock be that of the loop; the wall clock stays."""
+    patch.setattr(clock, "time", SimpleNamespace(monotonic_ns=lambda: int(loop.now * 1e9), time_ns=time.time_ns))

@@ -187,5 +187,5 @@ def test_a_text_that_no_reader_takes_is_not_written(record: m.MetadataRecord) ->
 
 def test_a_quota_that_is_too_long_is_named() -> None:
     entity = (m.QuotaEntity("user", "alice"), m.QuotaEntity("client-id", None))
-    with pytest.raises(TooLongError, match="quota 'k+' of user 'alice', client-id '<default>'"):
+    with pytest.raises(TooLongError, match=r"quota 'k+' of user 'alice', client-id '<default>'"):
         encode_all([m.ClientQuotaRecord(entity, "k" * 0x8000, 1.0, remove=False)], LATEST_SUPPORTED)
