@@ -13,6 +13,7 @@ from migrator.config.java_options import java_options
 from migrator.config.key_uses import ignored_keys, key_problems, unknown_keys
 from migrator.config.open_doors import open_doors
 from migrator.config.settings import Settings
+from migrator.config.super_users import nobodies
 from migrator.config.types import split_list
 from migrator.errors import OperatorError
 
@@ -31,7 +32,8 @@ def check_settings(settings: Settings) -> list[str]:
     """
     for key, what, remedy in problems_of(settings):
         raise OperatorError(what, where=f"{settings.source}: {key}", remedy=remedy)
-    doors = [f"{settings.source}: {key}: {what}. {remedy}" for key, what, remedy in open_doors(settings)]
+    found = (*open_doors(settings), *nobodies(settings))
+    doors = [f"{settings.source}: {key}: {what}. {remedy}" for key, what, remedy in found]
     ignored = ignored_keys(settings)
     note = [f"{settings.source}: these keys have no effect here, see docs/configuration.md: {', '.join(ignored)}"]
     return warnings_of(settings) + doors + (note if ignored else [])

@@ -20,9 +20,10 @@ from migrator.config.types import split_list
 
 ANONYMOUS = "User:ANONYMOUS"
 _CLIENT_AUTH = "ssl.client.auth"
+_MECHANISMS = "sasl.enabled.mechanisms"
 _VALIDATOR = "oauthbearer.sasl.server.callback.handler.class"
 _IN_CLEAR = ("PLAIN", "OAUTHBEARER")
-"""Mechanisms whose secret crosses the wire as it is."""
+"""Mechanisms whose secret crosses the wire as it is; from what SCRAM shows, a weak password can be guessed."""
 _SECRET_FILES = ("keystore.location", ".key.file", ".jaas.file", ".auth.file")
 """How keys end that name a file with a secret in it."""
 
@@ -61,17 +62,30 @@ def _listeners(settings: Settings) -> Iterator[OpenDoor]:
                 f"Map {name} to SSL or SASL_SSL; keys of TLS count for nothing here",
             )
         yield from _of_sasl(settings, name, protocol)
+        if protocol == "SASL_PLAINTEXT" and not is_loopback(listener.host):
+            yield from _logins_in_clear(name, _mechanisms(settings, name))
+
+
+def _logins_in_clear(name: str, mechanisms: tuple[str, ...]) -> Iterator[OpenDoor]:
+    for mechanism in mechanisms:
+        door = f"listener {name} (SASL_PLAINTEXT, {mechanism})"
+        if mechanism in _IN_CLEAR:
+            what = f"whoever sees the network reads what clients log in with on {door}"
+        else:
+            what = (
+                f"whoever sees the network can guess passwords from the logins on {door}, and reads all that follows, "
+                "credentials in the metadata log included"
+            )
+        yield _own_key(name, _MECHANISMS), what, f"Map {name} to SASL_SSL"
+
+
+def _mechanisms(settings: Settings, name: str) -> tuple[str, ...]:
+    own = settings.explicit.get(_own_key(name, _MECHANISMS))
+    return settings.sasl_enabled_mechanisms if own is None else split_list(own)
 
 
 def _of_sasl(settings: Settings, name: str, protocol: str) -> Iterator[OpenDoor]:
-    key = _own_key(name, "sasl.enabled.mechanisms")
-    mechanisms = split_list(settings.explicit.get(key, ",".join(settings.sasl_enabled_mechanisms)))
-    for mechanism in mechanisms:
-        if protocol == "SASL_PLAINTEXT" and mechanism in _IN_CLEAR:
-            what = (
-                f"whoever sees the network reads what clients log in with on listener {name} ({protocol}, {mechanism})"
-            )
-            yield key, what, "Use SASL_SSL"
+    for mechanism in _mechanisms(settings, name):
         if protocol.startswith("SASL_") and mechanism == "OAUTHBEARER" and not _checks_signatures(settings, name):
             what = f"listener {name} takes tokens that nobody has signed: whoever reaches it logs in under any name"
             yield _own_key(name, _VALIDATOR), what, f"Set it to {OAUTHBEARER_VALIDATORS[0]}"

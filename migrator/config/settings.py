@@ -13,7 +13,7 @@ from pathlib import Path
 
 from migrator.config.endpoints import Listener, Voter, parse_listeners, parse_protocol_map, parse_voters
 from migrator.config.principals import parse_principals, parse_voter_principals
-from migrator.config.types import Secret, split_list
+from migrator.config.types import JAVA_BLANKS, Secret, split_list
 
 HIDDEN_ATTRIBUTES = ("source", "explicit")
 """Attributes that stand for no key."""
@@ -224,7 +224,7 @@ class Settings:
     @cached_property
     def super_user_names(self) -> frozenset[str]:
         """``super.users``, such as ``User:admin``; whoever is among them may do everything."""
-        names = (name.strip() for name in (self.super_users or "").split(";"))
+        names = (name.strip(JAVA_BLANKS) for name in (self.super_users or "").split(";"))
         return frozenset(name for name in names if name)
 
     @property

@@ -13,6 +13,7 @@ from typing import Any
 
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.config.endpoints import parse_host_port
+from migrator.config.process_rights import rights_of_process
 from migrator.config.settings import Settings
 from migrator.controller.context import SUPPORTED_FEATURES, Context
 from migrator.controller.index import ControllerIndex
@@ -110,7 +111,8 @@ async def run_node(settings: Settings, warnings: Sequence[str] = ()) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, failure.stop.set)
     loop.set_exception_handler(failure.unhandled)
-    for warning in warnings:
+    rights = (f"{settings.source}: {key}: {what}. {remedy}" for key, what, remedy in rights_of_process(settings))
+    for warning in (*warnings, *rights):
         log.warning("%s", warning)
     async with AsyncExitStack() as stack:
         await _assemble(settings, failure, stack)

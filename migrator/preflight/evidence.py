@@ -93,7 +93,9 @@ class PropertyFile:
 @value
 class DirectoryFacts:
     """A metadata directory, or where it will be. ``level``: the finalized metadata.version, None when unknown;
-    ``log_state``: the state of a migration that its log holds, None without a log."""
+    ``log_state``: the state of a migration that its log holds, None without a log; ``of_root``: it belongs to root;
+    ``changeable``: directories in which every user may put another one in the place of this; ``readable``: every user
+    may enter it."""
 
     path: str
     identity: MetaProperties | None = None
@@ -103,6 +105,9 @@ class DirectoryFacts:
     free_bytes: int | None = None
     writable: bool = True
     exists: bool = False
+    of_root: bool = False
+    changeable: tuple[str, ...] = ()
+    readable: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from migrator.config.checks import problems_of, warnings_of
 from migrator.config.endpoints import parse_protocol_map, parse_voters
 from migrator.config.load import read_properties, typed_settings
 from migrator.config.open_doors import open_doors
+from migrator.config.process_rights import ROOT, changed_by_others, read_by_others
 from migrator.config.providers import PLACEHOLDER, resolve_placeholders
 from migrator.config.settings import Settings
 from migrator.config.types import split_list
@@ -139,6 +140,9 @@ class FileGatherer:
             exists=directory.is_dir(),
             free_bytes=shutil.disk_usage(standing).free,
             writable=os.access(standing, os.W_OK | os.X_OK),
+            of_root=directory.is_dir() and directory.stat().st_uid == ROOT,
+            changeable=tuple(map(str, changed_by_others(directory))),
+            readable=read_by_others(directory),
         )
         try:
             identity = read_meta_properties(directory)

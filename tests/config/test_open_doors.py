@@ -15,6 +15,8 @@ AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.Sta
 SSL = {"listener.security.protocol.map": "CONTROLLER:SSL"}
 SASL_PLAINTEXT = {"listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT"}
 SASL_SSL = {"listener.security.protocol.map": "CONTROLLER:SASL_SSL"}
+FAR = {"listeners": "CONTROLLER://:9093"}
+MECHANISMS = "sasl.enabled.mechanisms"
 REQUIRED = {"listener.name.controller.ssl.client.auth": "required"}
 PREFIX = "listener.name.controller."
 HOST_NAMES = "ssl.endpoint.identification.algorithm"
@@ -38,11 +40,13 @@ def doors(keys: dict[str, str]) -> list[str]:
         (SSL | AUTHORIZER, [PREFIX + "ssl.client.auth"]),
         (SSL | AUTHORIZER | {"ssl.client.auth": "requested"}, [PREFIX + "ssl.client.auth"]),
         (SSL | AUTHORIZER | {"ssl.client.auth": "required"}, []),
-        (SASL_PLAINTEXT | AUTHORIZER | {"sasl.enabled.mechanisms": "PLAIN"}, [PREFIX + "sasl.enabled.mechanisms"]),
-        (SASL_PLAINTEXT | AUTHORIZER | {"sasl.enabled.mechanisms": "SCRAM-SHA-256"}, []),
-        (SASL_SSL | AUTHORIZER | {"sasl.enabled.mechanisms": "PLAIN"}, []),
-        (SASL_SSL | AUTHORIZER | {"sasl.enabled.mechanisms": "OAUTHBEARER"}, [VALIDATOR]),
-        (SASL_SSL | AUTHORIZER | {"sasl.enabled.mechanisms": "OAUTHBEARER", VALIDATOR: OAUTHBEARER_VALIDATORS[0]}, []),
+        (SASL_PLAINTEXT | FAR | AUTHORIZER | {MECHANISMS: "PLAIN"}, [PREFIX + MECHANISMS]),
+        (SASL_PLAINTEXT | FAR | AUTHORIZER | {MECHANISMS: "PLAIN,SCRAM-SHA-512"}, [PREFIX + MECHANISMS] * 2),
+        (SASL_PLAINTEXT | FAR | AUTHORIZER | {PREFIX + MECHANISMS: "SCRAM-SHA-256"}, [PREFIX + MECHANISMS]),
+        (SASL_PLAINTEXT | AUTHORIZER | {MECHANISMS: "PLAIN,SCRAM-SHA-256"}, []),
+        (SASL_SSL | AUTHORIZER | {MECHANISMS: "PLAIN"}, []),
+        (SASL_SSL | AUTHORIZER | {MECHANISMS: "OAUTHBEARER"}, [VALIDATOR]),
+        (SASL_SSL | AUTHORIZER | {MECHANISMS: "OAUTHBEARER", VALIDATOR: OAUTHBEARER_VALIDATORS[0]}, []),
         (SASL_SSL | AUTHORIZER | {"ssl.client.auth": "required"}, ["ssl.client.auth"]),
         (SSL | REQUIRED | AUTHORIZER | {HOST_NAMES: ""}, [HOST_NAMES]),
         (SSL | REQUIRED | AUTHORIZER | {HOST_NAMES: "https"}, []),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +47,16 @@ def _change(properties: dict[str, str], keys: dict[str, str | None]) -> None:
             properties.pop(key, None)
         else:
             properties[key] = text
+
+
+def super_users_of(name: str) -> Callable[[World], None]:
+    """One more, everywhere."""
+
+    def other_super_users(world: World) -> None:
+        for properties in (*world.controllers, *world.brokers):
+            properties["super.users"] += f";{name}"
+
+    return other_super_users
 
 
 def no_controller_of_use(world: World) -> None:
@@ -271,6 +282,21 @@ def directory_with(**facts: Any) -> Callable[[World], None]:
     return other_directory
 
 
+def directory_that_all_may_change(world: World) -> None:
+    shared = world.directory / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    world.controllers[0]["log.dirs"] = str(shared)
+
+
+def directory_that_all_may_enter(world: World) -> None:
+    """Also from above: pytest keeps its directories to itself."""
+    entered = Path(tempfile.mkdtemp(prefix="entered"))
+    entered.chmod(0o755)
+    world.undo.append(lambda: shutil.rmtree(entered))
+    world.controllers[0]["log.dirs"] = str(entered)
+
+
 def taken_port(world: World) -> None:
     taken = socket.socket()
     taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -351,10 +377,15 @@ CASES = (
     Case("M320", controller_with(ssl_engine_factory_class="com.example.F"), FILE, "cannot be obeyed here"),
     Case("M321", not_among_super_users, f"{FILE}: super.users", "for User:ANONYMOUS, which is no super user"),
     Case("M322", controller_with(authorizer_class_name=None), f"{FILE}: listeners", "there is no authorizer"),
+    Case("M323", super_users_of("user:admin"), f"{FILE}: super.users", "the type of every principal is User"),
+    Case("M323", broker_with(super_users="User:ANONYMOUS # us"), f"{BROKER}: super.users", "no comments"),
     Case("M401", request_limit_reached, "broker 2", "5 replicas"),
     Case("M402", request_limit_near_the_size, "broker 2", "5 replicas"),
     Case("M403", tiny_request_limit, "broker 2", "UpdateMetadata"),
     Case("M501", directory_with(free_bytes=1_000_000), "controller", "1,000,000 bytes are free"),
     Case("M502", directory_with(writable=False), "controller", "may not write"),
     Case("M504", taken_port, f"{FILE}: listeners", "cannot be bound"),
+    Case("M508", directory_with(of_root=True), "controller", "have to run as root"),
+    Case("M509", directory_that_all_may_change, "shared", "put another log in the place"),
+    Case("M510", directory_that_all_may_enter, "entered", "snapshots of controller 3001 hold SCRAM credentials"),
 )

@@ -36,6 +36,29 @@ def not_writable(evidence: Evidence) -> Iterator[Found]:
             yield Found(controller.directory.path, f"whoever runs preflight may not write there ({controller.who})")
 
 
+def run_by_root(evidence: Evidence) -> Iterator[Found]:
+    """Preflight may run as somebody else than the controller will; the owner of its directory tells."""
+    for controller in evidence.controllers:
+        if controller.directory.of_root:
+            what = f"it belongs to root, so {controller.who} would have to run as root: who breaks in owns the machine"
+            yield Found(controller.directory.path, what)
+
+
+def changed_by_all(evidence: Evidence) -> Iterator[Found]:
+    for controller in evidence.controllers:
+        for path in controller.directory.changeable:
+            what = f"every user of this machine may put another log in the place of that of {controller.who}"
+            yield Found(path, what, f"chmod o-w {path}")
+
+
+def read_by_all(evidence: Evidence) -> Iterator[Found]:
+    """This program takes the rights of others from the log in it; stock Kafka's files have those of its umask."""
+    for controller in evidence.controllers:
+        if controller.directory.readable:
+            what = f"every user of this machine may enter it: snapshots of {controller.who} hold SCRAM credentials"
+            yield Found(controller.directory.path, what, f"chmod o= {controller.directory.path}")
+
+
 def wrong_clock(evidence: Evidence) -> Iterator[Found]:
     if evidence.zookeeper is None:
         return
@@ -101,5 +124,17 @@ CHECKS = (
     Check(
         "M507", Severity.WARNING, "ZooKeeper's version is unknown", silent_server,
         "Look it up, or allow srvr in 4lw.commands.whitelist: servers should be 3.6 or later",
+    ),
+    Check(
+        "M508", Severity.WARNING, "Controllers that run as root", run_by_root,
+        "Run the controller as a user of its own, and give it that directory (chown -R)",
+    ),
+    Check(
+        "M509", Severity.WARNING, "Metadata directories that every user may change", changed_by_all,
+        "Let only the controller's user write there",
+    ),
+    Check(
+        "M510", Severity.WARNING, "Metadata directories that every user may read", read_by_all,
+        "Let only the controller's user enter it: stock Kafka makes its files as the umask says", Concerns.STOCK,
     ),
 )  # fmt: skip

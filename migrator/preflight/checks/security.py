@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from migrator.config.checks import DEFAULT_PRINCIPAL_BUILDER, STANDARD_AUTHORIZER
 from migrator.config.key_uses import concerns_this_program_only
+from migrator.config.super_users import KEY as SUPER_USERS
+from migrator.config.super_users import nobodies_of
 from migrator.config.types import split_list
 from migrator.migration.readiness import Severity
 from migrator.preflight.census import sample_of
@@ -97,7 +99,7 @@ def differing_super_users(evidence: Evidence) -> Iterator[Found]:
             missing = _super_users(broker.file) - _super_users(controller.file)
             if missing:
                 yield Found(
-                    controller.file.at("super.users"),
+                    controller.file.at(SUPER_USERS),
                     f"it lacks {', '.join(sorted(missing))}, a super user of {broker.who} ({broker.path})",
                 )
             key = "allow.everyone.if.no.acl.found"
@@ -117,7 +119,7 @@ def anonymous_brokers(evidence: Evidence) -> Iterator[Found]:
         allowed = controller.file.is_on("allow.everyone.if.no.acl.found") or ANONYMOUS in _super_users(controller.file)
         if controller.file.sets(AUTHORIZER) and plain and not allowed:
             yield Found(
-                controller.file.at("super.users"),
+                controller.file.at(SUPER_USERS),
                 f"brokers come as {ANONYMOUS} on the PLAINTEXT listener {listeners[0]}, which is no super user",
             )
 
@@ -137,13 +139,22 @@ def voters_without_right(evidence: Evidence) -> Iterator[Found]:
                 continue
             if principal is not None and principal not in one.settings.super_user_names:
                 what = f"{one.who} takes {other.who} for {principal}, which is no super user there"
-                yield Found(one.file.at("super.users"), what, f"Add {principal}")
+                yield Found(one.file.at(SUPER_USERS), what, f"Add {principal}")
 
 
 def doors_left_open(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         for key, what, remedy in controller.open_doors:
             yield Found(controller.file.at(key), what, remedy)
+
+
+def super_users_that_are_nobody(evidence: Evidence) -> Iterator[Found]:
+    """Builders of brokers' own may know other types."""
+    brokers = [it.file for it in evidence.brokers if it.file.get(BUILDER) in ("", DEFAULT_PRINCIPAL_BUILDER)]
+    for file in (*(it.file for it in evidence.controllers), *brokers):
+        mapped = file.get("ssl.principal.mapping.rules")
+        for what, remedy in nobodies_of(file.get(SUPER_USERS), mapped=mapped):
+            yield Found(file.at(SUPER_USERS), what, remedy)
 
 
 def missing_encoder_secret(evidence: Evidence) -> Iterator[Found]:
@@ -248,7 +259,7 @@ def _differ(one: PropertyFile, other: PropertyFile, key: str) -> bool:
 
 
 def _super_users(file: PropertyFile) -> set[str]:
-    return {name.strip() for name in file.get("super.users").split(";") if name.strip()}
+    return {name.strip() for name in file.get(SUPER_USERS).split(";") if name.strip()}
 
 
 def _identity(zookeeper: ZooKeeperFacts) -> str:
@@ -348,5 +359,9 @@ CHECKS = (
     Check(
         "M322", Severity.WARNING, "Doors that are left open", doors_left_open,
         "Close them before the migration, or know why not: docs/security.md",
+    ),
+    Check(
+        "M323", Severity.WARNING, "Super users who are nobody", super_users_that_are_nobody,
+        "Write User:name, exactly as the name is known at a login, with ';' between names",
     ),
 )  # fmt: skip

@@ -1,0 +1,57 @@
+"""What the process itself may do, and who may change what it keeps: said at every start, found by preflight.
+
+Stock Kafka looks at neither.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from migrator.config.open_doors import OpenDoor
+from migrator.config.settings import Settings
+
+ROOT = 0
+
+
+def rights_of_process(settings: Settings) -> Iterator[OpenDoor]:
+    """Of the process that asks.
+
+    :raises ValueError: no directory is set.
+    """
+    if os.geteuid() == ROOT:
+        yield (
+            "(the process)",
+            "it runs as root, so that whoever breaks into it owns this machine",
+            "Run it as a user of its own, which owns the metadata directory and nothing else",
+        )
+    directory = settings.metadata_directory
+    key = "metadata.log.dir" if settings.metadata_log_dir else "log.dirs"
+    for path in changed_by_others(directory):
+        what = f"every user of this machine may put another log in the place of this one, as {path} lets all write"
+        yield key, what, f"chmod o-w {path}"
+
+
+def changed_by_others(directory: Path) -> Iterator[Path]:
+    """The directory, and those above it, in which every user may rename what is not theirs."""
+    for path in (directory.absolute(), *directory.absolute().parents):
+        try:
+            mode = path.stat().st_mode
+        except OSError:
+            continue
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            yield path
+
+
+def read_by_others(directory: Path) -> bool:
+    """Whether every user may enter a directory, and those above it, so that each file's own mode decides.
+
+    False where it cannot be looked at.
+    """
+    path = directory.absolute()
+    try:
+        return all(it.stat().st_mode & stat.S_IXOTH for it in (path, *path.parents))
+    except OSError:
+        return False

@@ -1,0 +1,67 @@
+"""Entries of ``super.users`` that name nobody who can ever come: Kafka starts with them, and compares whole names.
+
+A principal is made by ``DefaultKafkaPrincipalBuilder``: its type is always ``User``, its name that of a login, or the
+subject of a certificate without blanks between its parts (RFC 2253), as ``ssl.principal.mapping.rules`` rewrite it.
+Source: ``StandardAuthorizer.getConfiguredSuperUsers``, ``SecurityUtils.parseKafkaPrincipal``, KIP-371.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from migrator.config.open_doors import OpenDoor
+from migrator.config.settings import Settings
+from migrator.config.types import JAVA_BLANKS
+
+KEY = "super.users"
+_USER = "User"
+_COMMENT = re.compile(r"\s(#|//)(?=\s|[^=]*$).*", re.DOTALL)
+"""Behind a subject of a certificate, a blank has to follow the sign: ``CN=room #5,O=bank`` is a name."""
+_BLANKS_IN_SUBJECT = re.compile(r"\w+=.*(?<!\\),\s+[\w.]+\s*=", re.DOTALL)
+
+
+def nobodies(settings: Settings) -> Iterator[OpenDoor]:
+    """Of a controller's file. Entries that Kafka refuses are left to `migrator.config.checks`."""
+    for what, remedy in nobodies_of(settings.super_users or "", mapped=settings.ssl_principal_mapping_rules):
+        yield KEY, what, remedy
+
+
+def nobodies_of(text: str, *, mapped: str = "DEFAULT") -> Iterator[tuple[str, str]]:
+    """What is wrong, and the remedy, for each entry that names nobody.
+
+    :param text: a value of ``super.users``.
+    :param mapped: ``ssl.principal.mapping.rules``: with rules of its own a subject can become any name.
+    """
+    for entry in text.split(";"):
+        name = entry.strip(JAVA_BLANKS)
+        kind, separator, rest = name.partition(":")
+        if not (kind and separator and rest):
+            continue
+        reason = _of_kind(kind) or _of_name(rest, mapped)
+        if reason:
+            what, instead = reason
+            yield f"{name!r} names nobody: {what}", instead or f"Write {_USER}:{rest}"
+
+
+def _of_kind(kind: str) -> tuple[str, str] | None:
+    if kind == _USER:
+        return None
+    return f"the type of every principal is {_USER}, and {kind!r} is another one", ""
+
+
+def _of_name(name: str, mapped: str) -> tuple[str, str] | None:
+    trimmed = name.strip()
+    if name == "*":
+        return "there is no wildcard here, each name counts as it is written", "Write each name"
+    if _COMMENT.search(name):
+        before = _COMMENT.sub("", name).strip()
+        return "a property file has no comments behind a value", f"Write {_USER}:{before}, and the comment above it"
+    if name != trimmed or not name.isprintable():
+        return "it has blanks or characters that nobody sees", f"Write {_USER}:{trimmed}, typed anew"
+    if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'":
+        return "quotation marks count as part of the name", f"Write {_USER}:{name[1:-1]}"
+    if mapped.strip() in ("", "DEFAULT") and _BLANKS_IN_SUBJECT.match(name):
+        subject = re.sub(r"(?<!\\),\s+", ",", name)
+        return "Kafka writes the subject of a certificate without blanks behind commas", f"Write {_USER}:{subject}"
+    return None
