@@ -16,6 +16,7 @@ from kazoo.protocol.states import WatchedEvent
 from migrator.drill.cluster import COMMAND_SECONDS, MIGRATOR, WAIT_SECONDS, Cluster, Controller
 from migrator.drill.report import DrillFailedError, Report
 from migrator.errors import OperatorError
+from migrator.migration.states import State
 from migrator.observe.status import Status
 from migrator.parts.java import ONE_TIER
 from migrator.parts.processes import ChildProcess
@@ -24,7 +25,7 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import ControllerClaim, decode_controller
 
 POLL_SECONDS = 0.1
-DUAL_WRITING = "dual-writing"
+DUAL_WRITING = State.DUAL_WRITING.value
 _VOLATILE = (
     paths.BROKER_IDS,
     paths.CONTROLLER,

@@ -1,8 +1,8 @@
 """The migration driver: `step(event, now) -> effects`, pure.
 
 It runs on the active controller only. Each step drops what is stale, judges the rest (`judge`), looks the transition
-up (`states`), and returns the effects of entering the next state. Whoever performs the effects answers with events;
-nothing here waits. Entering the same state again repeats its work, with a new ticket, under a growing back-off.
+up (`transitions`), and returns the effects of entering the next state. Whoever performs the effects answers with
+events; nothing here waits. Entering the same state again repeats its work, with a new ticket, under a growing back-off.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from migrator.migration.judge import judge
 from migrator.migration.progress import Course
 from migrator.migration.soft import (
     ELECTION_WAIT_MS,
-    ENTRY_SENTENCES,
-    POLL_MS,
     TELL_MS,
     Identity,
     Situation,
@@ -28,28 +26,9 @@ from migrator.migration.soft import (
     backoff_ms,
     present,
 )
-from migrator.migration.states import State, next_state, public_state
+from migrator.migration.states import POLL_MS, Pace, State, Writes, public_state
+from migrator.migration.transitions import next_state
 from migrator.records.metadata import ZkMigrationState
-
-_PACE_MS = {
-    State.WAITING_FOR_CONTROLLERS: POLL_MS,
-    State.WAITING_FOR_BROKERS: POLL_MS,
-    State.AWAITING_ELECTION: POLL_MS,
-    State.PAUSED: 10 * POLL_MS,
-    State.TURNED_OFF: POLL_MS,
-    State.FINISHING: POLL_MS,
-    State.STEPPING_DOWN: 10 * POLL_MS,
-}
-"""How often a state looks again; the others back off."""
-
-_WRITING = frozenset({State.RECONCILING, State.HOLDING, State.INFORMING_BROKERS, State.DUAL_WRITING})
-"""States in which the write-behind and the brokers' channels are open."""
-
-_DELTAS = frozenset({State.INFORMING_BROKERS, State.DUAL_WRITING})
-"""States in which changes are written as they come."""
-
-_AT_REST = frozenset({State.INACTIVE, State.FINISHED})
-"""States that wait for nothing."""
 
 
 class MigrationDriver:
@@ -85,7 +64,7 @@ class MigrationDriver:
         after = None if judgement is None else next_state(soft.state, *judgement)
         if after is not None:
             if soft.situation == said and after is not soft.state:
-                soft.situation = Situation(ENTRY_SENTENCES[after])
+                soft.situation = Situation(after.properties.sentence)
             effects += self._enter(after, cancel=working and soft.outstanding)
         elif isinstance(event, ev.Timer):
             effects.append(self._timer())
@@ -105,14 +84,14 @@ class MigrationDriver:
         soft = self._soft
         ticket = getattr(event, "ticket", None)
         if ticket is not None:
-            return bool(ticket != soft.ticket or soft.state in _AT_REST)
+            return bool(ticket != soft.ticket or soft.state.properties.at_rest)
         match event:
             case ev.BecameLeader(epoch):
                 return epoch <= soft.term.epoch
             case ev.LostLeadership(epoch):
                 return soft.state is State.INACTIVE or epoch < soft.term.epoch
             case ev.ImagePublished(epoch) | ev.WriteBehindFailed(epoch):
-                return epoch != soft.term.epoch or soft.state in _AT_REST
+                return epoch != soft.term.epoch or soft.state.properties.at_rest
         return False
 
     def _enter(self, after: State, *, cancel: bool) -> list[ef.Effect]:
@@ -120,7 +99,7 @@ class MigrationDriver:
         soft.before, soft.state = soft.state, after
         again = soft.before is after
         effects: list[ef.Effect] = [ef.CancelWork()] if cancel else []
-        if soft.before in _WRITING and after not in _WRITING:
+        if soft.before.properties.writes_behind and not after.properties.writes_behind:
             soft.term.claim = None
             effects.append(ef.StopDualWrite())
         soft.tickets += 1
@@ -131,19 +110,24 @@ class MigrationDriver:
             soft.entered_ms = soft.now_ms
             public = public_state(soft.term.record, after)
             effects.append(ef.JournalTransition(soft.term.epoch, soft.before, after, public, str(soft.situation)))
-        if after in self._ENTRIES:
-            effects += self._ENTRIES[after](self)
+        asked = self._ENTRIES[after](self) if after in self._ENTRIES else []
+        require(all(_may(after, effect) for effect in asked), f"{after.value} asked for a write that it may not make")
+        effects += asked
         soft.due_ms = soft.now_ms + self._pace_ms()
-        if after not in _AT_REST:
+        if not after.properties.at_rest:
             effects.append(self._timer())
         return effects
 
     def _pace_ms(self) -> int:
         """How long until the state's work is done again, unless an event comes first."""
         soft = self._soft
-        if soft.state is State.DUAL_WRITING:
-            return soft.identity.audit_interval_ms
-        return _PACE_MS.get(soft.state) or backoff_ms(max(soft.attempt, soft.term.failures))
+        match soft.state.properties.pace:
+            case Pace.AUDIT:
+                return soft.identity.audit_interval_ms
+            case Pace.BACK_OFF:
+                return backoff_ms(max(soft.attempt, soft.term.failures))
+            case milliseconds:
+                return milliseconds
 
     def _timer(self) -> ef.Effect:
         soft = self._soft
@@ -208,10 +192,10 @@ class MigrationDriver:
         soft = self._soft
         term = soft.term
         require(term.record is ZkMigrationState.MIGRATION, "dual-writing before the copy is committed")
-        if soft.before in _DELTAS and term.failures > 1:
+        if soft.before.properties.writes is Writes.CHANGES and term.failures > 1:
             return []
         effects: list[ef.Effect] = []
-        if soft.before not in _WRITING:
+        if not soft.before.properties.writes_behind:
             claim = present(term.claim, "dual-writing without a claim")
             at = guards.reached(claim.migration) if claim.migration.copied else term.base
             effects += [ef.OpenWriteBehind(claim, at), ef.SendTakeoverRpcs(claim.zk_epoch)]
@@ -256,3 +240,13 @@ class MigrationDriver:
         State.STEPPING_DOWN: _hand_over,
         State.COMPLETING: _complete,
     }
+
+
+def _may(state: State, effect: ef.Effect) -> bool:
+    """Whether what an effect writes to ZooKeeper is what the state may write."""
+    match effect:
+        case ef.TakeClaim() | ef.ReleaseClaim() | ef.NudgeElection():
+            return state.properties.writes is Writes.CLAIM
+        case ef.OpenWriteBehind() | ef.Reconcile():
+            return state.properties.writes is Writes.DIFFERENCES
+    return True

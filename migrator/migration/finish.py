@@ -10,13 +10,12 @@ from collections.abc import Mapping
 
 from migrator.errors import ExitCode, OperatorError
 from migrator.image.model import ClusterImage
-from migrator.migration.states import Finding, State
+from migrator.migration.states import State
+from migrator.migration.transitions import Finding
 from migrator.observe.status import VerdictReport
 from migrator.values import value
 
 FLAG = "zookeeper.metadata.migration.enable"
-FINISHING = frozenset({State.FINISHING, State.STEPPING_DOWN})
-"""States of a leader with the flag off, which does not write to ZooKeeper."""
 
 
 @value
@@ -62,7 +61,7 @@ def objection(report: VerdictReport, standing: Standing) -> str:
         return f"it is of cluster {report.cluster_id}, this is {standing.cluster_id}"
     if not report.equal:
         return f"ZooKeeper and the log differ in {report.differences} rows"
-    if standing.state not in FINISHING:
+    if not standing.state.properties.takes_verdicts:
         return f"the migration is {standing.state.value}: what is written from now on is not covered"
     if report.leader_epoch != standing.leader_epoch:
         return f"it began in leader epoch {report.leader_epoch}, this is epoch {standing.leader_epoch}"

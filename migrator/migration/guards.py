@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from migrator.migration.states import Finding
+from migrator.migration.transitions import Finding
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState
 from migrator.values import value

@@ -16,7 +16,6 @@ from migrator.migration.soft import (
     COPY_RETRY_MAX_MS,
     COPY_RETRY_MIN_MS,
     ELECTION_WAIT_MS,
-    ENTRY_SENTENCES,
     NOT_LEADING,
     SETTLE_MS,
     STALL_MS,
@@ -28,19 +27,13 @@ from migrator.migration.soft import (
     held,
     present,
 )
-from migrator.migration.states import Finding, State, Trigger
+from migrator.migration.states import State
 from migrator.migration.strays import in_words
+from migrator.migration.transitions import Finding, Trigger
 from migrator.observe.status import Force
 from migrator.records.metadata import ZkMigrationState
 
 Judgement = tuple[Trigger, Finding] | None
-
-FORCEABLE = {
-    Force.RECLAIM: frozenset({State.REFUSED}),
-    Force.DELETES: frozenset({State.HOLDING}),
-    Force.RECONCILE: frozenset({State.HOLDING, State.DUAL_WRITING}),
-}
-"""In which states an operator may force what; in all others the order means nothing."""
 
 
 def judge(soft: SoftState, event: ev.Event) -> Judgement:
@@ -77,7 +70,7 @@ def _image(soft: SoftState, event: ev.ImagePublished) -> Judgement:
 def _connected(soft: SoftState, _: ev.ZooKeeperConnected) -> Judgement:
     was_away, soft.zookeeper_connected = not soft.zookeeper_connected, True
     if was_away and soft.state is State.DUAL_WRITING:
-        soft.situation = Situation(ENTRY_SENTENCES[State.DUAL_WRITING])
+        soft.situation = Situation(State.DUAL_WRITING.properties.sentence)
     return None if soft.outstanding else (Trigger.ZOOKEEPER_CONNECTED, Finding.ANY)
 
 
@@ -197,7 +190,7 @@ def _progress(soft: SoftState, event: ev.Progress) -> Judgement:
     before, soft.course = soft.course, soft.course.heard(event.working, soft.now_ms)
     if soft.course.phases != before.phases:
         soft.told_ms = soft.now_ms - TELL_MS
-    shown = soft.state in {State.DECODING, State.COPYING, State.RECONCILING}
+    shown = soft.state.properties.has_worker
     if shown and not (
         soft.state is State.DECODING and soft.term.had_faults
     ):  # what was found counts until the next result
@@ -281,7 +274,7 @@ def _reconcile_failed(soft: SoftState, event: ev.ReconcileFailed) -> Judgement:
 
 def _rpcs_queued(soft: SoftState, _: ev.RpcsQueued) -> Judgement:
     soft.outstanding = False
-    soft.situation = Situation(ENTRY_SENTENCES[State.DUAL_WRITING])
+    soft.situation = Situation(State.DUAL_WRITING.properties.sentence)
     return Trigger.RPCS_SENT, Finding.ANY
 
 
@@ -305,7 +298,7 @@ def _audited(soft: SoftState, event: ev.AuditResult) -> Judgement:
     if not event.failure:
         before, soft.term.strays = soft.term.strays, event.strays
         if event.strays != before and not event.foreign:
-            soft.situation = Situation(in_words(event.strays) or ENTRY_SENTENCES[State.DUAL_WRITING])
+            soft.situation = Situation(in_words(event.strays) or State.DUAL_WRITING.properties.sentence)
     return None
 
 
@@ -328,7 +321,7 @@ def _timer(soft: SoftState, _: ev.Timer) -> Judgement:
     if soft.state is State.COPYING:
         _copy_lost(soft, silent)
         return Trigger.TIMER, Finding.STALLED
-    if soft.state in {State.DECODING, State.RECONCILING}:
+    if soft.state.properties.has_worker:
         if soft.outstanding and not soft.term.had_faults:
             soft.situation = Situation(silent, "It is ended, and another one begins; nothing for you, unless it lasts.")
         answered = Finding.FAULTS if soft.state is State.DECODING else Finding.FAILED
@@ -340,7 +333,7 @@ def _timer(soft: SoftState, _: ev.Timer) -> Judgement:
 
 def _forced(soft: SoftState, event: ev.OperatorForce) -> Judgement:
     """Only what is being asked for right now can be forced: a permission is not kept for later."""
-    if soft.state not in FORCEABLE[event.what]:
+    if event.what not in soft.state.properties.forceable:
         return None
     soft.term.failures = 0  # an order does not wait for a back-off
     soft.term.reclaim_forced = event.what is Force.RECLAIM

@@ -12,13 +12,12 @@ from migrator.migration.finish import FinishDecision
 from migrator.migration.guards import Claimant, Standing
 from migrator.migration.progress import Course
 from migrator.migration.readiness import Gap, Readiness, Sighting
-from migrator.migration.states import PublicState, State, public_state
+from migrator.migration.states import POLL_MS, PublicState, State, public_state
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import MigrationHold, ZkMigrationState
 from migrator.values import value
 from migrator.zookeeper.leadership import Claim
 
-POLL_MS = 500
 BACKOFF_MIN_MS = 100
 BACKOFF_MAX_MS = 10_000
 COPY_RETRY_MIN_MS = 1_000
@@ -36,32 +35,6 @@ AUDIT_INTERVAL_MS = 30_000
 
 
 T = TypeVar("T")
-
-ENTRY_SENTENCES = {
-    State.INACTIVE: "this node does not lead",
-    State.TURNED_OFF: "the migration has not begun, and is turned off on this controller",
-    State.EXAMINING: "reads who controls the cluster",
-    State.REFUSED: "a guard refuses",
-    State.RELEASING: "gives a claim back to ZooKeeper",
-    State.AWAITING_ELECTION: "waits until a ZooKeeper broker takes /controller",
-    State.WAITING_FOR_CONTROLLERS: "asks every controller whether it is ready",
-    State.WAITING_FOR_BROKERS: "asks which brokers are ready",
-    State.DECODING: "reads and decodes all of ZooKeeper, nothing is written",
-    State.PAUSED: "paused by the operator",
-    State.CLAIMING: "takes /controller",
-    State.COPYING: "copies ZooKeeper into one metadata transaction",
-    State.COMMITTING: "waits for a majority of the controllers to hold the copy",
-    State.ABORTING: "aborts the transaction of the copy",
-    State.RECONCILING: "compares all of ZooKeeper with the log and writes what differs",
-    State.HOLDING: "holds deletes until the operator allows them",
-    State.INFORMING_BROKERS: "sends every broker the full state",
-    State.DUAL_WRITING: "every change goes to the log, to ZooKeeper and to the brokers",
-    State.FINISHING: "asks every controller whether its migration is turned off",
-    State.STEPPING_DOWN: "hands the leadership over to a controller that has the migration on",
-    State.COMPLETING: "writes the end of the migration into the log",
-    State.FINISHED: "the migration is finished",
-}
-"""What a state does, where the event that led to it has nothing better to say."""
 
 
 def present(found: T | None, message: str) -> T:
@@ -95,7 +68,7 @@ def held(hold: MigrationHold) -> Situation:
     )
 
 
-NOT_LEADING = Situation(ENTRY_SENTENCES[State.INACTIVE])
+NOT_LEADING = Situation(State.INACTIVE.properties.sentence)
 NOWHERE = EpochOffset(-1, -1)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from migrator.migration import readiness
 from migrator.migration.readiness import Readiness, Surroundings
 from migrator.migration.soft import Situation, SoftState
-from migrator.migration.states import Finding
+from migrator.migration.transitions import Finding
 
 NAMED = 3
 """Brokers in one sentence."""

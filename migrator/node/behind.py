@@ -11,14 +11,11 @@ from migrator.clock import monotonic_ms
 from migrator.errors import ExitCode, OperatorError
 from migrator.migration.coordinator import Coordinator
 from migrator.migration.lag import Lag
-from migrator.migration.states import State
 from migrator.migration.write_messages import SetAside, TakenIn, Unanswered
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.05
-WAITS_FOR_OPERATOR = frozenset({State.REFUSED, State.HOLDING})
-"""States in which nobody but a person makes ZooKeeper follow again: a stop does not wait for that."""
 LARGE_WRITE_REMEDY = (
     "ZooKeeper closes the connection at a request above its jute.maxbuffer: compare migrator.zookeeper.jute.maxbuffer "
     "with that of the servers. If the write is small, look at the network and the servers."
@@ -90,7 +87,7 @@ async def drain(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while lag() is not None and not coordinator.write_behind.drained:
-        if loop.time() >= deadline or coordinator.state in WAITS_FOR_OPERATOR:
+        if loop.time() >= deadline or coordinator.state.properties.waits_for_person:
             break
         await asyncio.sleep(POLL_SECONDS)
     return owed() if lag() is None else _missing(coordinator)

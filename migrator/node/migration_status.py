@@ -9,10 +9,9 @@ from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.migration import events as ev
 from migrator.migration.finish import FLAG, Standing, zk_mode_brokers
-from migrator.migration.judge import FORCEABLE
 from migrator.migration.readiness import Gap, Severity
 from migrator.migration.soft import Status, held
-from migrator.migration.states import WITHOUT_ZOOKEEPER, PublicState, State
+from migrator.migration.states import PublicState, State, forceable_in
 from migrator.migration.write_behind import WriteBehind
 from migrator.node.behind import LARGE_WRITE_REMEDY, SET_ASIDE_REMEDY, drain
 from migrator.node.core import NodeCore
@@ -82,7 +81,7 @@ class MigrationInsight:
         """See `MigrationView`."""
         status = self.driver
         hold = self._core.metadata.published.features.migration_hold
-        if status.state in (State.INACTIVE, State.FINISHED):
+        if status.state.properties.at_rest:
             return () if hold is None else (_held(hold),)
         waits_for_operator = bool(status.situation.remedy) and status.state is not State.DUAL_WRITING
         found = []
@@ -101,7 +100,7 @@ class MigrationInsight:
         found += [_problem(gap) for gap in status.strays]
         if hold is not None and status.state is not State.PAUSED:
             found.append(_held(hold))
-        if not status.zookeeper_connected and status.state not in WITHOUT_ZOOKEEPER:
+        if not status.zookeeper_connected and status.state.properties.needs_zookeeper:
             found.append(Problem("ZooKeeper", *self._runtime.zookeeper_away))
         unanswered = self._write_behind.unanswered
         if unanswered is not None:
@@ -159,8 +158,8 @@ class MigrationInsight:
         state = self.driver.state
         if not reason:
             raise OperatorError("the journal needs a reason", where=f"force {kind}", remedy="Give --reason")
-        if state not in FORCEABLE[kind]:
-            good = " or ".join(sorted(each.value for each in FORCEABLE[kind]))
+        if kind not in state.properties.forceable:
+            good = " or ".join(sorted(each.value for each in forceable_in(kind)))
             raise OperatorError(
                 f"there is nothing to force: the migration is {state.value}, not {good}",
                 where=f"force {kind}",

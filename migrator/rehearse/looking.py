@@ -8,7 +8,7 @@ from migrator.migration.audit import FAMILIES, Audit, slices
 from migrator.migration.examination import read_registered, read_replicas, read_standing
 from migrator.migration.guards import Claimant, Standing, examine
 from migrator.migration.readiness import Gap, Severity, ZooKeeperBrokers, foresee
-from migrator.migration.states import Finding
+from migrator.migration.transitions import Finding
 from migrator.records.metadata import ZkMigrationState
 from migrator.rehearse.local_log import EPOCH
 from migrator.values import value

@@ -18,10 +18,8 @@ WAIT_SECONDS = 600.0
 OpenActive = Callable[[], AbstractAsyncContextManager[OperatorClient]]
 """Finds the active controller, each time anew: it may be another one by then."""
 
-_STUCK = frozenset(
-    state.value for state in (State.REFUSED, State.HOLDING, State.FINISHING, State.STEPPING_DOWN, State.COMPLETING)
-)
-"""States of the public state DualWrite from which the driver does not come to dual-writing by itself."""
+_STUCK = frozenset(state.value for state in State if state.properties.waits_for_person or state.properties.turned_off)
+"""States from which the driver does not come to dual-writing by itself."""
 
 
 async def repair(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from migrator.errors import ExitCode
-from migrator.migration.finish import FINISHING
+from migrator.migration.states import State
 from migrator.observe.status import VerdictAnswer, VerdictReport
 from migrator.values import value
 from migrator.verify.repair import OpenActive
@@ -26,7 +26,7 @@ async def begin(open_active: OpenActive) -> Beginning:
     """
     async with open_active() as client:
         status = await client.status()
-    finishing = status.migration.internal_state in {state.value for state in FINISHING}
+    finishing = status.migration.internal_state in {state.value for state in State if state.properties.takes_verdicts}
     return Beginning(status.cluster_id, status.quorum.leader_epoch, finishing)
 
 

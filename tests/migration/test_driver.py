@@ -14,8 +14,8 @@ from migrator.migration.driver import MigrationDriver
 from migrator.migration.guards import Standing
 from migrator.migration.progress import Phase, Working
 from migrator.migration.readiness import ControllerSignals, Gap, Surroundings, ZooKeeperBrokers
-from migrator.migration.soft import BACKOFF_MAX_MS, ENTRY_SENTENCES, POLL_MS, SETTLE_MS, STALL_MS, Identity
-from migrator.migration.states import PublicState, State
+from migrator.migration.soft import BACKOFF_MAX_MS, SETTLE_MS, STALL_MS, Identity
+from migrator.migration.states import POLL_MS, PublicState, State
 from migrator.observe.status import Force
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import MigrationHold, ZkMigrationState
@@ -424,5 +424,5 @@ def test_dual_writing_before_the_copy_is_committed_is_an_invariant_violation() -
 def test_every_waiting_state_has_a_sentence_and_an_age(state: State) -> None:
     driver = MigrationDriver(Identity(3001, CLUSTER_ID))
     driver._soft.state = state
-    assert ENTRY_SENTENCES[state]
+    assert state.properties.sentence
     assert driver.status(1500).age_ms == 1500

@@ -7,7 +7,8 @@ import pytest
 from migrator.migration import effects as ef
 from migrator.migration import events as ev
 from migrator.migration.finish import FinishInputs
-from migrator.migration.states import TRANSITIONS, WITHOUT_ZOOKEEPER, PublicState, State
+from migrator.migration.states import PublicState, State
+from migrator.migration.transitions import TRANSITIONS
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.znodes.controller import ControllerClaim
@@ -17,7 +18,7 @@ from tests.migration.test_driver import HOLD, Run
 
 def successors(state: State) -> set[State]:
     """All but those of a leader that is elected: they are decided by its flag."""
-    found = {after for (before, _, _), after in TRANSITIONS.items() if before is state}
+    found = set(TRANSITIONS[state].values())
     return set() if state is State.INACTIVE else found
 
 
@@ -108,5 +109,6 @@ def test_a_leader_without_the_flag_never_needs_zookeeper(record: ZkMigrationStat
     reached = {run.state()}
     while grown := {after for state in reached for after in successors(state)} - reached:
         reached |= grown
-    assert reached <= WITHOUT_ZOOKEEPER
-    assert not {State.EXAMINING, State.DUAL_WRITING} & WITHOUT_ZOOKEEPER
+    assert not any(state.properties.needs_zookeeper for state in reached)
+    assert State.EXAMINING.properties.needs_zookeeper
+    assert State.DUAL_WRITING.properties.needs_zookeeper

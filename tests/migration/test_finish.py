@@ -17,7 +17,8 @@ from migrator.migration.finish import (
     refuse_start_with_flag_off,
     zk_mode_brokers,
 )
-from migrator.migration.states import Finding, State
+from migrator.migration.states import State
+from migrator.migration.transitions import Finding
 from migrator.node.verdicts import Verdicts
 from migrator.observe.status import VerdictReport
 from tests.migration.builders import broker, cluster

@@ -18,7 +18,7 @@ from migrator.migration.guards import (
     heal_to,
     ownership,
 )
-from migrator.migration.states import Finding
+from migrator.migration.transitions import Finding
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.znodes.controller import ControllerClaim

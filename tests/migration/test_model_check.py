@@ -18,14 +18,15 @@ import pytest
 from migrator.errors import InvariantViolation
 from migrator.migration import effects as ef
 from migrator.migration import events as ev
-from migrator.migration import finish, guards, multis, states, write_behind
+from migrator.migration import finish, guards, multis, transitions, write_behind
 from migrator.migration import judge as judging
 from migrator.migration import write_messages as wm
 from migrator.migration.coordinator import Coordinator
 from migrator.migration.driver import MigrationDriver
 from migrator.migration.multis import Flight
 from migrator.migration.soft import SoftState
-from migrator.migration.states import Finding, State, Trigger
+from migrator.migration.states import State
+from migrator.migration.transitions import Finding, Trigger
 from migrator.migration.write_behind import WriteBehind
 from migrator.zookeeper import leadership
 from migrator.zookeeper.ops import ANY_VERSION, Applied, Check, MultiOutcome, Op, SetData, Unknown
@@ -334,8 +335,9 @@ def release_whoever_holds_the_claim(patch: pytest.MonkeyPatch) -> None:
 def wait_on_a_claim_without_releasing_it(patch: pytest.MonkeyPatch) -> None:
     for trigger in (Trigger.EXAMINED, Trigger.READINESS):
         for state in (State.EXAMINING, State.WAITING_FOR_BROKERS, State.WAITING_FOR_CONTROLLERS):
-            if (state, trigger, Finding.STRAY_CLAIM) in states.TRANSITIONS:
-                patch.setitem(states.TRANSITIONS, (state, trigger, Finding.STRAY_CLAIM), State.WAITING_FOR_BROKERS)
+            ways: Any = transitions.TRANSITIONS[state]
+            if (trigger, Finding.STRAY_CLAIM) in ways:
+                patch.setitem(ways, (trigger, Finding.STRAY_CLAIM), State.WAITING_FOR_BROKERS)
 
 
 def finish_without_asking_everybody(patch: pytest.MonkeyPatch) -> None:

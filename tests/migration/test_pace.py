@@ -14,8 +14,8 @@ from migrator.migration import events as ev
 from migrator.migration.driver import MigrationDriver
 from migrator.migration.guards import Standing
 from migrator.migration.readiness import ControllerSignals, Gap, Surroundings
-from migrator.migration.soft import POLL_MS, Identity
-from migrator.migration.states import State
+from migrator.migration.soft import Identity
+from migrator.migration.states import POLL_MS, State
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.leadership import Claim
