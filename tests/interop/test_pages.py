@@ -1,8 +1,10 @@
-"""docs/interop.md accounts for every scenario and defect, and what it names exists."""
+"""What pages name exists: scenarios and tests of docs/interop.md, code of docs/walk.md, targets of links."""
 
 from __future__ import annotations
 
+import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,11 @@ pytestmark = pytest.mark.lane("test")
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "interop.md").read_text(encoding="utf-8")
 NAMED = re.compile(r"`(tests/[\w/.]+)(?:::(\w+))?`")
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+CODE = re.compile(r"`(\w+\.py)(?:::([\w.]+))?`")
+METHOD = re.compile(r"`([A-Z]\w+\.\w+)`")
+FILE = re.compile(r"`((?:migrator|tests|docs|deploy|protos)/[\w/.-]+)(?:::(\w+))?`")
+LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 
 
 def rows_below(heading: str) -> dict[str, str]:
@@ -45,3 +52,77 @@ def exists(path: str, function: str) -> bool:
     return (
         file.is_file() and re.search(rf"^ *(async )?def {function or ''}\b", file.read_text(), re.MULTILINE) is not None
     )
+
+
+def documents_with_code() -> list[Path]:
+    return [path for name in ("docs/walk.md", "CONTRIBUTING.md") if (path := ROOT / name).is_file()]
+
+
+@cache
+def modules() -> dict[str, list[Path]]:
+    """The files of the program by name."""
+    found: dict[str, list[Path]] = {}
+    for path in (ROOT / "migrator").rglob("*.py"):
+        found.setdefault(path.name, []).append(path)
+    return found
+
+
+@cache
+def defined(path: Path) -> frozenset[str]:
+    """Classes, functions and constants of a module, and members of its classes as ``Class.member``."""
+    return frozenset(_names(ast.parse(path.read_text(encoding="utf-8")).body))
+
+
+def _names(body: list[ast.stmt]) -> list[str]:
+    names: list[str] = []
+    for node in body:
+        match node:
+            case ast.ClassDef():
+                names += [node.name, *(f"{node.name}.{member}" for member in _names(node.body))]
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                names.append(node.name)
+            case ast.Assign():
+                names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names.append(name)
+    return names
+
+
+@pytest.mark.parametrize("page", documents_with_code(), ids=lambda page: page.name)
+def test_code_that_a_page_walks_through_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    named = CODE.findall(text)
+    assert named
+    missing = [
+        f"{file}::{name}"
+        for file, name in named
+        if not any(not name or name in defined(path) for path in modules().get(file, []))
+    ]
+    everywhere = {name for paths in modules().values() for path in paths for name in defined(path)}
+    missing += [name for name in METHOD.findall(text) if name not in everywhere]
+    missing += [path for path, name in FILE.findall(text) if not _is_there(path, name)]
+    assert not missing
+
+
+def _is_there(path: str, name: str) -> bool:
+    if name:
+        return exists(path, name)
+    return (ROOT / path).exists()
+
+
+def anchors(page: Path) -> set[str]:
+    """Of the headings of a page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    broken = [
+        f"{target}#{anchor}"
+        for target, anchor in LINK.findall(page.read_text(encoding="utf-8"))
+        if "://" not in target
+        if not (there := (page.parent / target).resolve() if target else page).exists()
+        or (anchor and anchor not in anchors(there))
+    ]
+    assert not broken
