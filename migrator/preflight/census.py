@@ -118,8 +118,10 @@ class TopicCensus:
             self._moving.add(f"{topic}-{record.partition_id}")
         if record.leader == NO_LEADER:
             self._leaderless.add(f"{topic}-{record.partition_id}")
-        fits = set(record.isr).issubset(record.replicas) and bool(record.isr)
-        if not fits or record.leader not in (NO_LEADER, *record.isr):
+        strangers = sorted(set(record.isr).difference(record.replicas))
+        if strangers:  # copied as it stands, as Kafka copies it
+            self._inconsistent.add(f"{topic}-{record.partition_id} (in sync without being a replica: {strangers})")
+        elif not record.isr or record.leader not in (NO_LEADER, *record.isr):
             self._inconsistent.add(f"{topic}-{record.partition_id}")
 
     def _states(self, reading: TopicReading) -> None:

@@ -90,7 +90,8 @@ class Surveyor:
 
 
 class Passwords(PasswordEncoder):
-    """Notes encrypted values, and which of them do not decrypt; gives nothing away. Without a secret it only counts."""
+    """Notes encrypted values, and which of them do not decrypt; gives away their length, nothing else. Without a secret
+    it only counts."""
 
     def __init__(self, encoder: PasswordEncoder) -> None:
         super().__init__(None, os.urandom)
@@ -99,11 +100,11 @@ class Passwords(PasswordEncoder):
         self.faults: list[Trouble] = []
 
     def decode(self, path: str, key: str, text: str) -> str:
-        """See `PasswordEncoder`; raises nothing."""
+        """As many characters as the password has bytes: whether the log holds it is looked at. Raises nothing."""
         self.encrypted.add(f"{path} {key}")
         if self._encoder.has_secret:
             try:
-                self._encoder.decode(path, key, text)
+                return "*" * len(self._encoder.decode(path, key, text).encode("utf-8", "surrogatepass"))
             except ZnodeError as fault:
                 self.faults.append(_trouble(fault))
         return ""

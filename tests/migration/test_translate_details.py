@@ -113,6 +113,15 @@ class TestCopy:
         assert refused.value.where == paths.topic_config("t")
         assert "Shorten" in refused.value.remedy
 
+    def test_a_name_that_the_log_does_not_hold_is_refused_with_its_znode(self) -> None:
+        zookeeper = empty_cluster()
+        path = paths.config(f"users/{'u' * 32_768}")
+        zookeeper.create(path, encode_config({"producer_byte_rate": "1"}))
+        with pytest.raises(ZnodeError, match="32,768 bytes, and the metadata log holds 32,767") as refused:
+            self.read(zookeeper)
+        assert refused.value.where == path
+        assert len(str(refused.value.what)) < 200
+
     def test_every_fault_can_be_collected_and_the_rest_is_read(self) -> None:
         zookeeper = cluster_of(with_topic(PARTITION))
         zookeeper.create(paths.topic("bad"), b"{")

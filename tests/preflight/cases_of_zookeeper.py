@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from kazoo.security import make_acl, make_digest_acl
 
 from migrator.clock import wall_ms
+from migrator.drill.cluster import ENCODER_SECRET
 from migrator.drill.fill import write
 from migrator.preflight.evidence import Evidence
 from migrator.preflight.lost_states import Reported
@@ -17,6 +19,7 @@ from migrator.values import value
 from migrator.zookeeper.ops import Create
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.migration import MigrationState, encode_migration
+from migrator.zookeeper.znodes.passwords import PasswordEncoder
 from tests.preflight.world import KNOWN, World
 
 TOPIC = "UPPER.lower"
@@ -40,6 +43,23 @@ def acl_without_type(world: World) -> None:
 def hundreds_that_do_not_decode(world: World) -> None:
     for number in range(120):
         world.put(f"{paths.CLIENT_CONFIGS}/broken-{number:03}", b"{")
+
+
+def password_beyond_the_log(world: World) -> None:
+    """Bytes count, of what is decrypted."""
+    encoder = PasswordEncoder(ENCODER_SECRET, os.urandom)
+    config = {"sasl.jaas.config": encoder.encode("ü" * 16_384)}
+    world.put(f"{paths.BROKER_CONFIGS}/2", {"version": 1, "config": config})
+
+
+def principal_beyond_the_log(world: World) -> None:
+    principal = "User:" + "x" * (32_768 - len("User:"))
+    acl = {"principal": principal, "permissionType": "Allow", "operation": "Read", "host": "*"}
+    world.put("/kafka-acl/Topic/long", {"version": 1, "acls": [acl]})
+
+
+def user_beyond_the_log(world: World) -> None:
+    world.put(f"{paths.USER_CONFIGS}/{'u' * 32_768}", {"version": 1, "config": {"producer_byte_rate": "1"}})
 
 
 def token_times_as_text(world: World) -> None:
@@ -280,6 +300,11 @@ CASES = (
     Case("M001", malformed_user_name, "/config/users/100%", "not URL-encoded"),
     Case("M001", registration_of_another_form, paths.broker(3), "NAME://host:port"),
     Case("M001", controller_epoch_is_no_number, paths.CONTROLLER_EPOCH, "not an integer"),
+    Case("M001", password_beyond_the_log, f"{paths.BROKER_CONFIGS}/2", "'sasl.jaas.config' has 32,768 bytes"),
+    Case(
+        "M001", principal_beyond_the_log, "/kafka-acl/Topic/long", "has 32,768 bytes, and the metadata log holds 32,7"
+    ),
+    Case("M001", user_beyond_the_log, "/config/users/", "has 32,768 bytes, and the metadata log holds 32,767 at most"),
     Case("M002", topic_without_id, paths.topic(TOPIC), "1 topics have no topic id"),
     Case("M003", copied_by_another_quorum, paths.MIGRATION, "offset 1200 of epoch 4"),
     Case("M004", migration_without_data, paths.MIGRATION, "no data"),
@@ -296,7 +321,7 @@ CASES = (
     Case("M014", deletion, paths.DELETE_TOPICS, "1 topics is pending: -"),
     Case("M015", state_that_brokers_know, paths.partition_state(TOPIC, 0), "leader epoch 57, leader 2, in sync [2, 1]"),
     Case("M016", no_leader, paths.TOPICS, STATES),
-    Case("M017", in_sync_without_being_a_replica, paths.TOPICS, STATES),
+    Case("M017", in_sync_without_being_a_replica, paths.TOPICS, f"{STATES} (in sync without being a replica: [9])"),
     Case("M017", no_in_sync_replica, paths.TOPICS, STATES),
     Case("M018", newer_epoch, paths.CONTROLLER_EPOCH, STATES),
     Case("M019", empty_block, paths.PRODUCER_IDS, "empty data"),

@@ -7,6 +7,7 @@ with path and remedy. Source: ``ZkMigrationClient.readAllMetadata``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -46,10 +47,16 @@ NO_TOPIC_ID = "the topic has no topic id"
 _ID_REMEDY = "Restart the controller broker with inter.broker.protocol.version 2.8 or later, which gives topics ids"
 
 _LONG_REMEDY = "Shorten it with kafka-configs; long certificates go into a file, whose name is the config"
+_LONG_NAME_REMEDY = (
+    "Delete it with the tool that made it (kafka-acls, kafka-configs, kafka-delegation-tokens), and use a shorter name"
+)
+_SHOWN_OF_A_NAME = 40
 _SAME_ID_REMEDY = (
     "No broker gives two topics one id, so somebody has copied this znode: delete the topic that is the copy, with a "
     "ZooKeeper client if no broker has a log of it"
 )
+
+_AT_MOST = f"the metadata log holds {MAX_STRING_BYTES:,} at most"
 
 OnFault = Callable[[ZnodeError], None]
 """Hears of each znode that does not decode. If it returns, the entity is left out and reading goes on."""
@@ -127,6 +134,7 @@ class RecordReader:
             self._check_id(znodes, topic_id)
             if znodes.config is not None:
                 records += self._config_records(znodes.config, names.topic_resource(znodes.name))
+            _check_texts(paths.topic(znodes.name), records)
             records += _partition_records(znodes, assignment)
         except ZnodeError as fault:
             self._on_fault(fault)
@@ -155,8 +163,8 @@ class RecordReader:
     def _config_records(self, znode: Znode, resource: ConfigResource) -> Iterator[ConfigRecord]:
         for key, text in decode_config(znode.path, znode.data).items():
             plain = self._passwords.decode(znode.path, key, text) if is_password_config(key) else text
-            if (size := len(plain.encode("utf-8", "surrogatepass"))) > MAX_STRING_BYTES:
-                fault = f"config {key!r} has {size:,} bytes, and the metadata log holds {MAX_STRING_BYTES:,} at most"
+            if (size := _bytes_of(plain)) > MAX_STRING_BYTES:
+                fault = f"config {_shown(key)} has {size:,} bytes, and {_AT_MOST}"
                 raise ZnodeError(znode.path, fault, _LONG_REMEDY)
             yield ConfigRecord(resource.resource_type, resource.name, key, plain)
 
@@ -165,7 +173,9 @@ class RecordReader:
     ) -> Iterator[MetadataRecord]:
         for znode in source.read_existing(self._source, listed):
             try:
-                yield from list(translate(znode))
+                records = list(translate(znode))
+                _check_texts(znode.path, records)
+                yield from records
             except ZnodeError as fault:
                 self._on_fault(fault)
 
@@ -202,6 +212,36 @@ class RecordReader:
                 operation=int(entry.operation),
                 permission_type=int(entry.permission),
             )
+
+
+def _check_texts(path: str, records: list[MetadataRecord]) -> None:
+    """No reader of the log takes longer ones, and so neither does its writer.
+
+    :raises ZnodeError: for the first text that is too long. Secrets are no texts, but for configs, looked at before.
+    """
+    for text in _texts(tuple(records)):
+        if (size := _bytes_of(text)) > MAX_STRING_BYTES:
+            raise ZnodeError(path, f"the name {_shown(text)} has {size:,} bytes, and {_AT_MOST}", _LONG_NAME_REMEDY)
+
+
+def _texts(thing: object) -> Iterator[str]:
+    """All of them in a record."""
+    if isinstance(thing, str):
+        yield thing
+    elif isinstance(thing, tuple | list | frozenset):
+        for each in thing:
+            yield from _texts(each)
+    elif is_dataclass(thing):
+        for field in fields(thing):
+            yield from _texts(getattr(thing, field.name))
+
+
+def _bytes_of(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= _SHOWN_OF_A_NAME else f"{text[:_SHOWN_OF_A_NAME]!r}..."
 
 
 def _partition_records(znodes: TopicZnodes, assignment: TopicAssignment) -> Iterator[PartitionRecord]:

@@ -270,7 +270,8 @@ CHECKS = (
     ),
     Check(
         "M017", Severity.WARNING, "Partition states that contradict the assignment", inconsistent,
-        "Restart the controller broker, which corrects it, or reassign these partitions",
+        "Restart the controller broker, which corrects it, or reassign these partitions: the copy takes "
+        "them as they stand",
     ),
     Check(
         "M018", Severity.WARNING, "Partition states from a newer controller epoch", newer_epochs,
