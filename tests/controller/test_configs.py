@@ -243,3 +243,18 @@ def test_an_expression_that_no_engine_takes_is_refused(world: World, expression:
     (_, error), *_ = alter_configs(world.image, AlterConfigsRequest(((resource, (change,)),)), world.context()).response
     assert error.code is ErrorCode.invalid_config
     assert len(error.message or "") < 2_000
+
+
+def test_an_expression_is_not_compiled(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first would take two minutes, in which no broker's heartbeat is decided."""
+    resource = ConfigResource(ConfigResourceType.CLIENT_METRICS, "m")
+    compiled: list[str] = []
+    answers = []
+    for expression in ("(?i)" + "[\u0100-\uffff]" * 6_000, "a" * 40_000):
+        change = ConfigChange("match", SET, f"client_id={expression}")
+        with monkeypatch.context() as patch:
+            patch.setattr("re.compile", lambda text, *_: compiled.append(text))
+            request = AlterConfigsRequest(((resource, (change,)),))
+            answers += alter_configs(world.image, request, world.context()).response
+    assert [error.code for _, error in answers] == [ErrorCode.none, ErrorCode.invalid_config]
+    assert compiled == []
