@@ -23,6 +23,9 @@ from migrator.records.versions import MinLevel
 from migrator.values import value
 
 USER_PREFIX: Final = "User:"
+LATEST_MS: Final = 253_402_300_799_999
+"""No token lives longer than the year 9999, the last that a time of our messages has. With a lifetime near 2^63 ms,
+stock adds past the end of a long, and its tokens have expired before they are made."""
 
 
 @value
@@ -78,8 +81,8 @@ def create_token(image: MetadataImage, request: CreateTokenRequest, context: Con
         requester=request.requester,
         renewers=request.renewers,
         issue_timestamp=now,
-        max_timestamp=now + lifetime,
-        expiration_timestamp=now + min(lifetime, settings.delegation_token_expiry_time_ms),
+        max_timestamp=_moment(now + lifetime),
+        expiration_timestamp=_moment(now + min(lifetime, settings.delegation_token_expiry_time_ms)),
     )
     return decided(CreatedToken(token, token_hmac(secret, token_id)), [token_record(token)])
 
@@ -96,7 +99,7 @@ def renew_token(image: MetadataImage, request: TokenChange, context: Context) ->
     period = context.settings.delegation_token_expiry_time_ms
     if request.period_ms > 0:
         period = min(period, request.period_ms)
-    expiry = min(token.max_timestamp, context.wall_ms + period)
+    expiry = _moment(min(token.max_timestamp, context.wall_ms + period))
     return decided(expiry, [token_record(replace(token, expiration_timestamp=expiry))])
 
 
@@ -111,8 +114,12 @@ def expire_token(image: MetadataImage, request: TokenChange, context: Context) -
         return decided(context.wall_ms, [RemoveDelegationTokenRecord(token.token_id)])
     if is_expired(token, context.wall_ms):
         raise RefusedError(ErrorCode.delegation_token_expired, "The token has expired.")
-    expiry = min(token.max_timestamp, context.wall_ms + request.period_ms)
+    expiry = _moment(min(token.max_timestamp, context.wall_ms + request.period_ms))
     return decided(expiry, [token_record(replace(token, expiration_timestamp=expiry))])
+
+
+def _moment(milliseconds: int) -> int:
+    return min(milliseconds, LATEST_MS)
 
 
 def expired_tokens(image: MetadataImage, context: Context) -> Iterator[MetadataRecord]:

@@ -6,15 +6,18 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from migrator.apis.fields import time_out
 from migrator.config.types import Secret
 from migrator.controller.acls import AclFilter, create_acls, delete_acls
 from migrator.controller.decision import RefusedError
 from migrator.controller.delegation_tokens import (
+    LATEST_MS,
     CreatedToken,
     CreateTokenRequest,
     TokenChange,
@@ -32,6 +35,7 @@ from migrator.controller.producer_ids import (
 from migrator.controller.quotas import AlterQuotasRequest, QuotaAlteration, alter_quotas
 from migrator.controller.scram import AlterScramRequest, ScramDeletion, ScramUpsertion, alter_scram
 from migrator.image.model import Acl, ScramKey
+from migrator.image.security import token_record
 from migrator.records.metadata import (
     ProducerIdsRecord,
     QuotaEntity,
@@ -247,6 +251,21 @@ def test_tokens_live_as_configured_or_shorter() -> None:
     assert (short.max_timestamp, short.expiration_timestamp) == (world.wall_ms + 1000, world.wall_ms + 1000)
     assert issued(world, max_lifetime_ms=2**62).token.max_timestamp == world.wall_ms + 604_800_000
     assert "hidden" in repr(created)
+
+
+def test_lifetimes_near_the_end_of_a_long_are_those_of_the_year_9999() -> None:
+    """Stock adds past it; here the answer holds no later moment, and its token lives."""
+    last = 2**63 - 1
+    world = token_world(delegation_token_max_lifetime_ms=last, delegation_token_expiry_time_ms=last)
+    created = issued(world)
+    assert (created.token.max_timestamp, created.token.expiration_timestamp) == (LATEST_MS, LATEST_MS)
+    assert time_out(LATEST_MS).year == 9999
+    token_id = created.token.token_id
+    theirs = replace(created.token, max_timestamp=last, expiration_timestamp=last)
+    for change in (renew_token, expire_token):
+        world.write(token_record(theirs))  # of a stock controller, or from ZooKeeper
+        assert world.decide(change, TokenChange("User:a", created.hmac, 2**62)) == LATEST_MS
+        assert world.image.tokens[token_id].expiration_timestamp == LATEST_MS
 
 
 def test_renew_and_expire() -> None:
