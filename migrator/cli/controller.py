@@ -18,10 +18,11 @@ from migrator.observe.logs import set_up_logging
 def command(config: Path) -> None:
     """Run one controller of the quorum until SIGTERM or SIGINT.
 
-    A stopping leader first brings ZooKeeper up to date (bounded), then hands the leadership over.
+    A leader that stops first brings ZooKeeper up to date (within a limit of time), then hands the leadership over.
 
-    Exit codes: 0 it stopped as told; 2 it could not start, or failed, the message says why; 3 it stopped as told, but
-    ZooKeeper does not hold everything that the log holds, the message says what is missing.
+    Exit codes: 0 stopped as ordered; 2 could not start, or failed: the message says why; 3 stopped as ordered, but
+    ZooKeeper does not hold everything that the log holds: the message says what is missing; 75 refused to start because
+    of this node's own log only: start it again.
     """
     settings, warnings = load_settings(config)
     set_up_logging(settings)

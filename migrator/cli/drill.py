@@ -36,33 +36,37 @@ STATES = click.Choice([state.label for state in PublicState], case_sensitive=Fal
 @click.command("drill")
 @click.option(
     "--kafka", metavar="VERSION", default=None,
-    help=f"Release of the brokers, whose jars are fetched once; 'none' for light brokers, which hold no records. "
-    f"Default: {KAFKA_VERSION}, and light brokers, saying so, where it cannot be fetched.",
+    help=f"Kafka release of the brokers; the jars are fetched once. 'none': light brokers, which hold no records. "
+    f"Default: {KAFKA_VERSION}; if it cannot be fetched, light brokers with a notice.",
 )  # fmt: skip
 @click.option(
     "--partitions", type=click.IntRange(20),
-    help=f"At the start. Default: {KAFKA_PARTITIONS}, with light brokers {LIGHT_PARTITIONS}.",
+    help=f"Number of partitions at the start. Default: {KAFKA_PARTITIONS}, with light brokers {LIGHT_PARTITIONS}.",
 )  # fmt: skip
 @click.option("--brokers", type=click.IntRange(1, 50), default=3, show_default=True)
 @click.option("--controllers", type=click.IntRange(1, 7), default=3, show_default=True)
 @click.option(
     "--transport", type=click.Choice(["grpc", "kafka"]), default="grpc", show_default=True,
-    help="What the quorum speaks among its own.",
+    help="The protocol between the controllers.",
 )  # fmt: skip
-@click.option("--kill-leader-at", type=STATES, help="Kill the leading controller with -9 in this state.")
-@click.option("--rollback-at", type=STATES, help="Go back to ZooKeeper in this state; at Finished it must be refused.")
+@click.option("--kill-leader-at", type=STATES, help="Kill the leading controller with SIGKILL in this state.")
+@click.option(
+    "--rollback-at",
+    type=STATES,
+    help="Roll back to ZooKeeper in this state. At Finished, the rollback must be refused.",
+)
 @click.option(
     "--secure",
     is_flag=True,
-    help="Protect every door: TLS on every port, SASL or client certificates for everybody, access control lists in "
-    "Kafka and ZooKeeper. On the way somebody tries to get in who may not, every port is asked in clear, and in the "
-    "end passwords and keys are looked for in logs and reports. docs/drill.md has every door.",
+    help="Protect everything: TLS on every port, SASL or client certificates for every client, access control lists in "
+    "Kafka and ZooKeeper. The drill also tries to get in without permission, tries every port without TLS, and "
+    "searches logs and reports for passwords and keys. See docs/drill.md.",
 )
 @click.option(
     "--dir", "directory", type=click.Path(file_okay=False, path_type=Path),
-    help="Where the report and the cluster's data go; a temporary directory by default.",
+    help="Directory for the report and the cluster's data. Default: a temporary directory.",
 )  # fmt: skip
-@click.option("--keep", is_flag=True, help="Keep the cluster's data also when everything held.")
+@click.option("--keep", is_flag=True, help="Keep the cluster's data even if every check passed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, and nothing else.")
 def command(
     kafka: str | None,
@@ -79,9 +83,9 @@ def command(
 ) -> None:
     """Migrate a throw-away cluster on this machine and watch it.
 
-    Unmodified Kafka brokers on a real ZooKeeper, controllers as processes, clients that write and read from start to
-    end; every record is accounted for. Without Kafka's jars light brokers stand in, which speak its protocol and refuse
-    what real ones refuse. Exit codes: 0 everything held; 1 something did not, see the report.
+    The cluster has unmodified Kafka brokers, a real ZooKeeper, controllers as processes, and clients that write and
+    read from start to end; the drill counts every record. If Kafka's jars cannot be fetched, light brokers take the
+    place of Kafka's. Exit codes: 0 every check passed; 1 a check failed, see the report.
     """
     terminal = console(quiet=as_json)
     release = _release(kafka, terminal)
@@ -122,8 +126,8 @@ def _release(wanted: str | None, terminal: Console) -> StockKafka | None:
         if wanted is not None:
             raise
         terminal.print(
-            f"Apache Kafka {release.version} cannot be fetched here: going on with light brokers "
-            f"('--kafka {release.version}' says why).",
+            f"Apache Kafka {release.version} cannot be fetched: the drill continues with light brokers. "
+            f"Run it with '--kafka {release.version}' to see why.",
             style="yellow",
         )
         return None
@@ -152,7 +156,7 @@ class _Display:
             lines += [Text(f"    {name}: {number}", "dim") for name, number in step.figures.items()]
             if step.pauses:
                 lines.append(Text(f"    {step.pauses}", "dim"))
-            lines += [Text(f"    not so: {each.name}: {each.detail}", "red") for each in step.checks if not each.held]
+            lines += [Text(f"    failed: {each.name}: {each.detail}", "red") for each in step.checks if not each.held]
         if self.report.now:
             lines.append(Text(f"    waiting: {self.report.now}", "yellow"))
         if self.report.failure:
@@ -163,7 +167,7 @@ class _Display:
 
     def verdict(self) -> RenderableType:
         """What came of it, in the end."""
-        words = "Everything held" if self.report.held else "It did not hold"
+        words = "Every check passed" if self.report.held else "A check failed"
         style = "bold green" if self.report.held else "bold red"
         return Text(f"{words}{self.report.totals_text(': ')}.", style)
 

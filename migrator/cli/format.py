@@ -19,9 +19,13 @@ from migrator.records.versions import LATEST_SUPPORTED, parse_version, version_a
 
 @click.command("format")
 @config_option("The controller's property file.", required=True)
-@click.option("-t", "--cluster-id", required=True, help="The cluster's id: the brokers' own, from znode /cluster/id.")
-@click.option("--release-version", default=None, metavar="VERSION", help="metadata.version, as 3.9 or 3.9-IV0.")
-@click.option("-g", "--ignore-formatted", is_flag=True, help="Leave directories of this very node as they are.")
+@click.option("-t", "--cluster-id", required=True, help="The cluster id of the brokers, as znode /cluster/id holds it.")
+@click.option(
+    "--release-version", default=None, metavar="VERSION", help="The metadata.version, for example 3.9 or 3.9-IV0."
+)
+@click.option(
+    "-g", "--ignore-formatted", is_flag=True, help="Do nothing to directories that are already formatted for this node."
+)
 def command(config: Path, cluster_id: str, release_version: str | None, ignore_formatted: bool) -> None:
     """Prepare the directories of a new controller, as kafka-storage format does."""
     settings, warnings = load_settings(config)
@@ -30,7 +34,7 @@ def command(config: Path, cluster_id: str, release_version: str | None, ignore_f
     try:
         version = parse_version(release_version) if release_version else version_at(LATEST_SUPPORTED)
     except ValueError as error:
-        raise OperatorError(str(error), where="--release-version", remedy="Write it as 3.9 or 3.9-IV0") from error
+        raise OperatorError(str(error), where="--release-version", remedy="Write for example 3.9 or 3.9-IV0") from error
     plan = FormatPlan(
         directories=tuple(Path(name) for name in split_list(settings.log_dirs or settings.log_dir)),
         metadata_directory=settings.metadata_directory,

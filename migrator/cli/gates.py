@@ -18,13 +18,13 @@ from migrator.rpc.reach import active_controller
 @click.argument("goal", type=click.Choice([str(goal) for goal in Goal]))
 @controller_options
 def command(goal: str, config: Path | None, server: str | None, command_config: Path | None) -> None:
-    """Say what stands between the cluster and a goal; nothing is changed.
+    """List what still prevents the end of the migration, or a rollback. Changes nothing.
 
     \b
     finish    the end of the migration, after which there is no way back
-    rollback  the cluster under a ZooKeeper controller again
+    rollback  the return of the cluster to a ZooKeeper controller
 
-    Exit codes: 0 nothing stands in the way, 1 something does, 2 refused.
+    Exit codes: 0 nothing prevents it, 1 something prevents it, 2 refused.
     """
     gates = asyncio.run(_gates(config, server, command_config, Goal(goal)))
     for gate in gates:

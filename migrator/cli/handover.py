@@ -20,8 +20,8 @@ from migrator.handover.target import parse_target
 def command() -> None:
     """Hand the quorum over to Apache Kafka's own controllers, after the migration is finished.
 
-    Run it on each controller's machine, with that controller's property file; or with several, where one machine has
-    them all. 'check' shows what would be done, 'run' does it, and can be repeated at any time.
+    Run the command on each controller's machine, with this controller's property file. If one machine has several
+    controllers, give all their files. 'check' shows what would be done. 'run' does it, and can be repeated at any time.
     """
 
 
@@ -29,14 +29,15 @@ def _which(function: Command) -> Command:
     """Options of both commands."""
     for option in (
         click.option(
-            "--to", "release", default="3.9.1", show_default=True, help="The release of Kafka that takes over."
+            "--to", "release", default="3.9.1", show_default=True, help="The Kafka release whose controllers take over."
         ),
         click.option(
             "--way",
             type=click.Choice([way.value for way in Way]),
             default=Way.ROLLING.value,
             show_default=True,
-            help="One voter after the other while the quorum serves; or all stopped, then all started (for 4.x).",
+            help="rolling: one voter after the other, while the quorum serves. directory: stop all, then start all "
+            "(for 4.x).",
         ),
         click.option(
             "-c",
@@ -46,7 +47,7 @@ def _which(function: Command) -> Command:
             multiple=True,
             required=True,
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="Our property file of a controller on this machine; may be given several times.",
+            help="Property file of a controller of this program on this machine; may be repeated.",
         ),
     ):
         function = option(function)
@@ -56,9 +57,9 @@ def _which(function: Command) -> Command:
 @command.command("check")
 @_which
 def check(configs: tuple[Path, ...], way: str, release: str) -> None:
-    """Show what a hand-over finds, and what it would do. Changes nothing.
+    """Show what a handover finds, and what it would do. Changes nothing.
 
-    Exit codes: 0 it can be begun, 1 something is in the way, 2 failed.
+    Exit codes: 0 the handover can begin, 1 something prevents it, 2 failed.
     """
     run = HandoverRun(configs, _wanted(way, release), Commands(None, None, say), tell=say)
     picture = asyncio.run(_look(run))
@@ -72,13 +73,18 @@ def check(configs: tuple[Path, ...], way: str, release: str) -> None:
 
 @command.command("run")
 @_which
-@click.option("--stop-command", metavar="COMMAND", help="Stops our controller {node}; without it you are asked to.")
+@click.option(
+    "--stop-command",
+    metavar="COMMAND",
+    help="Command that stops our controller {node}. Without it, the program asks you to.",
+)
 @click.option(
     "--start-command",
     metavar="COMMAND",
-    help="Starts Kafka's controller {node} with the property file {file}, and returns; without it you are asked to.",
+    help="Command that starts Kafka's controller {node} with property file {file}, and returns. Default: you are "
+    "asked.",
 )
-@click.option("--patience", default=PATIENCE_SECONDS, show_default=True, help="Seconds to wait for any one thing.")
+@click.option("--patience", default=PATIENCE_SECONDS, show_default=True, help="Seconds to wait for each single step.")
 @click.option("--yes", is_flag=True, help="Don't ask.")
 def run_command(
     configs: tuple[Path, ...],
@@ -89,9 +95,9 @@ def run_command(
     patience: float,
     yes: bool,
 ) -> None:
-    """Hand over the voters whose property files are given. Repeat it after a failure: it goes on where it was.
+    """Hand over the voters whose property files are given. After a failure, repeat the command: it continues.
 
-    Commands are run without a shell. Exit codes: 0 Kafka runs them all, 2 refused or failed.
+    Commands run without a shell. Exit codes: 0 Kafka runs all these voters, 2 refused or failed.
     """
     run = HandoverRun(
         configs,
@@ -117,7 +123,7 @@ def _wanted(way: str, release: str) -> Handover:
     try:
         return Handover(parse_target(release), Way(way))
     except ValueError as error:
-        raise OperatorError(str(error), where="--to", remedy="Name a release, as 3.9.1") from error
+        raise OperatorError(str(error), where="--to", remedy="Name a release, for example 3.9.1") from error
 
 
 def _described(run: HandoverRun, picture: Picture, way: Way) -> list[str]:

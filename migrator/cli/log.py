@@ -12,12 +12,12 @@ from migrator.log.dump import to_lines, to_objects
 
 @click.group()
 def command() -> None:
-    """Look into metadata logs and snapshots."""
+    """Print metadata logs and snapshots."""
 
 
 @command.command()
 @click.argument("files", type=click.Path(exists=True, dir_okay=False, path_type=Path), nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a record, one a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each record, one per line.")
 @click.option("--secrets", is_flag=True, help="Show credentials and sensitive configuration, as Kafka's tool does.")
 def dump(files: tuple[Path, ...], as_json: bool, secrets: bool) -> None:
     """Print every record of segments (.log) and snapshots (.checkpoint).

@@ -12,20 +12,20 @@ from migrator.errors import ExitCode, MigratorError, OperatorError
 from migrator.observe.printable import printable_lines
 
 COMMANDS = {
-    "preflight": "Look for everything that would make a migration fail, before it begins.",
-    "repair": "Restore what ZooKeeper has lost, before a migration.",
+    "preflight": "Find what would make a migration fail, before the migration begins.",
+    "repair": "Restore partition states that ZooKeeper has lost, before a migration.",
     "format": "Prepare the metadata directory of a new controller.",
     "controller": "Run one controller of the quorum.",
-    "status": "Show what the quorum and the migration are doing, and what they wait for.",
-    "pause": "Hold the migration before it writes to ZooKeeper.",
-    "resume": "Let a migration go on that is held.",
-    "force": "Make the active controller do what it does not do unasked.",
-    "gates": "Say what stands between the cluster and the end, or a rollback.",
-    "rollback": "Give a cluster back to ZooKeeper.",
-    "rehearse": "Make a migration's metadata log from a live ZooKeeper, which is only read; say what it will take.",
-    "verify": "Prove that ZooKeeper and the metadata log hold the same metadata.",
+    "status": "Show the state of the quorum and of the migration, what they wait for, and what to do.",
+    "pause": "Pause the migration before it writes to ZooKeeper.",
+    "resume": "Continue a paused migration.",
+    "force": "Order the active controller to override a safety stop.",
+    "gates": "List what still prevents the end of the migration, or a rollback.",
+    "rollback": "Return a cluster to its ZooKeeper brokers.",
+    "rehearse": "Try the copy without writing to ZooKeeper, and forecast how long the migration takes.",
+    "verify": "Compare ZooKeeper with the metadata log, and prove that both hold the same metadata.",
     "handover": "Hand a finished quorum over to Apache Kafka's own controllers.",
-    "log": "Look into metadata logs and snapshots.",
+    "log": "Print metadata logs and snapshots.",
     "drill": "Migrate a throw-away cluster on this machine and watch it.",
 }
 """Name -> one line of help. Each command is the object of that name in the module of that name here, imported only
@@ -55,8 +55,8 @@ class LazyGroup(click.Group):
 def migrator() -> None:
     """Move an Apache Kafka cluster from ZooKeeper to KRaft.
 
-    Exit codes: 0 it is so, or it is done; 1 the answer is no (different, not ready); 2 refused or failed, the message
-    says why and what to do.
+    Exit codes: 0 done, or the answer is yes; 1 the answer is no (different, not ready); 2 refused or failed: the
+    message says why, and what to do.
     """
 
 

@@ -30,8 +30,8 @@ def command_config_option(command: Command) -> Command:
         "--command-config",
         metavar="FILE",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="Property file of whoever asks, with migrator.grpc.tls.* (certificate, key, CA) and "
-        "migrator.grpc.voter.principals; else those of -c.",
+        help="Your own property file, with migrator.grpc.tls.* (certificate, key, CA) and "
+        "migrator.grpc.voter.principals. Default: the file of -c.",
     )(command)
 
 
@@ -40,7 +40,9 @@ def controller_options(command: Command) -> Command:
     command = click.option(
         "--server",
         metavar="HOST:PORT",
-        help="A controller's migrator.grpc.listener instead, with the certificate of --command-config, else of -c.",
+        help="Ask the controller with this migrator.grpc.listener, with the certificate of --command-config or of -c.",
     )(command)
     command = command_config_option(command)
-    return config_option("Property file of a controller on this machine; asked through its socket.")(command)
+    return config_option(
+        "Property file of a controller on this machine. The command uses the socket of this controller."
+    )(command)

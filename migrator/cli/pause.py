@@ -14,15 +14,15 @@ from migrator.rpc.reach import active_controller
 
 @click.command("pause")
 @controller_options
-@click.option("--reason", required=True, help="For the journal, and for the status.")
+@click.option("--reason", required=True, help="Why you pause. The journal and the status show the reason.")
 def command(config: Path | None, server: str | None, command_config: Path | None, reason: str) -> None:
-    """Hold the migration before it writes to ZooKeeper; only what has not begun can be held.
+    """Pause the migration before it writes to ZooKeeper. After the copy has begun, a pause is refused.
 
-    A majority of the controllers has the order when this returns, and every later leader obeys it until 'migrator
-    resume'. Exit codes: 0 held, 2 refused.
+    When the command returns, a majority of the controllers has stored the order. Every later leader obeys the order
+    until 'migrator resume'. Exit codes: 0 paused, 2 refused.
     """
     asyncio.run(_pause(config, server, command_config, reason))
-    say("the migration is held before its copy; go on with 'migrator resume'")
+    say("the migration is paused before the copy; continue with 'migrator resume'")
 
 
 async def _pause(config: Path | None, server: str | None, command_config: Path | None, reason: str) -> None:

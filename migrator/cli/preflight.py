@@ -29,31 +29,31 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     multiple=True,
     required=True,
     type=_FILE,
-    help="A controller's property file; may be given several times. How the first reaches ZooKeeper counts.",
+    help="A controller's property file; repeat for each controller. The first file says how to reach ZooKeeper.",
 )
 @click.option(
     "--brokers",
     metavar="FILE",
     multiple=True,
     type=_FILE,
-    help="A broker's property file; more of them may follow.",
+    help="A broker's property file. More files may follow.",
 )
 @click.argument("more_brokers", metavar="[FILE]...", nargs=-1, type=_FILE)
-@click.option("--zookeeper", metavar="HOSTS", help="As in zookeeper.connect; without it, that of the first -c.")
+@click.option("--zookeeper", metavar="HOSTS", help="ZooKeeper, as in zookeeper.connect. Default: that of the first -c.")
 @click.option(
     "--controllers",
     "kind",
     type=click.Choice(["ours", "stock"]),
     default="ours",
     show_default=True,
-    help="Whose controllers will migrate the cluster: this program's, or Kafka's own.",
+    help="Which controllers will migrate the cluster: of this program (ours), or of Kafka (stock).",
 )
 @click.option(
     "--jute-maxbuffer",
     default=DEFAULT_JUTE_MAXBUFFER,
     show_default=True,
     metavar="BYTES",
-    help="What the ZooKeeper servers are started with; they do not say it.",
+    help="The jute.maxbuffer of the ZooKeeper servers. They do not report it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(
@@ -65,13 +65,13 @@ def command(
     jute_maxbuffer: int,
     as_json: bool,
 ) -> None:
-    """Look for everything that would make a migration fail, before it begins. Changes nothing.
+    """Find what would make a migration fail, before the migration begins. Changes nothing.
 
-    Findings have codes, which docs/checks.md explains. Exit codes: 0 nothing is in the way (warnings alone count as
-    nothing); 1 something is; 2 no blocker was seen, but something could not be looked at.
+    Each finding has a code; docs/checks.md explains the codes. Exit codes: 0 no blocker, though there may be
+    warnings; 1 blockers; 2 no blocker was found, but something could not be examined.
     """
     if more_brokers and not brokers:
-        raise click.UsageError("give each controller's file with -c, and brokers' files after --brokers")
+        raise click.UsageError("Give each controller's file with -c, and brokers' files after --brokers")
     began = time.monotonic()
     request = Request(controllers, (*brokers, *more_brokers), zookeeper, jute_maxbuffer)
     evidence = gather(request, lambda sentence: say(f"{sentence} ...", err=True))
@@ -94,7 +94,7 @@ def _lines(report: Report, evidence: Evidence) -> Iterable[str]:
     warnings = len(report.findings) - report.blockers
     counts = ", ".join(f"{number:,} {what}" for what, number in _looked_at(evidence).items() if number)
     yield f"{report.checks} checks over {counts.replace('_', ' ') or 'nothing'}"
-    yield f"{report.blockers} blockers, {warnings} warnings, {len(report.unknown)} could not be looked at"
+    yield f"{report.blockers} blockers, {warnings} warnings, {len(report.unknown)} could not be examined"
 
 
 def _described(finding: Finding) -> Iterable[str]:

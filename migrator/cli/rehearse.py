@@ -52,19 +52,22 @@ MEGABYTE = 1e6
 @click.option("--zookeeper", metavar="HOSTS", help="ZooKeeper, as in zookeeper.connect: host:port[,...][/chroot].")
 @click.option(
     "--out", "directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
-    help="New or empty: log, snapshot and report.json are left there. Default: nothing is left.",
+    help="A new or empty directory that keeps log, snapshot and report.json. Default: nothing is kept.",
 )  # fmt: skip
 @config_option("A controller's property file: ZooKeeper's address and security, password encoder, copy settings.")
 @click.option(
     "--release-version", metavar="VERSION",
-    help="metadata.version, as 3.9 or 3.9-IV0. Default: that of the formatted directory of -c, else the newest.",
+    help="The metadata.version, for example 3.9. Default: that of the formatted directory of -c, else the newest.",
 )  # fmt: skip
 @click.option(
-    "--broker-seconds", type=click.FloatRange(0), metavar="S", help="How long the restart of one broker takes."
+    "--broker-seconds",
+    type=click.FloatRange(0),
+    metavar="S",
+    help="How many seconds the restart of one broker takes, for the forecast.",
 )
 @click.option(
     "--kafka", metavar="VERSION", default=KAFKA_VERSION, show_default=True,
-    help="Release of Kafka whose controller has to load the log; 'none' to leave that out.",
+    help="The Kafka release whose controller has to load the log; 'none' skips this check.",
 )  # fmt: skip
 @click.option("--no-spark", is_flag=True, help="Do not compare the log with ZooKeeper in Spark.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
@@ -78,10 +81,10 @@ def command(
     no_spark: bool,
     as_json: bool,
 ) -> None:
-    """Make the metadata log that a migration would make, and say what it will take and what is in its way.
+    """Make the metadata log that a migration would make; name what prevents the migration, and forecast its duration.
 
-    ZooKeeper is only read. The log is loaded by a stock Kafka controller and compared with ZooKeeper in Spark.
-    Exit codes: 0 nothing is in the way; 1 blockers or differences; 2 could not tell.
+    The command only reads ZooKeeper. A stock Kafka controller loads the log, and Spark compares it with ZooKeeper.
+    Exit codes: 0 nothing prevents the migration; 1 blockers or differences; 2 could not tell.
     """
     settings = _settings(zookeeper, config)
     if not no_spark or kafka != NO_KAFKA:
@@ -138,7 +141,9 @@ def _version(text: str | None, settings: Settings) -> MetadataVersion:
         try:
             return parse_version(text)
         except ValueError as error:
-            raise OperatorError(str(error), where="--release-version", remedy="Write it as 3.9 or 3.9-IV0") from error
+            raise OperatorError(
+                str(error), where="--release-version", remedy="Write for example 3.9 or 3.9-IV0"
+            ) from error
     records = read_bootstrap(settings.metadata_directory) or []
     levels = [
         record.feature_level
@@ -158,7 +163,7 @@ def _kafka(version: str) -> StockKafka | str:
     try:
         return release.fetch()
     except OperatorError as error:
-        return f"Kafka {version} could not be had: {error.what.partition('. ')[0]}"
+        return f"Kafka {version} could not be fetched: {error.what.partition('. ')[0]}"
 
 
 def _verification(settings: Settings, directory: Path, config: Path | None) -> VerifyRequest:
@@ -181,7 +186,7 @@ def _print(report: Report, terminal: Console) -> None:
         terminal.print(Text.assemble(f"{name}: ", (check.outcome.value, style), f": {detail}"))
     if report.first_reconcile is not None:
         found = report.first_reconcile
-        asks = ", and would ask first (migrator.reconcile.max.deletes)" if found.held else ""
+        asks = ". It would wait for an order first (migrator.reconcile.max.deletes)" if found.held else ""
         terminal.print(
             f"The first comparison in dual-write would write {found.writes:,} and delete {found.deletes:,} "
             f"entities of ZooKeeper{asks}"
@@ -198,7 +203,7 @@ def _figures(report: Report) -> Table:
     rows += [("records of the copy", f"{report.records:,}"), ("brokers", f"{report.brokers:,}")]
     rows += [(f"{name}, seconds", f"{seconds:.1f}") for name, seconds in report.phases.items()]
     rows += [
-        ("others' share of the processors meanwhile", f"{report.others_share:.0%}"),
+        ("share of the processors that other programs used", f"{report.others_share:.0%}"),
         ("peak memory, all processes", f"{report.peak_memory_bytes / MEGABYTE:,.0f} MB"),
         ("log and snapshot", f"{report.disk_bytes / MEGABYTE:,.1f} MB"),
     ]

@@ -18,21 +18,23 @@ from migrator.zookeeper.session import ZooKeeperSession, options_from
 
 @click.group("repair")
 def command() -> None:
-    """Restore what ZooKeeper has lost, before a migration."""
+    """Restore partition states that ZooKeeper has lost, before a migration."""
 
 
 @command.command("partition-states")
-@config_option("Property file of a controller: how it reaches ZooKeeper and the brokers counts.", required=True)
-@click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
+@config_option(
+    "Property file of a controller. The command reaches ZooKeeper and the brokers as this file says.", required=True
+)
+@click.option("--dry-run", is_flag=True, help="Show what the command would write, and write nothing.")
 @click.option("--yes", is_flag=True, help="Don't ask.")
 def partition_states(config: Path, dry_run: bool, yes: bool) -> None:
-    """Write partition states that are missing or do not decode, as the brokers know them.
+    """Restore partition states that are missing or do not decode, from what the brokers know.
 
-    Every registered broker is asked for leader, leader epoch and in-sync replicas; the newest answer counts. Its epoch
-    is raised by one, so that brokers take the state. Then /controller is deleted, as the brokers' controller reads
-    partition states only when it is elected; they elect one within milliseconds. Nothing is written unless a ZooKeeper
-    broker is the controller. Exit codes: 0 all are in order, or restored; 1 some are lost and were not restored; 2
-    refused.
+    The command asks every registered broker for leader, leader epoch and in-sync replicas, and takes the newest answer.
+    It raises the leader epoch by one, so that brokers accept the state. Then it deletes /controller, because the
+    brokers' controller reads partition states only when it is elected; the brokers elect one within milliseconds. It
+    writes nothing unless a ZooKeeper broker is the controller. Exit codes: 0 all states are in order, or restored; 1
+    some states are lost and were not restored; 2 refused.
     """
     settings, _ = load_settings(config)
     with ZooKeeperSession(options_from(settings)) as session:
@@ -42,7 +44,7 @@ def partition_states(config: Path, dry_run: bool, yes: bool) -> None:
             say(line)
         if plan.restored and not dry_run:
             if not yes:
-                ask("Write these, and let the brokers elect a controller?", abort=True)
+                ask("Write these states, and let the brokers elect a controller?", abort=True)
             elected = states.write(plan)
             say(f"{len(plan.restored)} states are written; broker {elected.broker_id} is the controller")
     if plan.left or (plan.restored and dry_run):

@@ -15,12 +15,12 @@ from migrator.rpc.reach import active_controller
 @click.command("resume")
 @controller_options
 def command(config: Path | None, server: str | None, command_config: Path | None) -> None:
-    """Let a migration go on that 'migrator pause' holds.
+    """Continue a migration that 'migrator pause' has paused.
 
-    Exit codes: 0 it goes on, 2 refused.
+    Exit codes: 0 the migration continues, 2 refused.
     """
     asyncio.run(_resume(config, server, command_config))
-    say("the migration goes on")
+    say("the migration continues")
 
 
 async def _resume(config: Path | None, server: str | None, command_config: Path | None) -> None:

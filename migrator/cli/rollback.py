@@ -23,14 +23,15 @@ from migrator.zookeeper.claim import Claimer
 from migrator.zookeeper.session import ZooKeeperSession, options_from
 
 _WARNING = (
-    "The cluster of {hosts} is given back to its ZooKeeper brokers; they elect a controller among them. "
-    "Brokers must be in ZooKeeper mode."
+    "This command returns the cluster of {hosts} to its ZooKeeper brokers. The brokers will elect a controller. "
+    "All brokers must be in ZooKeeper mode."
 )
 
 
 @click.command("rollback")
 @config_option(
-    "Property file of a controller on this machine; of the one that led last if only one is named.", required=True
+    "Property file of a controller on this machine. Use the controller that led last, unless you also give --log.",
+    required=True,
 )
 @click.option(
     "--log",
@@ -38,16 +39,21 @@ _WARNING = (
     metavar="DIRECTORY",
     multiple=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Metadata directory of another controller, or a copy of it. The logs of a majority make up for a lost one.",
+    help="Metadata directory of another controller, or a copy of it. The logs of a majority replace a lost log.",
 )
-@click.option("--accept-loss", is_flag=True, help="Give back what ZooKeeper holds, although newer logs are lost.")
+@click.option(
+    "--accept-loss",
+    is_flag=True,
+    help="Roll back although newer logs are lost. Changes that only those logs hold are lost too.",
+)
 @click.option("--yes", is_flag=True, help="Don't ask.")
 def command(config: Path, others: tuple[Path, ...], accept_loss: bool, yes: bool) -> None:
-    """Give a cluster back to ZooKeeper, when every controller has been stopped.
+    """Return a cluster to its ZooKeeper brokers. Stop every controller first.
 
-    Partition states and the controller epoch are put so that no partition goes offline, then the quorum's claim and
-    /migration are deleted. Brokers in KRaft mode are rolled into ZooKeeper mode before, with the migration on; when it
-    is done, brokers are rolled once more, without the settings of the migration. Exit codes: 0 done, 2 refused.
+    The command corrects partition states and the controller epoch, so that no partition goes offline. Then it deletes
+    the quorum's claim and /migration. Before the command, restart brokers that are in KRaft mode in ZooKeeper mode,
+    with the migration on. After it, restart all brokers without the settings of the migration. Exit codes: 0 done, 2
+    refused.
     """
     settings, _ = load_settings(config)
     _all_stopped(settings)
@@ -62,7 +68,7 @@ def command(config: Path, others: tuple[Path, ...], accept_loss: bool, yes: bool
         if not yes:
             ask(_WARNING.format(hosts=settings.zookeeper_connect), "Go on?", abort=True)
         done = give_back(session, image, password_encoder(settings), crc_at=crc_at, accept_loss=accept_loss)
-        say(f"partition states raised to their partition epoch: {done.raised_states}")
+        say(f"partition states whose version was raised to the partition epoch: {done.raised_states}")
         if done.raised_epoch is not None:
             say(f"/controller_epoch raised to {done.raised_epoch}")
         claimer = Claimer(session)
@@ -71,8 +77,8 @@ def command(config: Path, others: tuple[Path, ...], accept_loss: bool, yes: bool
             elected = claimer.wait_for_zookeeper_controller()
     if elected is None:
         raise OperatorError(
-            "the claim is gone, and no broker has taken the controllership",
-            remedy="Restart a broker in ZooKeeper mode: it stands for election at its start",
+            "the quorum's claim is deleted, but no broker has become the controller",
+            remedy="Restart a broker in ZooKeeper mode. A broker stands for election when it starts",
         )
     say(f"broker {elected.broker_id} is the controller")
 
@@ -98,5 +104,5 @@ def _all_stopped(settings: Settings) -> None:
             raise OperatorError(
                 f"controller {voter.voter_id} still runs",
                 where=f"{voter.host}:{voter.port}",
-                remedy="Stop every controller of the quorum with SIGTERM first, the leader last",
+                remedy="Stop every controller of the quorum with SIGTERM, the leader last; then repeat the command",
             )

@@ -25,17 +25,19 @@ RECENT_EVENTS = 8
 
 @click.command("status")
 @controller_options
-@click.option("--watch", is_flag=True, help="Stay, and show every change.")
+@click.option("--watch", is_flag=True, help="Keep running, and show every change.")
 @click.option(
-    "--journal", is_flag=True, help="Instead: what happened in the migration, and who ordered it, oldest first."
+    "--journal",
+    is_flag=True,
+    help="Show the journal instead: what happened in the migration, and who gave orders; oldest first.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON; one object a line with --watch or --journal.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; with --watch or --journal, one object per line.")
 def command(
     config: Path | None, server: str | None, command_config: Path | None, watch: bool, journal: bool, as_json: bool
 ) -> None:
-    """Show what the quorum and the migration are doing, what they wait for, and what to do about it.
+    """Show the state of the quorum and of the migration, what they wait for, and what to do.
 
-    The journal is that of the controller that is asked; with --watch it stays, and shows what is added.
+    Each controller has its own journal; --journal shows the one of the controller that answers.
     Exit codes: 0 answered, 2 no answer.
     """
     client = connect(config, server, command_config)
@@ -105,15 +107,15 @@ def _headline(status: Status) -> Text:
     text.append(")" if migration.active else ", not the active controller)")
     leader = status.quorum.leader_id
     if not migration.active and leader not in (-1, status.node_id):
-        text.append(f"\ncontroller {leader} leads, and knows more about the migration: ask it on its machine, or")
-        text.append(" name its migrator.grpc.listener with --server")
+        text.append(f"\ncontroller {leader} leads and knows more about the migration: run this command on its machine,")
+        text.append(" or give its migrator.grpc.listener with --server")
     where = f"cluster {status.cluster_id}, node {status.node_id}, metadata.version {status.metadata_version}"
     text.append(f"\n{printable(where)}")
     behind = status.write_behind
     if behind is not None:
         how_far = "an unknown number of" if behind.lag_records == UNKNOWN_LAG else behind.lag_records
         text.append(f"\nZooKeeper is {how_far} records ({behind.lag_ms} ms) behind the log; ")
-        text.append(f"writes have waited {behind.blocked_ms} ms for it")
+        text.append(f"administrative writes have waited {behind.blocked_ms} ms for ZooKeeper")
     if status.claim is not None:
         text.append(f"\n/controller is ours, controller epoch {status.claim.controller_epoch}")
     return text

@@ -36,16 +36,16 @@ from migrator.verify.watch import Watch, WatchMetrics, entry_of
     "--zookeeper-files",
     multiple=True,
     metavar="DIR",
-    help="Instead: the dataDir of a ZooKeeper server, with its snapshots and transaction logs; a second time for a "
-    "dataLogDir.",
+    help="Read files instead: the dataDir of a ZooKeeper server, with snapshots and transaction logs. Repeat the "
+    "option for a separate dataLogDir.",
 )
-@click.option("--chroot", metavar="PATH", help="Where Kafka's znodes are in those files.")
+@click.option("--chroot", metavar="PATH", help="The chroot of Kafka in those files.")
 @click.option(
     "--metadata",
     "directory",
     metavar="DIR|HOST:PORT",
-    help="Metadata directory of a controller, ours or stock Kafka's; or the listener of running ones (several with "
-    "commas), which it is fetched from.",
+    help="Metadata directory of a controller, ours or stock Kafka's; or the listeners of running controllers, with "
+    "commas: then the log is fetched from them.",
 )
 @config_option("A controller's property file: ZooKeeper's address and security, password encoder, metadata directory.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark master.")
@@ -54,7 +54,7 @@ from migrator.verify.watch import Watch, WatchMetrics, entry_of
     "--parquet",
     "archive",
     metavar="DIR",
-    help="Keep the compared rows there, secrets as salted hashes. Without a source: compare what is kept there.",
+    help="Keep the compared rows there, secrets as salted hashes. Without other sources: compare the rows kept there.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 @click.option("--page", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write an HTML page.")
@@ -62,38 +62,48 @@ from migrator.verify.watch import Watch, WatchMetrics, entry_of
     "--history",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Keep each verdict there, in Parquet; the page shows how they developed.",
+    help="Keep each verdict there, in Parquet. The page draws them over time.",
 )
-@click.option("--watch", type=click.FloatRange(min=1), metavar="SECONDS", help="Repeat, until a signal.")
-@click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="With --watch: for Prometheus.")
-@click.option("--metrics-host", default="127.0.0.1", show_default=True, metavar="HOST", help="Where that port listens.")
+@click.option(
+    "--watch", type=click.FloatRange(min=1), metavar="SECONDS", help="Repeat at this interval, until SIGTERM."
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="With --watch: serve metrics for Prometheus on this port.",
+)
+@click.option(
+    "--metrics-host", default="127.0.0.1", show_default=True, metavar="HOST", help="The address of the metrics port."
+)
 @click.option(
     "--transaction-logs",
     multiple=True,
     metavar="DIR",
-    help="With --watch: a ZooKeeper server's dataDir that can be read here; names the session of a foreign write.",
+    help="With --watch: the dataDir of a ZooKeeper server on this machine. It shows the session of a foreign write.",
 )
 @click.option(
     "--report",
     "tell_controller",
     is_flag=True,
-    help="Report the verdict to the active controller, which may finish on it (migrator.finish.require.verify).",
+    help="Report the verdict to the active controller. See migrator.finish.require.verify.",
 )
 @click.option(
     "--repair", "mend", is_flag=True,
-    help="If they differ, have the active controller overwrite ZooKeeper with the log, and compare again.",
+    help="If the sides differ, order the active controller to overwrite ZooKeeper with the log, and compare again.",
 )  # fmt: skip
 @click.option(
-    "--server", metavar="HOST:PORT", help="The controller that repairs, or is reported to; else it is found through -c."
+    "--server", metavar="HOST:PORT", help="The controller for --repair and --report. Default: found through -c."
 )
 @command_config_option
 @click.option("--yes", is_flag=True, help="Repair without asking.")
 def command(config: Path | None, server: str | None, watch: float | None, **given: Any) -> None:
-    """Prove that ZooKeeper and a metadata log hold the same metadata.
+    """Compare ZooKeeper with a metadata log, and prove that both hold the same metadata.
 
-    Both sides are read whole and compared row by row in Spark. What differs on a cluster that runs is read again until
-    it agrees, or is known to differ. Secrets are compared by a hash that is of no use outside this run. Exit codes:
-    0 equal, 1 different, 2 could not tell, or could not repair; with --watch that of the last verdict.
+    The command reads both sides completely and compares them row by row in Spark. On a running cluster it reads again
+    what differs, until the sides agree or the difference is certain. Secrets are compared by a hash that is of no use
+    outside this run. Exit codes: 0 equal, 1 different, 2 could not tell, or could not repair; with --watch, the exit
+    code of the last verdict.
     """
     sources = Sources(
         given["zookeeper"], given["zookeeper_files"], given["chroot"], given["directory"],
@@ -104,10 +114,11 @@ def command(config: Path | None, server: str | None, watch: float | None, **give
         if given[option] and config is None and server is None:
             raise OperatorError("no controller is named", where=name, remedy="Give -c or --server")
         if given[option] and not request.sources.live:
-            what = "what files or an archive say is no verdict on the cluster as it is now"
-            raise OperatorError(what, where=name, remedy="Name a ZooKeeper that runs")
+            what = f"{name} cannot be combined with files or an archive, which may be older than the cluster"
+            raise OperatorError(what, where=name, remedy="Give a running ZooKeeper with --zookeeper")
     if given["archive"] is not None and (watch is not None or given["mend"]):
-        raise OperatorError("an archive is of one comparison", where="--parquet", remedy="Run it by itself")
+        what = "--parquet cannot be combined with --watch or --repair"
+        raise OperatorError(what, where="--parquet", remedy="Run verify once with --parquet alone")
     history = None if given["history"] is None else History(given["history"])
     output = Output(given["page"], history, labels(request.sources), as_json=given["as_json"])
     controller = partial(active_controller, config, server, given["command_config"])
@@ -119,7 +130,9 @@ def command(config: Path | None, server: str | None, watch: float | None, **give
     if watch is None:
         _once(job, output)
     if given["mend"]:
-        raise OperatorError("a repair is one order", where="--watch", remedy="Run --repair without --watch")
+        raise OperatorError(
+            "--repair cannot be combined with --watch", where="--watch", remedy="Run --repair without --watch"
+        )
     _again_and_again(job, output, watch, given)
 
 
@@ -134,7 +147,8 @@ def _once(job: Job, output: Output) -> NoReturn:
 
 def _again_and_again(job: Job, output: Output, seconds: float, given: Mapping[str, Any]) -> NoReturn:
     if not job.request.sources.live:
-        raise OperatorError("what is kept does not change", where="--watch", remedy="Name a ZooKeeper that runs")
+        what = "--watch cannot be combined with files or an archive, which do not change"
+        raise OperatorError(what, where="--watch", remedy="Give a running ZooKeeper with --zookeeper")
     with ExitStack() as stack:
         metrics = None
         if given["metrics_port"] is not None:
@@ -164,7 +178,7 @@ def _repairer(controller: OpenActive, output: Output, *, ask: bool) -> Callable[
 
     def mend(verdict: Verdict) -> bool:
         output.before_repair(verdict)
-        if ask and not terminal.ask("Overwrite what differs in ZooKeeper with what the log says?", err=True):
+        if ask and not terminal.ask("Overwrite these differences in ZooKeeper with the content of the log?", err=True):
             return False
         reason = f"verify found {verdict.comparison.differences:,} differences"
         output.say(asyncio.run(repair(controller, reason, output.say)))
@@ -175,11 +189,13 @@ def _repairer(controller: OpenActive, output: Output, *, ask: bool) -> Callable[
 
 def _request(given: Sources, master: str, conf: tuple[str, ...]) -> VerifyRequest:
     if not given.archived and not (given.zookeeper or given.zookeeper_files or given.config):
-        raise OperatorError("no ZooKeeper is named", where="--zookeeper", remedy="Give --zookeeper, or a file with -c")
+        what = "no ZooKeeper is named"
+        raise OperatorError(what, where="--zookeeper", remedy="Give --zookeeper, or a property file with -c")
     directory = given.metadata
     if not given.archived and directory is None:
         if given.config is None:
-            raise OperatorError("no metadata is named", where="--metadata", remedy="Give --metadata, or a file with -c")
+            what = "no metadata log is named"
+            raise OperatorError(what, where="--metadata", remedy="Give --metadata, or a property file with -c")
         settings, _ = load_settings(Path(given.config))
         directory = str(settings.metadata_directory)
     for pair in conf:

@@ -49,10 +49,10 @@ async def test_force_says_what_it_will_do_and_asks(tmp_path: Path) -> None:
     force = ("force", "reconcile", "-c", config, "--reason", "audit")
     async with served(node, tmp_path):
         declined, accepted = await asyncio.gather(run(*force, answer="n\n"), run(*force, answer="y\n"))
-    assert "overwritten in ZooKeeper" in declined[1]
+    assert "overwrite what differs in ZooKeeper" in declined[1]
     assert declined[0] not in (ExitCode.OK, ExitCode.DIFFERENT)
     assert accepted[0] == ExitCode.OK
-    assert "controller 1 does it now" in accepted[1]
+    assert "controller 1 has accepted the order" in accepted[1]
     assert node.orders == [("reconcile", "audit")]
 
 
@@ -137,7 +137,7 @@ async def test_repair_shows_what_differs_asks_and_says_what_was_written(
     async with served(node) as server:
         done = await asyncio.to_thread(CliRunner().invoke, command.command, [*arguments, *at(server)], input=answer)
     assert f"{DIFFERENT.comparison.differences} differences" in done.stdout
-    assert ("Overwrite what differs in ZooKeeper" in done.stderr) is (not options)
+    assert ("Overwrite these differences in ZooKeeper" in done.stderr) is (not options)
     assert len(node.orders) == repairs
     assert (WRITTEN in done.stderr) is repairs
     assert done.exit_code == (ExitCode.OK if repairs else ExitCode.DIFFERENT)

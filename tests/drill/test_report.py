@@ -121,6 +121,6 @@ def test_the_picture_shows_the_report_and_loads_nothing(tmp_path: Path) -> None:
     picture = (tmp_path / "summary.svg").read_text()
     texts = html.unescape(re.sub("<[^>]+>", "", picture)).replace("\u00a0", " ")
     assert "Copy <all> & more" in texts
-    assert "Everything held" in texts
+    assert "Every check passed" in texts
     assert "font-face" not in picture
     assert re.findall(r"(?:href|src|url)[=(][\"']?http[^\"')]*", picture) == []

@@ -37,7 +37,7 @@ def run(world: World, *options: str) -> Result:
 def test_a_cluster_that_is_ready_passes(world: World) -> None:
     result = run(world)
     assert result.exit_code == 0, result.output
-    assert f"0 blockers, {len(ALWAYS)} warnings, 0 could not be looked at" in result.stdout
+    assert f"0 blockers, {len(ALWAYS)} warnings, 0 could not be examined" in result.stdout
     assert "5 partitions" in result.stdout
 
 
