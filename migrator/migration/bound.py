@@ -11,16 +11,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from migrator.migration.lag import NO_LAG, Lag
-
-
-class Urgency(Enum):
-    """What a write is for."""
-
-    ADMINISTRATIVE = "administrative"
-    """Topics, configs, quotas, ACLs, credentials, tokens: a person or a tool asked for it and can ask again."""
-    VITAL = "vital"
-    """What keeps the cluster going."""
+from migrator.migration.lag import Lag
 
 
 class Admission(Enum):
@@ -44,22 +35,17 @@ class WriteBound:
         self._max_records = max_records
         self._max_age_ms = max_age_ms
         self._max_block_ms = max_block_ms
-        self._lag = NO_LAG
         self._waiting = 0
         self._waiting_since_ms = 0
         self._blocked_ms = 0
 
-    def measure(self, lag: Lag | None) -> bool:
-        """Take the lag; None while ZooKeeper need not follow: before the copy, and when the migration is turned off.
+    def admit(self, lag: Lag | None, *, waited_ms: int) -> Admission:
+        """Decide about an administrative write that has waited so long: one that a person or a tool asked for and can
+        ask for again. All other writes go on without a question.
 
-        :returns: whether who waits may proceed.
+        :param lag: None while ZooKeeper need not follow: before the copy, and when the migration is turned off.
         """
-        self._lag = NO_LAG if lag is None else lag
-        return not self.exceeded
-
-    def admit(self, urgency: Urgency, *, waited_ms: int) -> Admission:
-        """Decide about a write that has waited so long."""
-        if urgency is Urgency.VITAL or not self.exceeded:
+        if not self.exceeded(lag):
             return Admission.PROCEED
         return Admission.REFUSE if waited_ms >= self._max_block_ms else Admission.WAIT
 
@@ -79,14 +65,12 @@ class WriteBound:
         """How long writes have been waiting so far, together (ZookeeperBlockingKRaftMillis)."""
         return self._blocked_ms + (now_ms - self._waiting_since_ms if self._waiting else 0)
 
-    @property
-    def exceeded(self) -> str:
-        """Which bound is exceeded, as a sentence; empty for none."""
-        if self._lag.own > self._max_records:
-            return f"ZooKeeper does not hold {self._lag.own} changes yet, the bound is {self._max_records}"
-        if self._lag.age_ms > self._max_age_ms:
-            return (
-                f"ZooKeeper has not followed for {self._lag.age_ms // 1000} s, "
-                f"the bound is {self._max_age_ms // 1000} s"
-            )
+    def exceeded(self, lag: Lag | None) -> str:
+        """Which bound the lag exceeds, as a sentence; empty for none."""
+        if lag is None:
+            return ""
+        if lag.own > self._max_records:
+            return f"ZooKeeper does not hold {lag.own} changes yet, the bound is {self._max_records}"
+        if lag.age_ms > self._max_age_ms:
+            return f"ZooKeeper has not followed for {lag.age_ms // 1000} s, the bound is {self._max_age_ms // 1000} s"
         return ""

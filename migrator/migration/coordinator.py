@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from migrator.image.model import EMPTY_IMAGE, MetadataImage
 from migrator.migration import effects as ef
 from migrator.migration import events as ev
-from migrator.migration import write_messages as wb
+from migrator.migration import write_messages as wm
 from migrator.migration.driver import MigrationDriver
 from migrator.migration.lag import Backlog
 from migrator.migration.multis import Limits
@@ -23,8 +23,11 @@ from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.leadership import CrcAt
 from migrator.zookeeper.ops import Applied
 
-AnyEvent = ev.Event | wb.WriteEvent
-AnyEffect = ef.Effect | wb.WriteEffect
+AnyEvent = ev.Event | wm.WriteEvent
+AnyEffect = ef.Performed | wm.Performed
+"""What comes out."""
+Said = ef.Effect | wm.WriteEffect
+"""What either half says, to the other half included."""
 
 
 class Coordinator:
@@ -72,20 +75,20 @@ class Coordinator:
 
     def step(self, event: AnyEvent, now_ms: int) -> list[AnyEffect]:
         """Take one event in; return what has to be done, in order."""
-        if isinstance(event, wb.Published):
+        if isinstance(event, wm.Published):
             return self._published(event, now_ms)
-        if isinstance(event, wb.WriteEvent):
+        if isinstance(event, wm.WriteEvent):
             routed = self._route(self._write_behind.step(event, now_ms), now_ms)
             return [*routed, *self._route(self._alive(event, now_ms), now_ms)]
         if isinstance(event, ev.Progress) and event.ticket == self._reconcile and self.state is State.RECONCILING:
             self._write_behind.progressed(now_ms)
         return self._route(self._driver.step(event, now_ms), now_ms)
 
-    def _published(self, event: wb.Published, now_ms: int) -> list[AnyEffect]:
+    def _published(self, event: wm.Published, now_ms: int) -> list[AnyEffect]:
         self._image = event.delta.after
         changes = event.delta.changes
         published = ev.ImagePublished(self._epoch, cluster_changed=bool(changes.brokers or changes.controllers))
-        effects: list[AnyEffect] = [*self._write_behind.step(event, now_ms), *self._driver.step(published, now_ms)]
+        effects: list[Said] = [*self._write_behind.step(event, now_ms), *self._driver.step(published, now_ms)]
         if self._deferred is not None and self._fit_to_reconcile():
             effects.append(self._deferred)
         return self._route(effects, now_ms)
@@ -96,44 +99,48 @@ class Coordinator:
         copied = self._image.features.zk_migration_state is ZkMigrationState.MIGRATION
         return copied and self._image.provenance.offset >= self._needed.offset
 
-    def _alive(self, event: wb.WriteEvent, now_ms: int) -> list[ef.Effect]:
+    def _alive(self, event: wm.WriteEvent, now_ms: int) -> list[ef.Effect]:
         """A reconcile that writes is a reconcile that lives."""
-        if isinstance(event, wb.MultiEnded | wb.ReconcileWrites) and self.state is State.RECONCILING:
-            if isinstance(event, wb.ReconcileWrites) or isinstance(event.outcome, Applied):
+        if isinstance(event, wm.MultiEnded | wm.ReconcileWrites) and self.state is State.RECONCILING:
+            if isinstance(event, wm.ReconcileWrites) or isinstance(event.outcome, Applied):
                 self._write_behind.progressed(now_ms)
             return self._driver.step(ev.Progress(self._reconcile, self._write_behind.writing), now_ms)
         return []
 
-    def _route(self, effects: Sequence[AnyEffect], now_ms: int) -> list[AnyEffect]:
+    def _route(self, effects: Sequence[Said], now_ms: int) -> list[AnyEffect]:
         """Hand over what is meant for the other half, in order, and pass the rest on."""
         passed: list[AnyEffect] = []
         for effect in effects:
             passed += self._route_one(effect, now_ms)
         return passed
 
-    def _route_one(self, effect: AnyEffect, now_ms: int) -> list[AnyEffect]:
+    def _route_one(self, effect: Said, now_ms: int) -> list[AnyEffect]:
         match effect:
             case ef.OpenWriteBehind(claim, at):
                 self._needed = at
-                return self._route(self._write_behind.step(wb.Opened(claim, at), now_ms), now_ms)
+                return self._route(self._write_behind.step(wm.Opened(claim, at), now_ms), now_ms)
             case ef.StopDualWrite():
                 self._deferred = None
-                return [effect, *self._route(self._write_behind.step(wb.Closed(), now_ms), now_ms)]
+                return [effect, *self._route(self._write_behind.step(wm.Closed(), now_ms), now_ms)]
             case ef.Reconcile(ticket, deletes_forced):
                 self._reconcile = ticket
                 self._deferred = None if self._fit_to_reconcile() else effect
                 if self._deferred is not None:
                     return []
-                begun = self._write_behind.step(wb.ReconcileBegun(self._image, ticket.number), now_ms)
+                begun = self._write_behind.step(wm.ReconcileBegun(self._image, ticket.number), now_ms)
                 return [*self._route(begun, now_ms), ef.CompareAll(ticket, self._image, deletes_forced)]
-            case wb.Reconciled(entities, None):
-                return self._route(self._driver.step(ev.ReconcileDone(self._reconcile, entities), now_ms), now_ms)
-            case wb.Reconciled(_, wb.HeldDeletes(count, bound, examples)):
-                held = ev.ReconcileHeld(self._reconcile, count, bound, examples)
-                return self._route(self._driver.step(held, now_ms), now_ms)
-            case wb.Stopped(fenced, reason):
+            case wm.Reconciled():
+                return self._route(self._driver.step(self._reconciled(effect), now_ms), now_ms)
+            case wm.Stopped(fenced, reason):
                 return self._route(self._stopped(fenced=fenced, reason=reason, now_ms=now_ms), now_ms)
-        return [effect]
+            case performed:
+                return [performed]
+
+    def _reconciled(self, effect: wm.Reconciled) -> ev.ReconcileDone | ev.ReconcileHeld:
+        held = effect.held
+        if held is None:
+            return ev.ReconcileDone(self._reconcile, effect.entities)
+        return ev.ReconcileHeld(self._reconcile, held.count, held.bound, held.examples)
 
     def _stopped(self, *, fenced: bool, reason: str, now_ms: int) -> list[ef.Effect]:
         if self.state is State.RECONCILING and not fenced:

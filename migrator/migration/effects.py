@@ -1,4 +1,8 @@
-"""What the migration driver asks for. The node performs effects in order; each that has a ticket is answered."""
+"""What the migration driver asks for.
+
+The executor performs what is `Performed`, in order; each effect that has a ticket is answered. What is `ForWriteBehind`
+never comes to the executor: the coordinator hands it over.
+"""
 
 from __future__ import annotations
 
@@ -188,7 +192,7 @@ class Report:
     for_journal: bool = False
 
 
-Effect = (
+Performed = (
     Examine
     | ReadReadiness
     | DecodeAll
@@ -199,10 +203,8 @@ Effect = (
     | CompleteTransaction
     | AbortTransaction
     | CancelWork
-    | OpenWriteBehind
     | StopDualWrite
     | SendTakeoverRpcs
-    | Reconcile
     | CompareAll
     | SendFullRpcs
     | Audit
@@ -213,3 +215,9 @@ Effect = (
     | JournalTransition
     | Report
 )
+"""What the executor performs."""
+
+ForWriteBehind = OpenWriteBehind | Reconcile
+"""What the driver says to the write-behind; it never leaves the coordinator."""
+
+Effect = Performed | ForWriteBehind

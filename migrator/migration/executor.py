@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.errors import MigratorError
@@ -119,16 +119,58 @@ class MigrationExecutor:
 
     def _perform(self, effects: list[AnyEffect]) -> None:
         for effect in effects:
-            self._PERFORM[type(effect)](self, effect)
+            self._perform_one(effect)
 
-    def _timer(self, effect: ef.ScheduleTimer) -> None:
-        self._tasks.feed_later(effect.delay_ms / 1000, ev.Timer(effect.ticket))
-
-    def _wake(self, effect: wm.WakeAt) -> None:
-        self._tasks.feed_later(max(0, effect.time_ms - monotonic_ms()) / 1000, wm.Tick())
-
-    def _tell(self, effect: News) -> None:
-        self._on_transition(effect)
+    def _perform_one(self, effect: AnyEffect) -> None:  # noqa: C901, PLR0912 - one line for each kind of effect
+        match effect:
+            case ef.ScheduleTimer(ticket, delay_ms):
+                self._tasks.feed_later(delay_ms / 1000, ev.Timer(ticket))
+            case wm.WakeAt(time_ms):
+                self._tasks.feed_later(max(0, time_ms - monotonic_ms()) / 1000, wm.Tick())
+            case ef.JournalTransition() | ef.Report() | wm.Unanswered() | wm.SetAside() | wm.TakenIn():
+                self._on_transition(effect)
+            case ef.Examine():
+                self._examine(effect)
+            case ef.ReadReadiness():
+                self._readiness(effect)
+            case ef.DecodeAll():
+                self._decode(effect)
+            case ef.TakeClaim():
+                self._take_claim(effect)
+            case ef.ReleaseClaim():
+                self._release(effect)
+            case ef.NudgeElection():
+                self._nudge()
+            case ef.StartCopy():
+                self._copy(effect)
+            case ef.CompleteTransaction():
+                self._complete(effect)
+            case ef.AbortTransaction():
+                self._abort(effect)
+            case ef.AppendFinished():
+                self._finish(effect)
+            case ef.CancelWork():
+                self._cancel()
+            case ef.CompareAll():
+                self._compare(effect)
+            case ef.SendTakeoverRpcs():
+                self._take_over(effect)
+            case ef.SendFullRpcs():
+                self._send_full(effect)
+            case ef.StopDualWrite():
+                self._stop()
+            case ef.Audit():
+                self._writes.look(effect, self._controller.image)
+            case ef.AskVoters():
+                self._voters(effect)
+            case ef.HandOver(successor):
+                self._controller.hand_over(successor)
+            case wm.SendMulti() | wm.ReadMark() | wm.ReadAgain():
+                self._writes.perform(effect)
+            case wm.Advanced(at):
+                self._brokers.written(at)
+            case never:
+                assert_never(never)
 
     def _examine(self, effect: ef.Examine) -> None:
         async def work() -> AnyEvent:
@@ -221,7 +263,7 @@ class MigrationExecutor:
 
         self._tasks.spawn(work())
 
-    def _nudge(self, _: ef.NudgeElection) -> None:
+    def _nudge(self) -> None:
         async def work() -> None:
             try:
                 await self._tasks.blocking(self._zookeeper.wake_brokers)
@@ -283,7 +325,7 @@ class MigrationExecutor:
     def _progress(self, ticket: ev.Ticket) -> OnProgress:
         return lambda working: self.feed(ev.Progress(ticket, working))
 
-    def _cancel(self, _: ef.CancelWork) -> None:
+    def _cancel(self) -> None:
         if self._work is not None:
             self._work.cancel()
             self._work = None
@@ -332,7 +374,7 @@ class MigrationExecutor:
         self._writes.audit_from(self._writes.mark_zxid)
         self._tasks.spawn(work())
 
-    def _stop(self, _: ef.StopDualWrite) -> None:
+    def _stop(self) -> None:
         async def work() -> None:
             await self._brokers.stop()
 
@@ -344,47 +386,3 @@ class MigrationExecutor:
             return ev.VotersAsked(effect.ticket, await self._controller.finish_inputs())
 
         self._tasks.spawn(work())
-
-    def _hand_over(self, effect: ef.HandOver) -> None:
-        self._controller.hand_over(effect.successor)
-
-    def _look(self, effect: ef.Audit) -> None:
-        self._writes.look(effect, self._controller.image)
-
-    def _write(self, effect: wm.SendMulti | wm.ReadMark | wm.ReadAgain) -> None:
-        self._writes.perform(effect)
-
-    def _advanced(self, effect: wm.Advanced) -> None:
-        self._brokers.written(effect.at)
-
-    _PERFORM: dict[type, Callable[[MigrationExecutor, Any], None]] = {  # noqa: RUF012 - never written to
-        ef.ScheduleTimer: _timer,
-        ef.JournalTransition: _tell,
-        ef.Report: _tell,
-        ef.Examine: _examine,
-        ef.ReadReadiness: _readiness,
-        ef.DecodeAll: _decode,
-        ef.TakeClaim: _take_claim,
-        ef.ReleaseClaim: _release,
-        ef.NudgeElection: _nudge,
-        ef.StartCopy: _copy,
-        ef.CompleteTransaction: _complete,
-        ef.AbortTransaction: _abort,
-        ef.AppendFinished: _finish,
-        ef.CancelWork: _cancel,
-        ef.CompareAll: _compare,
-        ef.SendTakeoverRpcs: _take_over,
-        ef.SendFullRpcs: _send_full,
-        ef.StopDualWrite: _stop,
-        ef.Audit: _look,
-        ef.AskVoters: _voters,
-        ef.HandOver: _hand_over,
-        wm.SendMulti: _write,
-        wm.ReadMark: _write,
-        wm.ReadAgain: _write,
-        wm.Advanced: _advanced,
-        wm.WakeAt: _wake,
-        wm.Unanswered: _tell,
-        wm.SetAside: _tell,
-        wm.TakenIn: _tell,
-    }

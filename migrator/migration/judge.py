@@ -7,8 +7,7 @@ table.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import assert_never
 
 from migrator.migration import events as ev
 from migrator.migration import finish, guards, readiness, who_runs
@@ -36,9 +35,61 @@ from migrator.records.metadata import ZkMigrationState
 Judgement = tuple[Trigger, Finding] | None
 
 
-def judge(soft: SoftState, event: ev.Event) -> Judgement:
+def judge(soft: SoftState, event: ev.Event) -> Judgement:  # noqa: C901, PLR0912 - one line for each kind of event
     """Absorb and judge one event that is not stale."""
-    return _JUDGES[type(event)](soft, event)
+    match event:
+        case ev.BecameLeader():
+            return _elected(soft, event)
+        case ev.LostLeadership():
+            return _deposed(soft)
+        case ev.ImagePublished():
+            return _image(soft, event)
+        case ev.ZooKeeperConnected():
+            return _connected(soft)
+        case ev.ZooKeeperLost():
+            return _disconnected(soft, event)
+        case ev.Examined():
+            return _examined(soft, event)
+        case ev.ReadinessInputs():
+            return _readiness(soft, event)
+        case ev.DecodeResult():
+            return _decoded(soft, event)
+        case ev.ClaimResult():
+            return _claimed(soft, event)
+        case ev.ReleaseResult():
+            return _released(soft, event)
+        case ev.Progress():
+            return _progress(soft, event)
+        case ev.CopyDone():
+            return _copied(soft, event)
+        case ev.CopyFailed():
+            return _copy_failed(soft, event)
+        case ev.Committed():
+            return _committed(soft, event)
+        case ev.ReconcileDone():
+            return _reconciled(soft, event)
+        case ev.ReconcileHeld():
+            return _held(soft, event)
+        case ev.ReconcileFailed():
+            return _reconcile_failed(soft, event)
+        case ev.RpcsQueued():
+            return _rpcs_queued(soft)
+        case ev.WriteBehindFailed():
+            return _write_failed(soft, event)
+        case ev.AuditResult():
+            return _audited(soft, event)
+        case ev.VotersAsked():
+            return _voters(soft, event)
+        case ev.Timer():
+            return _timer(soft)
+        case ev.OperatorForce():
+            return _forced(soft, event)
+        case ev.OperatorPause():
+            return _paused(soft, event)
+        case ev.OperatorResume():
+            return _resumed(soft)
+        case never:
+            assert_never(never)
 
 
 def _elected(soft: SoftState, event: ev.BecameLeader) -> Judgement:
@@ -58,7 +109,7 @@ def _turned_off(soft: SoftState) -> Finding:
     return Finding.FINISH if soft.term.record is ZkMigrationState.MIGRATION else Finding.OFF
 
 
-def _deposed(soft: SoftState, _: ev.LostLeadership) -> Judgement:
+def _deposed(soft: SoftState) -> Judgement:
     soft.situation = NOT_LEADING
     return Trigger.DEPOSED, Finding.ANY
 
@@ -67,7 +118,7 @@ def _image(soft: SoftState, event: ev.ImagePublished) -> Judgement:
     return (Trigger.REGISTRATIONS, Finding.ANY) if event.cluster_changed and not soft.outstanding else None
 
 
-def _connected(soft: SoftState, _: ev.ZooKeeperConnected) -> Judgement:
+def _connected(soft: SoftState) -> Judgement:
     was_away, soft.zookeeper_connected = not soft.zookeeper_connected, True
     if was_away and soft.state is State.DUAL_WRITING:
         soft.situation = Situation(State.DUAL_WRITING.properties.sentence)
@@ -272,7 +323,7 @@ def _reconcile_failed(soft: SoftState, event: ev.ReconcileFailed) -> Judgement:
     return Trigger.RECONCILED, Finding.FAILED
 
 
-def _rpcs_queued(soft: SoftState, _: ev.RpcsQueued) -> Judgement:
+def _rpcs_queued(soft: SoftState) -> Judgement:
     soft.outstanding = False
     soft.situation = Situation(State.DUAL_WRITING.properties.sentence)
     return Trigger.RPCS_SENT, Finding.ANY
@@ -311,7 +362,7 @@ def _voters(soft: SoftState, event: ev.VotersAsked) -> Judgement:
     return Trigger.VOTERS, decision.finding
 
 
-def _timer(soft: SoftState, _: ev.Timer) -> Judgement:
+def _timer(soft: SoftState) -> Judgement:
     """Work that is under way is waited for, up to a bound; what is not is done again."""
     if soft.now_ms < (soft.progress_ms + STALL_MS if soft.outstanding else soft.due_ms):
         return None
@@ -346,7 +397,7 @@ def _paused(soft: SoftState, event: ev.OperatorPause) -> Judgement:
     return None
 
 
-def _resumed(soft: SoftState, _: ev.OperatorResume) -> Judgement:
+def _resumed(soft: SoftState) -> Judgement:
     soft.hold = None
     return Trigger.RESUMED, Finding.ANY
 
@@ -355,32 +406,3 @@ def _unreachable(reason: str) -> Situation:
     return Situation(
         f"ZooKeeper is out of reach: {reason}", "Bring it back, or correct zookeeper.connect; it is tried again."
     )
-
-
-_JUDGES: dict[type, Callable[[SoftState, Any], Judgement]] = {
-    ev.BecameLeader: _elected,
-    ev.LostLeadership: _deposed,
-    ev.ImagePublished: _image,
-    ev.ZooKeeperConnected: _connected,
-    ev.ZooKeeperLost: _disconnected,
-    ev.Examined: _examined,
-    ev.ReadinessInputs: _readiness,
-    ev.DecodeResult: _decoded,
-    ev.ClaimResult: _claimed,
-    ev.ReleaseResult: _released,
-    ev.Progress: _progress,
-    ev.CopyDone: _copied,
-    ev.CopyFailed: _copy_failed,
-    ev.Committed: _committed,
-    ev.ReconcileDone: _reconciled,
-    ev.ReconcileHeld: _held,
-    ev.ReconcileFailed: _reconcile_failed,
-    ev.RpcsQueued: _rpcs_queued,
-    ev.WriteBehindFailed: _write_failed,
-    ev.AuditResult: _audited,
-    ev.VotersAsked: _voters,
-    ev.Timer: _timer,
-    ev.OperatorForce: _forced,
-    ev.OperatorPause: _paused,
-    ev.OperatorResume: _resumed,
-}

@@ -41,21 +41,18 @@ class RestingClock:
     """A clock that stands still while work is known to go on. Times are milliseconds."""
 
     def __init__(self, now_ms: int) -> None:
-        self._read_at_ms = now_ms
-        self._rests_until_ms = now_ms
         self._elapsed_ms = 0
+        """Up to the last rest."""
+        self._runs_from_ms = now_ms
 
     def read(self, now_ms: int) -> int:
         """How long it has run since it was made."""
-        runs_from = max(self._read_at_ms, self._rests_until_ms)
-        self._elapsed_ms += max(0, now_ms - runs_from)
-        self._read_at_ms = max(self._read_at_ms, now_ms)
-        return self._elapsed_ms
+        return self._elapsed_ms + max(0, now_ms - self._runs_from_ms)
 
     def rest(self, now_ms: int, duration_ms: int = REST_MS) -> None:
         """Stand still for so long from now."""
-        self.read(now_ms)
-        self._rests_until_ms = now_ms + duration_ms
+        self._elapsed_ms = self.read(now_ms)
+        self._runs_from_ms = now_ms + duration_ms
 
 
 class Backlog:

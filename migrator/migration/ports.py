@@ -39,7 +39,7 @@ class ControllerPort(TransactionLog, Protocol):
         """The published image."""
 
     def crc_at(self, offset: int) -> int | None:
-        """See `migrator.zookeeper.leadership.CrcAt`."""
+        """The checksum of the batch of our log that holds this offset; None if the log does not hold it any more."""
 
     async def evidence(self, mark: MigrationState) -> Evidence:
         """What the log tells of a mark that says copied, and of whoever wrote it."""
@@ -91,15 +91,15 @@ class ZooKeeperPort(ReadPort, Protocol):
     """One session. `wake_brokers` blocks, too."""
 
     def submit(self, ops: Sequence[Op]) -> Future[MultiOutcome]:
-        """See `ConditionalWriter.submit`."""
+        """Start one multi; any thread may ask. Its outcome may be that nobody knows the outcome."""
 
     def wake_brokers(self) -> bool:
-        """See `Claimer.wake_brokers`."""
+        """Make brokers elect: create /controller with broker id -1 and delete it. False: somebody was elected."""
 
 
 class RunningWorker(Protocol):
     def messages(self, on_progress: OnProgress = ignore) -> AsyncIterator[Message]:
-        """See `Worker.messages`."""
+        """What the worker sends, until it ends. Raises a `MigratorError` when it fails."""
 
 
 StartWorker = Callable[[Task], AbstractAsyncContextManager[RunningWorker]]

@@ -101,13 +101,13 @@ class MeteredSource:
         self._meter = meter
 
     def read(self, paths: Iterable[str]) -> Iterator[Znode | None]:
-        """See `ZkSource`."""
+        """One answer for each path, in order; None for a znode that does not exist."""
         for znode in self._source.read(paths):
             self._meter.did(znode is not None and _is_topic(znode.path))
             yield znode
 
     def children(self, wanted: Iterable[str]) -> Iterator[tuple[str, ...] | None]:
-        """See `ZkSource`."""
+        """The names below each path, in order; None for a znode that does not exist."""
         asked = list(wanted)
         for path, names in zip(asked, self._source.children(asked), strict=True):
             if path == paths.TOPICS:

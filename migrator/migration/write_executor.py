@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from typing import assert_never
 
 from migrator.errors import MigratorError
 from migrator.image.model import Changes, MetadataImage
@@ -61,6 +62,8 @@ class WriteExecutor:
                 self._read_mark(effect)
             case wm.ReadAgain():
                 self._read_again(effect)
+            case never:
+                assert_never(never)
 
     def audit_from(self, zxid: int | None) -> None:
         """What is written from now on and not by us is foreign; None: nothing is watched."""

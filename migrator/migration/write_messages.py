@@ -206,6 +206,10 @@ class TakenIn:
     path: str
 
 
-WriteEffect = (
-    SendMulti | ReadMark | ReadAgain | Advanced | Reconciled | Stopped | WakeAt | Unanswered | SetAside | TakenIn
-)
+Performed = SendMulti | ReadMark | ReadAgain | Advanced | WakeAt | Unanswered | SetAside | TakenIn
+"""What the executor performs."""
+
+ForDriver = Reconciled | Stopped
+"""What the write-behind says to the driver; it never leaves the coordinator."""
+
+WriteEffect = Performed | ForDriver

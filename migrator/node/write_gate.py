@@ -13,7 +13,7 @@ from migrator.config.settings import Settings
 from migrator.controller.decision import RefusedError
 from migrator.controller.index import ControllerIndex
 from migrator.image.model import MetadataImage
-from migrator.migration.bound import Admission, Urgency, WriteBound
+from migrator.migration.bound import Admission, WriteBound
 from migrator.migration.lag import Lag
 from migrator.migration.multis import limits_of
 from migrator.migration.sizes import check_sizes
@@ -41,7 +41,7 @@ class WriteGate:
     def measures(self, lag: Callable[[], Lag | None], must_follow: Callable[[], bool]) -> None:
         """Where to look.
 
-        :param lag: what ZooKeeper does not hold yet; None while it need not follow. It moves a clock, so only the event
+        :param lag: what ZooKeeper does not hold yet; None while it need not follow. Only the event
             loop may ask.
         :param must_follow: whether it has to, for any thread.
         """
@@ -70,7 +70,7 @@ class WriteGate:
         if admission is Admission.REFUSE:
             raise RefusedError(
                 ErrorCode.request_timed_out,
-                f"{self._bound.exceeded or 'ZooKeeper is behind'}; the change was not made. Try again.",
+                f"{self._bound.exceeded(self._lag()) or 'ZooKeeper is behind'}; the change was not made. Try again.",
             )
 
     def check(self, image: MetadataImage, index: ControllerIndex, records: Sequence[MetadataRecord]) -> None:
@@ -87,5 +87,4 @@ class WriteGate:
         return password_encoder(self._settings)
 
     def _look(self, *, waited_ms: int) -> Admission:
-        self._bound.measure(self._lag())
-        return self._bound.admit(Urgency.ADMINISTRATIVE, waited_ms=waited_ms)
+        return self._bound.admit(self._lag(), waited_ms=waited_ms)

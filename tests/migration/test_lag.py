@@ -109,6 +109,16 @@ def test_a_clock_rests_while_work_goes_on_and_no_longer() -> None:
     assert clock.read(silent_from + 500) == 2_500
 
 
+def test_whoever_asks_for_the_lag_changes_nothing() -> None:
+    """A status that is asked for early, late, or out of order must not move what the bound is held against."""
+    asked, silent = Rig({"a": "1"}), Rig({"a": "1"})
+    for rig in (asked, silent):
+        rig.publish({"a": "2"})
+    for time_ms in (90_000, 10_000, 200_000):
+        asked.core.lag(time_ms)
+    assert asked.core.lag(30_000) == silent.core.lag(30_000)
+
+
 def test_a_reconcile_that_makes_progress_does_not_age_what_waits() -> None:
     rig = Rig({"a": "1"})
     rig(wb.Opened(rig.claim, EpochOffset(EPOCH, 90)))

@@ -314,7 +314,7 @@ def skip_the_reconcile_at_the_takeover(patch: pytest.MonkeyPatch) -> None:
 
 
 def overlook_a_claim_that_was_lost_during_the_copy(patch: pytest.MonkeyPatch) -> None:
-    real = judging._JUDGES[ev.CopyDone]
+    real = judging._copied
 
     def copied(soft: SoftState, event: ev.CopyDone) -> Any:
         claim = soft.term.claim
@@ -323,7 +323,7 @@ def overlook_a_claim_that_was_lost_during_the_copy(patch: pytest.MonkeyPatch) ->
             soft, replace(event, epoch_version=claim.epoch_version, controller_version=claim.controller_version)
         )
 
-    patch.setitem(judging._JUDGES, ev.CopyDone, copied)
+    patch.setattr(judging, "_copied", copied)
 
 
 def release_whoever_holds_the_claim(patch: pytest.MonkeyPatch) -> None:
