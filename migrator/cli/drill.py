@@ -22,7 +22,7 @@ from migrator.drill.report import DATA, Report, Step
 from migrator.drill.run import run_drill
 from migrator.drill.scenario import DrillOptions
 from migrator.errors import ExitCode, OperatorError
-from migrator.migration.states import PublicState
+from migrator.migration.machine.states import PublicState
 from migrator.parts.kafka import KafkaRelease, StockKafka
 
 KAFKA_VERSION, LIGHT = "3.9.1", "none"

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from migrator.cli.terminal import say, say_json
-from migrator.migration.readiness import Severity
+from migrator.migration.machine.readiness import Severity
 from migrator.preflight.check import Concerns, Finding, Report, run_checks
 from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, Evidence
 from migrator.preflight.gather import Request, gather

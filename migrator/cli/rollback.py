@@ -13,7 +13,7 @@ from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.log.lookup import header_at
 from migrator.log.meta_properties import FILE_NAME
-from migrator.migration.give_back import give_back
+from migrator.migration.rollback import give_back
 from migrator.migration.seen_logs import newest_of
 from migrator.node.migration import password_encoder
 from migrator.parts.processes import port_is_open

@@ -1,7 +1,7 @@
 """What a new leader writes before anything else.
 
 Source: Kafka's ``ActivationRecordsGenerator``. Unlike it, a leader whose migration flag is off does not end the
-migration by being elected: `migrator.migration.finish` decides that, when every voter says so.
+migration by being elected: `migrator.migration.machine.finish` decides that, when every voter says so.
 """
 
 from __future__ import annotations

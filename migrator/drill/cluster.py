@@ -21,7 +21,7 @@ from migrator.drill.watch import Watch
 from migrator.drill.workload import Workload
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
-from migrator.migration.finish import FLAG
+from migrator.migration.machine.finish import FLAG
 from migrator.observe.status import Role, Status
 from migrator.parts.certificates import Authority, PemFiles
 from migrator.parts.processes import ChildProcess, free_port, run_to_end

@@ -10,7 +10,7 @@ from migrator.drill.doors import besieged, try_doors
 from migrator.drill.report import Report
 from migrator.drill.steps import all_report, answers, dual_writing, log_tail, settled_metadata, until
 from migrator.errors import ExitCode
-from migrator.migration.states import PublicState
+from migrator.migration.machine.states import PublicState
 
 FINISHED = PublicState.FINISHED.label
 

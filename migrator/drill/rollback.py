@@ -10,8 +10,8 @@ from migrator.drill.cluster import ENCODER_SECRET, WAIT_SECONDS, Cluster
 from migrator.drill.report import Report
 from migrator.drill.steps import controller_claim, highest_state_epoch, settled_metadata, until
 from migrator.errors import ExitCode
-from migrator.migration.give_back import give_back
-from migrator.migration.states import PublicState, State
+from migrator.migration.machine.states import PublicState, State
+from migrator.migration.rollback import give_back
 from migrator.zookeeper.session import ZooKeeperSession
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import decode_controller_epoch

@@ -33,7 +33,7 @@ from migrator.drill.steps import (
 )
 from migrator.drill.workload import Workload
 from migrator.errors import ExitCode
-from migrator.migration.states import PublicState
+from migrator.migration.machine.states import PublicState
 from migrator.values import value
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import ControllerClaim

@@ -16,7 +16,7 @@ from kazoo.protocol.states import WatchedEvent
 from migrator.drill.cluster import COMMAND_SECONDS, MIGRATOR, WAIT_SECONDS, Cluster, Controller
 from migrator.drill.report import DrillFailedError, Report
 from migrator.errors import OperatorError
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from migrator.observe.status import Status
 from migrator.parts.java import ONE_TIER
 from migrator.parts.processes import ChildProcess

@@ -18,7 +18,7 @@ from migrator.log.formatting import FormatPlan, format_directories
 from migrator.log.lock import is_in_use
 from migrator.log.meta_properties import read_meta_properties
 from migrator.log.metadata_log import DIRECTORY_NAME
-from migrator.migration.states import PublicState
+from migrator.migration.machine.states import PublicState
 from migrator.node.ballot import UNDER_WAY
 from migrator.records.versions import FEATURE_NAME, version_at
 from migrator.rpc.operator_client import OperatorClient

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from migrator.image.model import EMPTY_IMAGE, MetadataImage
-from migrator.migration import effects as ef
-from migrator.migration import events as ev
-from migrator.migration import write_messages as wm
-from migrator.migration.driver import MigrationDriver
-from migrator.migration.lag import Backlog
-from migrator.migration.multis import Limits
-from migrator.migration.soft import Identity, Status
-from migrator.migration.states import State
-from migrator.migration.write_behind import LIMITS, Derive, WriteBehind
+from migrator.migration.machine import effects as ef
+from migrator.migration.machine import events as ev
+from migrator.migration.machine.driver import MigrationDriver
+from migrator.migration.machine.states import State
+from migrator.migration.machine.volatile_state import Identity, Status
+from migrator.migration.write_behind import messages as wm
+from migrator.migration.write_behind.core import LIMITS, Derive, WriteBehind
+from migrator.migration.write_behind.lag import Backlog
+from migrator.migration.write_behind.multis import Limits
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.leadership import CrcAt

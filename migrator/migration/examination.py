@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from migrator.image.model import MetadataImage
-from migrator.migration.guards import UNREADABLE, Standing
+from migrator.migration.machine.guards import UNREADABLE, Standing
+from migrator.migration.machine.progress import Meter, MeteredSource, Working
+from migrator.migration.machine.readiness import Gap, ZooKeeperBrokers
+from migrator.migration.machine.strays import Running
 from migrator.migration.ports import ReadPort
-from migrator.migration.progress import Meter, MeteredSource, Working
-from migrator.migration.readiness import Gap, ZooKeeperBrokers
-from migrator.migration.strays import Running
 from migrator.migration.translate.source import ZkSource, names_below
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import decode_broker

@@ -16,22 +16,22 @@ from typing import Any, assert_never
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.errors import MigratorError
 from migrator.image.model import ImageDelta
-from migrator.migration import effects as ef
-from migrator.migration import events as ev
-from migrator.migration import write_messages as wm
-from migrator.migration.compare import WriteChunk
+from migrator.migration.background import Task, Tasks
 from migrator.migration.coordinator import AnyEffect, AnyEvent, Coordinator
-from migrator.migration.copy import CopyBatch, CopyEnd, Decoded
-from migrator.migration.copying import BEGIN, END, append_copy
+from migrator.migration.copying.compare import WriteChunk
+from migrator.migration.copying.reading import CopyBatch, CopyEnd, Decoded
+from migrator.migration.copying.transaction import BEGIN, END, append_copy
+from migrator.migration.copying.worker import CompareTask, CopyTask, DecodeTask, OnProgress
 from migrator.migration.examination import read_brokers, read_present, read_standing
-from migrator.migration.lag import at_of
-from migrator.migration.multis import Limits
+from migrator.migration.machine import effects as ef
+from migrator.migration.machine import events as ev
+from migrator.migration.machine.progress import Working
+from migrator.migration.machine.readiness import ControllerSignals, Gap, Surroundings
+from migrator.migration.machine.volatile_state import Identity
 from migrator.migration.ports import BrokersPort, ControllerPort, StartWorker, ZooKeeperPort
-from migrator.migration.progress import Working
-from migrator.migration.readiness import ControllerSignals, Gap, Surroundings
-from migrator.migration.soft import Identity
-from migrator.migration.tasks import Task, Tasks
-from migrator.migration.worker import CompareTask, CopyTask, DecodeTask, OnProgress
+from migrator.migration.write_behind import messages as wm
+from migrator.migration.write_behind.lag import at_of
+from migrator.migration.write_behind.multis import Limits
 from migrator.migration.write_executor import WriteExecutor
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord

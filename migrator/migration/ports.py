@@ -8,11 +8,11 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from migrator.image.model import ImageDelta, MetadataImage
-from migrator.migration.finish import FinishInputs
-from migrator.migration.guards import Evidence
-from migrator.migration.readiness import ControllerSignals
+from migrator.migration.copying.worker import Message, OnProgress, Task, ignore
+from migrator.migration.machine.finish import FinishInputs
+from migrator.migration.machine.guards import Evidence
+from migrator.migration.machine.readiness import ControllerSignals
 from migrator.migration.translate.source import ZkSource
-from migrator.migration.worker import Message, OnProgress, Task, ignore
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import MetadataRecord
 from migrator.zookeeper.leadership import ClaimView

@@ -9,20 +9,20 @@ from typing import assert_never
 
 from migrator.errors import MigratorError
 from migrator.image.model import Changes, MetadataImage
-from migrator.migration import effects as ef
-from migrator.migration import events as ev
-from migrator.migration import write_messages as wm
-from migrator.migration.audit import FAMILIES, Audit, slices
+from migrator.migration.background import Tasks
 from migrator.migration.coordinator import AnyEvent
 from migrator.migration.examination import read_running
+from migrator.migration.machine import effects as ef
+from migrator.migration.machine import events as ev
+from migrator.migration.machine.strays import Strays
 from migrator.migration.ports import ZooKeeperPort
-from migrator.migration.strays import Strays
-from migrator.migration.tasks import Tasks
 from migrator.migration.translate.entity import EntityWrite
 from migrator.migration.translate.reconcile import repair
 from migrator.migration.translate.target import Target
 from migrator.migration.translate.to_ops import delta_writes
-from migrator.migration.write_behind import WriteBehind
+from migrator.migration.write_behind import messages as wm
+from migrator.migration.write_behind.audit import FAMILIES, Audit, slices
+from migrator.migration.write_behind.core import WriteBehind
 from migrator.zookeeper.ops import Applied, Stat
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.passwords import PasswordEncoder

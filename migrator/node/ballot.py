@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 
 from migrator.config.settings import Settings
 from migrator.image.model import MetadataImage
-from migrator.migration.finish import FLAG
+from migrator.migration.machine.finish import FLAG
 from migrator.node.voters import ASK_SECONDS, VoterAnswer
 from migrator.records.metadata import ZkMigrationState
 

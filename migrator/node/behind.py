@@ -10,8 +10,8 @@ from typing import Protocol
 from migrator.clock import monotonic_ms
 from migrator.errors import ExitCode, OperatorError
 from migrator.migration.coordinator import Coordinator
-from migrator.migration.lag import Lag
-from migrator.migration.write_messages import SetAside, TakenIn, Unanswered
+from migrator.migration.write_behind.lag import Lag
+from migrator.migration.write_behind.messages import SetAside, TakenIn, Unanswered
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from migrator.errors import MigratorError
 from migrator.log.errors import StorageError
-from migrator.migration.guards import Evidence
+from migrator.migration.machine.guards import Evidence
 from migrator.node.storage import NodeStorage
 from migrator.node.voters import VoterAnswer
 from migrator.raft.messages import EpochOffset

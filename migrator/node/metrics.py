@@ -7,8 +7,8 @@ from collections.abc import Callable
 from migrator.clock import monotonic_ms
 from migrator.config.settings import Settings
 from migrator.image.model import MetadataImage
-from migrator.migration.soft import Status
-from migrator.migration.states import PublicState, State, public_state
+from migrator.migration.machine.states import PublicState, State, public_state
+from migrator.migration.machine.volatile_state import Status
 from migrator.node.core import NodeCore
 from migrator.node.loop_health import LoopHealth
 from migrator.node.migration_status import MigrationInsight

@@ -14,9 +14,9 @@ from typing import NoReturn, cast
 from migrator.config.settings import Settings
 from migrator.errors import InvariantViolation
 from migrator.image.model import ImageDelta
-from migrator.migration.messenger import BrokerMessenger
+from migrator.migration.broker_rpcs.messenger import BrokerMessenger
+from migrator.migration.copying.worker import Task, Tools, Workers
 from migrator.migration.ports import BrokersPort, MigratedCluster, StartWorker, ZooKeeperPort
-from migrator.migration.worker import Task, Tools, Workers
 from migrator.node.core import NodeCore
 from migrator.node.migration import NodeBrokers, NodeZooKeeper, password_encoder
 from migrator.node.transports import broker_security

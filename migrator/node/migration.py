@@ -12,18 +12,18 @@ from migrator.clock import monotonic_ms, wall_ms
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.image.model import ImageDelta, MetadataImage
-from migrator.migration import effects as ef
-from migrator.migration import events as ev
+from migrator.migration.broker_rpcs.messenger import BrokerMessenger
 from migrator.migration.executor import MigrationExecutor, News, Options
-from migrator.migration.finish import FinishInputs, zk_mode_brokers
-from migrator.migration.guards import Evidence
-from migrator.migration.lag import Lag, has_effect
-from migrator.migration.messenger import BrokerMessenger
-from migrator.migration.multis import limits_of
+from migrator.migration.machine import effects as ef
+from migrator.migration.machine import events as ev
+from migrator.migration.machine.finish import FinishInputs, zk_mode_brokers
+from migrator.migration.machine.guards import Evidence
+from migrator.migration.machine.readiness import ControllerSignals
+from migrator.migration.machine.volatile_state import Identity
 from migrator.migration.ports import MigratedCluster
-from migrator.migration.readiness import ControllerSignals
-from migrator.migration.soft import Identity
 from migrator.migration.translate.source import names_below
+from migrator.migration.write_behind.lag import Lag, has_effect
+from migrator.migration.write_behind.multis import limits_of
 from migrator.node.behind import Debt, tell_of_write
 from migrator.node.core import NodeCore
 from migrator.node.mark_proofs import MarkProofs

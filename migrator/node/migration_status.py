@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from migrator.clock import monotonic_ms
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
-from migrator.migration import events as ev
-from migrator.migration.finish import FLAG, Standing, zk_mode_brokers
-from migrator.migration.readiness import Gap, Severity
-from migrator.migration.soft import Status, held
-from migrator.migration.states import PublicState, State, forceable_in
-from migrator.migration.write_behind import WriteBehind
+from migrator.migration.machine import events as ev
+from migrator.migration.machine.finish import FLAG, Standing, zk_mode_brokers
+from migrator.migration.machine.readiness import Gap, Severity
+from migrator.migration.machine.states import PublicState, State, forceable_in
+from migrator.migration.machine.volatile_state import Status, held
+from migrator.migration.write_behind.core import WriteBehind
 from migrator.node.behind import LARGE_WRITE_REMEDY, SET_ASIDE_REMEDY, drain
 from migrator.node.core import NodeCore
 from migrator.node.migration import MigrationRuntime

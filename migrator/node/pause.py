@@ -9,9 +9,9 @@ import asyncio
 
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.errors import OperatorError
-from migrator.migration import events as ev
 from migrator.migration.executor import MigrationExecutor
-from migrator.migration.states import PublicState, State
+from migrator.migration.machine import events as ev
+from migrator.migration.machine.states import PublicState, State
 from migrator.node.behind import Note
 from migrator.node.core import NodeCore
 from migrator.node.metadata import NotLeadingError

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
-from migrator.migration.finish import POST_MIGRATION_FLAG_WARNING, refuse_start_with_flag_off, zk_mode_brokers
-from migrator.migration.readiness import TOO_MANY_STOCK, TOO_MANY_STOCK_REMEDY, is_too_many_stock
+from migrator.migration.machine.finish import POST_MIGRATION_FLAG_WARNING, refuse_start_with_flag_off, zk_mode_brokers
+from migrator.migration.machine.readiness import TOO_MANY_STOCK, TOO_MANY_STOCK_REMEDY, is_too_many_stock
 from migrator.node.ballot import UNDER_WAY
 from migrator.node.remote_image import NoAnswerError, RemoteImage
 from migrator.node.voters import VoterAnswer, stock

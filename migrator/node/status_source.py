@@ -12,7 +12,7 @@ from migrator.config.settings import Settings
 from migrator.controller.context import metadata_version
 from migrator.errors import OperatorError
 from migrator.image.model import BrokerRegistration
-from migrator.migration.states import State, public_state
+from migrator.migration.machine.states import State, public_state
 from migrator.node.core import NodeCore
 from migrator.observe.status import (
     BrokerState,

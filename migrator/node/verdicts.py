@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migrator.migration.finish import Standing, objection
+from migrator.migration.machine.finish import Standing, objection
 from migrator.observe.status import VerdictAnswer, VerdictReport
 
 

@@ -13,10 +13,10 @@ from migrator.config.settings import Settings
 from migrator.controller.decision import RefusedError
 from migrator.controller.index import ControllerIndex
 from migrator.image.model import MetadataImage
-from migrator.migration.bound import Admission, WriteBound
-from migrator.migration.lag import Lag
-from migrator.migration.multis import limits_of
-from migrator.migration.sizes import check_sizes
+from migrator.migration.write_behind.bound import Admission, WriteBound
+from migrator.migration.write_behind.lag import Lag
+from migrator.migration.write_behind.multis import limits_of
+from migrator.migration.write_behind.sizes import check_sizes
 from migrator.node.migration import password_encoder
 from migrator.records.metadata import MetadataRecord
 from migrator.zookeeper.znodes.passwords import PasswordEncoder

@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any
 
 from migrator.errors import ExitCode
-from migrator.migration.readiness import Severity
+from migrator.migration.machine.readiness import Severity
 from migrator.preflight.evidence import Evidence, Unknown, ZooKeeperFacts
 from migrator.values import value
 

@@ -11,7 +11,7 @@ from migrator.config.keys import KEYS, SYNONYMS
 from migrator.config.open_doors import OpenDoor
 from migrator.config.settings import Settings
 from migrator.log.meta_properties import MetaProperties
-from migrator.migration.guards import Standing
+from migrator.migration.machine.guards import Standing
 from migrator.preflight.lost_states import Lost, Partition, Reported
 from migrator.values import value
 from migrator.wire.identity import Door, Shown

@@ -9,9 +9,9 @@ from dataclasses import replace
 from random import Random
 
 from migrator.image.tracked import Interner
+from migrator.migration.copying.permissions import entities, wanted
 from migrator.migration.examination import read_standing
-from migrator.migration.guards import Standing
-from migrator.migration.permissions import entities, wanted
+from migrator.migration.machine.guards import Standing
 from migrator.migration.translate import source
 from migrator.migration.translate.to_records import NO_TOPIC_ID, RecordReader
 from migrator.preflight.census import Tally, TopicCensus, sample_of

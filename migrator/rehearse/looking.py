@@ -4,11 +4,11 @@ way of a copy, and what changed since."""
 from __future__ import annotations
 
 from migrator.image.model import MetadataImage
-from migrator.migration.audit import FAMILIES, Audit, slices
 from migrator.migration.examination import read_registered, read_replicas, read_standing
-from migrator.migration.guards import Claimant, Standing, examine
-from migrator.migration.readiness import Gap, Severity, ZooKeeperBrokers, foresee
-from migrator.migration.transitions import Finding
+from migrator.migration.machine.guards import Claimant, Standing, examine
+from migrator.migration.machine.readiness import Gap, Severity, ZooKeeperBrokers, foresee
+from migrator.migration.machine.transitions import Finding
+from migrator.migration.write_behind.audit import FAMILIES, Audit, slices
 from migrator.records.metadata import ZkMigrationState
 from migrator.rehearse.local_log import EPOCH
 from migrator.values import value

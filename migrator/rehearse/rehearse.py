@@ -1,6 +1,6 @@
 """A migration up to dual-write, without a quorum and without a write: from a live ZooKeeper into a directory.
 
-The work is that of the real one (`migrator.migration.worker`, `migrator.migration.copying`), on a log of its own.
+The work is that of the real one (`worker` and `transaction` in `migrator.migration.copying`), on a log of its own.
 """
 
 from __future__ import annotations
@@ -15,11 +15,20 @@ from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.log.errors import storage_errors
 from migrator.log.files import make_directory, write_durably
-from migrator.migration.compare import REMOVALS, ReconcileEnd, WriteChunk
-from migrator.migration.copy import CopyEnd, Decoded
-from migrator.migration.copying import BEGIN, END, append_copy
-from migrator.migration.readiness import Gap, Severity
-from migrator.migration.worker import CompareTask, CopyTask, DecodeTask, Task, Tools, Worker, WorkerFailedError, Workers
+from migrator.migration.copying.compare import REMOVALS, ReconcileEnd, WriteChunk
+from migrator.migration.copying.reading import CopyEnd, Decoded
+from migrator.migration.copying.transaction import BEGIN, END, append_copy
+from migrator.migration.copying.worker import (
+    CompareTask,
+    CopyTask,
+    DecodeTask,
+    Task,
+    Tools,
+    Worker,
+    WorkerFailedError,
+    Workers,
+)
+from migrator.migration.machine.readiness import Gap, Severity
 from migrator.observe.printable import json_text
 from migrator.parts.kafka import StockKafka
 from migrator.parts.memory import PeakMemory

@@ -8,7 +8,7 @@ from enum import Enum
 
 from migrator.errors import ExitCode
 from migrator.image.model import MetadataImage
-from migrator.migration.readiness import Gap
+from migrator.migration.machine.readiness import Gap
 from migrator.rehearse.forecast import Estimate, Forecast
 from migrator.values import value
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from migrator.image.model import Changes, MetadataImage
-from migrator.migration.audit import CLAIM, METADATA
 from migrator.migration.translate import names
+from migrator.migration.write_behind.audit import CLAIM, METADATA
 from migrator.values import value
 from migrator.verify.log_tail import LogTail
 from migrator.verify.recheck import Recheck

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 from migrator.errors import OperatorError
-from migrator.migration.states import PublicState, State
+from migrator.migration.machine.states import PublicState, State
 from migrator.observe.status import Force, Status
 from migrator.rpc.operator_client import OperatorClient
 

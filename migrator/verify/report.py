@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from migrator.errors import ExitCode
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from migrator.observe.status import VerdictAnswer, VerdictReport
 from migrator.values import value
 from migrator.verify.repair import OpenActive

@@ -20,12 +20,12 @@ from migrator.image.model import MetadataImage
 from migrator.image.snapshot import snapshot_batches
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.snapshots import SnapshotWriter
-from migrator.migration.compare import WriteChunk, compare
-from migrator.migration.copy import Copy, CopyBatch, decode_all
+from migrator.migration.copying.compare import WriteChunk, compare
+from migrator.migration.copying.reading import Copy, CopyBatch, decode_all
+from migrator.migration.copying.worker import CopyTask, Tools, Worker
 from migrator.migration.translate.source import read_topics
 from migrator.migration.translate.target import Target
 from migrator.migration.translate.to_records import RecordReader
-from migrator.migration.worker import CopyTask, Tools, Worker
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import iter_batches, restamp

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from migrator.cli import verify as command
 from migrator.errors import ExitCode
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from migrator.observe.status import JournalEvent, Orderer
 from migrator.verify import job
 from tests.rpc.identities import OPERATOR, command_config

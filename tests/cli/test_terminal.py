@@ -20,7 +20,7 @@ from rich.text import Text
 from migrator.cli import rehearse, status, terminal, verify_output
 from migrator.log.dump import to_lines, to_objects
 from migrator.log.snapshots import SnapshotWriter
-from migrator.migration.readiness import Gap
+from migrator.migration.machine.readiness import Gap
 from migrator.observe.logs import JsonFormatter, TextFormatter
 from migrator.observe.printable import json_text, printable, printable_lines
 from migrator.observe.status import (

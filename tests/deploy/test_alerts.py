@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from migrator.migration.soft import Situation, Status
-from migrator.migration.states import State, public_state
+from migrator.migration.machine.states import State, public_state
+from migrator.migration.machine.volatile_state import Situation, Status
 from migrator.node.metrics import migration_figures
 from migrator.observe.metrics import GAUGES, Reading
 from migrator.records.metadata import ZkMigrationState

@@ -11,7 +11,7 @@ import pytest
 
 from migrator.drill.cluster import Controller, speak_grpc
 from migrator.errors import OperatorError
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from migrator.observe.journal import FILE_NAME
 from migrator.observe.status import Force, VerdictReport
 from migrator.parts.certificates import Authority

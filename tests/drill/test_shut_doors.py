@@ -11,7 +11,7 @@ from migrator.drill.intruder import Attempts
 from migrator.drill.security import METRICS_READER, Secured
 from migrator.drill.shut_doors import LISTENER, METRICS, try_grpc, try_metrics
 from migrator.drill.users import INTRUDER
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from migrator.observe.metrics_access import AccessFiles
 from migrator.observe.metrics_endpoint import MetricsEndpoint
 from migrator.raft.messages import RaftRequest, RaftResponse

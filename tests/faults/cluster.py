@@ -26,7 +26,7 @@ from migrator.drill.light_broker import LightBroker, LightBrokerOptions
 from migrator.drill.light_cluster import LightCluster
 from migrator.image.model import MetadataImage
 from migrator.log.formatting import FormatPlan, format_directories
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from migrator.observe.status import Status
 from migrator.records.versions import parse_version
 from migrator.verify import image_rows, zookeeper_reading

@@ -12,7 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from migrator.drill.cluster import CLUSTER_ID, Controller
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from migrator.zookeeper.znodes.migration import MigrationState, decode_migration, encode_migration

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from migrator.drill.cluster import Controller
 from migrator.drill.fill import PLAIN_TOPIC
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import decode_controller

@@ -19,7 +19,7 @@ from migrator.drill.fill import PLAIN_TOPIC
 from migrator.drill.light_broker import BrokerMode, LightBroker
 from migrator.drill.steps import controller_claim
 from migrator.errors import ExitCode
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from migrator.observe.status import UNKNOWN_LAG, Role
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.wire.schemas import UPDATE_METADATA

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from migrator.drill.cluster import Controller
 from migrator.drill.report import Report
-from migrator.migration.finish import FLAG
-from migrator.migration.states import PublicState, State
+from migrator.migration.machine.finish import FLAG
+from migrator.migration.machine.states import PublicState, State
 from migrator.observe.status import Status
 from tests.conftest import ZooKeeperSpace
 from tests.faults.cluster import FaultCluster, cluster_in, start_all

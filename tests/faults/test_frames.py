@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from migrator.drill.cluster import Controller, speak_grpc
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from migrator.parts.processes import free_port, port_is_open
 from migrator.rpc.operator_socket import SocketDirectory
 from migrator.rpc.stubs import operator_pb2, quorum_pb2

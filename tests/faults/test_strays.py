@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from migrator.drill.light_broker import BrokerMode, LightBroker
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from tests.conftest import ZooKeeperSpace
 from tests.faults.cluster import cluster_in, start_all
 

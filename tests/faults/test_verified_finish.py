@@ -8,7 +8,7 @@ from pathlib import Path
 
 from migrator.drill.cluster import COMMAND_SECONDS, MIGRATOR
 from migrator.drill.report import Report
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from migrator.observe.status import Goal, VerdictReport
 from migrator.parts.processes import run_to_end
 from migrator.rpc.operator_client import OperatorClient

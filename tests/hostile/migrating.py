@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from kazoo.exceptions import KazooException
 
-from migrator.migration.broker_rpcs import Addressed
-from migrator.migration.rpc_channels import Answered, BrokerChannels
+from migrator.migration.broker_rpcs.channels import Answered, BrokerChannels
+from migrator.migration.broker_rpcs.requests import Addressed
 from migrator.records.metadata import Endpoint
 from migrator.wire.encode import encode_entity
 from migrator.wire.legacy.encode import RequestEncoder

@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 from prometheus_client import Gauge
 
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from migrator.observe.metrics_access import OPEN, AccessFiles
 from migrator.observe.metrics_endpoint import MetricsEndpoint
 from migrator.rpc.channel import CLIENT_OPTIONS, MAX_REQUEST_BYTES

@@ -13,7 +13,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from migrator.errors import PeerError
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from migrator.raft import messages as m
 from migrator.raft.messages import EpochOffset, RaftRequest, RaftResponse
 from migrator.rpc.codec import from_proto, to_proto

@@ -22,7 +22,7 @@ from migrator.drill.cluster import Controller, zookeeper_client
 from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.light_broker import BROKER_HEARTBEAT, BROKER_REGISTRATION
 from migrator.log.formatting import FormatPlan, format_directories
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from migrator.parts.kafka import StockKafka
 from migrator.parts.processes import free_port
 from migrator.records import metadata as m

@@ -27,7 +27,7 @@ from migrator.drill.cluster import CLUSTER_ID, Controller, zookeeper_client
 from migrator.drill.kafka_clients import ANSWER_SECONDS, Admin, Traffic, consume
 from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
 from migrator.errors import OperatorError
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from migrator.observe.status import BrokerState
 from migrator.parts.java import Jvm
 from migrator.parts.kafka import StockKafka, StockNode, start_together

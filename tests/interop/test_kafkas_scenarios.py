@@ -30,7 +30,7 @@ from migrator.drill.kafka_clients import Admin
 from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
 from migrator.drill.kafka_judge import topic_id_of
 from migrator.image.model import MetadataImage, QuotaKey
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from migrator.parts.kafka import StockKafka
 from migrator.records.metadata import QuotaEntity
 from migrator.records.uuid import Uuid

@@ -21,7 +21,7 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.image.model import MetadataImage
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.quorum_state import QuorumStateFile
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from migrator.parts.kafka import StockKafka
 from migrator.parts.processes import run_to_end
 from migrator.raft.states import ElectionState

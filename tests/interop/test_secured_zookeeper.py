@@ -34,7 +34,7 @@ from migrator.drill.kafka_cluster import BROKER_JVM, KafkaCluster, Mode, until
 from migrator.drill.security import InClear
 from migrator.errors import ExitCode
 from migrator.image.model import MetadataImage
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from migrator.parts.certificates import Authority, write_private
 from migrator.parts.java import Jvm
 from migrator.parts.kafka import StockKafka

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from immutables import Map
 
 from migrator.image.model import BrokerRegistration, ClusterImage, ControllerRegistration
-from migrator.migration.guards import Evidence, Standing
-from migrator.migration.readiness import ControllerSignals, Surroundings, ZooKeeperBrokers
+from migrator.migration.machine.guards import Evidence, Standing
+from migrator.migration.machine.readiness import ControllerSignals, Surroundings, ZooKeeperBrokers
 from migrator.records.metadata import FeatureRange
 from migrator.records.uuid import ZERO_UUID
 from migrator.zookeeper.leadership import ClaimView

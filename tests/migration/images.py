@@ -32,7 +32,7 @@ from migrator.zookeeper.ops import Applied, Failed
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.configs import decode_config
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
-from tests.migration.model_zookeeper import ModelZooKeeper
+from tests.migration.model.zookeeper import ModelZooKeeper
 
 PASSWORDS = PasswordEncoder("secret", random.Random(7).randbytes, iterations=1)
 CONTROLLER_EPOCH = 9

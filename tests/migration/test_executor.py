@@ -14,20 +14,9 @@ import pytest
 
 from migrator.image.loader import ImageLoader
 from migrator.image.model import MetadataImage
-from migrator.migration import effects as ef
-from migrator.migration import events as ev
-from migrator.migration.compare import compare
-from migrator.migration.copy import Copy, CopyEnd, decode_all
-from migrator.migration.executor import MigrationExecutor, News, Options
-from migrator.migration.finish import FinishInputs
-from migrator.migration.guards import Evidence
-from migrator.migration.progress import Phase, Working
-from migrator.migration.readiness import ControllerSignals
-from migrator.migration.soft import STALL_MS, Identity
-from migrator.migration.states import State
-from migrator.migration.translate.reconcile import reconcile
-from migrator.migration.translate.target import Target
-from migrator.migration.worker import (
+from migrator.migration.copying.compare import compare
+from migrator.migration.copying.reading import Copy, CopyEnd, decode_all
+from migrator.migration.copying.worker import (
     CompareTask,
     CopyTask,
     DecodeTask,
@@ -37,6 +26,17 @@ from migrator.migration.worker import (
     WorkerFailedError,
     ignore,
 )
+from migrator.migration.executor import MigrationExecutor, News, Options
+from migrator.migration.machine import effects as ef
+from migrator.migration.machine import events as ev
+from migrator.migration.machine.finish import FinishInputs
+from migrator.migration.machine.guards import Evidence
+from migrator.migration.machine.progress import Phase, Working
+from migrator.migration.machine.readiness import ControllerSignals
+from migrator.migration.machine.states import State
+from migrator.migration.machine.volatile_state import STALL_MS, Identity
+from migrator.migration.translate.reconcile import reconcile
+from migrator.migration.translate.target import Target
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import iter_batches
 from migrator.records.metadata import (
@@ -59,7 +59,7 @@ from migrator.zookeeper.znodes.controller import ControllerClaim, encode_control
 from migrator.zookeeper.znodes.migration import MigrationState
 from tests.migration.builders import CLUSTER_ID
 from tests.migration.images import PASSWORDS, comparable, empty_cluster, image_from
-from tests.migration.model_zookeeper import ModelZooKeeper
+from tests.migration.model.zookeeper import ModelZooKeeper
 
 LEVEL = 19
 EPOCH = 5

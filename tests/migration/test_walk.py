@@ -6,8 +6,8 @@ import random
 
 from migrator.image.loader import ImageLoader
 from migrator.image.model import ImageDelta, PartitionRegistration
-from migrator.migration.broker_rpcs import NOTHING_OPEN, Terms
-from migrator.migration.broker_rpcs_delta import plan_delta
+from migrator.migration.broker_rpcs.deltas import plan_delta
+from migrator.migration.broker_rpcs.requests import NOTHING_OPEN, Terms
 from migrator.migration.translate.to_ops import delta_writes
 from migrator.migration.translate.to_records import RecordReader
 from migrator.records import metadata as rec
@@ -17,9 +17,9 @@ from migrator.records.uuid import uuid_from_text
 from migrator.wire.legacy.messages import LeaderAndIsr, UpdateMetadata
 from migrator.zookeeper.ops import SetData
 from migrator.zookeeper.znodes import paths
+from tests.migration.broker_rpcs.test_requests import broker, complete
 from tests.migration.images import CONTROLLER_EPOCH, PASSWORDS, apply, empty_cluster, target
-from tests.migration.model_zookeeper import ModelZooKeeper
-from tests.migration.test_broker_rpcs import broker, complete
+from tests.migration.model.zookeeper import ModelZooKeeper
 
 LEVEL = 21
 EPOCH = 4

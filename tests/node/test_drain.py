@@ -8,12 +8,12 @@ from pathlib import Path
 from migrator.clock import monotonic_ms
 from migrator.config.load import settings_from
 from migrator.errors import ExitCode
-from migrator.migration import events as ev
 from migrator.migration.coordinator import Coordinator
-from migrator.migration.finish import FLAG
-from migrator.migration.lag import Lag
-from migrator.migration.multis import Limits
-from migrator.migration.soft import Identity
+from migrator.migration.machine import events as ev
+from migrator.migration.machine.finish import FLAG
+from migrator.migration.machine.volatile_state import Identity
+from migrator.migration.write_behind.lag import Lag
+from migrator.migration.write_behind.multis import Limits
 from migrator.node.behind import Debt, drain
 from migrator.node.migrated_cluster import migrated_cluster
 from migrator.node.migration import MigrationRuntime
@@ -22,8 +22,8 @@ from migrator.node.voters import VoterSignals
 from migrator.observe.journal import Journal
 from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord
 from tests.migration.builders import CLUSTER_ID
-from tests.migration.model_images import crc_at, derive, image_of
-from tests.migration.write_rig import EPOCH, Rig
+from tests.migration.model.images import crc_at, derive, image_of
+from tests.migration.write_behind.rig import EPOCH, Rig
 from tests.node.cluster import running, until
 from tests.node.test_start_check import append
 

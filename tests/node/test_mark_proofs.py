@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from migrator.errors import OperatorError
 from migrator.log.metadata_log import MetadataLog
 from migrator.log.quorum_state import QuorumStateFile
-from migrator.migration.guards import Evidence, Ownership, Standing, ownership
+from migrator.migration.machine.guards import Evidence, Ownership, Standing, ownership
 from migrator.node.mark_proofs import MarkProofs
 from migrator.node.storage import NodeStorage
 from migrator.node.voters import VoterAnswer

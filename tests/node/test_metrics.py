@@ -12,9 +12,9 @@ import pytest
 from migrator.clock import monotonic_ms
 from migrator.controller.sessions import Sessions
 from migrator.image.model import EMPTY_IMAGE
-from migrator.migration.readiness import Readiness
-from migrator.migration.soft import Situation, Status
-from migrator.migration.states import State, public_state
+from migrator.migration.machine.readiness import Readiness
+from migrator.migration.machine.states import State, public_state
+from migrator.migration.machine.volatile_state import Situation, Status
 from migrator.node.metrics import migration_figures
 from migrator.node.propagation import PENDING_MAX, KRaftPropagation, Pending
 from migrator.node.status_source import NodeStatusSource

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from migrator.errors import OperatorError
-from migrator.migration import events as ev
-from migrator.migration.soft import Situation, Status
-from migrator.migration.states import PublicState, State
+from migrator.migration.machine import events as ev
+from migrator.migration.machine.states import PublicState, State
+from migrator.migration.machine.volatile_state import Situation, Status
 from migrator.node.migration_status import MigrationInsight
 from migrator.node.status_source import NodeStatusSource
 from migrator.observe.status import Force, Orderer

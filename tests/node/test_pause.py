@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from migrator.errors import OperatorError
-from migrator.migration import events as ev
-from migrator.migration.states import State, public_state
+from migrator.migration.machine import events as ev
+from migrator.migration.machine.states import State, public_state
 from migrator.node.core import NodeCore
 from migrator.node.pause import PauseOrder
 from migrator.observe.status import Orderer

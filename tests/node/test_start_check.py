@@ -11,7 +11,7 @@ from migrator.config.load import settings_from
 from migrator.errors import ExitCode, OperatorError
 from migrator.image.loader import MAX_STATES
 from migrator.image.model import EMPTY_IMAGE
-from migrator.migration.finish import zk_mode_brokers
+from migrator.migration.machine.finish import zk_mode_brokers
 from migrator.node.core import NodeCore
 from migrator.node.remote_image import NoAnswerError, RemoteImage
 from migrator.node.start_check import AskVoters, check_start

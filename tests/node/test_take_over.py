@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from migrator.migration.messenger import BrokerMessenger
+from migrator.migration.broker_rpcs.messenger import BrokerMessenger
 from migrator.node.core import NodeCore
 from migrator.node.migration import NodeBrokers
 from tests.node.cluster import running

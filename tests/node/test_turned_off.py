@@ -11,7 +11,7 @@ import pytest
 
 from migrator.config.load import settings_from
 from migrator.errors import OperatorError
-from migrator.migration.states import PublicState, State
+from migrator.migration.machine.states import PublicState, State
 from migrator.node.node import Failure, _assemble
 from migrator.observe.status import Goal, Status
 from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from migrator.controller.index import ControllerIndex
 from migrator.image.model import EMPTY_IMAGE
-from migrator.migration.lag import NO_LAG, Lag
+from migrator.migration.write_behind.lag import NO_LAG, Lag
 from migrator.node.write_gate import WriteGate
 from migrator.wire.aside import DECISIONS
 from tests.node.cluster import Cluster

@@ -18,7 +18,7 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.partition_state import PartitionState, decode_partition_state
-from tests.migration.model_zookeeper import ModelZooKeeper
+from tests.migration.model.zookeeper import ModelZooKeeper
 from tests.preflight import cases_of_zookeeper
 from tests.preflight.cases_of_zookeeper import TOPIC
 from tests.preflight.test_command import stats_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.migration.readiness import Gap
+from migrator.migration.machine.readiness import Gap
 from migrator.rehearse.forecast import ERROR_SECONDS, ERROR_SHARE, Times, forecast
 from migrator.rehearse.report import Check, Outcome, Report
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from migrator.errors import OperatorError
-from migrator.migration.states import PublicState, State
+from migrator.migration.machine.states import PublicState, State
 from migrator.observe.status import (
     Force,
     Gate,

@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from migrator.observe.status import Status
 from migrator.rpc import doorkeeper
 from migrator.rpc.channel import server_options

@@ -14,7 +14,7 @@ import grpc.aio
 import pytest
 
 from migrator.errors import OperatorError
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from migrator.observe.certificates import CERTIFICATES
 from migrator.parts.certificates import Authority, write_private
 from migrator.raft.messages import RaftRequest, RaftResponse, VoteRequest

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import OperatorError
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from migrator.parts.processes import free_port
 from migrator.rpc.reach import active_controller, connect
 from tests.rpc.identities import command_config

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from migrator.migration.states import State
+from migrator.migration.machine.states import State
 from migrator.rpc.operator_client import OperatorClient
 from tests.rpc.operator_node import PlayedNode, served
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from migrator.errors import ExitCode, OperatorError
-from migrator.migration.states import PublicState, State
+from migrator.migration.machine.states import PublicState, State
 from migrator.observe.status import Force
 from migrator.rpc.operator_client import OperatorClient
 from migrator.rpc.reach import active_controller

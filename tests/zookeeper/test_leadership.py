@@ -30,7 +30,7 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import ControllerClaim, decode_controller, encode_controller
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.migration import INITIAL_STATE, MigrationState, decode_migration, encode_migration
-from tests.migration.model_zookeeper import ModelZooKeeper
+from tests.migration.model.zookeeper import ModelZooKeeper
 
 COPIED = MigrationState(3001, 4, 100, 4)
 

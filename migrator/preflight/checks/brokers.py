@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from migrator.config.types import split_list
-from migrator.migration.readiness import Severity
+from migrator.migration.machine.readiness import Severity
 from migrator.preflight.check import Check, Found, of_zookeeper
 from migrator.preflight.evidence import BrokerFile, Evidence, ZooKeeperFacts
 from migrator.records.metadata import SecurityProtocol

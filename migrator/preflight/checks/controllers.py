@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from migrator.config.key_uses import concerns_this_program_only
-from migrator.migration.readiness import Severity
+from migrator.migration.machine.readiness import Severity
 from migrator.preflight.check import Check, Concerns, Found
 from migrator.preflight.evidence import ControllerFile, Evidence
 from migrator.records.metadata import ZkMigrationState

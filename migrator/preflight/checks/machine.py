@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from migrator.migration.readiness import Severity
+from migrator.migration.machine.readiness import Severity
 from migrator.preflight.check import Check, Concerns, Found, of_zookeeper
 from migrator.preflight.evidence import Evidence, ZooKeeperFacts
 

@@ -9,7 +9,7 @@ from migrator.config.key_uses import concerns_this_program_only
 from migrator.config.super_users import KEY as SUPER_USERS
 from migrator.config.super_users import nobodies_of
 from migrator.config.types import split_list
-from migrator.migration.readiness import Severity
+from migrator.migration.machine.readiness import Severity
 from migrator.preflight.census import sample_of
 from migrator.preflight.check import Check, Concerns, Found, of_zookeeper
 from migrator.preflight.checks.controllers import JAVA_CLASS_KEYS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from migrator.config.keys import KEYS
-from migrator.migration.readiness import Severity
+from migrator.migration.machine.readiness import Severity
 from migrator.preflight.check import Check, Concerns, Found
 from migrator.preflight.evidence import Evidence
 from migrator.zookeeper.request_size import JUTE_MAXBUFFER, bytes_of_one

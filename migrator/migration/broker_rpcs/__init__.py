@@ -1,0 +1,1 @@
+"""What brokers in ZooKeeper mode are told, and the channels on which they are told."""

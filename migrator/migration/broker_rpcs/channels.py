@@ -1,0 +1,395 @@
+"""One ordered channel to each broker in ZooKeeper mode: bounded, retrying, and rid of what a newer full state replaces.
+
+A broker gets its requests strictly one after the other. A request that is not answered is sent again, after 100 ms as
+stock controllers do and then less often, for as long as the broker is registered with the same epoch: it may have taken
+effect, and all of them can be repeated. An UpdateMetadata that goes to several brokers is encoded once.
+
+What one broker is, says or has registered concerns its own channel only, which names it in `BrokerChannels.troubles`.
+After an error that nobody expected the channel asks for the full state and begins again, after a back-off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kio.schema.errors import ErrorCode
+
+from migrator.errors import PeerError
+from migrator.image.model import BrokerRegistration
+from migrator.migration.broker_rpcs.receipts import Receipt
+from migrator.migration.broker_rpcs.requests import Addressed
+from migrator.records.metadata import Endpoint
+from migrator.rpc.transport import TransportError
+from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
+from migrator.values import value
+from migrator.wire.decode import decode_body
+from migrator.wire.legacy.encode import RequestEncoder
+from migrator.wire.legacy.messages import (
+    LEADER_AND_ISR,
+    STOP_REPLICA,
+    UPDATE_METADATA,
+    LeaderAndIsr,
+    LegacyRequest,
+    StopReplica,
+    UpdateMetadata,
+)
+from migrator.wire.schemas import response_type
+
+log = logging.getLogger(__name__)
+
+CHANNEL = TaskKind("broker-channel", OnError.RESTART)
+CLOSING = TaskKind("broker-channel-closing", OnError.DROP)
+
+RETRY_SECONDS = 0.1
+RETRY_MAX_SECONDS = 2.0
+LARGE_RETRY_MAX_SECONDS = 60.0
+LARGE_BYTES = 50 * 2**20
+"""Brokers close the connection at a request above ``socket.request.max.bytes``, 100 MiB by default. From half of that
+on a request that fails may be too large: it is named so, and sent again less often."""
+REQUEST_SECONDS = 30.0
+DECODE_INLINE_BYTES = 64 * 1024
+"""A LeaderAndIsr's answer names every partition; a bigger one is decoded in a thread."""
+MAX_QUEUED = 2_000
+"""Requests for one broker. One that falls further behind is told everything anew instead."""
+
+LEADERS = (LeaderAndIsr,)
+"""What the closing full state makes needless: it names every partition in LeaderAndIsr, but in UpdateMetadata topics
+only, so what waits for the brokers' caches must still arrive."""
+EVERYTHING = (LeaderAndIsr, UpdateMetadata)
+"""What telling a broker everything anew makes needless. StopReplica never is: a broker moves logs aside that a full
+state leaves out, and deletes only what it is told to."""
+
+
+@value
+class Answered:
+    """A broker's answer. ``partition_errors``: (topic name or id, partition) by error, for what it refused."""
+
+    broker_id: int
+    request: str
+    error: ErrorCode
+    partition_errors: Mapping[ErrorCode, int]
+
+    @property
+    def refusal(self) -> str:
+        """What the broker did not take; empty when it took everything."""
+        if self.error is ErrorCode.none and not self.partition_errors:
+            return ""
+        partitions = "".join(f", {error.name} for {count} partitions" for error, count in self.partition_errors.items())
+        return f"it answers a {self.request} with {self.error.name}{partitions}"
+
+
+class Peer(Protocol):
+    """What a channel needs of a `migrator.wire.client.KafkaClient`."""
+
+    async def request_encoded(self, api_key: int, version: int, body: Any, timeout: float) -> tuple[bytearray, int]: ...
+    async def close(self) -> None: ...
+
+
+Connect = Callable[[int, Endpoint], Peer]
+"""Broker id and endpoint -> a client that connects when it is first used."""
+
+
+class _Body:
+    """The part of an UpdateMetadata that is the same for every broker, encoded when the first one needs it."""
+
+    def __init__(self, request: UpdateMetadata) -> None:
+        self._request = request
+        self._chunks: list[bytes] | None = None
+        self._encoding = asyncio.Lock()
+
+    async def chunks(self, encoder: RequestEncoder) -> list[bytes]:
+        """The encoded body. Should the channel that encodes it be closed meanwhile, the next one encodes it."""
+        async with self._encoding:
+            if self._chunks is None:
+                self._chunks = await _in_slices(encoder.update_metadata_body(self._request))
+            return self._chunks
+
+
+@dataclass(slots=True)
+class _Queued:
+    request: LegacyRequest
+    body: _Body | None = None
+    receipt: Receipt | None = None
+
+
+class BrokerChannels:
+    """All channels of one claim. Belongs to one event loop; `close` ends every task.
+
+    :param encoder: of this claim and leader epoch.
+    :param connect: makes clients.
+    :param listener: name of the listener between brokers.
+    :param on_answer: hears of every answer that is not simply in order.
+    :param on_overflow: asked to plan the full state for a broker whose queue was thrown away.
+    :param on_failure: told of what must stop the process.
+    """
+
+    def __init__(
+        self,
+        encoder: RequestEncoder,
+        connect: Connect,
+        listener: str,
+        *,
+        on_answer: Callable[[Answered], None],
+        on_overflow: Callable[[int], None],
+        on_failure: OnFailure | None = None,
+        retry_seconds: float = RETRY_SECONDS,
+    ) -> None:
+        self._supervisor = Supervisor(on_failure)
+        self._encoder = encoder
+        self._connect = connect
+        self._listener = listener
+        self._on_answer = on_answer
+        self._on_overflow = on_overflow
+        self._retry_seconds = retry_seconds
+        self._channels: dict[int, _Channel] = {}
+        self._leaving: set[_Channel] = set()
+        self._unreachable: dict[int, str] = {}
+
+    @property
+    def queued(self) -> dict[int, int]:
+        """How many requests wait, by broker."""
+        return {broker_id: len(channel.queue) for broker_id, channel in self._channels.items()}
+
+    @property
+    def troubles(self) -> dict[int, str]:
+        """What is wrong with brokers that cannot be told, or did not take what they were told, by id. Metrics read it
+        on a thread of their own."""
+        return self._unreachable | {
+            broker_id: channel.trouble for broker_id, channel in list(self._channels.items()) if channel.trouble
+        }
+
+    def registered(self, brokers: Mapping[int, BrokerRegistration]) -> None:
+        """Which brokers there are now. What waited for one that is gone, or has registered anew, is dropped."""
+        for broker_id, channel in list(self._channels.items()):
+            registration = brokers.get(broker_id)
+            if registration is None or self._place(registration) != channel.place:
+                channel.close()
+                del self._channels[broker_id]
+                self._leaving.add(channel)
+                self._supervisor.spawn(CLOSING, self._left(channel))
+        self._unreachable = {}
+        for broker_id, registration in brokers.items():
+            place = self._place(registration)
+            if not registration.is_migrating_zk_broker:
+                continue
+            if place is None:
+                self._unreachable[broker_id] = f"it has registered no listener {self._listener}"
+            elif broker_id not in self._channels:
+                self._channels[broker_id] = self._open(broker_id, place)
+
+    def send(
+        self,
+        plan: Iterable[Addressed],
+        *,
+        replaces: tuple[type[LegacyRequest], ...] = (),
+        receipt: Receipt | None = None,
+    ) -> None:
+        """Queue the requests of a plan, each broker's in order.
+
+        :param replaces: sorts of requests that are dropped where they still wait: `LEADERS` or `EVERYTHING`.
+        :param receipt: hears of the answers.
+        """
+        bodies: dict[int, _Body] = {}
+        for addressed in plan:
+            channel = self._channels.get(addressed.broker_id)
+            if channel is None or channel.place.broker_epoch != addressed.broker_epoch:
+                continue
+            channel.drop(replaces)
+            for request in addressed.requests:
+                body = None
+                if isinstance(request, UpdateMetadata):
+                    body = bodies.setdefault(id(request), _Body(request))
+                if receipt is not None:
+                    receipt.expect()
+                channel.put(_Queued(request, body, receipt))
+        if receipt is not None:
+            receipt.complete()
+
+    async def close(self) -> None:
+        """Stop sending; a request that is under way may still arrive."""
+        channels = [*self._channels.values(), *self._leaving]
+        self._channels.clear()
+        for channel in channels:
+            channel.close()
+        for channel in channels:
+            await channel.closed()
+        await self._supervisor.close()
+
+    async def _left(self, channel: _Channel) -> None:
+        await channel.closed()
+        self._leaving.discard(channel)
+
+    def _place(self, registration: BrokerRegistration) -> _Place | None:
+        found = (end for end in registration.listeners if end.name == self._listener)
+        endpoint = next(found, None)
+        return None if endpoint is None else _Place(registration.broker_id, registration.epoch, endpoint)
+
+    def _open(self, broker_id: int, place: _Place) -> _Channel:
+        return _Channel(
+            place,
+            self._connect(broker_id, place.endpoint),
+            self._encoder,
+            self._on_answer,
+            self._everything,
+            self._retry_seconds,
+            self._supervisor,
+        )
+
+    def _everything(self, broker_id: int, why: str) -> None:
+        log.warning("Broker %d is told everything anew, instead of what waited for it: %s", broker_id, why)
+        self._on_overflow(broker_id)
+
+
+@value
+class _Place:
+    broker_id: int
+    broker_epoch: int
+    endpoint: Endpoint
+
+
+class _Channel:
+    """The queue of one broker, and the task that empties it."""
+
+    def __init__(
+        self,
+        place: _Place,
+        peer: Peer,
+        encoder: RequestEncoder,
+        on_answer: Callable[[Answered], None],
+        on_overflow: Callable[[int, str], None],
+        retry_seconds: float,
+        supervisor: Supervisor,
+    ) -> None:
+        self.place = place
+        self.queue: deque[_Queued] = deque()
+        self.trouble = ""
+        """Why the broker is not told, or did not take what it was told; empty when all is well."""
+        self._peer = peer
+        self._encoder = encoder
+        self._on_answer = on_answer
+        self._on_overflow = on_overflow
+        self._retry_seconds = retry_seconds
+        self._current: _Queued | None = None
+        self._filled = asyncio.Event()
+        self._starved = False
+        """What came was thrown away, so nothing makes sense any more but everything."""
+        name = f"The channel to broker {place.broker_id}"
+        self._task = supervisor.keep(CHANNEL, self._run, name, self._begin_anew)
+
+    def put(self, queued: _Queued) -> None:
+        """Add a request behind the others."""
+        if self._starved:
+            return
+        if len(self.queue) >= MAX_QUEUED:
+            self.queue.clear()
+            self._starved = True
+            self._on_overflow(self.place.broker_id, f"{MAX_QUEUED} requests waited")
+            return
+        self.queue.append(queued)
+        self._filled.set()
+
+    def drop(self, sorts: tuple[type[LegacyRequest], ...]) -> None:
+        """Forget what waits of these sorts; with `EVERYTHING`, a broker that had missed something begins anew."""
+        if sorts:
+            self._starved = self._starved and sorts != EVERYTHING
+            self.queue = deque(queued for queued in self.queue if not isinstance(queued.request, sorts))
+
+    def close(self) -> None:
+        """Stop; `closed` waits for it."""
+        self._task.cancel()
+
+    async def closed(self) -> None:
+        """Wait until the task has ended, and close the connection."""
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self._peer.close()
+
+    async def _run(self) -> None:
+        while True:
+            await self._filled.wait()
+            while self.queue:
+                self._current = self.queue.popleft()
+                await self._deliver(self._current)
+            self._filled.clear()
+
+    def _begin_anew(self, error: Exception) -> None:
+        """Nobody knows what the broker makes of the rest now, so it is told everything, by then from a newer image.
+        Deletions stay: no full state stands for them."""
+        self.trouble = f"what it is to be told fails: {type(error).__name__}: {error}"
+        if self._current is not None:
+            self.queue.appendleft(self._current)
+        self.drop(EVERYTHING)
+        self._starved = True
+        self._on_overflow(self.place.broker_id, self.trouble)
+
+    async def _deliver(self, queued: _Queued) -> None:
+        """Until it is answered: nothing overtakes it."""
+        (api_key, version), chunks = await self._encode(queued)
+        size = sum(map(len, chunks))
+        pause, longest = self._retry_seconds, RETRY_MAX_SECONDS if size < LARGE_BYTES else LARGE_RETRY_MAX_SECONDS
+        while True:
+            try:
+                frame, offset = await self._peer.request_encoded(api_key, version, chunks, REQUEST_SECONDS)
+                answered = await self._read(queued.request, response_type(api_key, version), frame, offset)
+            except (TransportError, PeerError) as error:
+                log.debug("Broker %d: %s; sent again", self.place.broker_id, error)
+                self.trouble = f"it does not answer: {error}"
+                if size >= LARGE_BYTES:
+                    self.trouble += (
+                        f"; the {type(queued.request).__name__} has {size} bytes: if the broker's "
+                        "socket.request.max.bytes is smaller, raise it and restart the broker"
+                    )
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, longest)
+                continue
+            self.trouble = answered.refusal
+            if self.trouble:
+                self._on_answer(answered)
+            elif queued.receipt is not None:
+                queued.receipt.answered()
+            return
+
+    async def _read(self, request: LegacyRequest, answer_type: Any, frame: bytearray, offset: int) -> Answered:
+        """
+        :raises PeerError: it is no answer.
+        """
+
+        def read() -> Answered:
+            answer = decode_body(answer_type, frame, offset)
+            refused = Counter(error for error in _partition_errors(answer) if error is not ErrorCode.none)
+            return Answered(self.place.broker_id, type(request).__name__, ErrorCode(answer.error_code), dict(refused))
+
+        return read() if len(frame) <= DECODE_INLINE_BYTES else await asyncio.to_thread(read)
+
+    async def _encode(self, queued: _Queued) -> tuple[tuple[int, int], list[bytes]]:
+        request, epoch = queued.request, self.place.broker_epoch
+        match request:
+            case UpdateMetadata():
+                body = queued.body or _Body(request)
+                return UPDATE_METADATA, [self._encoder.header(epoch), *await body.chunks(self._encoder)]
+            case LeaderAndIsr():
+                return LEADER_AND_ISR, await _in_slices(self._encoder.leader_and_isr(request, epoch))
+            case StopReplica():
+                return STOP_REPLICA, await _in_slices(self._encoder.stop_replica(request, epoch))
+
+
+async def _in_slices(parts: Iterable[bytes]) -> list[bytes]:
+    """Take an encoder's parts, with a turn for others between any two."""
+    chunks = []
+    for part in parts:
+        chunks.append(part)
+        await asyncio.sleep(0)
+    return chunks
+
+
+def _partition_errors(answer: Any) -> Iterable[ErrorCode]:
+    """Of LeaderAndIsr by topic, of StopReplica in one list, of UpdateMetadata none."""
+    for partition in getattr(answer, "partition_errors", ()):
+        yield ErrorCode(partition.error_code)
+    for topic in getattr(answer, "topics", ()):
+        for partition in topic.partition_errors:
+            yield ErrorCode(partition.error_code)

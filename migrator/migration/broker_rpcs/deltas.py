@@ -1,0 +1,193 @@
+"""What brokers in ZooKeeper mode are told when the image changes.
+
+Order matters, for each broker: deleted topics go first, since StopReplica knows no topic ids and would hit a new
+topic of the same name; then the brokers; then leaders and followers, before clients hear of them; replicas that
+moved away are deleted last.
+
+A broker that comes back is told everything. Once image and ZooKeeper are known to agree, that includes what it
+should not have any more, for one that was only fenced may know topics that were deleted meanwhile. This goes ahead
+of all else: the ids of namesakes would hide those topics, and so would the deletion of namesakes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from migrator.image.model import ImageDelta, MetadataImage, PartitionRegistration, TopicImage
+from migrator.migration.broker_rpcs.requests import (
+    SLICE_PARTITIONS,
+    Outbox,
+    Plan,
+    Terms,
+    Told,
+    Work,
+    by_broker,
+    closing_update,
+    hosted,
+    metadata_parts,
+    partly_hosting,
+    recipients,
+    without,
+)
+from migrator.records.uuid import ZERO_UUID, Uuid
+from migrator.wire.legacy.messages import (
+    EPOCH_DURING_DELETE,
+    LEADER_DURING_DELETE,
+    StoppedPartition,
+    StoppedTopic,
+    StopReplica,
+    TopicPartitions,
+    UpdateType,
+)
+
+
+def plan_delta(delta: ImageDelta, terms: Terms, told: Told) -> Work[Plan]:
+    """The way from one image to the next."""
+    before, after, changes = delta.before, delta.after, delta.changes
+    old = recipients(before)
+    outbox = Outbox(after, terms)
+    fresh = {
+        broker_id
+        for broker_id, broker in outbox.recipients.items()
+        if broker_id not in old or old[broker_id].epoch != broker.epoch
+    }
+    known = outbox.recipients.keys() - fresh
+    changed = yield from _changed_partitions(delta)
+    waiting = _waiting(delta, told)
+
+    if fresh and terms.confirmed:
+        outbox.add(fresh, closing_update(outbox))
+    yield from _deletions(delta, outbox)
+    if any(before.cluster.brokers.get(key) != after.cluster.brokers.get(key) for key in changes.brokers):
+        outbox.add(known, outbox.update_metadata(UpdateType.UNKNOWN, ()))
+    uninformed = yield from _inform_fresh(outbox, fresh, waiting)
+    informed = known - told.uninformed
+    topics_of = yield from by_broker(informed, (part for part in changed if part.topic.topic_id not in waiting))
+    for broker_id, topics in topics_of.items():
+        if topics:
+            outbox.add([broker_id], outbox.leader_and_isr(UpdateType.INCREMENTAL, topics))
+    if changed:
+        outbox.add(known, outbox.update_metadata(UpdateType.INCREMENTAL, changed))
+    yield from _removals(before, changed, outbox)
+    return outbox.plan(Told(waiting, told.uninformed - fresh | uninformed))
+
+
+def _changed_partitions(delta: ImageDelta) -> Work[list[TopicPartitions]]:
+    """The partitions that are new or differ, by topic."""
+    result: list[TopicPartitions] = []
+    seen = 0
+    for topic_id, numbers in delta.changes.partitions.items():
+        topic = delta.after.topics.by_id.get(topic_id)
+        if topic is None:
+            continue
+        old = _partitions(delta.before, topic_id)
+        differing = [number for number in sorted(numbers) if old.get(number) != topic.partitions.get(number)]
+        if differing:
+            result.append(TopicPartitions(topic, differing))
+        seen += len(numbers)
+        if seen >= SLICE_PARTITIONS:
+            seen = 0
+            yield
+    return result
+
+
+def _partitions(image: MetadataImage, topic_id: Uuid) -> Mapping[int, PartitionRegistration]:
+    topic = image.topics.by_id.get(topic_id)
+    return {} if topic is None else topic.partitions
+
+
+def _waiting(delta: ImageDelta, told: Told) -> Mapping[Uuid, int]:
+    """The topics that wait after this delta: those that waited, without the deleted, with the new."""
+    before, after = delta.before.topics.by_id, delta.after.topics.by_id
+    waiting = dict(told.waiting)  # thousands may wait: only those that changed are looked at
+    for topic_id in delta.changes.topics:
+        if topic_id not in after:
+            waiting.pop(topic_id, None)
+        elif topic_id not in before:
+            waiting[topic_id] = delta.after.provenance.offset
+    return waiting
+
+
+def _deletions(delta: ImageDelta, outbox: Outbox) -> Work[None]:
+    """Deleted topics leave every cache, and their logs every replica."""
+    before, after = delta.before.topics.by_id, delta.after.topics.by_id
+    deleted = [before[topic_id] for topic_id in delta.changes.topics if topic_id in before and topic_id not in after]
+    if not deleted:
+        return
+    deleted.sort(key=lambda topic: topic.name)
+    outbox.add(outbox.recipients, outbox.update_metadata(UpdateType.INCREMENTAL, map(_as_deleted, deleted)))
+    topics_of = yield from hosted(outbox.recipients, deleted)
+    for broker_id, topics in topics_of.items():
+        if topics:
+            stopped = (
+                StoppedTopic(
+                    part.topic.name,
+                    tuple(StoppedPartition(number, EPOCH_DURING_DELETE, delete=True) for number, _ in part.states()),
+                )
+                for part in topics
+            )
+            outbox.add([broker_id], StopReplica(tuple(stopped)))
+
+
+def _as_deleted(topic: TopicImage) -> TopicPartitions:
+    """The topic in the form by which UpdateMetadata deletes it. The id is zero: a broker that does not have the
+    topic would otherwise keep its id."""
+    partitions = {
+        number: replace(state, leader=LEADER_DURING_DELETE, leader_epoch=0, partition_epoch=0)
+        for number, state in topic.partitions.items()
+    }
+    return TopicPartitions(TopicImage(topic.name, ZERO_UUID, partitions))
+
+
+def _inform_fresh(outbox: Outbox, fresh: Collection[int], waiting: Mapping[Uuid, int]) -> Work[frozenset[int]]:
+    """Everything for brokers that came back: the cluster's metadata, and one LeaderAndIsr with all that they host.
+
+    Topics that wait have no logs when image and ZooKeeper agree; before, they may have, so a broker that hosts one
+    gets no LeaderAndIsr yet. Returns those brokers.
+    """
+    if not fresh:
+        return frozenset()
+    confirmed = outbox.terms.confirmed
+    for part in (yield from metadata_parts(outbox)):
+        outbox.add(fresh, part)
+    later = frozenset[int]() if confirmed else (yield from partly_hosting(fresh, outbox.image, waiting))
+    topics_of = yield from hosted(fresh, without(outbox.image, waiting))
+    for broker_id, topics in topics_of.items():
+        if broker_id not in later and (topics or confirmed):
+            outbox.add([broker_id], outbox.leader_and_isr(outbox.full_type(broker_id), topics))
+    return later
+
+
+def plan_again(image: MetadataImage, terms: Terms, told: Told, broker_ids: Collection[int]) -> Work[Plan]:
+    """Everything anew for brokers that missed something, deletions perhaps.
+
+    :param image: the one that the last plan was made of.
+    """
+    outbox = Outbox(image, terms)
+    if terms.confirmed:
+        outbox.add(broker_ids, closing_update(outbox))
+    later = yield from _inform_fresh(outbox, broker_ids, told.waiting)
+    return outbox.plan(Told(told.waiting, told.uninformed | later))
+
+
+def _removals(before: MetadataImage, changed: Iterable[TopicPartitions], outbox: Outbox) -> Work[None]:
+    """Replicas that are no longer assigned are deleted (KAFKA-16120)."""
+    stops: dict[int, list[StoppedTopic]] = {}
+    seen = 0
+    for part in changed:
+        old = _partitions(before, part.topic.topic_id)
+        gone: dict[int, list[StoppedPartition]] = {}
+        for number, state in part.states():
+            was = old.get(number)
+            if was is not None and was.replicas != state.replicas:
+                for broker_id in set(was.replicas).difference(state.replicas):
+                    gone.setdefault(broker_id, []).append(StoppedPartition(number, state.leader_epoch, delete=True))
+        for broker_id, partitions in gone.items():
+            stops.setdefault(broker_id, []).append(StoppedTopic(part.topic.name, tuple(partitions)))
+        seen += len(part)
+        if seen >= SLICE_PARTITIONS:
+            seen = 0
+            yield
+    for broker_id, topics in sorted(stops.items()):
+        outbox.add([broker_id], StopReplica(tuple(topics)))

@@ -1,0 +1,281 @@
+"""Keeps the brokers in ZooKeeper mode told: plans what follows from each image, in slices, and hands it to channels.
+
+One task plans, one plan after the other, each from the image of the one before; changes that come meanwhile are one
+delta. So a slow plan never lets requests overtake each other. A step that fails unexpectedly is tried again, after a
+back-off and with what was published meanwhile: the next leader would have to plan from the same image.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Container
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+
+from kio.schema.errors import ErrorCode
+
+from migrator.image.changes import merge_changes
+from migrator.image.model import Changes, ImageDelta, MetadataImage
+from migrator.migration.broker_rpcs.channels import EVERYTHING, LEADERS, Answered, BrokerChannels, Connect
+from migrator.migration.broker_rpcs.deltas import plan_again, plan_delta
+from migrator.migration.broker_rpcs.receipts import Receipt
+from migrator.migration.broker_rpcs.requests import (
+    NOTHING_OPEN,
+    Plan,
+    Terms,
+    Told,
+    Work,
+    plan_full,
+    plan_released,
+    plan_takeover,
+    recipients,
+)
+from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
+from migrator.wire.legacy.encode import RequestEncoder
+from migrator.wire.legacy.messages import Controller, LeaderAndIsr, LegacyRequest
+
+log = logging.getLogger(__name__)
+
+MAX_UNMERGED = 64
+"""Changes that wait for a slow plan; more of them become one."""
+PLANNER = TaskKind("broker-planner", OnError.RESTART)
+CLOSING = TaskKind("broker-channels-closing", OnError.DROP)
+
+WITHOUT_TOPIC_IDS = (
+    "it failed a LeaderAndIsr as a whole, as brokers do that have logs without a topic id; it gets requests that name "
+    "changes only, so it moves no stray logs aside"
+)
+Step = Callable[[], Awaitable[None]]
+
+
+class BrokerMessenger:
+    """Open while a claim is held.
+
+    :param on_failure: told when planning breaks an invariant.
+    :param on_told: told how many seconds passed from the commit of a change until every broker had answered.
+    """
+
+    def __init__(
+        self,
+        listener: str,
+        connect: Connect,
+        on_failure: OnFailure,
+        on_told: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        self._on_told = on_told
+        self._pending_since = 0.0
+        """When the oldest of the changes was committed that are not planned yet."""
+        self._listener = listener
+        self._connect = connect
+        self._on_failure = on_failure
+        self._supervisor = Supervisor(on_failure)
+        self._fault = ""
+        """Why nobody is told anything; empty when planning works."""
+        self._missed: set[int] = set()
+        self._channels: BrokerChannels | None = None
+        self._terms = Terms(listener)
+        self._told: Told = NOTHING_OPEN
+        self._image: MetadataImage | None = None
+        self._pending: list[ImageDelta] = []
+        self._reached = -1
+        self._steps: deque[Step] = deque()
+        self._full: list[asyncio.Future[bool]] = []
+        """Who waits for the full state to be queued, or has waited."""
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    @property
+    def queued(self) -> dict[int, int]:
+        """How many requests wait, by broker."""
+        return {} if self._channels is None else self._channels.queued
+
+    @property
+    def troubles(self) -> dict[int, str]:
+        """What is wrong with brokers in ZooKeeper mode that are up and cannot be told, or do not take it, by id."""
+        if self._channels is None or self._image is None:
+            return {}
+        told = recipients(self._image)
+        without_ids = dict.fromkeys(self._terms.without_topic_ids, WITHOUT_TOPIC_IDS)
+        planning = dict.fromkeys(told, self._fault) if self._fault else {}
+        found = without_ids | self._channels.troubles | planning
+        return {broker_id: found[broker_id] for broker_id in sorted(found.keys() & told.keys())}
+
+    def open(
+        self, controller: Controller, image: MetadataImage, has_config: Container[str], predecessor_offset: int
+    ) -> None:
+        """A claim is held: first words to every broker."""
+        self.close()
+        self._channels = BrokerChannels(
+            RequestEncoder(controller),
+            self._connect,
+            self._listener,
+            on_answer=self._answered,
+            on_overflow=self._tell_anew,
+            on_failure=self._on_failure,
+        )
+        self._terms, self._told, self._image = Terms(self._listener), NOTHING_OPEN, image
+        self._pending, self._reached, self._missed = [], -1, set()
+        self._steps.append(lambda: self._send(plan_takeover(image, self._terms, has_config, predecessor_offset), image))
+        self._task = self._supervisor.keep(PLANNER, self._run, on_error=self._failed)
+        self._wake.set()
+
+    async def full(self) -> bool:
+        """ZooKeeper equals the image: everybody gets everything. Returns whether that is queued; it is not when the
+        claim is gone."""
+        if self._channels is None:
+            return False
+        queued: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._full.append(queued)
+
+        async def step() -> None:
+            image = self._image
+            if image is not None:
+                await self._send(plan_full(image, self._terms, self._told, self._reached), image, replaces=LEADERS)
+                self._terms = replace(self._terms, confirmed=True)
+                _conclude(queued, result=True)
+
+        self._add(step)
+        return await queued
+
+    def publish(self, delta: ImageDelta) -> None:
+        """A committed change."""
+        if self._channels is not None:
+            if not self._pending:
+                self._pending_since = asyncio.get_running_loop().time()
+            self._pending.append(delta)
+            if len(self._pending) > MAX_UNMERGED:
+                changes: Changes = merge_changes([each.changes for each in self._pending])
+                self._pending = [ImageDelta(self._pending[0].before, delta.after, changes)]
+            self._add(self._tell_pending)
+
+    def reached(self, offset: int) -> None:
+        """ZooKeeper holds everything up to this offset."""
+        self._reached = max(self._reached, offset)
+        if self._channels is not None and self._told.waiting:
+            self._add(self._release)
+
+    def close(self) -> None:
+        """The claim is gone: nobody is told anything any more."""
+        self._steps = deque()
+        self._pending = []
+        self._image = None
+        self._fault = ""
+        for queued in self._full:
+            _conclude(queued, result=False)
+        self._full = []
+        tasks, channels = self._task, self._channels
+        self._task, self._channels = None, None
+        if tasks is not None:
+            tasks.cancel()
+        if channels is not None:
+            closing = self._supervisor.spawn(CLOSING, channels.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    async def closed(self) -> None:
+        """Wait until every connection is closed."""
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    def _add(self, step: Step) -> None:
+        """Behind the others. The one that is under way may be the same: what it began with is older."""
+        if step not in itertools.islice(self._steps, 1, None):
+            self._steps.append(step)
+        self._wake.set()
+
+    async def _run(self) -> None:
+        steps = self._steps
+        while True:
+            await self._wake.wait()
+            while steps:
+                await steps[0]()
+                self._fault = ""
+                steps.popleft()
+            self._wake.clear()
+
+    def _failed(self, error: Exception) -> None:
+        self._fault = f"requests for it cannot be planned: {type(error).__name__}: {error}"
+
+    async def _tell_pending(self) -> None:
+        if not self._pending or self._image is None:
+            return
+        after, clock, since = self._pending[-1].after, asyncio.get_running_loop().time, self._pending_since
+        changes: Changes = merge_changes([delta.changes for delta in self._pending])
+        receipt = Receipt(lambda: self._on_told(clock() - since))
+        work = plan_delta(ImageDelta(self._image, after, changes), self._terms, self._told)
+        planned_at = clock()
+        await self._send(work, after, receipt=receipt)
+        self._pending_since = planned_at  # of what came while this was planned, about
+        told = after.provenance.offset
+        self._pending = [delta for delta in self._pending if delta.after.provenance.offset > told]
+
+    def _tell_anew(self, broker_id: int) -> None:
+        """What waited for the broker is gone: it gets everything."""
+        self._missed.add(broker_id)
+        self._add(self._tell_again)
+
+    def _answered(self, answered: Answered) -> None:
+        log.warning("Broker %d: %s", answered.broker_id, answered.refusal)
+        failed_whole = answered.request == LeaderAndIsr.__name__ and answered.error is ErrorCode.unknown_server_error
+        if failed_whole and answered.broker_id not in self._terms.without_topic_ids:
+            # `LogManager.findStrayReplicas` throws on a log without a topic id, but only for requests of type 2.
+            without = self._terms.without_topic_ids | {answered.broker_id}
+            self._terms = replace(self._terms, without_topic_ids=without)
+            self._tell_anew(answered.broker_id)
+
+    async def _tell_again(self) -> None:
+        """Whoever is fenced waits until it is back."""
+        if self._image is None:
+            return
+        missed = self._missed & recipients(self._image).keys()
+        if missed:
+            work = plan_again(self._image, self._terms, self._told, missed)
+            await self._send(work, self._image, replaces=EVERYTHING, anew=missed)
+
+    async def _release(self) -> None:
+        if self._image is not None and self._told.waiting:
+            await self._send(plan_released(self._image, self._terms, self._told, self._reached), self._image)
+
+    async def _send(
+        self,
+        work: Work[Plan],
+        image: MetadataImage,
+        *,
+        replaces: tuple[type[LegacyRequest], ...] = (),
+        anew: AbstractSet[int] = frozenset(),
+        receipt: Receipt | None = None,
+    ) -> None:
+        """Hand a plan over.
+
+        :param anew: brokers that it tells everything.
+        """
+        plan = await _finish(work)
+        if self._channels is None:
+            return
+        self._missed -= anew
+        self._channels.registered(image.cluster.brokers)
+        self._channels.send(plan.sends, replaces=replaces, receipt=receipt)
+        self._image, self._told = image, plan.told
+        if self._missed & recipients(image).keys():
+            self._add(self._tell_again)
+        if self._told.waiting and any(offset <= self._reached for offset in self._told.waiting.values()):
+            self._add(self._release)
+
+
+def _conclude(waiting: asyncio.Future[bool], *, result: bool) -> None:
+    if not waiting.done():
+        waiting.set_result(result)
+
+
+async def _finish(work: Work[Plan]) -> Plan:
+    """Run a planner to its end, with a turn for others at each of its yields."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            plan: Plan = end.value
+            return plan
+        await asyncio.sleep(0)

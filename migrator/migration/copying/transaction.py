@@ -1,0 +1,40 @@
+"""The one metadata transaction of a migration, as a worker streams it, into a log: a quorum's, or a rehearsal's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+
+from migrator.migration.copying.reading import CopyBatch, CopyEnd
+from migrator.migration.copying.worker import Message, WorkerFailedError
+from migrator.migration.ports import TransactionLog
+from migrator.records.batch import restamp
+from migrator.records.metadata import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    MetadataRecord,
+    ZkMigrationState,
+    ZkMigrationStateRecord,
+)
+
+TRANSACTION_NAME = "ZK Migration"
+BEGIN: tuple[MetadataRecord, ...] = (BeginTransactionRecord(TRANSACTION_NAME),)
+END: tuple[MetadataRecord, ...] = (ZkMigrationStateRecord(ZkMigrationState.MIGRATION), EndTransactionRecord())
+"""Complete, and nothing but complete, together with this batch."""
+
+
+async def append_copy(log: TransactionLog, epoch: int, messages: AsyncIterator[Message]) -> CopyEnd:
+    """Append what lies between `BEGIN` and `END`.
+
+    :raises MigratorError: the worker failed, or the log refused; the transaction is as open as it was.
+    """
+    async for message in messages:
+        if isinstance(message, CopyEnd):
+            return message
+        if isinstance(message, CopyBatch):
+            await log.append_encoded(epoch, partial(_stamped, message.data))
+    raise WorkerFailedError("the worker ended without a result")
+
+
+def _stamped(data: bytes, base_offset: int, epoch: int) -> bytes:
+    return restamp(data, base_offset, epoch)[0]

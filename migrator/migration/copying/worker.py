@@ -1,0 +1,382 @@
+"""CPU- and ZooKeeper-heavy work in a process of its own: the first reading, the copy, the comparison with the image.
+
+The event loop of a controller must not stall for a second because 200,000 partitions are decoded. A worker is spawned
+for one task, streams its results through a pipe (which bounds what is under way: a slow reader makes a slow worker),
+and ends. However it ends, its reader learns it: by the last message, by `Failure`, or by the end of the pipe.
+Meanwhile it reports how far it is (`progress`), in every phase; and it does not outlive its parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from random import Random
+from typing import Self
+
+from migrator.clock import wall_ms
+from migrator.errors import InvariantViolation, MigratorError
+from migrator.image.model import MetadataImage
+from migrator.migration.copying.compare import ReconcileEnd, WriteChunk, compare
+from migrator.migration.copying.local_image import bytes_to_load, load_image
+from migrator.migration.copying.permissions import forbidden_to
+from migrator.migration.copying.reading import Copy, CopyBatch, CopyEnd, Decoded, decode_all
+from migrator.migration.machine.progress import REPORT_SECONDS, Meter, MeteredSource, Phase, Working
+from migrator.migration.translate.target import Target
+from migrator.raft.messages import EpochOffset
+from migrator.values import value
+from migrator.zookeeper.bulk import RETRY_SECONDS, BulkReader
+from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
+from migrator.zookeeper.znodes.passwords import PasswordEncoder
+
+DEAD_SECONDS = 5.0
+"""How long the exit code of a process that has closed its pipe is waited for."""
+
+
+@value
+class DecodeTask:
+    """The first reading. `Decoded` messages. ``may_write``: what we would write, and may not, is a fault, too; that is
+    found out by writes in vain."""
+
+    may_write: bool = True
+
+
+@value
+class CopyTask:
+    """The copy proper. `CopyBatch` messages, then `CopyEnd`."""
+
+    level: int
+    batch_records: int
+
+
+@value
+class CompareTask:
+    """ZooKeeper against the image at ``at``, loaded from the log in ``directory``. `WriteChunk` messages, then
+    `ReconcileEnd`. ``max_deletes`` None: the operator has forced it."""
+
+    directory: Path
+    at: EpochOffset
+    zk_epoch: int
+    max_deletes: int | None
+
+
+Task = DecodeTask | CopyTask | CompareTask
+
+
+@value
+class Tools:
+    """What every task needs. Crosses the process border by pickle, not by command line: it holds secrets.
+    ``retry_seconds``: how long a reading goes on through lost connections; ``report_seconds``: a worker says how far it
+    is no more often than that."""
+
+    session: SessionOptions
+    passwords: PasswordEncoder
+    retry_seconds: float = RETRY_SECONDS
+    report_seconds: float = REPORT_SECONDS
+
+
+@value
+class Failure:
+    """The task ended early; ``expected`` is False for what is a defect of this program."""
+
+    reason: str
+    expected: bool
+
+
+@value
+class Up:
+    """The process has imported what it needs and waits for its task."""
+
+
+ORPHANED = 3
+"""The exit code of a worker that has lost its parent; nobody is there to read it."""
+
+OnProgress = Callable[[Working], None]
+
+
+def ignore(_working: Working) -> None:
+    """An `OnProgress` for who does not want to know."""
+
+
+Message = Decoded | CopyBatch | CopyEnd | WriteChunk | ReconcileEnd
+LAST_MESSAGES = (CopyEnd, ReconcileEnd)
+
+
+class WorkerFailedError(MigratorError):
+    """A worker ended before its work did; says why."""
+
+
+def results(task: Task, tools: Tools, report: OnProgress) -> Iterator[Message]:
+    """Do a task in this process.
+
+    :param report: hears how far it is; it is called between two pieces of work.
+    :raises MigratorError: when ZooKeeper or the log cannot be read, or holds what cannot be decoded.
+    """
+    meter = Meter(report, time.monotonic, tools.report_seconds)
+    image = _load(task, meter) if isinstance(task, CompareTask) else None
+    with ZooKeeperSession(tools.session) as session:
+        yield from _results(task, tools, session, image, meter)
+
+
+def _load(task: CompareTask, meter: Meter) -> MetadataImage:
+    meter.begin(Phase.LOAD, bytes_to_load(task.directory, task.at))
+    return load_image(task.directory, task.at, meter.did)
+
+
+def _results(
+    task: Task, tools: Tools, session: ZooKeeperSession, image: MetadataImage | None, meter: Meter
+) -> Iterator[Message]:
+    reader = BulkReader(session, retry_seconds=tools.retry_seconds)
+    source, random = MeteredSource(reader, meter), Random(os.urandom(16))
+
+    def begin(phase: Phase) -> None:
+        """The server that this session is on may be behind the one that the claim was won on."""
+        meter.begin(phase)
+        reader.catch_up()
+
+    match task:
+        case DecodeTask(may_write):
+            begin(Phase.DECODE)
+            more = partial(forbidden_to, session, reader) if may_write else tuple
+            yield from decode_all(source, passwords=tools.passwords, random=random, more_faults=more)
+        case CopyTask(level, batch_records):
+            copy = Copy(
+                source,
+                passwords=tools.passwords,
+                random=random,
+                level=level,
+                batch_records=batch_records,
+                now_ms=wall_ms,
+            )
+            yield from copy.run(begin)
+        case CompareTask() if image is not None:
+            begin(Phase.COMPARE)
+            target = Target(image, passwords=tools.passwords, controller_epoch=task.zk_epoch)
+            yield from compare(source, target, task.max_deletes)
+
+
+def main(pipe: Connection) -> None:
+    """The worker process: waits for its task, does it, ends. Signals of the terminal are its parent's business.
+
+    It makes no cycles to speak of, while the collector would look at every znode again and again: a third of its time.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
+    gc.disable()
+    try:
+        pipe.send(Up())
+        task, tools = pipe.recv()
+        for message in results(task, tools, pipe.send):
+            pipe.send(message)
+    except (EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone, or wants nothing any more
+        return
+    except MigratorError as error:
+        _tell(pipe, Failure(str(error), expected=True))
+    except Exception as error:  # noqa: BLE001 - the top of a process: its parent has to hear of everything
+        _tell(pipe, Failure(f"{type(error).__name__}: {error}", expected=False))
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed closes the pipe, too, but a worker that computes looks at that only now and then."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(ORPHANED)
+
+
+def _tell(pipe: Connection, failure: Failure) -> None:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        pipe.send(failure)
+
+
+class WorkerProcess:
+    """A process that is up and waits for its one task. Methods block."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, self._theirs = context.Pipe()
+        self.process = context.Process(target=main, args=(self._theirs,), name="migrator-worker", daemon=True)
+
+    def start(self) -> None:
+        """Start it; it goes on to import what it needs by itself."""
+        self.process.start()
+        self._theirs.close()
+
+    def wait_up(self, seconds: float) -> None:
+        """Wait until it waits for its task, no longer than that; or until it has died."""
+        self.pipe.poll(seconds)
+
+    def kill(self) -> None:
+        """End the process, and wait for it. It has nothing to put in order."""
+        self.process.kill()
+        self.process.join()
+
+    def close(self) -> None:
+        """Once the process has ended and nobody reads the pipe."""
+        self.process.close()
+        self.pipe.close()
+
+
+def _started() -> WorkerProcess:
+    process = WorkerProcess()
+    process.start()
+    return process
+
+
+class Worker:
+    """A running worker. Use as an asynchronous context manager: whichever way that is left, the process has ended then.
+
+    :param obtain: gives the started process, blocking.
+    """
+
+    def __init__(self, task: Task, tools: Tools, obtain: Callable[[], WorkerProcess] = _started) -> None:
+        self._assignment = (task, tools)
+        self._obtain = obtain
+        self._held: WorkerProcess | None = None
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="worker-pipe")
+        self._ender = ThreadPoolExecutor(1, thread_name_prefix="worker-end")
+        """A thread of its own: the reader waits for a worker that may have nothing to say for long."""
+
+    async def __aenter__(self) -> Self:
+        try:
+            await _surely(self._reader, self._begin)
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End the process."""
+        if self._held is not None:
+            try:
+                await _surely(self._ender, self._held.kill)
+            finally:
+                await _surely(self._reader, self._held.close)
+        self._reader.shutdown(wait=False)
+        self._ender.shutdown(wait=False)
+
+    def _begin(self) -> None:
+        self._held = self._obtain()
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # `messages` says how it ended
+            self._held.pipe.send(self._assignment)
+
+    @property
+    def _process(self) -> WorkerProcess:
+        if self._held is None:
+            raise InvariantViolation("a worker is used before it was entered")
+        return self._held
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process."""
+        return self._process.process.pid
+
+    async def messages(self, on_progress: OnProgress = ignore) -> AsyncIterator[Message]:
+        """Results as they come; reading slower slows the worker down.
+
+        :param on_progress: hears how far it is. A worker that it does not hear of for long hangs.
+        :raises WorkerFailedError: when it fails or dies before its last message.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                message = await loop.run_in_executor(self._reader, self._process.pipe.recv)
+            except (EOFError, OSError):
+                raise WorkerFailedError(await loop.run_in_executor(self._ender, self._how_it_ended)) from None
+            match message:
+                case Failure(reason):
+                    raise WorkerFailedError(reason)
+                case Working():
+                    on_progress(message)
+                case Up():
+                    pass
+                case _:
+                    yield message
+                    if isinstance(message, LAST_MESSAGES) or (isinstance(message, Decoded) and message.done):
+                        return
+
+    def _how_it_ended(self) -> str:
+        process = self._process.process
+        process.join(DEAD_SECONDS)
+        code = process.exitcode
+        if code is not None and code < 0:
+            return f"the worker process was killed by signal {-code} ({signal.Signals(-code).name})"
+        return f"the worker process ended early, with code {code}"
+
+
+async def _surely(executor: Executor, call: Callable[[], None]) -> None:
+    """Run it to its end, even if whoever waits is cancelled meanwhile, which is then heard of afterwards."""
+    running = asyncio.get_running_loop().run_in_executor(executor, call)
+    cancelled = False
+    while not running.done():
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            cancelled = True
+    running.result()
+    if cancelled:
+        raise asyncio.CancelledError
+
+
+class Workers:
+    """Gives workers, and keeps one started in advance: a new interpreter and its imports take most of a second, which
+    is a good part of a takeover."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self._starter = ThreadPoolExecutor(1, thread_name_prefix="worker-start")
+        self._spare: Future[WorkerProcess] | None = None
+
+    def prepare(self) -> None:
+        """Have one started, unless one is."""
+        if self._spare is None:
+            self._spare = self._starter.submit(_started)
+
+    def wait_up(self, seconds: float) -> None:
+        """Wait until the one that was prepared is up; blocking."""
+        if self._spare is not None:
+            self._spare.result().wait_up(seconds)
+
+    def worker(self, task: Task) -> Worker:
+        """A worker for the task; the next one is started meanwhile."""
+        self.prepare()
+        spare, self._spare = self._spare, None
+        self.prepare()
+        return Worker(task, self._tools, _started if spare is None else partial(_usable, spare))
+
+    def release(self) -> None:
+        """Keep none in advance any more."""
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            self._starter.submit(_end, spare)
+
+    def close(self) -> None:
+        """End the one that waits; blocking."""
+        self.release()
+        self._starter.shutdown()
+
+
+def _usable(spare: Future[WorkerProcess]) -> WorkerProcess:
+    """The process kept in advance, or a new one if somebody has killed it meanwhile."""
+    process = spare.result()
+    if process.process.is_alive():
+        return process
+    process.close()
+    return _started()
+
+
+def _end(spare: Future[WorkerProcess]) -> None:
+    if spare.exception() is None:
+        process = spare.result()
+        process.kill()
+        process.close()

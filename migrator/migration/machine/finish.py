@@ -1,0 +1,155 @@
+"""When may a migration be finished, and who may start a node with the flag off. Pure.
+
+Finishing (`POST_MIGRATION`) cannot be undone: it is written only when every voter signals that its flag is off, and
+only while no broker in ZooKeeper mode is left, which would lose its controller for good (KAFKA-20960).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from migrator.errors import ExitCode, OperatorError
+from migrator.image.model import ClusterImage
+from migrator.migration.machine.states import State
+from migrator.migration.machine.transitions import Finding
+from migrator.observe.status import VerdictReport
+from migrator.values import value
+
+FLAG = "zookeeper.metadata.migration.enable"
+
+
+@value
+class FinishInputs:
+    """``migrating``: ZkMigrationReady of the ApiVersions of each voter, ourselves included; None: did not answer.
+    ``zk_brokers``: registered brokers in ZooKeeper mode. ``caught_up``: voters that can lead now, best first.
+    ``verified``: whether a verification found both sides equal; None where none is demanded."""
+
+    migrating: Mapping[int, bool | None]
+    zk_brokers: tuple[int, ...]
+    caught_up: tuple[int, ...] = ()
+    verified: bool | None = None
+
+
+@value
+class FinishDecision:
+    """``successor`` is the voter to hand the leadership over to, with `Finding.HAND_OVER`."""
+
+    finding: Finding
+    reason: str
+    remedy: str = ""
+    successor: int = -1
+
+
+@value
+class Standing:
+    """What a reported verdict is held against: the active controller's cluster, epoch and state, and the epoch that its
+    log has at the offset of the verdict, None without that offset."""
+
+    cluster_id: str
+    leader_epoch: int
+    state: State
+    offset_epoch: int | None
+
+
+def objection(report: VerdictReport, standing: Standing) -> str:
+    """Why the end of the migration may not rest on a verdict; "" when it may.
+
+    A leader that finishes has the flag off and never wrote to ZooKeeper in its epoch. So a comparison that began in
+    that epoch saw ZooKeeper as it will stay, unless somebody else writes.
+    """
+    if report.cluster_id != standing.cluster_id:
+        return f"it is of cluster {report.cluster_id}, this is {standing.cluster_id}"
+    if not report.equal:
+        return f"ZooKeeper and the log differ in {report.differences} rows"
+    if not standing.state.properties.takes_verdicts:
+        return f"the migration is {standing.state.value}: what is written from now on is not covered"
+    if report.leader_epoch != standing.leader_epoch:
+        return f"it began in leader epoch {report.leader_epoch}, this is epoch {standing.leader_epoch}"
+    if report.offset_epoch != standing.offset_epoch:
+        return f"this log does not hold offset {report.offset} with epoch {report.offset_epoch}"
+    return ""
+
+
+def zk_mode_brokers(cluster: ClusterImage) -> tuple[int, ...]:
+    """Ids of the registered brokers that still run in ZooKeeper mode."""
+    return tuple(sorted(i for i, registration in cluster.brokers.items() if registration.is_migrating_zk_broker))
+
+
+def decide(inputs: FinishInputs) -> FinishDecision:
+    """What a leader whose flag is off does next."""
+    on = [voter for voter, migrating in sorted(inputs.migrating.items()) if migrating]
+    silent = [voter for voter, migrating in sorted(inputs.migrating.items()) if migrating is None]
+    if inputs.zk_brokers:
+        return _not_while_zk_brokers(inputs, on)
+    if on or silent:
+        waits = [f"controller {voter} still has {FLAG}=true" for voter in on]
+        waits += [f"controller {voter} does not answer" for voter in silent]
+        return FinishDecision(
+            Finding.WAIT,
+            "; ".join(waits),
+            f"Remove {FLAG} from the file of every controller, or set it to false, and restart that controller.",
+        )
+    if inputs.verified is False:
+        return FinishDecision(
+            Finding.WAIT,
+            "migrator.finish.require.verify is on, and no verification has found ZooKeeper and the log equal since the "
+            "controllers stopped writing to ZooKeeper",
+            "Run 'migrator verify -c FILE --report' on this controller, with --zookeeper HOSTS if FILE has no "
+            f"zookeeper.connect any more. What differs is repaired with {FLAG}=true.",
+        )
+    return FinishDecision(Finding.MAY_FINISH, "every voter has the migration turned off")
+
+
+def decide_before_copy(inputs: FinishInputs) -> FinishDecision:
+    """What a leader whose flag is off does while nothing is copied yet: one that has it on leads better, because it
+    knows what the copy waits for, and gives back a claim that a leader may have left in ZooKeeper."""
+    on = [voter for voter, migrating in sorted(inputs.migrating.items()) if migrating]
+    off = [voter for voter, migrating in sorted(inputs.migrating.items()) if migrating is False]
+    plural = "s" if len(off) > 1 else ""
+    reason = f"the migration has not begun, and it is turned off on controller{plural} {', '.join(map(str, off))}"
+    remedy = f"Set {FLAG}=true and zookeeper.connect there, and restart."
+    successor = next((voter for voter in inputs.caught_up if voter in on), -1)
+    if successor < 0:
+        return FinishDecision(Finding.WAIT, reason, remedy)
+    reason += f"; controller {successor}, which has it on, takes over"
+    return FinishDecision(Finding.HAND_OVER, reason, remedy, successor)
+
+
+def _not_while_zk_brokers(inputs: FinishInputs, on: list[int]) -> FinishDecision:
+    names = ", ".join(map(str, inputs.zk_brokers))
+    remedy = f"Restart the brokers {names} in KRaft mode before {FLAG} is turned off."
+    successor = next((voter for voter in inputs.caught_up if voter in on), -1)
+    if successor >= 0:
+        reason = f"brokers {names} are in ZooKeeper mode: controller {successor}, whose flag is on, takes over"
+        return FinishDecision(Finding.HAND_OVER, reason, remedy, successor)
+    return FinishDecision(
+        Finding.WAIT,
+        f"brokers {names} are in ZooKeeper mode, and no voter with {FLAG}=true can take over: ZooKeeper is not "
+        "written meanwhile",
+        f"Turn {FLAG} on again on a controller. {remedy}",
+    )
+
+
+def refuse_start_with_flag_off(zk_brokers: tuple[int, ...], *, source: str, current: bool) -> None:
+    """The check at the start of a node whose flag is off while the log says MIGRATION.
+
+    :param source: who was asked, "the leader, controller 2," or "the log of this node,".
+    :param current: whether the source knows everything that is committed.
+    :raises OperatorError: while a broker in ZooKeeper mode is registered; exit code 2, or 75 if that may be over.
+    """
+    if zk_brokers:
+        names = ", ".join(map(str, zk_brokers))
+        raise OperatorError(
+            f"the migration is turned off here, which would finish it, but brokers {names} are still in ZooKeeper mode "
+            f"({source} says)",
+            where=FLAG,
+            remedy=f"Restart the brokers {names} in KRaft mode first, or set {FLAG}=true. "
+            + ("The other controllers go on with dual-writing." if current else "If that is done, start again."),
+            exit_code=ExitCode.REFUSED if current else ExitCode.TRY_AGAIN,
+        )
+
+
+POST_MIGRATION_FLAG_WARNING = (
+    f"{FLAG}=true has no effect any more: the migration of this cluster is finished and cannot be reopened. "
+    "Remove the key and the zookeeper.* keys."
+)

@@ -1,0 +1,200 @@
+"""The driver's soft state: all that it remembers, gone after a crash, rebuilt by the next examination."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from migrator.errors import InvariantViolation
+from migrator.migration.machine.events import Ticket
+from migrator.migration.machine.finish import FinishDecision
+from migrator.migration.machine.guards import Claimant, Standing
+from migrator.migration.machine.progress import Course
+from migrator.migration.machine.readiness import Gap, Readiness, Sighting
+from migrator.migration.machine.states import POLL_MS, PublicState, State, public_state
+from migrator.raft.messages import EpochOffset
+from migrator.records.metadata import MigrationHold, ZkMigrationState
+from migrator.values import value
+from migrator.zookeeper.leadership import Claim
+
+BACKOFF_MIN_MS = 100
+BACKOFF_MAX_MS = 10_000
+COPY_RETRY_MIN_MS = 1_000
+COPY_RETRY_MAX_MS = 60_000
+STALL_MS = 30_000
+"""Work that shows no progress for that long is given up: a worker that hangs is a worker that crashed. One that is
+slow is not: it reports whatever it has done (`progress`)."""
+TELL_MS = 10_000
+"""How often the log hears how far work is."""
+ELECTION_WAIT_MS = 5_000
+SETTLE_MS = POLL_MS
+"""Between the last broker's registration and all that ends with the claim: a broker in ZooKeeper mode that has just
+started knows no topic until the ZooKeeper controller tells it, and some clients fail what they send to such a one."""
+AUDIT_INTERVAL_MS = 30_000
+
+
+T = TypeVar("T")
+
+
+def present(found: T | None, message: str) -> T:
+    """What was found, which must be there.
+
+    :raises InvariantViolation: when it is None.
+    """
+    if found is None:
+        raise InvariantViolation(message)
+    return found
+
+
+@value
+class Situation:
+    """Why the driver is where it is, who is concerned, and what to do about it."""
+
+    why: str = ""
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.why}. {self.remedy}" if self.remedy else self.why
+
+
+def held(hold: MigrationHold) -> Situation:
+    """That the operator has paused the migration, where and when."""
+    given = datetime.fromtimestamp(hold.time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return Situation(
+        f"the operator has paused the migration before the copy: {hold.reason} (ordered at controller {hold.node_id}, "
+        f"{given})",
+        "Let it go on with 'migrator resume'.",
+    )
+
+
+NOT_LEADING = Situation(State.INACTIVE.properties.sentence)
+NOWHERE = EpochOffset(-1, -1)
+
+
+@value
+class Identity:
+    """What never changes while the process runs. ``inter_broker_listener``: the one brokers get their RPCs on;
+    ``audit_interval_ms``: how often the audit of foreign writes looks."""
+
+    node_id: int
+    cluster_id: str
+    inter_broker_listener: str = ""
+    audit_interval_ms: int = AUDIT_INTERVAL_MS
+    voters: frozenset[int] = frozenset()
+
+
+@value
+class Status:
+    """For metrics, ``status`` and the journal. ``age_ms``: since the state was entered."""
+
+    state: State
+    public: PublicState
+    epoch: int
+    age_ms: int
+    situation: Situation
+    zookeeper_connected: bool
+    paused: bool
+    readiness: Readiness | None
+    strays: tuple[Gap, ...] = ()
+
+
+@dataclass(slots=True)
+class Term:
+    """What is remembered of one leadership; a new one starts from nothing."""
+
+    epoch: int = -1
+    record: ZkMigrationState = ZkMigrationState.NONE
+    base: EpochOffset = NOWHERE
+    """Offset and epoch of the record that completed the copy."""
+    standing: Standing | None = None
+    claim: Claim | None = None
+    decoded: bool = False
+    had_faults: bool = False
+    copy_failures: int = 0
+    retry_copy_at_ms: int = 0
+    reclaim_forced: bool = False
+    deletes_forced: bool = False
+    readiness: Readiness | None = None
+    sightings: dict[int, Sighting] = field(default_factory=dict)
+    """The brokers, as they were last seen; replaced, never changed."""
+    ready_ms: int | None = None
+    """Since when everybody has been ready."""
+    decision: FinishDecision | None = None
+    strays: tuple[Gap, ...] = ()
+    """Brokers that the last audit found in ZooKeeper, and that do not obey the quorum."""
+    failures: int = 0
+    """Claims, releases and writes that went wrong, and claims of others that got in the way, since all was last in
+    order: a ZooKeeper broker elected, or dual-writing."""
+
+
+@dataclass(slots=True)
+class SoftState:
+    """Mutable, owned by one `MigrationDriver`. Times are milliseconds of the caller's clock."""
+
+    identity: Identity
+    state: State = State.INACTIVE
+    before: State = State.INACTIVE
+    """The state from which ``state`` was entered; the same when it was entered again."""
+    now_ms: int = 0
+    entered_ms: int = 0
+    situation: Situation = NOT_LEADING
+    zookeeper_connected: bool = False
+    hold: MigrationHold | None = None
+    """The operator's order to pause, which the log keeps for the next leader."""
+
+    tickets: int = 0
+    outstanding: bool = False
+    """Whether the work under the current ticket has not been answered yet."""
+    progress_ms: int = 0
+    course: Course = field(default_factory=Course)
+    """Of the work under the current ticket."""
+    told_ms: int = 0
+    """When the log last heard of it."""
+    due_ms: int = 0
+    """When the state's work is done again."""
+    nudged_ms: int = 0
+    attempt: int = 0
+    """How often the state was entered again without leaving it; back-off grows with it."""
+    term: Term = field(default_factory=Term)
+
+    @property
+    def ticket(self) -> Ticket:
+        """The current ticket."""
+        return Ticket(self.term.epoch, self.tickets)
+
+    @property
+    def may_copy(self) -> bool:
+        """Whether an examination that finds nothing in the way leads to a claim, and to the copy."""
+        return self.term.decoded and self.term.record is not ZkMigrationState.MIGRATION
+
+    def claimant(self) -> Claimant:
+        """What the guards have to know of us."""
+        return Claimant(
+            node_id=self.identity.node_id,
+            epoch=self.term.epoch,
+            cluster_id=self.identity.cluster_id,
+            record=self.term.record,
+            decoded=self.term.decoded,
+            forced=self.term.reclaim_forced,
+            base=self.term.base,
+        )
+
+    def status(self, now_ms: int) -> Status:
+        """The state in words and figures."""
+        return Status(
+            state=self.state,
+            public=public_state(self.term.record, self.state),
+            epoch=self.term.epoch,
+            age_ms=now_ms - self.entered_ms,
+            situation=self.situation,
+            zookeeper_connected=self.zookeeper_connected,
+            paused=self.hold is not None,
+            readiness=self.term.readiness,
+            strays=self.term.strays if self.state is State.DUAL_WRITING else (),
+        )
+
+
+def backoff_ms(attempt: int, least: int = BACKOFF_MIN_MS, most: int = BACKOFF_MAX_MS) -> int:
+    """Doubles with each attempt (0, 1, ...), up to a bound."""
+    return int(min(most, least << min(attempt, 20)))

@@ -1,0 +1,1 @@
+"""Writing to ZooKeeper what the log holds, behind the log. Pure."""

@@ -1,0 +1,408 @@
+"""Writes the committed image into ZooKeeper, behind the log. Pure: `step(event, now) -> effects`.
+
+Changes that wait are merged, and the operations come from two images, the one that ZooKeeper holds and the newest, so
+that an outage costs no more than what changed. Many entities share one multi: check ``/controller_epoch`` at the
+claim's version, set ``/migration`` at its version to the offset that is reached, then the operations. One multi is
+under way at a time; with hundreds of operations in each that is not what limits the rate.
+
+A multi can end in three ways. *Applied*: the next one. *Failed*: the failing operation says whether we are fenced, the
+mark was moved, or an entity is not as we believed, which is then read again and repaired. *Unknown*: the mark is read
+again; its version tells whether the multi was applied, and only the very same multi is ever sent again, under a
+growing back-off. ZooKeeper answers a request that is too large by closing the connection: a large operation that keeps
+ending so is set aside (`set_aside`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+from migrator.image.changes import merge_changes
+from migrator.image.model import Changes, ImageDelta, MetadataImage
+from migrator.migration.machine.guards import reached
+from migrator.migration.machine.progress import Phase, Working
+from migrator.migration.translate.entity import EntityWrite
+from migrator.migration.write_behind.lag import Backlog, Lag, at_of
+from migrator.migration.write_behind.messages import (
+    Advanced,
+    Closed,
+    MarkRead,
+    MultiEnded,
+    Opened,
+    Published,
+    ReadAgain,
+    ReadMark,
+    ReconcileBegun,
+    Reconciled,
+    ReconcileWrites,
+    Refused,
+    Repaired,
+    SendMulti,
+    SetAside,
+    Stopped,
+    Tick,
+    Unanswered,
+    WakeAt,
+    WriteEffect,
+    WriteEvent,
+)
+from migrator.migration.write_behind.multis import GUARDS, Batch, Flight, Limits, pack
+from migrator.migration.write_behind.resends import LOSSES_MAX, Losses
+from migrator.migration.write_behind.set_aside import TooLarge
+from migrator.raft.messages import EpochOffset
+from migrator.zookeeper.leadership import Claim, CrcAt
+from migrator.zookeeper.ops import (
+    FORBIDDEN_REMEDY,
+    Applied,
+    Failed,
+    MultiOutcome,
+    Stat,
+    Unknown,
+    ZkError,
+    denied,
+)
+from migrator.zookeeper.znodes.migration import MigrationState
+
+CHECKPOINT_INTERVAL_MS = 1_000
+"""Offsets of records without an effect in ZooKeeper are written no more often than that."""
+MAX_REPAIRS = 3
+"""How often an entity is read again within one batch before the whole of ZooKeeper is compared instead."""
+MAX_UNMERGED = 64
+LIMITS = Limits()
+
+Derive = Callable[[MetadataImage, MetadataImage, Changes], Iterator[EntityWrite]]
+"""The operations that lead ZooKeeper from the first image to the second, lazily, deletions first."""
+
+
+class WriteBehind:
+    """Lives as long as a leadership. Not thread-safe."""
+
+    def __init__(
+        self, image: MetadataImage, derive: Derive, crc_at: CrcAt, limits: Limits = LIMITS, lag: Backlog | None = None
+    ) -> None:
+        self._derive = derive
+        self._crc_at = crc_at
+        self._limits = limits
+        self._now_ms = 0
+        self._backlog = lag or Backlog(image.provenance.offset, 0)
+        self._too_large = TooLarge(self._limits)
+        self._claim: Claim | None = None
+        self._mark_version = -1
+        self._mark: MigrationState | None = None
+        self._written = image
+        """The image that ZooKeeper is to equal once all batches are done."""
+        self._newest = image
+        self._changes: list[Changes] = []
+        self._in_sync = False
+        """Whether ZooKeeper equals an image, so that changes can be derived from it."""
+        self._checkpoint: Batch | None = None
+        self._batch: Batch | None = None
+        self._flight: Flight | None = None
+        self._flight_batch: Batch | None = None
+        self._losses = Losses()
+        self._number = 0
+        self._awaited: int | None = None
+        """The number of the effect whose answer is awaited; one at a time."""
+        self._next_checkpoint_ms = 0
+        self._stopped = ""
+
+    # What others ask
+
+    def lag(self, now_ms: int) -> Lag:
+        """What is committed, has an effect in ZooKeeper, and is not there yet (ZooKeeperWriteBehindLag)."""
+        return self._backlog.lag(now_ms)
+
+    @property
+    def set_aside(self) -> tuple[SetAside, ...]:
+        """What is too large for ZooKeeper, and is not in it."""
+        return self._too_large.items
+
+    @property
+    def unanswered(self) -> Unanswered | None:
+        """The multi with which the connection was lost more than once, if there is one."""
+        return self._losses.told(self._flight)
+
+    @property
+    def claim(self) -> Claim | None:
+        """The claim under which is written."""
+        return self._claim
+
+    @property
+    def sending(self) -> bool:
+        """Whether a multi is under way."""
+        return self._flight is not None
+
+    @property
+    def queued(self) -> int:
+        """Entities of a reconcile that wait; whoever pushes them stops while this is large."""
+        return len(self._batch.queue) if self._batch is not None else 0
+
+    @property
+    def writing(self) -> Working:
+        """How far the batch under way is."""
+        batch = self._batch
+        if batch is None:
+            return Working(Phase.WRITE)
+        return Working(Phase.WRITE, batch.entities, batch.entities + len(batch.queue) if batch.exhausted else 0)
+
+    @property
+    def reached(self) -> EpochOffset:
+        """Up to where ZooKeeper is known to hold everything; (-1, -1) while nobody knows."""
+        return EpochOffset(-1, -1) if self._mark is None else reached(self._mark)
+
+    @property
+    def drained(self) -> bool:
+        """Whether ZooKeeper is known to hold everything but what is set aside, and nothing is under way."""
+        return self._backlog.is_empty and self._flight is None
+
+    # What happens
+
+    def step(self, event: WriteEvent, now_ms: int) -> list[WriteEffect]:
+        """Take one event in; return what has to be done, in order."""
+        self._now_ms = now_ms
+        effects: list[WriteEffect] = []
+        match event:
+            case MultiEnded() | Refused() | MarkRead() | Repaired():
+                effects += self._answered(event)
+            case Opened():
+                self._open(event)
+            case Closed():
+                self._close()
+            case Published(delta):
+                self._publish(delta)
+            case ReconcileBegun(image, number):
+                self._begin_reconcile(image, number)
+            case ReconcileWrites():
+                self._push(event)
+            case Tick() if self._flight is not None:
+                effects += self._losses.wake(now_ms)
+        return [*effects, *self._advance(now_ms), *self._too_large.news()]
+
+    def progressed(self, now_ms: int) -> None:
+        """A reconcile has got further: that time does not count against the bound."""
+        self._backlog.clock.rest(now_ms)
+
+    def _answered(self, event: MultiEnded | Refused | MarkRead | Repaired) -> list[WriteEffect]:
+        if event.number != self._awaited:
+            return []
+        self._awaited = None
+        match event:
+            case MultiEnded(_, outcome):
+                return self._ended(outcome)
+            case Refused(_, reason):
+                return self._stop(fenced=False, reason=reason)
+            case MarkRead():
+                return self._mark_read(event)
+            case Repaired():
+                self._repaired(event)
+        return []
+
+    def _open(self, event: Opened) -> None:
+        self._close()
+        self._backlog.opened(event.at, self._now_ms)
+        self._claim, self._stopped = event.claim, ""
+        self._mark, self._mark_version = event.claim.migration, event.claim.migration_version
+        if reached(event.claim.migration) != event.at:
+            self._checkpoint = Batch(event.at)
+
+    def _close(self) -> None:
+        self._backlog.given_back()
+        self._claim = self._mark = self._checkpoint = self._batch = self._flight = self._flight_batch = None
+        self._awaited = None
+        self._in_sync = False
+
+    def _publish(self, delta: ImageDelta) -> None:
+        self._newest = delta.after
+        self._changes.append(delta.changes)
+        if len(self._changes) > MAX_UNMERGED:
+            self._changes = [merge_changes(self._changes)]
+        self._backlog.published(delta, self._now_ms)
+
+    def _begin_reconcile(self, image: MetadataImage, number: int) -> None:
+        self._stopped = ""
+        self._in_sync = False
+        if self._flight is None:
+            self._awaited = None  # a repair of the batch that this one replaces
+        self._batch = Batch(at_of(image), image, complete=False, reconcile=True, number=number)
+        self._written = self._newest = image
+        self._changes = []
+        self._backlog.taken()
+        self._too_large.compare()
+
+    def _push(self, event: ReconcileWrites) -> None:
+        batch = self._batch
+        if batch is None or not batch.reconcile or batch.number != event.number:
+            return
+        batch.queue.extend(self._sifted(event.writes))
+        batch.complete, batch.held = event.last, event.held
+
+    def _sifted(self, writes: Iterable[EntityWrite]) -> list[EntityWrite]:
+        return [sifted for write in writes if (sifted := self._too_large.sift(write)) is not None]
+
+    # One multi after the other
+
+    def _advance(self, now_ms: int) -> list[WriteEffect]:
+        """Send the next multi, if there is one and nothing is under way."""
+        if self._claim is None or self._awaited is not None or self._stopped:
+            return []
+        if self._flight is not None:
+            return self._send(self._flight) if self._losses.is_due(now_ms) else []
+        if self._checkpoint is not None:
+            return self._send_next(self._checkpoint)
+        wake = self._next_batch(now_ms) if self._batch is None and self._in_sync else []
+        if self._batch is None:
+            return wake
+        self._batch.fill(self._limits, self._too_large.sift)
+        if not self._batch.queue and not self._batch.exhausted:
+            return []
+        if not self._batch.queue and (self._batch.held is not None or self._batch.target == self.reached):
+            return [*self._end(self._batch), *self._advance(now_ms)]
+        return self._send_next(self._batch)
+
+    def _next_batch(self, now_ms: int) -> list[WriteEffect]:
+        """Everything that waits becomes one batch; offsets alone become one only so often."""
+        if at_of(self._newest) == at_of(self._written):
+            return []
+        waits = self._backlog.waiting > 0
+        if not waits and now_ms < self._next_checkpoint_ms:
+            return [WakeAt(self._next_checkpoint_ms)]
+        self._next_checkpoint_ms = now_ms + CHECKPOINT_INTERVAL_MS
+        changes = merge_changes(self._changes)
+        source = self._derive(self._written, self._newest, changes) if waits else None
+        self._batch = Batch(at_of(self._newest), self._newest, source)
+        self._written, self._changes = self._newest, []
+        self._backlog.taken()
+        return []
+
+    def _send_next(self, batch: Batch) -> list[WriteEffect]:
+        claim, mark = self._claim, self._mark
+        if claim is None or mark is None:
+            return []
+        target = batch.target if batch.exhausted and batch.held is None else None
+        self._flight = pack(
+            batch.queue,
+            claim=claim,
+            mark=mark,
+            mark_version=self._mark_version,
+            target=target,
+            target_crc=None if target is None else self._crc_at(target.offset),
+            limits=self._limits,
+        )
+        self._flight_batch = batch
+        self._losses = Losses()
+        return self._send(self._flight)
+
+    def _send(self, flight: Flight) -> list[WriteEffect]:
+        return [SendMulti(self._ask(), flight.ops)]
+
+    def _ask(self) -> int:
+        """The number of an effect whose answer is awaited from now on."""
+        self._number += 1
+        self._awaited = self._number
+        return self._number
+
+    # How a multi ended
+
+    def _ended(self, outcome: MultiOutcome) -> list[WriteEffect]:
+        flight = self._flight
+        if flight is None:
+            return []
+        match outcome:
+            case Applied(results):
+                stat = results[1]
+                version = stat.version if isinstance(stat, Stat) else self._mark_version + 1
+                return self._applied(flight, version)
+            case Unknown():
+                return [ReadMark(self._ask())]
+            case Failed(index, ZkError.NO_AUTH, identity):
+                return self._stop(fenced=False, reason=f"{denied(flight.ops[index], identity)}. {FORBIDDEN_REMEDY}")
+            case Failed(0):
+                return self._stop(fenced=True, reason="/controller_epoch has changed: another controller took over")
+            case Failed(1):
+                return [ReadMark(self._ask())]
+            case Failed(index, error):
+                return self._failed(flight, index, error)
+
+    def _applied(self, flight: Flight, mark_version: int) -> list[WriteEffect]:
+        batch = self._flight_batch
+        self._mark, self._mark_version = flight.mark_after, mark_version
+        self._flight = self._flight_batch = None
+        self._too_large.written(flight.ops[GUARDS:])
+        if batch is None:
+            return []
+        if batch is self._checkpoint:
+            self._checkpoint = None
+            return [Advanced(self.reached)]
+        if batch is not self._batch:
+            return []
+        batch.entities += len(flight.entities)
+        return self._end(batch) if flight.last or (batch.held and batch.exhausted and not batch.queue) else []
+
+    def _end(self, batch: Batch) -> list[WriteEffect]:
+        self._batch = None
+        if batch.reconcile:
+            self._in_sync = batch.held is None
+            if self._in_sync:
+                self._backlog.written(everything=True)
+                self._too_large.compared()
+            else:
+                self._backlog.given_back()
+            reconciled = Reconciled(batch.entities, batch.held)
+            return [Advanced(self.reached), reconciled] if self._in_sync else [reconciled]
+        self._backlog.written(everything=False)
+        return [Advanced(self.reached)]
+
+    def _failed(self, flight: Flight, index: int, error: ZkError) -> list[WriteEffect]:
+        """Operation ``index`` was refused, so none was applied; put the entities back, and repair that one."""
+        batch = self._flight_batch
+        self._flight = self._flight_batch = None
+        if batch is None or batch is not self._batch or batch.image is None:
+            return []
+        position = flight.owner_of(index)
+        batch.queue.extendleft(reversed(flight.give_back()))
+        broken = flight.entities[position].entity
+        batch.repairs[broken] = batch.repairs.get(broken, 0) + 1
+        if batch.repairs[broken] > MAX_REPAIRS:
+            return self._stop(
+                fenced=False, reason=f"{broken} keeps changing under us ({error.name} on {flight.ops[index].path})"
+            )
+        return [ReadAgain(self._ask(), broken, batch.image)]
+
+    def _repaired(self, event: Repaired) -> None:
+        batch = self._batch
+        if batch is None:
+            return
+        kept = [write for write in batch.queue if write.entity != event.entity]
+        batch.queue = deque([*self._sifted(event.writes), *kept])
+
+    def _mark_read(self, seen: MarkRead) -> list[WriteEffect]:
+        """Decide from the mark what became of the multi under way."""
+        flight, claim = self._flight, self._claim
+        if flight is None or claim is None:
+            return []
+        if seen.epoch_version != claim.epoch_version:
+            return self._stop(fenced=True, reason="/controller_epoch has changed: another controller took over")
+        if seen.mark_version == self._mark_version and seen.mark == self._mark:
+            return self._lost(flight)
+        if seen.mark_version == self._mark_version + 1 and seen.mark == flight.mark_after:
+            return self._applied(flight, seen.mark_version)
+        return self._stop(fenced=True, reason="somebody else wrote /migration")
+
+    def _lost(self, flight: Flight) -> list[WriteEffect]:
+        """The multi under way was not applied so far, but may be late: until it is, or its guards are, nothing else
+        is sent."""
+        losses = self._losses
+        told = losses.add(self._now_ms, flight)
+        if losses.times >= LOSSES_MAX and flight.is_large(self._limits):
+            self._too_large.leave_out(flight.entities[0].entity, flight.ops[GUARDS], losses.times)
+            if self._batch is not None:
+                self._batch.queue = deque(self._sifted(self._batch.queue))
+            self._flight, self._losses = flight.guards_only(), Losses()
+        return [*([told] if told is not None else []), *self._losses.wake(self._now_ms)]
+
+    def _stop(self, *, fenced: bool, reason: str) -> list[WriteEffect]:
+        self._backlog.given_back()
+        self._batch = self._flight = self._flight_batch = None
+        self._in_sync = False
+        self._stopped = reason
+        return [Stopped(fenced, reason)]

@@ -1,0 +1,180 @@
+"""Batches of entities on their way to one offset, and packing them into conditional multis. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from migrator.image.model import MetadataImage
+from migrator.migration.translate.entity import EntityWrite
+from migrator.migration.write_behind.messages import HeldDeletes
+from migrator.raft.messages import EpochOffset
+from migrator.values import value
+from migrator.zookeeper.leadership import Claim
+from migrator.zookeeper.ops import Check, Op, SetData
+from migrator.zookeeper.request_size import BYTES_MAX, JUTE_MAXBUFFER, OPS_MAX, bytes_of_one, op_bytes
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.migration import MigrationState, encode_migration
+
+GUARDS = 2
+"""Each multi starts with a check of /controller_epoch and a set of /migration."""
+
+Sift = Callable[[EntityWrite], EntityWrite | None]
+"""What of an entity can be written at all; None for nothing."""
+
+
+@value
+class Limits:
+    """Bounds of one multi. Of several operations it has ``max_bytes``; one that is larger travels alone, up to
+    ``jute_maxbuffer``, above which ZooKeeper closes the connection."""
+
+    max_ops: int = OPS_MAX
+    max_bytes: int = BYTES_MAX
+    jute_maxbuffer: int = JUTE_MAXBUFFER
+
+    @property
+    def max_op_bytes(self) -> int:
+        """Of one operation beside the guards."""
+        return bytes_of_one(self.jute_maxbuffer)
+
+
+def limits_of(jute_maxbuffer: int) -> Limits:
+    """Bounds for servers with that ``jute.maxbuffer``: several operations fill half of it at most."""
+    return Limits(max_bytes=min(BYTES_MAX, (jute_maxbuffer + 1) // 2), jute_maxbuffer=jute_maxbuffer)
+
+
+@value
+class Flight:
+    """A multi under way. ``owners``: for each operation after the guards, which of ``entities`` it is of;
+    ``last``: it completes its batch, and the mark moves to the batch's offset."""
+
+    ops: tuple[Op, ...]
+    entities: tuple[EntityWrite, ...]
+    owners: tuple[int, ...]
+    mark_after: MigrationState
+    last: bool
+
+    @property
+    def bytes(self) -> int:
+        """About as many as are sent."""
+        return sum(map(op_bytes, self.ops))
+
+    def is_large(self, limits: Limits) -> bool:
+        """Whether it holds one operation that is larger than several together may be."""
+        return len(self.ops) == GUARDS + 1 and op_bytes(self.ops[GUARDS]) > limits.max_bytes
+
+    def guards_only(self) -> Flight:
+        """It without its operations: whichever of the two is applied, the other one can't be any more."""
+        return replace(self, ops=self.ops[:GUARDS], entities=(), owners=())
+
+    def owner_of(self, index: int) -> int:
+        """Which entity operation ``index`` of the multi belongs to."""
+        return self.owners[index - GUARDS]
+
+    def give_back(self) -> tuple[EntityWrite, ...]:
+        """The entities, to be packed again. What did not fit of a large one is still queued; all of it is read again
+        anyhow, if it is the one that failed."""
+        return self.entities
+
+
+@dataclass(slots=True)
+class Batch:
+    """Entities on their way to one offset. ``source`` None: they are pushed, until ``complete``."""
+
+    target: EpochOffset
+    image: MetadataImage | None = None
+    source: Iterator[EntityWrite] | None = None
+    complete: bool = True
+    reconcile: bool = False
+    held: HeldDeletes | None = None
+    number: int = 0
+    """Of the comparison that pushes."""
+    entities: int = 0
+    queue: deque[EntityWrite] = field(default_factory=deque)
+    repairs: dict[str, int] = field(default_factory=dict)
+
+    def fill(self, limits: Limits, sift: Sift) -> None:
+        """Pull from the source until a multi can be filled, and one entity more, to know which multi is the last."""
+        pulled = sum(len(write.ops) + len(write.notices) for write in self.queue)
+        while self.source is not None and pulled <= limits.max_ops:
+            write = next(self.source, None)
+            if write is None:
+                self.source = None
+                return
+            sifted = sift(write)
+            if sifted is not None:
+                pulled += len(sifted.ops) + len(sifted.notices)
+                self.queue.append(sifted)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the queue is all that is left."""
+        return self.source is None and self.complete
+
+
+def pack(
+    queue: deque[EntityWrite],
+    *,
+    claim: Claim,
+    mark: MigrationState,
+    mark_version: int,
+    target: EpochOffset | None,
+    target_crc: int | None,
+    limits: Limits,
+) -> Flight:
+    """Take entities off the queue, as many as fit; a large one is cut, and its rest put back.
+
+    :param target: the offset of the batch if the queue holds all that is left of it, else None.
+    :param target_crc: what proves that offset ours; without it ``/migration`` stays where it is: a mark that no later
+        leader can prove is worse than an old one.
+    """
+    taken: list[EntityWrite] = []
+    ops: list[Op] = []
+    owners: list[int] = []
+    room_ops, room_bytes = limits.max_ops - GUARDS, limits.max_bytes
+    while queue:
+        write = queue[0]
+        cost = [op_bytes(op) for op in (*write.ops, *write.notices)]
+        if len(cost) > room_ops or sum(cost) > room_bytes:
+            if taken:
+                break
+            write, rest = _cut(write, cost, room_ops, room_bytes)
+            queue[0] = rest
+            cost = cost[: len(write.ops)]
+        else:
+            queue.popleft()
+        room_ops -= len(cost)
+        room_bytes -= sum(cost)
+        owners += [len(taken)] * len(cost)
+        ops += (*write.ops, *write.notices)
+        taken.append(write)
+    last = target is not None and not queue
+    after = mark if target is None or target_crc is None or queue else _moved(mark, target, target_crc)
+    guards: tuple[Op, ...] = (
+        Check(paths.CONTROLLER_EPOCH, claim.epoch_version),
+        SetData(paths.MIGRATION, encode_migration(after), mark_version),
+    )
+    return Flight((*guards, *ops), tuple(taken), tuple(owners), after, last)
+
+
+def _moved(mark: MigrationState, target: EpochOffset, crc: int) -> MigrationState:
+    return MigrationState(
+        kraft_controller_id=mark.kraft_controller_id,
+        kraft_controller_epoch=mark.kraft_controller_epoch,
+        kraft_metadata_offset=target.offset,
+        kraft_metadata_epoch=target.epoch,
+        batch_crc=crc,
+    )
+
+
+def _cut(write: EntityWrite, cost: list[int], room_ops: int, room_bytes: int) -> tuple[EntityWrite, EntityWrite]:
+    """Cut after as many operations as fit, at least one. Notices stay with the rest, after every operation."""
+    count = 0
+    while count < min(len(write.ops), room_ops) and (count == 0 or cost[count] <= room_bytes):
+        room_bytes -= cost[count]
+        count += 1
+    return (
+        EntityWrite(write.entity, write.ops[:count], (), write.effect),
+        EntityWrite(write.entity, write.ops[count:], write.notices, write.effect),
+    )

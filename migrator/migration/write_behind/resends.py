@@ -1,0 +1,43 @@
+"""When a multi whose connection was lost is sent again. Pure."""
+
+from __future__ import annotations
+
+from migrator.migration.machine.volatile_state import backoff_ms
+from migrator.migration.write_behind.messages import Unanswered, WakeAt
+from migrator.migration.write_behind.multis import Flight
+
+RESEND_MIN_MS = 100
+RESEND_MAX_MS = 10_000
+"""Between the second and each further repetition; the first one is sent at once."""
+LOSSES_MAX = 5
+"""A large operation with which the connection was lost so often in a row is set aside."""
+EXAMPLES = 3
+
+
+class Losses:
+    """Of one multi: how often in a row the connection was lost when it was sent."""
+
+    def __init__(self) -> None:
+        self.times = 0
+        self._due_ms = 0
+
+    def add(self, now_ms: int, flight: Flight) -> Unanswered | None:
+        """Once more; what people have to know of it."""
+        self.times += 1
+        if self.times > 1:
+            self._due_ms = now_ms + backoff_ms(self.times - 2, RESEND_MIN_MS, RESEND_MAX_MS)
+        return self.told(flight)
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether it may be sent."""
+        return now_ms >= self._due_ms
+
+    def wake(self, now_ms: int) -> list[WakeAt]:
+        """What to ask for until then."""
+        return [] if self.is_due(now_ms) else [WakeAt(self._due_ms)]
+
+    def told(self, flight: Flight | None) -> Unanswered | None:
+        """What people have to know; a single loss is nothing."""
+        if flight is None or self.times < 2:
+            return None
+        return Unanswered(self.times, flight.bytes, tuple(write.entity for write in flight.entities[:EXAMPLES]))

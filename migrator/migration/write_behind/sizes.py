@@ -1,0 +1,182 @@
+"""Refuses what ZooKeeper could not take: a change that makes a znode larger than one request may be. Pure.
+
+Four families of znodes grow with what people ask for: assignments of topics, configs (quotas and credentials with
+them), ACLs of a resource, delegation tokens. Each record adds a bounded number of bytes to one entity. Only where that
+bound, with that of what the entity holds, is above the limit, the znodes themselves are made and measured, by the very
+translation that the write-behind uses. Partition states do not grow beyond the number of brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from migrator.controller.decision import RefusedError
+from migrator.controller.index import AclPattern
+from migrator.image.builder import ImageBuilder
+from migrator.image.model import Changes, ConfigResource, MetadataImage, ScramKey
+from migrator.migration.translate.target import Target
+from migrator.migration.translate.to_ops import delta_writes
+from migrator.migration.write_behind.multis import Limits
+from migrator.records import metadata as rec
+from migrator.zookeeper.ops import Create, SetData
+from migrator.zookeeper.request_size import op_bytes
+from migrator.zookeeper.znodes.acls import entry_bytes_bound
+from migrator.zookeeper.znodes.fields import JSON_BYTES_PER_CHARACTER
+from migrator.zookeeper.znodes.passwords import PasswordEncoder
+
+_FRAME_BYTES = 1_024
+_PATH_BYTES_PER_CHARACTER = 12
+"""Four in UTF-8, each of which may be percent-encoded."""
+_PARTITION_BYTES = 48
+"""Of a partition in each of the three lists of an assignment: number, brackets, separators."""
+_REPLICA_BYTES = 12
+_LISTS = 3
+_CONFIG_BYTES = 2_048
+"""Of a key beside name and value: what encryption adds to a password."""
+_USER_BYTES = 2_048
+"""Of a user's quotas, and of the second credential without its salt and keys."""
+_TOKEN_BYTES = 512
+
+Entity = tuple[str, Any]
+"""Its kind, and what the image knows it by."""
+
+
+def check_sizes(
+    image: MetadataImage,
+    records: Sequence[rec.MetadataRecord],
+    *,
+    acl_bytes: Mapping[AclPattern, int],
+    limits: Limits,
+    passwords: PasswordEncoder,
+) -> None:
+    """Check what a decision on this image would make of ZooKeeper. What is too large may become smaller.
+
+    :param acl_bytes: see `ControllerIndex`.
+    :raises RefusedError: POLICY_VIOLATION, with the znode and its size.
+    """
+    suspects = _suspects(image, records, acl_bytes, limits.max_op_bytes)
+    if not suspects:
+        return
+    builder = ImageBuilder(image)
+    for record in records:
+        builder.replay(record)
+    after, every = builder.build(image.provenance)
+    changes = _narrow(every, suspects, after)
+    new = _znodes(image, after, changes, passwords)
+    large = {path: size for path, size in new.items() if size > limits.max_op_bytes}
+    if not large:
+        return
+    old = _znodes(after, image, changes, passwords)
+    for path, size in large.items():
+        if size > old.get(path, 0):
+            raise RefusedError(
+                ErrorCode.policy_violation,
+                f"The znode {path} would have {size} bytes, and ZooKeeper takes no more than "
+                f"{limits.max_op_bytes} (migrator.zookeeper.jute.maxbuffer={limits.jute_maxbuffer}). Nothing of the "
+                "request was done. Make the change smaller, or wait until the migration is finished.",
+            )
+
+
+def _suspects(
+    image: MetadataImage, records: Sequence[rec.MetadataRecord], acl_bytes: Mapping[AclPattern, int], limit: int
+) -> set[Entity]:
+    """Entities that may become too large."""
+    added: dict[Entity, int] = {}
+    for record in records:
+        for entity, size in _growth(record):
+            added[entity] = added.get(entity, 0) + size
+    return {entity for entity, size in added.items() if _frame(entity) + _held(image, entity, acl_bytes) + size > limit}
+
+
+def _growth(record: rec.MetadataRecord) -> Iterator[tuple[Entity, int]]:
+    """The entity whose znode a record makes larger, and by how many bytes at most."""
+    match record:
+        case rec.PartitionRecord() | rec.PartitionChangeRecord():
+            lists = (record.replicas, record.adding_replicas, record.removing_replicas)
+            if any(lists):
+                ids = sum(len(replicas or ()) for replicas in lists)
+                yield ("topic", record.topic_id), _LISTS * _PARTITION_BYTES + ids * _REPLICA_BYTES
+        case rec.ConfigRecord(kind, name, key, text):
+            yield ("config", ConfigResource(kind, name)), _config_bytes(key, text or "")
+        case rec.AccessControlEntryRecord():
+            pattern = (record.resource_type, record.resource_name, record.pattern_type)
+            yield ("acls", pattern), entry_bytes_bound(record.principal, record.host)
+        case rec.UserScramCredentialRecord():
+            yield ("user", record.name), 2 * len(record.salt + record.stored_key + record.server_key)
+        case rec.DelegationTokenRecord():
+            texts = (record.owner, record.requester, record.token_id, *record.renewers)
+            yield ("token", record.token_id), _TOKEN_BYTES + sum(map(_text_bytes, texts))
+
+
+def _frame(entity: Entity) -> int:
+    """Bytes of an empty znode at most, its path included."""
+    kind, name = entity
+    match kind:
+        case "topic":
+            return _FRAME_BYTES
+        case "config":
+            return _FRAME_BYTES + _PATH_BYTES_PER_CHARACTER * len(name.name)
+        case "acls":
+            return _FRAME_BYTES + _PATH_BYTES_PER_CHARACTER * len(name[1])
+    return _FRAME_BYTES + _PATH_BYTES_PER_CHARACTER * len(name)
+
+
+def _held(image: MetadataImage, entity: Entity, acl_bytes: Mapping[AclPattern, int]) -> int:
+    """How many bytes the znode has at most before the change."""
+    kind, name = entity
+    match kind:
+        case "topic":
+            topic = image.topics.by_id.get(name)
+            each = _LISTS * (_PARTITION_BYTES + _REPLICA_BYTES * len(image.cluster.brokers))
+            return 0 if topic is None else each * len(topic.partitions)
+        case "config":
+            return sum(_config_bytes(key, text) for key, text in image.configs.get(name, {}).items())
+        case "acls":
+            return acl_bytes.get(name, 0)
+        case "user":
+            found = (image.scram.get(ScramKey(mechanism, name)) for mechanism in rec.ScramMechanism)
+            keys = sum(2 * len(key.salt + key.stored_key + key.server_key) for key in found if key is not None)
+            return _USER_BYTES + keys
+    return 0
+
+
+def _narrow(changes: Changes, suspects: set[Entity], after: MetadataImage) -> Changes:
+    """The configuration of a new topic is written together with it."""
+    kinds: dict[str, set[Any]] = {}
+    for kind, name in suspects:
+        kinds.setdefault(kind, set()).add(name)
+        if kind == "config" and name.resource_type == rec.ConfigResourceType.TOPIC:
+            kinds.setdefault("topic", set()).add(after.topics.ids.get(name.name))
+    topics, users = kinds.get("topic", set()), kinds.get("user", set())
+    return Changes(
+        topics=changes.topics & topics,
+        partitions={topic: numbers for topic, numbers in changes.partitions.items() if topic in topics},
+        configs=changes.configs & kinds.get("config", set()),
+        acls=changes.acls if "acls" in kinds else frozenset(),
+        scram=frozenset(key for key in changes.scram if key.user in users),
+        tokens=changes.tokens & kinds.get("token", set()),
+    )
+
+
+def _znodes(
+    before: MetadataImage, after: MetadataImage, changes: Changes, passwords: PasswordEncoder
+) -> dict[str, int]:
+    """Sizes of the znodes that would be written, by path."""
+    target = Target(after, passwords=passwords, controller_epoch=-1)
+    return {
+        op.path: op_bytes(op)
+        for write in delta_writes(before, target, changes)
+        for op in write.ops
+        if isinstance(op, Create | SetData)
+    }
+
+
+def _config_bytes(key: str, text: str) -> int:
+    return _CONFIG_BYTES + _text_bytes(key) + _text_bytes(text)
+
+
+def _text_bytes(text: str) -> int:
+    return JSON_BYTES_PER_CHARACTER * len(text)

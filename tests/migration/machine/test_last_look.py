@@ -1,0 +1,91 @@
+"""Who runs is looked at once more before the claim, and once more before the copy counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.migration.machine import effects as ef
+from migrator.migration.machine import events as ev
+from migrator.migration.machine.readiness import Sighting, Surroundings, sighted, strangers
+from migrator.migration.machine.states import State
+from migrator.records.metadata import ZkMigrationState
+from migrator.zookeeper.znodes.controller import ControllerClaim
+from tests.migration.builders import standing, surroundings
+from tests.migration.machine.test_driver import CLAIM, Run
+
+READY = surroundings(0, running={0: 1})
+LATE = {0: 1, 7: 50}
+"""Broker 7 has come up while everything was read and decoded."""
+
+
+def decoded() -> Run:
+    run = Run().examined(standing()).ready()
+    return run(ev.DecodeResult(run.asked(ef.DecodeAll).ticket, records=10))
+
+
+def copying() -> Run:
+    run = decoded().examined(standing(), READY)
+    return run(ev.ClaimResult(run.asked(ef.TakeClaim).ticket, CLAIM))
+
+
+@pytest.mark.parametrize(
+    ("around", "named"),
+    [
+        (surroundings(0, running=LATE), "broker 7: it runs, but has not registered with the quorum"),
+        (surroundings(0, silent=(0,)), "broker 0: it runs and is registered, but sends no heartbeats"),
+    ],
+)
+def test_a_broker_that_came_up_without_the_flag_while_all_was_decoded_keeps_the_claim_back(
+    around: Surroundings, named: str
+) -> None:
+    run = decoded()
+    assert run.asked(ef.Examine).brokers, "ZooKeeper's brokers and the heartbeats are read again"
+    run.examined(standing(), around)
+    assert run.asked_nothing_of(ef.TakeClaim)
+    assert run.state() is State.WAITING_FOR_BROKERS
+    assert named in run.why
+
+
+def test_everything_is_decoded_again_once_such_a_broker_is_ready() -> None:
+    run = decoded().examined(standing(), surroundings(0, running=LATE)).ready()
+    assert run.asked(ef.DecodeAll)
+
+
+def test_a_claim_of_unknown_outcome_is_given_back_when_somebody_is_missing_meanwhile() -> None:
+    run = decoded().examined(standing(), READY)
+    run(ev.ClaimResult(run.asked(ef.TakeClaim).ticket, None, "connection lost"))
+    ours = standing(controller=ControllerClaim(3001, 0, 5), mark=CLAIM.migration)
+    run.examined(ours, surroundings(0, running=LATE))
+    assert run.asked(ef.ReleaseClaim)
+
+
+def test_a_leader_that_takes_over_asks_nobody_who_runs() -> None:
+    """What is committed stays committed; brokers are named by the audit then."""
+    assert not Run(ZkMigrationState.MIGRATION).asked(ef.Examine).brokers
+
+
+@pytest.mark.parametrize(
+    ("around", "counts"),
+    [
+        (READY, True),
+        (surroundings(0, running={}), True),  # it is down: it will register when it comes back
+        (surroundings(0, running=LATE), False),
+        (surroundings(0, running={0: 1}, silent=(0,)), False),
+        (surroundings(0, running={0: 60}), False),  # restarted, its last heartbeat is of the process before
+        (surroundings(0, running={0: 60, 7: 50}, silent=(0,), asking=(0, 7)), True),  # told to wait for the end
+    ],
+)
+def test_a_copy_counts_only_if_every_broker_that_runs_will_obey(around: Surroundings, counts: bool) -> None:
+    run = copying()
+    run(ev.CopyDone(run.asked(ef.StartCopy).ticket, 10, 8, 1, around))
+    assert run.state() is (State.COMMITTING if counts else State.ABORTING)
+    assert counts or "would not obey this quorum: broker" in run.why
+
+
+def test_a_broker_that_was_started_again_is_heard_of_only_once_it_has_registered_again() -> None:
+    first, seen = sighted({}, READY)
+    assert seen == {0: Sighting(1, 10)}
+    assert not strangers(first)
+    restarted, kept = sighted(seen, surroundings(0, running={0: 60}))
+    assert restarted.signals.silent_brokers == {0}
+    assert kept == seen, "it is compared with the process that registered, however often it is looked at"

@@ -1,0 +1,142 @@
+"""What the controllers of the model share, a log and a ZooKeeper, and the invariants that each write is held to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from migrator.image.model import MetadataImage
+from migrator.migration.machine.guards import Evidence, Standing
+from migrator.migration.write_behind import messages as wm
+from migrator.records.metadata import ZkMigrationState
+from migrator.zookeeper import leadership
+from migrator.zookeeper.ops import Applied, Delete, MultiOutcome, Op
+from migrator.zookeeper.znodes.controller import ControllerClaim, decode_controller, encode_controller
+from migrator.zookeeper.znodes.migration import MigrationState, decode_migration
+from migrator.zookeeper.znodes.paths import CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH, MIGRATION
+from tests.migration.model.images import crc_at, image_of, path_of, stored
+from tests.migration.model.log import PRE, Committed, Entry, committed
+from tests.migration.model.zookeeper import ModelZooKeeper
+
+
+class BrokenInvariantError(AssertionError):
+    """The model found what must never happen."""
+
+
+def demand(condition: bool, message: str) -> None:
+    if not condition:
+        raise BrokenInvariantError(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How often each fault may still happen on the way."""
+
+    crashes: int = 0
+    elections: int = 0
+    lost: int = 0
+    """Multis whose outcome is unknown: never applied, applied, or applied later."""
+    copy_failures: int = 0
+    foreign: int = 0
+    """Writes of ZooKeeper brokers, until the second listing of the copy."""
+    rollbacks: int = 0
+    changes: int = 0
+    repairs: int = 0
+    """Orders of the operator to reconcile while dual-writing; at rest also after a foreign write."""
+
+
+@dataclass(slots=True)
+class ModelCluster:
+    """State and invariants; `World` adds those who act."""
+
+    zookeeper: ModelZooKeeper
+    log: tuple[Entry, ...] = ()
+    initial: ZkMigrationState = PRE
+    untouchable: bool = False
+    """No controller may write anything."""
+    newest_claim: int = 0
+    highest_mark: int = -1
+
+    @property
+    def facts(self) -> Committed:
+        return committed(self.log, self.initial)
+
+    def image(self) -> MetadataImage:
+        epoch = self.log[-1].epoch if self.log else 0
+        return image_of(self.facts.as_content, len(self.log), epoch)
+
+    def _controller(self) -> ControllerClaim | None:
+        node = self.zookeeper.get(CONTROLLER)
+        return None if node is None else decode_controller(CONTROLLER, node.data)
+
+    def _broker_election(self) -> None:
+        epoch = self.zookeeper.get(CONTROLLER_EPOCH)
+        self.zookeeper.set(CONTROLLER_EPOCH, b"%d" % (int((epoch and epoch.data) or b"0") + 1))
+        self.zookeeper.create(CONTROLLER, encode_controller(ControllerClaim(0, 0)))
+
+    def _foreign(self, what: str, name: str) -> None:
+        exists = self.zookeeper.get(path_of(name)) is not None
+        if what == "drop" and exists:
+            self.zookeeper.delete(path_of(name))
+        elif what == "set" and exists:
+            self.zookeeper.set(path_of(name), b"9")
+        elif what == "add" and not exists:
+            self.zookeeper.create(path_of(name), b"9")
+
+    def _multi(self, ops: tuple[Op, ...], epoch: int) -> MultiOutcome:
+        """Every write of a controller goes through here, and is checked once it is applied."""
+        before, held = self._mark(), self._controller()
+        outcome = self.zookeeper.multi(ops)
+        if not isinstance(outcome, Applied):
+            return outcome
+        release = any(isinstance(op, Delete) and op.path == CONTROLLER for op in ops) and len(ops) == 2
+        demand(not self.untouchable, "something was written to a ZooKeeper that must be left alone")
+        if release:
+            demand(held is not None and held.is_kraft, "a broker's /controller was deleted")
+            demand(held is not None and held.kraft_epoch <= epoch, "the claim of a newer leader was released")
+            demand(self.facts.record is PRE, "a claim was released after the copy")
+        else:
+            demand(epoch >= self.newest_claim, f"epoch {epoch} wrote after the claim of epoch {self.newest_claim}")
+        controller = self._controller()
+        if controller is not None and controller.is_kraft:
+            self.newest_claim = max(self.newest_claim, controller.kraft_epoch)
+        mark = self._mark()
+        demand(bool(stored(self.zookeeper)) or not self.facts.content, "the cluster in ZooKeeper was erased")
+        if mark.copied:
+            moved = mark.kraft_metadata_offset
+            demand(moved >= self.highest_mark, f"/migration went back from {self.highest_mark} to {moved}")
+            demand(self.facts.record is not PRE, "/migration says copied, the log says not")
+            self.highest_mark = moved
+            if moved > before.kraft_metadata_offset >= 0:
+                said = committed(self.log[:moved], self.initial).as_content
+                demand(stored(self.zookeeper) == said, f"/migration says {moved}, but ZooKeeper does not hold that")
+        return outcome
+
+    def _mark(self) -> MigrationState:
+        node = self.zookeeper.get(MIGRATION)
+        found = decode_migration(MIGRATION, node.data) if node is not None else None
+        return found or MigrationState(-1, -1, -1, -1)
+
+    def _standing(self) -> Standing:
+        view = leadership.read_view(self.zookeeper.read)
+        mark = view.migration
+        offset = mark.kraft_metadata_offset if mark is not None else -1
+        held = 0 < offset <= len(self.log)
+        evidence = Evidence(self.log[offset - 1].epoch, crc_at(offset)) if held else Evidence()
+        found = self.zookeeper.get(CLUSTER_ID)
+        return Standing((found.data or b"").decode() if found else None, view, evidence)
+
+    def _listing(self) -> tuple[tuple[str, str, int], ...]:
+        found = []
+        for name, text in stored(self.zookeeper).items():
+            node = self.zookeeper.get(path_of(name))
+            found.append((name, text, node.stat.mzxid if node is not None else 0))
+        return tuple(sorted(found))
+
+    def _read_mark(self, number: int) -> wm.MarkRead:
+        epoch, mark = self.zookeeper.get(CONTROLLER_EPOCH), self.zookeeper.get(MIGRATION)
+        return wm.MarkRead(
+            number,
+            epoch.stat.version if epoch is not None else None,
+            decode_migration(MIGRATION, mark.data) if mark is not None else None,
+            mark.stat.version if mark is not None else None,
+        )

@@ -1,0 +1,101 @@
+"""The smallest images that still exercise the write-behind: a few topic configurations, one key each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from immutables import Map
+
+from migrator.image.model import (
+    EMPTY_IMAGE,
+    Changes,
+    ConfigResource,
+    FeaturesImage,
+    ImageDelta,
+    MetadataImage,
+    Provenance,
+)
+from migrator.migration.translate.entity import EntityWrite
+from migrator.records.metadata import ConfigResourceType, ZkMigrationState
+from migrator.zookeeper.ops import Create, Delete, Op, SetData
+from migrator.zookeeper.znodes.paths import TOPIC_CONFIGS
+from tests.migration.model.zookeeper import ModelZooKeeper
+
+Content = Mapping[str, str]
+"""Value by name: all that a cluster is to the model."""
+
+
+def resource(name: str) -> ConfigResource:
+    return ConfigResource(ConfigResourceType.TOPIC, name)
+
+
+def image_of(content: Content, offset: int, epoch: int) -> MetadataImage:
+    """An image after the copy, its last record at ``offset``."""
+    return replace(
+        EMPTY_IMAGE,
+        provenance=Provenance(offset, epoch, 0),
+        features=FeaturesImage(Map(), ZkMigrationState.MIGRATION),
+        configs=Map({resource(name): Map({"v": text}) for name, text in content.items()}),
+    )
+
+
+def crc_at(offset: int) -> int:
+    """The CRC of our log's batch at an offset, which holds one record: no two leaders commit at the same offset."""
+    return 1_000_000 + offset
+
+
+def content_of(image: MetadataImage) -> dict[str, str]:
+    return {config.name: values["v"] for config, values in image.configs.items()}
+
+
+def delta(before: MetadataImage, after: MetadataImage, records: int = 1) -> ImageDelta:
+    """What leads from one to the other; without a difference it stands for NoOps."""
+    names = {key for key in {*before.configs, *after.configs} if before.configs.get(key) != after.configs.get(key)}
+    return ImageDelta(before, after, Changes(configs=frozenset(names), records=records))
+
+
+def path_of(name: str) -> str:
+    return f"{TOPIC_CONFIGS}/{name}"
+
+
+def derive(before: MetadataImage, after: MetadataImage, changes: Changes) -> Iterator[EntityWrite]:
+    """As the real translation: blind operations, from two images."""
+    for key in sorted(changes.configs, key=lambda found: found.name):
+        old, new = before.configs.get(key), after.configs.get(key)
+        if old == new:
+            continue
+        op: Op
+        if new is None:
+            op = Delete(path_of(key.name))
+        elif old is None:
+            op = Create(path_of(key.name), new["v"].encode())
+        else:
+            op = SetData(path_of(key.name), new["v"].encode())
+        yield EntityWrite(key.name, (op,))
+
+
+def compare(zookeeper: ModelZooKeeper, image: MetadataImage, names: Iterable[str] | None = None) -> list[EntityWrite]:
+    """As the real reconcile: operations from what ZooKeeper holds now; deletions first."""
+    wanted, found = content_of(image), stored(zookeeper)
+    writes: list[tuple[bool, EntityWrite]] = []
+    for name in sorted(names if names is not None else wanted.keys() | found.keys()):
+        old, new = found.get(name), wanted.get(name)
+        if old == new:
+            continue
+        op: Op
+        if new is None:
+            op = Delete(path_of(name))
+        elif old is None:
+            op = Create(path_of(name), new.encode())
+        else:
+            op = SetData(path_of(name), new.encode())
+        writes.append((new is not None, EntityWrite(name, (op,))))
+    return [write for _, write in sorted(writes, key=lambda item: item[0])]
+
+
+def stored(zookeeper: ModelZooKeeper) -> dict[str, str]:
+    """What ZooKeeper holds."""
+    names = zookeeper.list_children(TOPIC_CONFIGS) or ()
+    nodes = zookeeper.read(path_of(name) for name in names)
+    return {name: (node.data or b"").decode() for name, node in zip(names, nodes, strict=True) if node is not None}

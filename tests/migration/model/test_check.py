@@ -1,0 +1,430 @@
+"""Exhaustive: every schedule of two controllers, with a fault at every single step, over the real pure code.
+
+Each scenario lists what may go wrong how often (`Budget`); the search then tries it at every step, in every order, and
+visits every world that differs. `python -m tests.migration.model.test_check` prints what was explored.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from migrator.errors import InvariantViolation
+from migrator.migration.coordinator import Coordinator
+from migrator.migration.machine import effects as ef
+from migrator.migration.machine import events as ev
+from migrator.migration.machine import finish, guards, transitions
+from migrator.migration.machine import interpret as judging
+from migrator.migration.machine.driver import MigrationDriver
+from migrator.migration.machine.states import State
+from migrator.migration.machine.transitions import Finding, Trigger
+from migrator.migration.machine.volatile_state import SoftState
+from migrator.migration.write_behind import core as write_behind
+from migrator.migration.write_behind import messages as wm
+from migrator.migration.write_behind import multis
+from migrator.migration.write_behind.core import WriteBehind
+from migrator.migration.write_behind.multis import Flight
+from migrator.zookeeper import leadership
+from migrator.zookeeper.ops import ANY_VERSION, Applied, Check, MultiOutcome, Op, SetData, Unknown
+from migrator.zookeeper.znodes.migration import MigrationState, encode_migration
+from migrator.zookeeper.znodes.paths import CONTROLLER_EPOCH, MIGRATION
+from tests.migration.model import world as model_world
+from tests.migration.model.cluster import BrokenInvariantError, Budget
+from tests.migration.model.images import crc_at
+from tests.migration.model.log import Entry
+from tests.migration.model.world import World
+
+MAX_WORLDS = 400_000
+MigratorOrModelError = (BrokenInvariantError, InvariantViolation)
+
+
+@dataclass
+class Explored:
+    """What a search has seen."""
+
+    worlds: int = 0
+    steps: int = 0
+    settled: Counter[State] = field(default_factory=Counter)
+    states: set[State] = field(default_factory=set)
+
+
+def explore(start: World) -> Explored:
+    """Every world that can be reached.
+
+    :raises BrokenInvariantError: with the way that led there.
+    """
+    seen = {start.key()}
+    waiting, explored = [start], Explored()
+    while waiting:
+        world = waiting.pop()
+        explored.worlds += 1
+        if explored.worlds > MAX_WORLDS:
+            raise AssertionError(f"more than {MAX_WORLDS} worlds: the scenario is too wide")
+        explored.states.update(node.state for node in world.nodes.values())
+        moved = False
+        try:
+            if world.settled():
+                world.check_end()
+                explored.settled[world.nodes[world.leader].state] += 1
+            for successor in world.successors():
+                moved = True
+                explored.steps += 1
+                key = successor.key()
+                if key not in seen:
+                    seen.add(key)
+                    waiting.append(successor)
+        except MigratorOrModelError as broken:
+            raise BrokenInvariantError(f"{broken!r} after:\n  " + "\n  ".join(world.trail)) from broken
+        if not moved and not world.settled():
+            raise BrokenInvariantError("everything stands still after:\n  " + "\n  ".join(world.trail))
+    return explored
+
+
+def migrated(budget: Budget) -> World:
+    """Under a ZooKeeper-era leader of ours that is gone: copied at offset 4, claimed, and two changes behind."""
+    world = World.fresh(budget)
+    world = run_quietly(world.start())
+    assert world.nodes[world.leader].state is State.DUAL_WRITING
+    leader = world.nodes[world.leader]
+    world.append(leader, Entry(world.epoch, "put", "a", "2"), Entry(world.epoch, "put", "z", "2"))
+    world.budget = budget
+    world.elect(3002, crashed=True)
+    world.trail = ()
+    return world
+
+
+def run_quietly(world: World) -> World:
+    """The one way without a fault."""
+    budget, world.budget = world.budget, Budget()
+    for _ in range(500):
+        if world.settled():
+            break
+        world = next(iter(world.successors()))
+    world.budget = budget
+    return world
+
+
+def stale_mark(budget: Budget) -> World:
+    """A fresh quorum on a cluster that another quorum once migrated."""
+    world = World.fresh(budget)
+    world.zookeeper.create(MIGRATION, encode_migration(MigrationState(9, 1, 2, 1)))
+    world.untouchable = True
+    return world.start()
+
+
+def successor(budget: Budget) -> World:
+    """Our quorum is forgotten; the one that follows it is as young, and has another record at our offset and epoch."""
+    world = migrated(budget)
+    mark, holder = world._mark(), world._controller()
+    assert mark.copied
+    assert holder is not None
+    theirs = replace(mark, kraft_controller_id=holder.broker_id, batch_crc=crc_at(mark.kraft_metadata_offset) + 1)
+    world.zookeeper.set(MIGRATION, encode_migration(theirs))
+    world.untouchable = True
+    return world
+
+
+def undecodable(budget: Budget) -> World:
+    world = World.fresh(budget)
+    world.broken_znode = world.untouchable = True
+    return world.start()
+
+
+def finishing(budget: Budget, *, enabled: tuple[bool, bool], zk_brokers: tuple[int, ...]) -> World:
+    world = migrated(budget)
+    world.enabled, world.zk_brokers = enabled, zk_brokers
+    world.elect(3002, crashed=True)
+    return world
+
+
+SCENARIOS: dict[str, tuple[Callable[[Budget], World], Budget]] = {
+    "a crash at every step of a migration": (lambda b: World.fresh(b).start(), Budget(crashes=1, changes=1)),
+    "a second leader at every step of a migration": (lambda b: World.fresh(b).start(), Budget(elections=1, changes=1)),
+    "two crashes anywhere": (lambda b: World.fresh(b).start(), Budget(crashes=2)),
+    "a lost answer at every write, and a second leader": (
+        lambda b: World.fresh(b).start(),
+        Budget(lost=1, elections=1),
+    ),
+    "a failed copy, a crash and a foreign write": (
+        lambda b: World.fresh(b).start(),
+        Budget(copy_failures=1, crashes=1, foreign=1),
+    ),
+    "a failed copy, and a second leader": (lambda b: World.fresh(b).start(), Budget(copy_failures=1, elections=1)),
+    "a failed copy, and lost answers": (lambda b: World.fresh(b).start(), Budget(copy_failures=1, lost=2)),
+    "/controller deleted at any time during the copy": (lambda b: World.fresh(b).start(), Budget(rollbacks=1)),
+    "takeover: second leader, crash and change at every step": (
+        migrated,
+        Budget(elections=1, crashes=1, changes=1),
+    ),
+    "takeover: lost answers, twice, and a change": (migrated, Budget(lost=2, changes=1)),
+    "takeover: lost answer, second leader": (migrated, Budget(lost=1, elections=1)),
+    "takeover: rolled back by the operator at any time": (migrated, Budget(rollbacks=1, crashes=1, changes=1)),
+    "repair by order of the operator: a change, a lost answer": (migrated, Budget(repairs=1, changes=1, lost=1)),
+    "repair by order of the operator: a crash, a change": (migrated, Budget(repairs=1, changes=1, crashes=1)),
+    "another quorum's /migration": (stale_mark, Budget(crashes=1, elections=1)),
+    "the successor of a forgotten quorum": (successor, Budget(crashes=1, elections=1, changes=1)),
+    "a znode that does not decode": (undecodable, Budget(crashes=1, elections=1)),
+    "finish: all off": (
+        lambda b: finishing(b, enabled=(False, False), zk_brokers=()),
+        Budget(crashes=2),
+    ),
+    "finish: one voter is on": (
+        lambda b: finishing(b, enabled=(True, False), zk_brokers=()),
+        Budget(crashes=1),
+    ),
+    "finish: brokers in ZooKeeper mode": (
+        lambda b: finishing(b, enabled=(True, False), zk_brokers=(0,)),
+        Budget(crashes=1),
+    ),
+}
+
+
+WIDE = {
+    "a failed copy, and a second leader",
+    "a lost answer at every write, and a second leader",
+    "takeover: second leader, crash and change at every step",
+}
+"""They take most of the time."""
+ENDS: dict[str, set[State]] = {
+    "/controller deleted at any time during the copy": {State.DUAL_WRITING, State.REFUSED},
+    "takeover: rolled back by the operator at any time": {State.DUAL_WRITING, State.REFUSED},
+    "another quorum's /migration": {State.REFUSED},
+    "the successor of a forgotten quorum": {State.REFUSED},
+    "a znode that does not decode": set(),
+    "finish: all off": {State.FINISHED},
+}
+
+
+@functools.cache
+def search(name: str) -> Explored:
+    """Searched once: two tests ask."""
+    build, budget = SCENARIOS[name]
+    return explore(build(budget))
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.lane("test-all")] if name in WIDE else []) for name in SCENARIOS]
+)
+def test_nothing_breaks_in_any_order_of_things(name: str) -> None:
+    explored = search(name)
+    sys.stdout.write(f"{name}: {explored.worlds} worlds, {explored.steps} steps\n")
+    expected = ENDS.get(name, {State.DUAL_WRITING})
+    assert set(explored.settled) == expected
+
+
+def test_between_them_the_scenarios_visit_every_state_of_the_road() -> None:
+    small = [name for name, (_, budget) in SCENARIOS.items() if not budget.elections]
+    visited = set[State]().union(*(search(name).states for name in small))
+    missing = set(State) - visited - {State.HOLDING, State.PAUSED, State.TURNED_OFF, State.WAITING_FOR_BROKERS}
+    assert missing == set()
+
+
+# The check checks itself: each of these mistakes must be found.
+
+
+def set_the_mark_unconditionally_in_the_claim(patch: pytest.MonkeyPatch) -> None:
+    real = leadership.plan_claim
+
+    def plan(*args: Any, **kwargs: Any) -> Any:
+        found = real(*args, **kwargs)
+        if isinstance(found, leadership.ClaimPlan):
+            return replace(found, ops=tuple(map(_unconditional_mark, found.ops)))
+        return found
+
+    patch.setattr(leadership, "plan_claim", plan)
+
+
+def set_the_mark_unconditionally_in_every_multi(patch: pytest.MonkeyPatch) -> None:
+    _change_flights(patch, lambda flight: replace(flight, ops=tuple(map(_unconditional_mark, flight.ops))))
+
+
+def forget_both_conditions(patch: pytest.MonkeyPatch) -> None:
+    def change(flight: Flight) -> Flight:
+        ops = tuple(map(_unconditional_mark, flight.ops))
+        return replace(flight, ops=(Check(CONTROLLER_EPOCH, ANY_VERSION), *ops[1:]))
+
+    _change_flights(patch, change)
+
+
+def claim_before_everything_is_decoded(patch: pytest.MonkeyPatch) -> None:
+    real = guards.examine
+    patch.setattr(guards, "examine", lambda shown, us: real(shown, replace(us, decoded=True)))
+
+
+def take_an_unknown_outcome_for_applied(patch: pytest.MonkeyPatch) -> None:
+    real = WriteBehind._ended
+
+    def ended(self: WriteBehind, outcome: MultiOutcome) -> Any:
+        return real(self, Applied((None, None)) if isinstance(outcome, Unknown) else outcome)
+
+    patch.setattr(WriteBehind, "_ended", ended)
+
+
+def send_again_after_an_unknown_outcome_without_reading(patch: pytest.MonkeyPatch) -> None:
+    """As stock Kafka: conditional on nothing that the first attempt has changed."""
+    set_the_mark_unconditionally_in_every_multi(patch)
+    real = WriteBehind._ended
+
+    def ended(self: WriteBehind, outcome: MultiOutcome) -> Any:
+        return [] if isinstance(outcome, Unknown) else real(self, outcome)
+
+    patch.setattr(WriteBehind, "_ended", ended)
+
+
+def ignore_the_guard_of_histories(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(guards, "_history", lambda *_: None)
+
+
+def take_an_offset_and_an_epoch_for_a_proof(patch: pytest.MonkeyPatch) -> None:
+    real = guards.ownership
+
+    def ownership(standing: guards.Standing) -> guards.Ownership:
+        found = real(standing)
+        same = standing.evidence.epoch == standing.mark.kraft_metadata_epoch
+        return guards.Ownership.OURS if found is guards.Ownership.FOREIGN and same else found
+
+    patch.setattr(guards, "ownership", ownership)
+
+
+def move_the_mark_with_the_first_part(patch: pytest.MonkeyPatch) -> None:
+    real = multis.pack
+
+    def pack(queue: Any, **given: Any) -> Flight:
+        flight = real(queue, **given)
+        target = given["target"]
+        if target is None:
+            return flight
+        after = multis._moved(given["mark"], target, given["target_crc"])
+        op = SetData(MIGRATION, encode_migration(after), given["mark_version"])
+        return replace(flight, ops=(flight.ops[0], op, *flight.ops[2:]), mark_after=after)
+
+    patch.setattr(write_behind, "pack", pack)
+
+
+def reconcile_with_whatever_image_is_at_hand(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Coordinator, "_fit_to_reconcile", lambda _: True)
+
+
+def skip_the_reconcile_at_the_takeover(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(model_world, "compare", lambda *_: [])
+
+
+def overlook_a_claim_that_was_lost_during_the_copy(patch: pytest.MonkeyPatch) -> None:
+    real = judging._copied
+
+    def copied(soft: SoftState, event: ev.CopyDone) -> Any:
+        claim = soft.term.claim
+        assert claim is not None
+        return real(
+            soft, replace(event, epoch_version=claim.epoch_version, controller_version=claim.controller_version)
+        )
+
+    patch.setattr(judging, "_copied", copied)
+
+
+def release_whoever_holds_the_claim(patch: pytest.MonkeyPatch) -> None:
+    entries = dict(MigrationDriver._ENTRIES)
+    entries[State.RELEASING] = lambda self: [ef.ReleaseClaim(self._ask(), ANY_VERSION, ANY_VERSION)]
+    patch.setattr(MigrationDriver, "_ENTRIES", entries)
+
+
+def wait_on_a_claim_without_releasing_it(patch: pytest.MonkeyPatch) -> None:
+    for trigger in (Trigger.EXAMINED, Trigger.READINESS):
+        for state in (State.EXAMINING, State.WAITING_FOR_BROKERS, State.WAITING_FOR_CONTROLLERS):
+            ways: Any = transitions.TRANSITIONS[state]
+            if (trigger, Finding.STRAY_CLAIM) in ways:
+                patch.setitem(ways, (trigger, Finding.STRAY_CLAIM), State.WAITING_FOR_BROKERS)
+
+
+def finish_without_asking_everybody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(finish, "decide", lambda _: finish.FinishDecision(Finding.MAY_FINISH, ""))
+
+
+def go_on_after_a_batch_only_when_something_happens(patch: pytest.MonkeyPatch) -> None:
+    """The mistake that this check found in the write-behind itself."""
+    real = WriteBehind._advance
+
+    def advance(self: WriteBehind, now_ms: int) -> Any:
+        effects = real(self, now_ms)
+        ended = [effect for effect in effects if isinstance(effect, wm.Reconciled)]
+        if ended and any(isinstance(effect, wm.SendMulti) for effect in effects):
+            self._awaited = None
+            self._flight, batch = None, self._batch
+            if batch is not None:
+                self._changes, self._batch = [], None
+                self._backlog.written(everything=True)
+            return [effect for effect in effects if not isinstance(effect, wm.SendMulti)]
+        return effects
+
+    patch.setattr(WriteBehind, "_advance", advance)
+
+
+def _unconditional_mark(op: Op) -> Op:
+    return replace(op, version=ANY_VERSION) if isinstance(op, SetData) and op.path == MIGRATION else op
+
+
+def _change_flights(patch: pytest.MonkeyPatch, change: Callable[[Flight], Flight]) -> None:
+    real = multis.pack
+    patch.setattr(write_behind, "pack", lambda queue, **given: change(real(queue, **given)))
+
+
+TAKEOVER = "takeover: lost answer, second leader"
+LATE = "takeover: lost answers, twice, and a change"
+MISTAKES: dict[Callable[[pytest.MonkeyPatch], None], str] = {
+    set_the_mark_unconditionally_in_the_claim: TAKEOVER,
+    set_the_mark_unconditionally_in_every_multi: LATE,
+    forget_both_conditions: TAKEOVER,
+    claim_before_everything_is_decoded: "a crash at every step of a migration",
+    take_an_unknown_outcome_for_applied: LATE,
+    send_again_after_an_unknown_outcome_without_reading: LATE,
+    ignore_the_guard_of_histories: "another quorum's /migration",
+    take_an_offset_and_an_epoch_for_a_proof: "the successor of a forgotten quorum",
+    move_the_mark_with_the_first_part: LATE,
+    reconcile_with_whatever_image_is_at_hand: "a crash at every step of a migration",
+    skip_the_reconcile_at_the_takeover: LATE,
+    overlook_a_claim_that_was_lost_during_the_copy: "/controller deleted at any time during the copy",
+    release_whoever_holds_the_claim: "a failed copy, and a second leader",
+    wait_on_a_claim_without_releasing_it: "a crash at every step of a migration",
+    finish_without_asking_everybody: "finish: one voter is on",
+    go_on_after_a_batch_only_when_something_happens: "a crash at every step of a migration",
+}
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        pytest.param(
+            mistake,
+            marks=[pytest.mark.lane("test-all")] if mistake is release_whoever_holds_the_claim else [],
+            id=mistake.__name__,
+        )
+        for mistake in MISTAKES
+    ],
+)
+def test_the_check_finds_a_planted_mistake(
+    mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build, budget = SCENARIOS[MISTAKES[mistake]]
+    start = build(budget) if mistake is not skip_the_reconcile_at_the_takeover else None
+    mistake(monkeypatch)
+    with pytest.raises(BrokenInvariantError):
+        explore(start or build(budget))
+
+
+if __name__ == "__main__":
+    import time
+
+    for title in SCENARIOS:
+        if len(sys.argv) > 1 and sys.argv[1] not in title:
+            continue
+        begun = time.monotonic()
+        found = search(title)
+        ends = ", ".join(f"{state.value} {count}" for state, count in found.settled.items())
+        seconds = time.monotonic() - begun
+        sys.stdout.write(f"{title}: {found.worlds} worlds, {found.steps} steps, {seconds:.1f} s; ends: {ends}\n")

@@ -1,0 +1,124 @@
+"""Foreign writes are told from ours; the bound stops only what can wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+
+from migrator.image.model import MetadataImage
+from migrator.migration.translate.reconcile import reconcile
+from migrator.migration.write_behind import audit as auditing
+from migrator.migration.write_behind.audit import FAMILIES, Audit, slices
+from migrator.migration.write_behind.bound import Admission, WriteBound
+from migrator.migration.write_behind.lag import Lag
+from migrator.zookeeper.ops import Applied, Create, SetData, Stat
+from migrator.zookeeper.znodes import paths
+from tests.lanes import examples
+from tests.migration import images as some
+from tests.migration.images import apply, empty_cluster, target
+from tests.migration.model.zookeeper import ModelZooKeeper
+
+CONFIG = paths.config("brokers/1")
+
+
+@pytest.fixture
+def zookeeper() -> ModelZooKeeper:
+    made = empty_cluster()
+    made.load({CONFIG: b"{}", paths.MIGRATION: None})
+    return made
+
+
+def look(zookeeper: ModelZooKeeper, audit: Audit) -> tuple[str, ...]:
+    return audit.foreign(zookeeper.read([*FAMILIES, CONFIG]))
+
+
+def write(zookeeper: ModelZooKeeper, audit: Audit, *ops: SetData | Create) -> None:
+    outcome = zookeeper.multi([SetData(paths.MIGRATION, b"{}"), *ops])
+    assert isinstance(outcome, Applied)
+    assert isinstance(outcome.results[0], Stat)
+    audit.wrote(outcome.results[0].mzxid)
+
+
+def test_what_we_write_is_not_foreign(zookeeper: ModelZooKeeper) -> None:
+    audit = Audit(zookeeper.zxid)
+    write(zookeeper, audit, SetData(CONFIG, b"1"), Create(paths.config("brokers/2"), b"{}"))
+    assert look(zookeeper, audit) == ()
+
+
+@pytest.mark.parametrize(
+    ("meddle", "path"),
+    [
+        (lambda zookeeper: zookeeper.set(CONFIG, b"foreign"), CONFIG),
+        (lambda zookeeper: zookeeper.create(paths.config("brokers/7"), b"{}"), paths.BROKER_CONFIGS),
+        (lambda zookeeper: zookeeper.delete(CONFIG), paths.BROKER_CONFIGS),
+        (lambda zookeeper: zookeeper.create(f"{paths.DELETE_TOPICS}/a"), paths.DELETE_TOPICS),
+    ],
+)
+def test_what_somebody_else_writes_is_named_once(
+    zookeeper: ModelZooKeeper, meddle: Callable[[ModelZooKeeper], None], path: str
+) -> None:
+    audit = Audit(zookeeper.zxid)
+    write(zookeeper, audit, SetData(CONFIG, b"1"))
+    meddle(zookeeper)
+    assert look(zookeeper, audit) == (path,)
+    assert look(zookeeper, audit) == ()
+    meddle_again = Audit(zookeeper.zxid)
+    assert look(zookeeper, meddle_again) == (), "what was there when the reconcile ended is no concern"
+
+
+def test_forgotten_writes_of_ours_do_not_become_foreign(
+    zookeeper: ModelZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auditing, "MAX_OWN", 3)
+    audit = Audit(zookeeper.zxid)
+    for _ in range(10):
+        write(zookeeper, audit, SetData(CONFIG, b"1"))
+    assert look(zookeeper, audit) == ()
+
+
+@settings(max_examples=examples(30))
+@given(some.images())
+def test_everything_that_an_image_has_in_zookeeper_is_watched(image: MetadataImage) -> None:
+    zookeeper = empty_cluster()
+    apply(zookeeper, reconcile(zookeeper, target(image)))
+    watched = [path for part in slices(image, 3) for path in part]
+    held = {path for path in zookeeper.dump() if path.endswith("/state") or path.startswith(f"{paths.TOKENS}/")}
+    assert held <= set(watched)
+    assert all(len(part) <= 3 for part in slices(image, 3))
+
+
+def behind(own: int, age_ms: int = 0) -> Lag:
+    return Lag(own, own, age_ms)
+
+
+def test_administrative_writes_wait_and_not_for_ever() -> None:
+    bound = WriteBound(max_records=100, max_age_ms=60_000, max_block_ms=5_000)
+    assert bound.admit(behind(101), waited_ms=4_999) is Admission.WAIT
+    assert bound.admit(behind(101), waited_ms=5_000) is Admission.REFUSE
+    assert bound.admit(behind(100), waited_ms=0) is Admission.PROCEED
+    assert not bound.exceeded(None), "before the copy, and with the flag off, there is no bound"
+
+
+def test_the_bound_is_one_of_time_too() -> None:
+    bound = WriteBound(max_records=100, max_age_ms=60_000, max_block_ms=5_000)
+    assert not bound.exceeded(behind(1, 60_000))
+    assert "60 s" in bound.exceeded(behind(1, 60_001))
+
+
+def test_an_unknown_lag_blocks_by_what_this_leader_knows() -> None:
+    bound = WriteBound(max_records=100, max_age_ms=60_000, max_block_ms=5_000)
+    assert not bound.exceeded(Lag(None, 100, 60_000)), "not at once"
+    assert bound.exceeded(Lag(None, 101, 0))
+    assert bound.exceeded(Lag(None, 0, 60_001))
+
+
+def test_blocked_time_counts_overlapping_waits_once() -> None:
+    bound = WriteBound(1, 1, 1)
+    bound.wait_began(1_000)
+    bound.wait_began(1_500)
+    assert bound.blocked_ms(1_600) == 600
+    bound.wait_ended(2_000)
+    bound.wait_ended(3_000)
+    assert bound.blocked_ms(9_000) == 2_000
