@@ -8,27 +8,17 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from migrator.image.model import ImageDelta, MetadataImage
+from migrator.migration.copying.transaction import TransactionLog
 from migrator.migration.copying.worker import Message, OnProgress, Task, ignore
 from migrator.migration.machine.finish import FinishInputs
 from migrator.migration.machine.guards import Evidence
 from migrator.migration.machine.readiness import ControllerSignals
 from migrator.migration.translate.source import ZkSource
 from migrator.raft.messages import EpochOffset
-from migrator.records.metadata import MetadataRecord
 from migrator.zookeeper.leadership import ClaimView
 from migrator.zookeeper.ops import MultiOutcome, Op
 from migrator.zookeeper.session import SessionState
 from migrator.zookeeper.znodes.migration import MigrationState
-
-
-class TransactionLog(Protocol):
-    """Where a copy goes."""
-
-    async def append(self, epoch: int, records: Sequence[MetadataRecord]) -> int:
-        """Append one batch; gives its last offset. Raises a `MigratorError` when ``epoch`` is over."""
-
-    async def append_encoded(self, epoch: int, batches: Callable[[int, int], bytes]) -> int:
-        """Append what ``batches(base offset, epoch)`` gives; errors likewise."""
 
 
 class ControllerPort(TransactionLog, Protocol):

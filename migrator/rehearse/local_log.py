@@ -29,7 +29,7 @@ EPOCH = 1
 
 
 class LocalLog:
-    """A `migrator.migration.ports.TransactionLog`, and the image of what was appended.
+    """A `TransactionLog`, and the image of what was appended.
 
     :ivar append_seconds: spent on taking batches in: decoding them and applying them to the image.
     """

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 from migrator.migration.copying.reading import CopyBatch, CopyEnd
 from migrator.migration.copying.worker import Message, WorkerFailedError
-from migrator.migration.ports import TransactionLog
 from migrator.records.batch import restamp
 from migrator.records.metadata import (
     BeginTransactionRecord,
@@ -21,6 +21,16 @@ TRANSACTION_NAME = "ZK Migration"
 BEGIN: tuple[MetadataRecord, ...] = (BeginTransactionRecord(TRANSACTION_NAME),)
 END: tuple[MetadataRecord, ...] = (ZkMigrationStateRecord(ZkMigrationState.MIGRATION), EndTransactionRecord())
 """Complete, and nothing but complete, together with this batch."""
+
+
+class TransactionLog(Protocol):
+    """Where a copy goes."""
+
+    async def append(self, epoch: int, records: Sequence[MetadataRecord]) -> int:
+        """Append one batch; gives its last offset. Raises a `MigratorError` when ``epoch`` is over."""
+
+    async def append_encoded(self, epoch: int, batches: Callable[[int, int], bytes]) -> int:
+        """Append what ``batches(base offset, epoch)`` gives; errors likewise."""
 
 
 async def append_copy(log: TransactionLog, epoch: int, messages: AsyncIterator[Message]) -> CopyEnd:
