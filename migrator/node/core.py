@@ -113,7 +113,7 @@ class NodeCore:
         self.keeper = keeper
         self.gauge = TurnGauge()
         self.metadata = MetadataRuntime(
-            storage.open_snapshot,
+            storage.snapshot,
             storage.some_batches,
             storage.log.end_offset,
             on_step=keeper.follow,

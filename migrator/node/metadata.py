@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from migrator.errors import MigratorError
 from migrator.image.changes import compare_images
 from migrator.image.loader import ImageLoader, Step
-from migrator.image.model import Changes, ImageDelta, MetadataImage, Provenance
-from migrator.image.snapshot import load_snapshot
+from migrator.image.model import Changes, ImageDelta, MetadataImage
+from migrator.image.replay import append_records, each_record, replay_snapshot, snapshot_image
 from migrator.node.loop_health import TurnGauge, Work, freeze_live_objects
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import Batch, read_header
@@ -29,7 +29,7 @@ TURN_RECORDS = 4_000
 """How many records at most that is, on a fast machine."""
 SLICE_RECORDS = 500
 SNAPSHOT_SLICE_RECORDS = 1_024
-"""Records between two steps of `migrator.image.snapshot.load_snapshot`."""
+"""Records between two steps of `migrator.image.replay.replay_snapshot`."""
 FREEZE_RECORDS = 20_000
 """After so many records the garbage collector is told that what there is now stays."""
 
@@ -39,7 +39,7 @@ APPLYING = TaskKind("metadata-applier", OnError.STOP)
 NOWHERE = EpochOffset(-1, -1)
 
 Subscriber = Callable[[ImageDelta], None]
-Snapshot = Callable[[EpochOffset], tuple[Provenance, Iterable[Batch]]]
+ReadSnapshot = Callable[[EpochOffset], Iterable[Batch]]
 ReadLog = Callable[[int], Iterable[Batch]]
 
 
@@ -84,7 +84,7 @@ class _Decoding:
     def __init__(self, batch: Batch) -> None:
         self.header = batch.header
         self._records: list[MetadataRecord] = []
-        self._source = batch.iter_records()
+        self._source = each_record(batch)
 
     @property
     def is_done(self) -> bool:
@@ -92,20 +92,19 @@ class _Decoding:
 
     def go_on(self, max_records: int) -> int:
         """Decode some more; how many."""
-        some = [record for record, _ in itertools.islice(self._source, max_records)]
+        some = list(itertools.islice(self._source, max_records))
         self._records += some
         return len(some)
 
     def hand_over(self, loader: ImageLoader) -> None:
         """Give a decoded batch to the loader."""
-        header = self.header
-        loader.append(header.base_offset, header.leader_epoch, header.base_timestamp, self._records)
+        append_records(loader, self.header, self._records)
 
 
 class MetadataRuntime:
     """Images of the metadata of this node.
 
-    :param open_snapshot: what a snapshot on disk stands for and its batches, by its id.
+    :param read_snapshot: the batches of a snapshot on disk, by its id.
     :param read_log: some batches of the log, from the one that holds an offset on; none at its end.
     :param log_end: the offset at which the log ends.
     :param on_step: told of each move of the image at the log's end, see `ImageLoader`.
@@ -115,7 +114,7 @@ class MetadataRuntime:
 
     def __init__(
         self,
-        open_snapshot: Snapshot,
+        read_snapshot: ReadSnapshot,
         read_log: ReadLog,
         log_end: Callable[[], int],
         *,
@@ -123,7 +122,7 @@ class MetadataRuntime:
         on_failure: Callable[[BaseException], None],
         gauge: TurnGauge,
     ) -> None:
-        self._open_snapshot = open_snapshot
+        self._read_snapshot = read_snapshot
         self._read_log = read_log
         self._log_end = log_end
         self._gauge = gauge
@@ -195,11 +194,7 @@ class MetadataRuntime:
     def boot(self, snapshot: EpochOffset | None, batches: Iterable[Batch]) -> None:
         """Load everything that is on disk, at once: nobody waits for this node yet."""
         if snapshot is not None:
-            image = None
-            for image in self._load_snapshot(snapshot):  # noqa: B007 (the last one counts)
-                pass
-            if image is not None:
-                self._reset(image)
+            self._reset(snapshot_image(snapshot.offset, snapshot.epoch, self._read_snapshot(snapshot)))
         for batch in batches:
             self._take(batch)
             self._loader.apply()
@@ -214,7 +209,7 @@ class MetadataRuntime:
         header = read_header(batches)
         while self._taken < header.base_offset:  # the record that opened the epoch
             self._advance()
-        self._loader.append(header.base_offset, header.leader_epoch, header.base_timestamp, records)
+        append_records(self._loader, header, records)
         self._loader.apply()
         self._go_on_from(header.next_offset)
 
@@ -374,15 +369,9 @@ class MetadataRuntime:
         """From the published image, which stays as it is meanwhile, to that of a snapshot, in small steps; None until
         both are there and compared."""
         image = None
-        for image in self._load_snapshot(snapshot):  # noqa: B007 (the last one counts)
+        for image in replay_snapshot(snapshot.offset, snapshot.epoch, self._read_snapshot(snapshot)):  # noqa: B007 - the last one counts
             yield None
         if image is not None:
             before = self._loader.published
             for changes in compare_images(before, image):
                 yield None if changes is None else ImageDelta(before, image, changes)
-
-    def _load_snapshot(self, snapshot: EpochOffset) -> Iterator[MetadataImage | None]:
-        """The image of a snapshot, built in small steps; None until it is whole."""
-        provenance, batches = self._open_snapshot(snapshot)
-        records = (record for batch in batches if not batch.header.is_control for record, _ in batch.iter_records())
-        return load_snapshot(records, provenance)

@@ -15,8 +15,8 @@ from kio.schema.errors import ErrorCode
 
 from migrator.errors import MigratorError
 from migrator.image.loader import ImageLoader
-from migrator.image.model import MetadataImage, Provenance
-from migrator.image.snapshot import load_snapshot
+from migrator.image.model import MetadataImage
+from migrator.image.replay import replay, replay_snapshot
 from migrator.raft.messages import (
     EpochOffset,
     FetchRequest,
@@ -108,12 +108,9 @@ class RemoteImage:
         await asyncio.sleep(REST_SECONDS)
 
     def _append(self, batch: Batch) -> None:
-        header = batch.header
-        if not header.is_control:
-            records = [record for record, _ in batch.records()]
-            self._loader.append(header.base_offset, header.leader_epoch, header.base_timestamp, records)
-            self._loader.apply()
-            self._loader.commit(header.next_offset)  # or it keeps what it would need to go back, for a while
+        replay(self._loader, batch)
+        if not batch.header.is_control:
+            self._loader.commit(batch.header.next_offset)  # or it keeps what it would need to go back, for a while
 
     async def _fetch(self, offset: int, epoch: int) -> FetchResponse:
         """From the leader, which is found on the way; an election is waited for."""
@@ -168,10 +165,7 @@ class RemoteImage:
             data += response.data
             if len(data) >= response.size:
                 break
-        records = (
-            record for batch in iter_batches(data) if not batch.header.is_control for record, _ in batch.records()
-        )
-        for image in load_snapshot(records, Provenance(snapshot_id.offset - 1, snapshot_id.epoch, -1)):
+        for image in replay_snapshot(snapshot_id.offset, snapshot_id.epoch, iter_batches(data)):
             if image is not None:
                 return ImageLoader(image)
             await asyncio.sleep(0)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from kio.schema.errors import ErrorCode
 
-from migrator.image.model import Provenance
 from migrator.log.errors import StorageError
 from migrator.log.metadata_log import MetadataLog
 from migrator.log.quorum_state import QuorumStateFile
@@ -75,11 +74,9 @@ class NodeStorage:
         for chunk in self.log.chunks(offset, self.log.end_offset()):
             yield from iter_batches(chunk)
 
-    def open_snapshot(self, snapshot_id: EpochOffset) -> tuple[Provenance, Iterator[Batch]]:
-        """What a snapshot stands for, and every batch of it."""
-        timestamp_ms = self.log.store.last_contained_log_timestamp_ms(snapshot_id)
-        provenance = Provenance(snapshot_id.offset - 1, snapshot_id.epoch, timestamp_ms)
-        return provenance, iter_snapshot(self.log.store.path(snapshot_id))
+    def snapshot(self, snapshot_id: EpochOffset) -> Iterator[Batch]:
+        """Every batch of a snapshot, control batches included."""
+        return iter_snapshot(self.log.store.path(snapshot_id))
 
     def read_snapshot_chunk(self, response: FetchSnapshotResponse, max_bytes: int) -> FetchSnapshotResponse:
         """The response with the bytes from its position on, or with the error that takes their place."""

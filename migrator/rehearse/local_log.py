@@ -12,6 +12,7 @@ from migrator.clock import wall_ms
 from migrator.controller.activation import bootstrap_records
 from migrator.image.loader import ImageLoader
 from migrator.image.model import MetadataImage
+from migrator.image.replay import replay
 from migrator.log import bootstrap
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.log.metadata_log import MetadataLog
@@ -99,9 +100,6 @@ class LocalLog:
         begin = time.monotonic()
         end_offset = self._log.append(data)
         for batch in iter_batches(data):
-            header = batch.header
-            records = [record for record, _ in batch.records()]
-            self._loader.append(header.base_offset, header.leader_epoch, header.base_timestamp, records)
-        self._loader.apply()
+            replay(self._loader, batch)
         self.append_seconds += time.monotonic() - begin
         return end_offset - 1

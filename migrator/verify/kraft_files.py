@@ -17,8 +17,8 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixe
 
 from migrator.errors import InvariantViolation, OperatorError
 from migrator.image.loader import ImageLoader
-from migrator.image.model import MetadataImage, Provenance
-from migrator.image.snapshot import load_snapshot
+from migrator.image.model import MetadataImage
+from migrator.image.replay import Decode, every_record, replay, snapshot_image
 from migrator.log.errors import storage_errors
 from migrator.log.files import iter_file_batches
 from migrator.log.metadata_log import DIRECTORY_NAME
@@ -26,15 +26,11 @@ from migrator.log.snapshots import iter_snapshot, snapshot_id_of
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import HEADER_SIZE, LENGTH_END, Batch, BatchHeader, read_header
 from migrator.records.codec import SPEC_OF
-from migrator.records.control import SnapshotHeader, control_records
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.metadata import MetadataRecord, PartitionChangeRecord, PartitionRecord
 from migrator.verify.live_files import goes_on, stamp
 
 T = TypeVar("T")
-Decode = Callable[[Batch], Sequence[MetadataRecord]]
-"""The records of a data batch; one for each record of the batch, so that offsets stay what they are."""
-
 _PARTITION_KEYS = frozenset({SPEC_OF[PartitionRecord].api_key, SPEC_OF[PartitionChangeRecord].api_key})
 _TOPIC_ID = 7
 """Where both have the topic's id: behind frame version, key, version and the partition's number."""
@@ -49,11 +45,6 @@ _TORN = (
     f"with SIGTERM. Else: {_COMPARE.lower()}"
 )
 _UNKNOWN = "If that controller is a newer release, use a newer release of this tool; else the log is damaged"
-
-
-def every_record(batch: Batch) -> Sequence[MetadataRecord]:
-    """`Decode` of everything."""
-    return [record for record, _ in batch.records()]
 
 
 def share_of_partitions(number: int, count: int) -> Decode:
@@ -133,7 +124,7 @@ def _read_image(log_directory: Path, until: int | None, decode: Decode) -> Metad
         for path, batch in _batches(segments, start):
             if until is not None and batch.header.base_offset > until:
                 break
-            append(loader, path, batch, decode)
+            replay(loader, batch, _decoded(path, decode))
             loader.commit(loader.end_offset)  # or it keeps what it would need to go back
         loader.apply()
         loader.commit(max(loader.end_offset, loader.published.provenance.offset + 1))
@@ -191,15 +182,9 @@ def newest_snapshot(log_directory: Path, until: int | None = None, decode: Decod
     if not usable:
         return ImageLoader()
     newest = max(usable, key=lambda one: (one.offset, one.epoch))
-    path, timestamp_ms = snapshots[newest], -1
-    batches = iter_snapshot(path)
-    for record, _ in control_records(next(batches)):
-        timestamp_ms = record.last_contained_log_timestamp if isinstance(record, SnapshotHeader) else timestamp_ms
-    records = (record for batch in batches if not batch.header.is_control for record in _decoded(path, batch, decode))
-    image = None
-    for image in load_snapshot(records, Provenance(newest.offset - 1, newest.epoch, timestamp_ms)):  # noqa: B007 (the last one counts)
-        pass
-    return ImageLoader() if image is None else ImageLoader(image)
+    path = snapshots[newest]
+    image = snapshot_image(newest.offset, newest.epoch, iter_snapshot(path), _decoded(path, decode))
+    return ImageLoader(image)
 
 
 def _batches(segments: Sequence[Path], start: int) -> Iterator[tuple[Path, Batch]]:
@@ -238,21 +223,17 @@ def _is_cut(path: Path, position: int) -> bool:
         return len(head) < LENGTH_END or position + LENGTH_END + length > path.stat().st_size
 
 
-def append(loader: ImageLoader, path: Path, batch: Batch, decode: Decode = every_record) -> None:
-    """Apply a batch; control records have no place in an image."""
-    header = batch.header
-    if header.is_control:
-        return
-    loader.append(header.base_offset, header.leader_epoch, header.base_timestamp, _decoded(path, batch, decode))
-    loader.apply()
+def _decoded(path: Path, decode: Decode) -> Decode:
+    """As ``decode``, with an `OperatorError` that names the file."""
 
+    def decoded(batch: Batch) -> Sequence[MetadataRecord]:
+        try:
+            return decode(batch)
+        except CorruptRecordsError as error:
+            what = f"the batch at offset {batch.header.base_offset} does not decode: {error.what}"
+            raise OperatorError(what, where=str(path), remedy=_UNKNOWN) from error
 
-def _decoded(path: Path, batch: Batch, decode: Decode) -> Sequence[MetadataRecord]:
-    try:
-        return decode(batch)
-    except CorruptRecordsError as error:
-        what = f"the batch at offset {batch.header.base_offset} does not decode: {error.what}"
-        raise OperatorError(what, where=str(path), remedy=_UNKNOWN) from error
+    return decoded
 
 
 def damaged(path: Path, error: CorruptRecordsError, remedy: str = _COMPARE) -> OperatorError:

@@ -11,6 +11,7 @@ from pathlib import Path
 from migrator.errors import InvariantViolation, OperatorError
 from migrator.image.loader import ImageLoader, Step
 from migrator.image.model import Changes, MetadataImage
+from migrator.image.replay import replay
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.records.batch import HEADER_SIZE, Batch
 from migrator.records.errors import CorruptRecordsError
@@ -126,12 +127,7 @@ class LogTail:
             position = end
 
     def _apply(self, path: Path, batch: Batch) -> None:
-        header = batch.header
-        if header.is_control:
-            return
         try:
-            records = [record for record, _ in batch.records()]
-            self._loader.append(header.base_offset, header.leader_epoch, header.base_timestamp, records)
-            self._loader.apply()
+            replay(self._loader, batch)
         except (CorruptRecordsError, InvariantViolation) as error:
             raise OperatorError(str(error), where=str(path), remedy=_COMPARE) from error

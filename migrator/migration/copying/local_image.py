@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from migrator.errors import OperatorError
 from migrator.image.loader import ImageLoader
-from migrator.image.model import EMPTY_IMAGE, MetadataImage, Provenance
-from migrator.image.snapshot import load_snapshot
+from migrator.image.model import EMPTY_IMAGE, MetadataImage
+from migrator.image.replay import replay, snapshot_image
 from migrator.log.errors import storage_errors
 from migrator.log.files import iter_file_batches
 from migrator.log.snapshots import iter_snapshot, snapshot_id_of
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import Batch
-from migrator.records.metadata import MetadataRecord
 
 SEGMENT_GLOB = "*.log"
 CHECKPOINT_GLOB = "*.checkpoint"
@@ -34,12 +33,9 @@ def load_image(directory: Path, at: EpochOffset, on_bytes: OnBytes = ignore) -> 
     :param directory: the one that holds the segments, ``__cluster_metadata-0``.
     :raises OperatorError: when the log there does not reach that far, or is damaged.
     """
-    loader = ImageLoader(_snapshot_image(directory, at, on_bytes))
+    loader = ImageLoader(_newest_snapshot(directory, at, on_bytes))
     for batch in _batches(directory, loader.published.provenance.offset + 1, at.offset, on_bytes):
-        records = [record for record, _ in batch.records()]
-        header = batch.header
-        loader.append(header.base_offset, header.leader_epoch, header.max_timestamp, records)
-        loader.apply()
+        replay(loader, batch)
     loader.commit(at.offset + 1)
     image = loader.published
     if image.provenance.offset != at.offset:
@@ -66,24 +62,19 @@ def _snapshot(directory: Path, at: EpochOffset) -> tuple[EpochOffset, Path] | No
     return max(fitting, key=lambda entry: entry[0].offset, default=None)
 
 
-def _snapshot_image(directory: Path, at: EpochOffset, on_bytes: OnBytes) -> MetadataImage:
+def _newest_snapshot(directory: Path, at: EpochOffset, on_bytes: OnBytes) -> MetadataImage:
     """Of the newest snapshot that is not beyond the offset; the empty image without one."""
     found = _snapshot(directory, at)
     if found is None:
         return EMPTY_IMAGE
     snapshot, path = found
-    provenance = Provenance(snapshot.offset - 1, snapshot.epoch, 0)
-    image = None
-    for image in load_snapshot(_snapshot_records(path, on_bytes), provenance):  # noqa: B007 - the last one is the result
-        pass
-    return image or EMPTY_IMAGE
+    return snapshot_image(snapshot.offset, snapshot.epoch, _told(iter_snapshot(path), on_bytes))
 
 
-def _snapshot_records(path: Path, on_bytes: OnBytes) -> Iterator[MetadataRecord]:
-    for batch in iter_snapshot(path):
+def _told(batches: Iterable[Batch], on_bytes: OnBytes) -> Iterator[Batch]:
+    for batch in batches:
         on_bytes(batch.header.size)
-        if not batch.header.is_control:
-            yield from (record for record, _ in batch.records())
+        yield batch
 
 
 def _segments(directory: Path, first: int) -> list[Path]:
