@@ -13,7 +13,7 @@ from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.log.lookup import header_at
 from migrator.log.meta_properties import FILE_NAME
-from migrator.migration.rollback import give_back
+from migrator.migration.rollback import roll_back
 from migrator.migration.seen_logs import newest_of
 from migrator.node.migration import password_encoder
 from migrator.parts.processes import port_is_open
@@ -67,7 +67,7 @@ def command(config: Path, others: tuple[Path, ...], accept_loss: bool, yes: bool
     with ZooKeeperSession(options_from(settings)) as session:
         if not yes:
             ask(_WARNING.format(hosts=settings.zookeeper_connect), "Go on?", abort=True)
-        done = give_back(session, image, password_encoder(settings), crc_at=crc_at, accept_loss=accept_loss)
+        done = roll_back(session, image, password_encoder(settings), crc_at=crc_at, accept_loss=accept_loss)
         say(f"partition states whose version was raised to the partition epoch: {done.raised_states}")
         if done.raised_epoch is not None:
             say(f"/controller_epoch raised to {done.raised_epoch}")

@@ -10,8 +10,8 @@ from migrator.drill.cluster import ENCODER_SECRET, WAIT_SECONDS, Cluster
 from migrator.drill.report import Report
 from migrator.drill.steps import controller_claim, highest_state_epoch, settled_metadata, until
 from migrator.errors import ExitCode
+from migrator.migration import rollback
 from migrator.migration.machine.states import PublicState, State
-from migrator.migration.rollback import give_back
 from migrator.zookeeper.session import ZooKeeperSession
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import decode_controller_epoch
@@ -33,7 +33,7 @@ async def roll_back(cluster: Cluster, report: Report, before: Mapping[str, bytes
             if controller.runs:
                 code = await asyncio.to_thread(controller.stop)
                 report.check(f"controller {controller.node_id} left in good order", code == ExitCode.OK, code)
-        await asyncio.to_thread(_give_back, cluster)
+        await asyncio.to_thread(_run_rollback, cluster)
         seconds = await until(
             cluster, report, "the brokers elect a ZooKeeper controller", lambda: _broker_leads(cluster),
             seconds=WAIT_SECONDS,
@@ -70,10 +70,10 @@ async def _settled(cluster: Cluster) -> bool:
     return status is not None and status.migration.internal_state not in UNSETTLED
 
 
-def _give_back(cluster: Cluster) -> None:
+def _run_rollback(cluster: Cluster) -> None:
     image = max((controller.image() for controller in cluster.controllers), key=lambda image: image.provenance.offset)
     with ZooKeeperSession(cluster.security.session(cluster.zookeeper_hosts)) as session:
-        give_back(session, image, PasswordEncoder(ENCODER_SECRET, os.urandom))
+        rollback.roll_back(session, image, PasswordEncoder(ENCODER_SECRET, os.urandom))
 
 
 async def _broker_leads(cluster: Cluster) -> bool:

@@ -15,11 +15,11 @@ T = TypeVar("T")
 WORK = TaskKind("migration-work", OnError.STOP)
 TIMER = TaskKind("migration-timer", OnError.STOP)
 
-Task = asyncio.Task[AnyEvent | None]
+Job = asyncio.Task[AnyEvent | None]
 """A piece of work; its result is the event that it ends with."""
 
 
-class Tasks:
+class Background:
     """All that is under way, and the one thread in which ZooKeeper is waited for.
 
     :param feed: takes the events in.
@@ -31,7 +31,7 @@ class Tasks:
         self._supervisor = Supervisor(on_failure)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="migration-zookeeper")
 
-    def spawn(self, work: Coroutine[Any, Any, AnyEvent | None]) -> Task:
+    def spawn(self, work: Coroutine[Any, Any, AnyEvent | None]) -> Job:
         """Start it; cancelling the task is all it takes to give it up."""
         task = self._supervisor.spawn(WORK, work)
         task.add_done_callback(self._ended)
@@ -54,7 +54,7 @@ class Tasks:
         await self._supervisor.close()
         self._thread.shutdown(wait=False)
 
-    def _ended(self, task: Task) -> None:
+    def _ended(self, task: Job) -> None:
         """Take the event in that the work ended with."""
         if task.cancelled() or task.exception() is not None:
             return

@@ -13,8 +13,8 @@ from migrator.migration.machine import effects as ef
 from migrator.migration.machine import events as ev
 from migrator.migration.machine.driver import MigrationDriver
 from migrator.migration.machine.states import State
-from migrator.migration.machine.volatile_state import Identity, Status
-from migrator.migration.write_behind import messages as wm
+from migrator.migration.machine.volatile_state import DriverStatus, Identity
+from migrator.migration.write_behind import messages
 from migrator.migration.write_behind.core import LIMITS, Derive, WriteBehind
 from migrator.migration.write_behind.lag import Backlog
 from migrator.migration.write_behind.multis import Limits
@@ -23,10 +23,10 @@ from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.leadership import CrcAt
 from migrator.zookeeper.ops import Applied
 
-AnyEvent = ev.Event | wm.WriteEvent
-AnyEffect = ef.Performed | wm.Performed
+AnyEvent = ev.Event | messages.WriteEvent
+AnyEffect = ef.Performed | messages.Performed
 """What comes out."""
-Said = ef.Effect | wm.WriteEffect
+Said = ef.Effect | messages.WriteEffect
 """What either half says, to the other half included."""
 
 
@@ -56,7 +56,7 @@ class Coordinator:
         """For its figures: lag, offset reached, whether it is drained."""
         return self._write_behind
 
-    def status(self, now_ms: int) -> Status:
+    def status(self, now_ms: int) -> DriverStatus:
         """The driver's state, age and sentence."""
         return self._driver.status(now_ms)
 
@@ -75,16 +75,16 @@ class Coordinator:
 
     def step(self, event: AnyEvent, now_ms: int) -> list[AnyEffect]:
         """Take one event in; return what has to be done, in order."""
-        if isinstance(event, wm.Published):
+        if isinstance(event, messages.Published):
             return self._published(event, now_ms)
-        if isinstance(event, wm.WriteEvent):
+        if isinstance(event, messages.WriteEvent):
             routed = self._route(self._write_behind.step(event, now_ms), now_ms)
             return [*routed, *self._route(self._alive(event, now_ms), now_ms)]
-        if isinstance(event, ev.Progress) and event.ticket == self._reconcile and self.state is State.RECONCILING:
+        if isinstance(event, ev.WorkProgressed) and event.ticket == self._reconcile and self.state is State.RECONCILING:
             self._write_behind.progressed(now_ms)
         return self._route(self._driver.step(event, now_ms), now_ms)
 
-    def _published(self, event: wm.Published, now_ms: int) -> list[AnyEffect]:
+    def _published(self, event: messages.Published, now_ms: int) -> list[AnyEffect]:
         self._image = event.delta.after
         changes = event.delta.changes
         published = ev.ImagePublished(self._epoch, cluster_changed=bool(changes.brokers or changes.controllers))
@@ -99,12 +99,12 @@ class Coordinator:
         copied = self._image.features.zk_migration_state is ZkMigrationState.MIGRATION
         return copied and self._image.provenance.offset >= self._needed.offset
 
-    def _alive(self, event: wm.WriteEvent, now_ms: int) -> list[ef.Effect]:
+    def _alive(self, event: messages.WriteEvent, now_ms: int) -> list[ef.Effect]:
         """A reconcile that writes is a reconcile that lives."""
-        if isinstance(event, wm.MultiEnded | wm.ReconcileWrites) and self.state is State.RECONCILING:
-            if isinstance(event, wm.ReconcileWrites) or isinstance(event.outcome, Applied):
+        if isinstance(event, messages.MultiEnded | messages.ReconcileWrites) and self.state is State.RECONCILING:
+            if isinstance(event, messages.ReconcileWrites) or isinstance(event.outcome, Applied):
                 self._write_behind.progressed(now_ms)
-            return self._driver.step(ev.Progress(self._reconcile, self._write_behind.writing), now_ms)
+            return self._driver.step(ev.WorkProgressed(self._reconcile, self._write_behind.writing), now_ms)
         return []
 
     def _route(self, effects: Sequence[Said], now_ms: int) -> list[AnyEffect]:
@@ -118,25 +118,25 @@ class Coordinator:
         match effect:
             case ef.OpenWriteBehind(claim, at):
                 self._needed = at
-                return self._route(self._write_behind.step(wm.Opened(claim, at), now_ms), now_ms)
+                return self._route(self._write_behind.step(messages.Opened(claim, at), now_ms), now_ms)
             case ef.StopDualWrite():
                 self._deferred = None
-                return [effect, *self._route(self._write_behind.step(wm.Closed(), now_ms), now_ms)]
+                return [effect, *self._route(self._write_behind.step(messages.Closed(), now_ms), now_ms)]
             case ef.Reconcile(ticket, deletes_forced):
                 self._reconcile = ticket
                 self._deferred = None if self._fit_to_reconcile() else effect
                 if self._deferred is not None:
                     return []
-                begun = self._write_behind.step(wm.ReconcileBegun(self._image, ticket.number), now_ms)
+                begun = self._write_behind.step(messages.ReconcileBegun(self._image, ticket.number), now_ms)
                 return [*self._route(begun, now_ms), ef.CompareAll(ticket, self._image, deletes_forced)]
-            case wm.Reconciled():
+            case messages.Reconciled():
                 return self._route(self._driver.step(self._reconciled(effect), now_ms), now_ms)
-            case wm.Stopped(fenced, reason):
+            case messages.Stopped(fenced, reason):
                 return self._route(self._stopped(fenced=fenced, reason=reason, now_ms=now_ms), now_ms)
             case performed:
                 return [performed]
 
-    def _reconciled(self, effect: wm.Reconciled) -> ev.ReconcileDone | ev.ReconcileHeld:
+    def _reconciled(self, effect: messages.Reconciled) -> ev.ReconcileDone | ev.ReconcileHeld:
         held = effect.held
         if held is None:
             return ev.ReconcileDone(self._reconcile, effect.entities)

@@ -16,7 +16,7 @@ from typing import Any, assert_never
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.errors import MigratorError
 from migrator.image.model import ImageDelta
-from migrator.migration.background import Task, Tasks
+from migrator.migration.background import Background, Job
 from migrator.migration.coordinator import AnyEffect, AnyEvent, Coordinator
 from migrator.migration.copying.compare import WriteChunk
 from migrator.migration.copying.reading import CopyBatch, CopyEnd, Decoded
@@ -29,7 +29,7 @@ from migrator.migration.machine.progress import Working
 from migrator.migration.machine.readiness import ControllerSignals, Gap, Surroundings
 from migrator.migration.machine.volatile_state import Identity
 from migrator.migration.ports import BrokersPort, ControllerPort, StartWorker, ZooKeeperPort
-from migrator.migration.write_behind import messages as wm
+from migrator.migration.write_behind import messages
 from migrator.migration.write_behind.lag import at_of
 from migrator.migration.write_behind.multis import Limits
 from migrator.migration.write_executor import WriteExecutor
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 QUEUED_WRITES_MAX = 2_000
 """Entities of a reconcile that wait in the write-behind; the worker's pipe is not read while there are more."""
 
-News = ef.JournalTransition | ef.Report | wm.Unanswered | wm.SetAside | wm.TakenIn
+News = ef.JournalTransition | ef.ReportSituation | messages.Unanswered | messages.SetAside | messages.TakenIn
 """What the status, the journal or the log of the process tells people."""
 
 
@@ -83,11 +83,11 @@ class MigrationExecutor:
         self._zookeeper = zookeeper
         self._start_worker = start_worker
         self._on_transition = on_transition
-        self._tasks = Tasks(self.feed, on_failure)
-        self._writes = WriteExecutor(zookeeper, options.passwords, self._tasks, options.identity.voters)
+        self._background = Background(self.feed, on_failure)
+        self._writes = WriteExecutor(zookeeper, options.passwords, self._background, options.identity.voters)
         self.coordinator = Coordinator(options.identity, self._writes.derive, controller.crc_at, options.limits)
         self._writes.attach(lambda: self.coordinator.write_behind)
-        self._work: Task | None = None
+        self._work: Job | None = None
         self._working = asyncio.Lock()
         """Held while a worker's process lives."""
         self._full: object | None = None
@@ -108,12 +108,12 @@ class MigrationExecutor:
 
     def published(self, delta: ImageDelta) -> None:
         """A committed image."""
-        self.feed(wm.Published(delta))
+        self.feed(messages.Published(delta))
 
     async def close(self) -> None:
         """End all work; nothing is written any more."""
         self.feed(ev.LostLeadership(self._epoch))
-        await self._tasks.close()
+        await self._background.close()
 
     # Effects
 
@@ -124,10 +124,16 @@ class MigrationExecutor:
     def _perform_one(self, effect: AnyEffect) -> None:  # noqa: C901, PLR0912 - one line for each kind of effect
         match effect:
             case ef.ScheduleTimer(ticket, delay_ms):
-                self._tasks.feed_later(delay_ms / 1000, ev.Timer(ticket))
-            case wm.WakeAt(time_ms):
-                self._tasks.feed_later(max(0, time_ms - monotonic_ms()) / 1000, wm.Tick())
-            case ef.JournalTransition() | ef.Report() | wm.Unanswered() | wm.SetAside() | wm.TakenIn():
+                self._background.feed_later(delay_ms / 1000, ev.Timer(ticket))
+            case messages.WakeAt(time_ms):
+                self._background.feed_later(max(0, time_ms - monotonic_ms()) / 1000, messages.Tick())
+            case (
+                ef.JournalTransition()
+                | ef.ReportSituation()
+                | messages.Unanswered()
+                | messages.SetAside()
+                | messages.TakenIn()
+            ):
                 self._on_transition(effect)
             case ef.Examine():
                 self._examine(effect)
@@ -159,15 +165,15 @@ class MigrationExecutor:
                 self._send_full(effect)
             case ef.StopDualWrite():
                 self._stop()
-            case ef.Audit():
+            case ef.AuditZooKeeper():
                 self._writes.look(effect, self._controller.image)
             case ef.AskVoters():
                 self._voters(effect)
             case ef.HandOver(successor):
                 self._controller.hand_over(successor)
-            case wm.SendMulti() | wm.ReadMark() | wm.ReadAgain():
+            case messages.SendMulti() | messages.ReadMark() | messages.ReadAgain():
                 self._writes.perform(effect)
-            case wm.Advanced(at):
+            case messages.Advanced(at):
                 self._brokers.written(at)
             case never:
                 assert_never(never)
@@ -176,7 +182,7 @@ class MigrationExecutor:
         async def work() -> AnyEvent:
             signals = await self._controller.signals() if effect.brokers else None
             try:
-                found = await self._tasks.blocking(lambda: read_standing(self._zookeeper))
+                found = await self._background.blocking(lambda: read_standing(self._zookeeper))
                 if found.mark.copied:
                     found = replace(found, evidence=await self._controller.evidence(found.mark))
                 around = None if signals is None else await self._surroundings(signals)
@@ -184,11 +190,11 @@ class MigrationExecutor:
                 return ev.Examined(effect.ticket, None, str(error))
             return ev.Examined(effect.ticket, found, surroundings=around)
 
-        self._tasks.spawn(work())
+        self._background.spawn(work())
 
     async def _surroundings(self, signals: ControllerSignals) -> Surroundings:
         """Who runs now, by what ZooKeeper and the log say."""
-        brokers = await self._tasks.blocking(lambda: read_present(self._zookeeper))
+        brokers = await self._background.blocking(lambda: read_present(self._zookeeper))
         image = self._controller.image
         return Surroundings(brokers, signals, image.cluster, image.features.levels.get(FEATURE_NAME, 0))
 
@@ -196,19 +202,19 @@ class MigrationExecutor:
         feed, loop = self._progress(effect.ticket), asyncio.get_running_loop()
 
         def alive(working: Working) -> None:
-            self._tasks.call_from_thread(loop, feed, working)
+            self._background.call_from_thread(loop, feed, working)
 
         async def work() -> AnyEvent:
             image = self._controller.image
             level = image.features.levels.get(FEATURE_NAME, 0)
             signals = await self._controller.signals()
             try:
-                brokers, holder = await self._tasks.blocking(lambda: read_brokers(self._zookeeper, image, alive))
+                brokers, holder = await self._background.blocking(lambda: read_brokers(self._zookeeper, image, alive))
             except MigratorError as error:
                 return ev.ReadinessInputs(effect.ticket, None, signals, image.cluster, level, str(error))
             return ev.ReadinessInputs(effect.ticket, brokers, signals, image.cluster, level, holder=holder)
 
-        self._tasks.spawn(work())
+        self._background.spawn(work())
 
     def _decode(self, effect: ef.DecodeAll) -> None:
         async def work() -> AnyEvent:
@@ -220,7 +226,7 @@ class MigrationExecutor:
                         if isinstance(message, Decoded):
                             faults += message.faults
                             records = message.records
-                holder = (await self._tasks.blocking(self._zookeeper.view)).controller
+                holder = (await self._background.blocking(self._zookeeper.view)).controller
             except MigratorError as error:
                 return ev.DecodeResult(effect.ticket, tuple(faults), records, str(error))
             return ev.DecodeResult(effect.ticket, tuple(faults), records, holder=holder)
@@ -249,7 +255,7 @@ class MigrationExecutor:
             claim = result if isinstance(result, leadership.Claim) else None
             return ev.ClaimResult(effect.ticket, claim, str(result))
 
-        self._tasks.spawn(work())
+        self._background.spawn(work())
 
     def _release(self, effect: ef.ReleaseClaim) -> None:
         async def work() -> AnyEvent:
@@ -261,16 +267,16 @@ class MigrationExecutor:
                 return ev.ReleaseResult(effect.ticket, released=False, reason=str(error))
             return ev.ReleaseResult(effect.ticket, isinstance(result, leadership.Released), str(result))
 
-        self._tasks.spawn(work())
+        self._background.spawn(work())
 
     def _nudge(self) -> None:
         async def work() -> None:
             try:
-                await self._tasks.blocking(self._zookeeper.wake_brokers)
+                await self._background.blocking(self._zookeeper.wake_brokers)
             except MigratorError as error:
                 log.warning("The brokers could not be woken up for an election: %s", error)
 
-        self._tasks.spawn(work())
+        self._background.spawn(work())
 
     def _copy(self, effect: ef.StartCopy) -> None:
         epoch = effect.ticket.epoch
@@ -289,15 +295,15 @@ class MigrationExecutor:
         self._start_work(work)
 
     def _complete(self, effect: ef.CompleteTransaction) -> None:
-        self._tasks.spawn(self._commit(effect.ticket, self._controller.append(effect.ticket.epoch, END)))
+        self._background.spawn(self._commit(effect.ticket, self._controller.append(effect.ticket.epoch, END)))
 
     def _abort(self, effect: ef.AbortTransaction) -> None:
         aborting = self._controller.abort_open(effect.ticket.epoch, effect.reason)
-        self._tasks.spawn(self._commit(effect.ticket, aborting))
+        self._background.spawn(self._commit(effect.ticket, aborting))
 
     def _finish(self, effect: ef.AppendFinished) -> None:
         record = ZkMigrationStateRecord(ZkMigrationState.POST_MIGRATION)
-        self._tasks.spawn(self._commit(effect.ticket, self._controller.append(effect.ticket.epoch, [record])))
+        self._background.spawn(self._commit(effect.ticket, self._controller.append(effect.ticket.epoch, [record])))
 
     async def _commit(self, ticket: ev.Ticket, append: Coroutine[Any, Any, int | None]) -> AnyEvent | None:
         """None when leadership is lost: that is heard of by another way."""
@@ -320,10 +326,10 @@ class MigrationExecutor:
 
         if self._work is not None:
             self._work.cancel()
-        self._work = self._tasks.spawn(alone())
+        self._work = self._background.spawn(alone())
 
     def _progress(self, ticket: ev.Ticket) -> OnProgress:
-        return lambda working: self.feed(ev.Progress(ticket, working))
+        return lambda working: self.feed(ev.WorkProgressed(ticket, working))
 
     def _cancel(self) -> None:
         if self._work is not None:
@@ -342,10 +348,12 @@ class MigrationExecutor:
                 async with self._start_worker(task) as worker:
                     async for message in worker.messages(self._progress(effect.ticket)):
                         if isinstance(message, WriteChunk):
-                            self.feed(wm.ReconcileWrites(message.writes, number=effect.ticket.number))
+                            self.feed(messages.ReconcileWrites(message.writes, number=effect.ticket.number))
                             await self._writes.until_room(QUEUED_WRITES_MAX)
                         elif not isinstance(message, Decoded | CopyBatch | CopyEnd):
-                            return wm.ReconcileWrites((), last=True, held=message.held, number=effect.ticket.number)
+                            return messages.ReconcileWrites(
+                                (), last=True, held=message.held, number=effect.ticket.number
+                            )
             except MigratorError as error:
                 return ev.ReconcileFailed(effect.ticket, str(error))
             return ev.ReconcileFailed(effect.ticket, "the worker ended without a result")
@@ -356,7 +364,7 @@ class MigrationExecutor:
         async def work() -> None:
             await self._brokers.take_over(effect.zk_epoch)
 
-        self._tasks.spawn(work())
+        self._background.spawn(work())
 
     def _send_full(self, effect: ef.SendFullRpcs) -> None:
         self._full_ticket = effect.ticket
@@ -372,17 +380,17 @@ class MigrationExecutor:
             return ev.RpcsQueued(self._full_ticket) if queued else None
 
         self._writes.audit_from(self._writes.mark_zxid)
-        self._tasks.spawn(work())
+        self._background.spawn(work())
 
     def _stop(self) -> None:
         async def work() -> None:
             await self._brokers.stop()
 
         self._writes.audit_from(None)
-        self._tasks.spawn(work())
+        self._background.spawn(work())
 
     def _voters(self, effect: ef.AskVoters) -> None:
         async def work() -> AnyEvent:
             return ev.VotersAsked(effect.ticket, await self._controller.finish_inputs())
 
-        self._tasks.spawn(work())
+        self._background.spawn(work())

@@ -33,7 +33,7 @@ EXAMPLES = 5
 
 
 @value
-class GivenBack:
+class RolledBack:
     """``raised_states``: partition states whose version was behind the partition epoch that brokers know.
     ``raised_epoch``: what ``/controller_epoch`` had to be raised to. ``released``: a KRaft claim was deleted."""
 
@@ -42,14 +42,14 @@ class GivenBack:
     released: bool = False
 
 
-def give_back(
+def roll_back(
     session: ZooKeeperSession,
     image: MetadataImage,
     passwords: PasswordEncoder,
     *,
     crc_at: CrcAt = holds_nothing,
     accept_loss: bool = False,
-) -> GivenBack:
+) -> RolledBack:
     """Take the quorum's claim away; only then do brokers stand for election. Can be repeated.
 
     :param image: the metadata at the end of the quorum's log.
@@ -78,7 +78,7 @@ def give_back(
     if view.migration_version is not None:
         ops.append(Delete(paths.MIGRATION, view.migration_version))
     _apply(session, ops)
-    return GivenBack(states, epoch, released=claim is not None and claim.is_kraft)
+    return RolledBack(states, epoch, released=claim is not None and claim.is_kraft)
 
 
 def _check(view: ClaimView, image: MetadataImage, crc_at: CrcAt, *, accept_loss: bool) -> None:

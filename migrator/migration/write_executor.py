@@ -9,7 +9,7 @@ from typing import assert_never
 
 from migrator.errors import MigratorError
 from migrator.image.model import Changes, MetadataImage
-from migrator.migration.background import Tasks
+from migrator.migration.background import Background
 from migrator.migration.coordinator import AnyEvent
 from migrator.migration.examination import read_running
 from migrator.migration.machine import effects as ef
@@ -20,8 +20,8 @@ from migrator.migration.translate.entity import EntityWrite
 from migrator.migration.translate.reconcile import repair
 from migrator.migration.translate.target import Target
 from migrator.migration.translate.to_ops import delta_writes
-from migrator.migration.write_behind import messages as wm
-from migrator.migration.write_behind.audit import FAMILIES, Audit, slices
+from migrator.migration.write_behind import messages
+from migrator.migration.write_behind.audit import FAMILIES, ForeignWrites, slices
 from migrator.migration.write_behind.core import WriteBehind
 from migrator.zookeeper.ops import Applied, Stat
 from migrator.zookeeper.znodes import paths
@@ -36,15 +36,15 @@ class WriteExecutor:
     """One per process, a part of the executor."""
 
     def __init__(
-        self, zookeeper: ZooKeeperPort, passwords: PasswordEncoder, tasks: Tasks, voters: frozenset[int]
+        self, zookeeper: ZooKeeperPort, passwords: PasswordEncoder, background: Background, voters: frozenset[int]
     ) -> None:
         self._voters = voters
         self._strays = Strays(voters)
         self._zookeeper = zookeeper
         self._passwords = passwords
-        self._tasks = tasks
+        self._background = background
         self._room = asyncio.Event()
-        self._audit: Audit | None = None
+        self._audit: ForeignWrites | None = None
         self._slices: Iterator[list[str]] = iter(())
         self.mark_zxid = -1
         """The transaction of our last write."""
@@ -53,21 +53,21 @@ class WriteExecutor:
         """Where to find the write-behind; each leadership has a new one."""
         self._write_behind = write_behind
 
-    def perform(self, effect: wm.SendMulti | wm.ReadMark | wm.ReadAgain) -> None:
+    def perform(self, effect: messages.SendMulti | messages.ReadMark | messages.ReadAgain) -> None:
         """Start it; its answer is fed."""
         match effect:
-            case wm.SendMulti():
+            case messages.SendMulti():
                 self._send(effect)
-            case wm.ReadMark():
+            case messages.ReadMark():
                 self._read_mark(effect)
-            case wm.ReadAgain():
+            case messages.ReadAgain():
                 self._read_again(effect)
             case never:
                 assert_never(never)
 
     def audit_from(self, zxid: int | None) -> None:
         """What is written from now on and not by us is foreign; None: nothing is watched."""
-        self._audit = None if zxid is None else Audit(zxid)
+        self._audit = None if zxid is None else ForeignWrites(zxid)
         self._strays = Strays(self._voters)
 
     async def until_room(self, queued_max: int) -> None:
@@ -76,7 +76,7 @@ class WriteExecutor:
             self._room.clear()
             await self._room.wait()
 
-    def look(self, effect: ef.Audit, image: MetadataImage) -> None:
+    def look(self, effect: ef.AuditZooKeeper, image: MetadataImage) -> None:
         """Look at the next slice of znodes, and at the brokers: `AuditResult`."""
         some = next(self._slices, None)
         if some is None:
@@ -85,8 +85,8 @@ class WriteExecutor:
 
         async def work() -> AnyEvent:
             try:
-                found = await self._tasks.blocking(lambda: list(self._zookeeper.reader.read([*FAMILIES, *some])))
-                running = await self._tasks.blocking(lambda: read_running(self._zookeeper.reader))
+                found = await self._background.blocking(lambda: list(self._zookeeper.reader.read([*FAMILIES, *some])))
+                running = await self._background.blocking(lambda: read_running(self._zookeeper.reader))
             except MigratorError as error:
                 return ev.AuditResult(effect.ticket, (), str(error))
             strays = self._strays.look(running, image.cluster)
@@ -94,7 +94,7 @@ class WriteExecutor:
                 return ev.AuditResult(effect.ticket, (), strays=strays)
             return ev.AuditResult(effect.ticket, self._audit.foreign(found), strays=strays)
 
-        self._tasks.spawn(work())
+        self._background.spawn(work())
 
     def derive(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> Iterator[EntityWrite]:
         """The `Derive` of the write-behind."""
@@ -105,27 +105,29 @@ class WriteExecutor:
         epoch = -1 if claim is None else claim.zk_epoch
         return Target(image, passwords=self._passwords, controller_epoch=epoch)
 
-    def _send(self, effect: wm.SendMulti) -> None:
+    def _send(self, effect: messages.SendMulti) -> None:
         async def work() -> AnyEvent:
             try:
                 outcome = await asyncio.wrap_future(self._zookeeper.submit(effect.ops))
             except MigratorError as error:
-                return wm.Refused(effect.number, str(error))
+                return messages.Refused(effect.number, str(error))
             if isinstance(outcome, Applied) and isinstance(outcome.results[1], Stat):
                 self.mark_zxid = outcome.results[1].mzxid
                 if self._audit is not None:
                     self._audit.wrote(self.mark_zxid)
             self._room.set()
-            return wm.MultiEnded(effect.number, outcome)
+            return messages.MultiEnded(effect.number, outcome)
 
-        self._tasks.spawn(work())
+        self._background.spawn(work())
 
-    def _read_mark(self, effect: wm.ReadMark) -> None:
+    def _read_mark(self, effect: messages.ReadMark) -> None:
         async def work() -> AnyEvent:
             while True:
                 try:
-                    view = await self._tasks.blocking(self._zookeeper.view)
-                    (node,) = await self._tasks.blocking(lambda: list(self._zookeeper.reader.read([paths.MIGRATION])))
+                    view = await self._background.blocking(self._zookeeper.view)
+                    (node,) = await self._background.blocking(
+                        lambda: list(self._zookeeper.reader.read([paths.MIGRATION]))
+                    )
                 except MigratorError as error:
                     log.debug("The mark cannot be read yet: %s", error)
                     await asyncio.sleep(READ_RETRY_SECONDS)
@@ -133,17 +135,17 @@ class WriteExecutor:
                 if self._audit is not None and node is not None:
                     self._audit.wrote(node.stat.mzxid)
                 epoch = view.epoch_version if view.epoch is not None else None
-                return wm.MarkRead(effect.number, epoch, view.migration, view.migration_version)
+                return messages.MarkRead(effect.number, epoch, view.migration, view.migration_version)
 
-        self._tasks.spawn(work())
+        self._background.spawn(work())
 
-    def _read_again(self, effect: wm.ReadAgain) -> None:
+    def _read_again(self, effect: messages.ReadAgain) -> None:
         async def work() -> AnyEvent:
             target = self._target(effect.image)
             try:
-                writes = await self._tasks.blocking(lambda: repair(self._zookeeper.reader, target, effect.entity))
+                writes = await self._background.blocking(lambda: repair(self._zookeeper.reader, target, effect.entity))
             except MigratorError as error:
-                return wm.Refused(effect.number, str(error))
-            return wm.Repaired(effect.number, effect.entity, tuple(writes))
+                return messages.Refused(effect.number, str(error))
+            return messages.Repaired(effect.number, effect.entity, tuple(writes))
 
-        self._tasks.spawn(work())
+        self._background.spawn(work())

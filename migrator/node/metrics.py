@@ -8,7 +8,7 @@ from migrator.clock import monotonic_ms
 from migrator.config.settings import Settings
 from migrator.image.model import MetadataImage
 from migrator.migration.machine.states import PublicState, State, public_state
-from migrator.migration.machine.volatile_state import Status
+from migrator.migration.machine.volatile_state import DriverStatus
 from migrator.node.core import NodeCore
 from migrator.node.loop_health import LoopHealth
 from migrator.node.migration_status import MigrationInsight
@@ -65,7 +65,7 @@ def reader(settings: Settings, core: NodeCore, insight: MigrationInsight, health
     return read
 
 
-def migration_figures(record: ZkMigrationState, driver: Status | None, *, enabled: bool) -> MigrationFigures:
+def migration_figures(record: ZkMigrationState, driver: DriverStatus | None, *, enabled: bool) -> MigrationFigures:
     """What a node shows of its migration.
 
     :param record: of the published image.

@@ -372,13 +372,13 @@ class MigrationRuntime:
             self.executor.feed(ev.ZooKeeperLost(f"the connection is {state.value}"))
 
     def _tell(self, effect: News) -> None:
-        if isinstance(effect, ef.JournalTransition | ef.Report):
+        if isinstance(effect, ef.JournalTransition | ef.ReportSituation):
             self._tell_transition(effect)
         else:
             tell_of_write(effect, self.note)
 
-    def _tell_transition(self, effect: ef.JournalTransition | ef.Report) -> None:
-        if isinstance(effect, ef.Report):
+    def _tell_transition(self, effect: ef.JournalTransition | ef.ReportSituation) -> None:
+        if isinstance(effect, ef.ReportSituation):
             if effect.sentence != self._said:
                 log.info("Migration: %s", effect.sentence)
             if effect.for_journal:

@@ -8,10 +8,10 @@ from migrator.clock import monotonic_ms
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.migration.machine import events as ev
-from migrator.migration.machine.finish import FLAG, Standing, zk_mode_brokers
+from migrator.migration.machine.finish import FLAG, VerdictContext, zk_mode_brokers
 from migrator.migration.machine.readiness import Gap, Severity
 from migrator.migration.machine.states import PublicState, State, forceable_in
-from migrator.migration.machine.volatile_state import Status, held
+from migrator.migration.machine.volatile_state import DriverStatus, held
 from migrator.migration.write_behind.core import WriteBehind
 from migrator.node.behind import LARGE_WRITE_REMEDY, SET_ASIDE_REMEDY, drain
 from migrator.node.core import NodeCore
@@ -49,7 +49,7 @@ class MigrationInsight:
         self._signals = signals
 
     @property
-    def driver(self) -> Status:
+    def driver(self) -> DriverStatus:
         """The driver's own view of itself."""
         return self._runtime.executor.coordinator.status(monotonic_ms())
 
@@ -171,7 +171,7 @@ class MigrationInsight:
     def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
         """See `MigrationView`."""
         epoch = self._core.controller.epoch
-        standing = Standing(
+        standing = VerdictContext(
             self._core.cluster_id,
             -1 if epoch is None else epoch,
             self.driver.state,

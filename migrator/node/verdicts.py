@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migrator.migration.machine.finish import Standing, objection
+from migrator.migration.machine.finish import VerdictContext, objection
 from migrator.observe.status import VerdictAnswer, VerdictReport
 
 
@@ -13,7 +13,7 @@ class Verdicts:
         self._last: VerdictReport | None = None
         self._covers = -1
 
-    def take(self, report: VerdictReport, standing: Standing) -> VerdictAnswer:
+    def take(self, report: VerdictReport, standing: VerdictContext) -> VerdictAnswer:
         """Judge a verdict; the newest is the one that counts, or not."""
         self._last = report
         against = objection(report, standing)

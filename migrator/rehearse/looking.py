@@ -8,7 +8,7 @@ from migrator.migration.examination import read_registered, read_replicas, read_
 from migrator.migration.machine.guards import Claimant, Standing, examine
 from migrator.migration.machine.readiness import Gap, Severity, ZooKeeperBrokers, foresee
 from migrator.migration.machine.transitions import Finding
-from migrator.migration.write_behind.audit import FAMILIES, Audit, slices
+from migrator.migration.write_behind.audit import FAMILIES, ForeignWrites, slices
 from migrator.records.metadata import ZkMigrationState
 from migrator.rehearse.local_log import EPOCH
 from migrator.values import value
@@ -56,7 +56,7 @@ class Looking:
 
     def changed_since(self, zxid: int, image: MetadataImage) -> list[str]:
         """Paths of the image's znodes, and of their families, that were written after that transaction."""
-        audit = Audit(zxid)
+        audit = ForeignWrites(zxid)
         found = [*audit.foreign(self.reader.read(FAMILIES))]
         for some in slices(image):
             found += audit.foreign(self.reader.read(some))

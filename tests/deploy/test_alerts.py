@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from migrator.migration.machine.states import State, public_state
-from migrator.migration.machine.volatile_state import Situation, Status
+from migrator.migration.machine.volatile_state import DriverStatus, Situation
 from migrator.node.metrics import migration_figures
 from migrator.observe.metrics import GAUGES, Reading
 from migrator.records.metadata import ZkMigrationState
@@ -57,7 +57,7 @@ def firing(readings: Iterable[Reading]) -> set[str]:
 
 def controllers(record: ZkMigrationState, state: State, *, enabled: bool = True, not_told: int = 0) -> list[Reading]:
     """A leader in that state, and two followers."""
-    driver = Status(state, public_state(record, state), 5, 1, Situation(), True, False, None)
+    driver = DriverStatus(state, public_state(record, state), 5, 1, Situation(), True, False, None)
     quiet = replace(READING, zk_migration_state=int(record), brokers_not_told=0)
     follower = replace(quiet, active=False, migration=migration_figures(record, None, enabled=True))
     leader = replace(

@@ -402,11 +402,11 @@ async def test_a_full_state_that_takes_longer_than_the_patience_is_planned_once_
     rig.brokers.send_full = slowly  # type: ignore[method-assign]
     rig.lead()
     await rig.until_state(State.INFORMING_BROKERS)
-    soft = rig.executor.coordinator._driver._soft
+    memory = rig.executor.coordinator._driver._memory
     await rig.until(lambda: "full 4" in rig.brokers.told)
-    soft.progress_ms -= STALL_MS
-    before = soft.ticket
-    await rig.until(lambda: soft.ticket != before)
+    memory.progress_ms -= STALL_MS
+    before = memory.ticket
+    await rig.until(lambda: memory.ticket != before)
     planned.set()
     await rig.until_state(State.DUAL_WRITING)
     assert rig.brokers.told.count("full 4") == 1

@@ -15,7 +15,7 @@ from migrator.errors import OperatorError
 from migrator.image.model import EMPTY_IMAGE, MetadataImage, PartitionRegistration, Provenance, TopicImage, TopicsImage
 from migrator.log.lookup import header_at
 from migrator.log.metadata_log import MetadataLog
-from migrator.migration.rollback import GivenBack, _raise_versions, give_back
+from migrator.migration.rollback import RolledBack, _raise_versions, roll_back
 from migrator.migration.translate.reconcile import reconcile
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.bulk import BulkReader
@@ -75,12 +75,12 @@ def test_the_claim_goes_and_a_second_time_nothing_happens(
     session: ZooKeeperSession, zookeeper_client: KazooClient
 ) -> None:
     states = every_znode(zookeeper_client)[STATE]
-    assert give_back(session, image_at(), PASSWORDS) == GivenBack(released=True)
+    assert roll_back(session, image_at(), PASSWORDS) == RolledBack(released=True)
     assert not zookeeper_client.exists(paths.CONTROLLER)
     assert not zookeeper_client.exists(paths.MIGRATION)
     after = every_znode(zookeeper_client)
     assert after[STATE] == states
-    assert give_back(session, image_at(), PASSWORDS) == GivenBack()
+    assert roll_back(session, image_at(), PASSWORDS) == RolledBack()
     assert every_znode(zookeeper_client) == after
 
 
@@ -89,7 +89,7 @@ def test_a_state_that_lags_is_raised_to_the_partition_epoch(
 ) -> None:
     """As stock leaders leave them, which merge several changes into one set."""
     data = lagging(zookeeper_client)
-    assert give_back(session, image_at(), PASSWORDS) == GivenBack(raised_states=1, released=True)
+    assert roll_back(session, image_at(), PASSWORDS) == RolledBack(raised_states=1, released=True)
     held, stat = zookeeper_client.get(STATE)
     assert (held, stat.version) == (data, 3)
 
@@ -100,7 +100,7 @@ def test_the_controller_epoch_is_raised_above_that_of_every_state(
     """Stock controllers write KRaft's epoch into states (KAFKA-20488)."""
     state = decode_partition_state(STATE, zookeeper_client.get(STATE)[0])
     zookeeper_client.set(STATE, encode_partition_state(replace(state, controller_epoch=70)))
-    assert give_back(session, image_at(), PASSWORDS).raised_epoch == 70
+    assert roll_back(session, image_at(), PASSWORDS).raised_epoch == 70
     assert zookeeper_client.get(paths.CONTROLLER_EPOCH)[0] == b"70"
 
 
@@ -122,10 +122,10 @@ def test_the_log_of_a_forgotten_quorum_gives_nothing_back(
     zookeeper_client.set(paths.MIGRATION, encode_migration(replace(COPIED, batch_crc=own.crc ^ 1)))
     before = every_znode(zookeeper_client)
     with pytest.raises(OperatorError, match="of another log"):
-        give_back(session, image_at(), PASSWORDS, crc_at=crc_at)
+        roll_back(session, image_at(), PASSWORDS, crc_at=crc_at)
     assert every_znode(zookeeper_client) == before
     zookeeper_client.set(paths.MIGRATION, encode_migration(replace(COPIED, batch_crc=own.crc)))
-    assert give_back(session, image_at(), PASSWORDS, crc_at=crc_at) == GivenBack(released=True)
+    assert roll_back(session, image_at(), PASSWORDS, crc_at=crc_at) == RolledBack(released=True)
 
 
 def test_what_a_zookeeper_controller_holds_is_left_alone(
@@ -135,7 +135,7 @@ def test_what_a_zookeeper_controller_holds_is_left_alone(
     zookeeper_client.delete(paths.CONTROLLER)
     zookeeper_client.create(paths.CONTROLLER, encode_controller(ControllerClaim(1, 0)))
     zookeeper_client.delete(STATE)
-    assert give_back(session, image_at(), PASSWORDS) == GivenBack()
+    assert roll_back(session, image_at(), PASSWORDS) == RolledBack()
     assert zookeeper_client.exists(paths.CONTROLLER)
     assert not zookeeper_client.exists(paths.MIGRATION)
 
@@ -155,7 +155,7 @@ def test_it_is_refused_and_nothing_is_written(
 ) -> None:
     before = every_znode(zookeeper_client)
     with pytest.raises(OperatorError, match=said) as refused:
-        give_back(session, image, PASSWORDS)
+        roll_back(session, image, PASSWORDS)
     assert refused.value.remedy
     assert every_znode(zookeeper_client) == before
 
@@ -172,8 +172,8 @@ def test_with_an_older_log_zookeeper_is_given_back_as_it_is_if_the_loss_is_accep
     zookeeper_client.create(newer, encode_partition_state(replace(state, controller_epoch=80)), makepath=True)
     lagging(zookeeper_client)
     image = image_at(offset=COPIED.kraft_metadata_offset - 1, producer_ids_next=5000)
-    done = give_back(session, image, PASSWORDS, accept_loss=True)
-    assert done == GivenBack(raised_states=1, raised_epoch=80, released=True)
+    done = roll_back(session, image, PASSWORDS, accept_loss=True)
+    assert done == RolledBack(raised_states=1, raised_epoch=80, released=True)
     assert zookeeper_client.exists(newer)
 
 

@@ -14,7 +14,7 @@ from migrator.controller.sessions import Sessions
 from migrator.image.model import EMPTY_IMAGE
 from migrator.migration.machine.readiness import Readiness
 from migrator.migration.machine.states import State, public_state
-from migrator.migration.machine.volatile_state import Situation, Status
+from migrator.migration.machine.volatile_state import DriverStatus, Situation
 from migrator.node.metrics import migration_figures
 from migrator.node.propagation import PENDING_MAX, KRaftPropagation, Pending
 from migrator.node.status_source import NodeStatusSource
@@ -47,8 +47,8 @@ PUBLIC = {
 NOT_READY = Readiness((), (), ineligible_brokers=2, ineligible_controllers=1)
 
 
-def status(state: State, record: ZkMigrationState, *, connected: bool = True) -> Status:
-    return Status(
+def status(state: State, record: ZkMigrationState, *, connected: bool = True) -> DriverStatus:
+    return DriverStatus(
         state=state,
         public=public_state(record, state),
         epoch=5,

@@ -10,7 +10,7 @@ import pytest
 from migrator.errors import OperatorError
 from migrator.migration.machine import events as ev
 from migrator.migration.machine.states import PublicState, State
-from migrator.migration.machine.volatile_state import Situation, Status
+from migrator.migration.machine.volatile_state import DriverStatus, Situation
 from migrator.node.migration_status import MigrationInsight
 from migrator.node.status_source import NodeStatusSource
 from migrator.observe.status import Force, Orderer
@@ -31,8 +31,8 @@ class Runtime:
         self.seen: list[object] = []
         self.executor = SimpleNamespace(coordinator=self, feed=self.seen.append)
 
-    def status(self, now_ms: int) -> Status:
-        return Status(self.state, PublicState.DUAL_WRITE, 1, now_ms, Situation(), True, False, None)
+    def status(self, now_ms: int) -> DriverStatus:
+        return DriverStatus(self.state, PublicState.DUAL_WRITE, 1, now_ms, Situation(), True, False, None)
 
     def note(self, kind: str, text: str, **details: str) -> None:
         self.seen.append((kind, text, details))

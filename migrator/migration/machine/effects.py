@@ -63,7 +63,8 @@ class NudgeElection:
 
 @value
 class StartCopy:
-    """Append Begin, read everything again in a worker, append its batches: `Progress`, `CopyDone`, `CopyFailed`."""
+    """Append Begin, read everything again in a worker, append its batches: `WorkProgressed`, then `CopyDone` or
+    `CopyFailed`."""
 
     ticket: Ticket
 
@@ -110,7 +111,7 @@ class SendTakeoverRpcs:
 
 @value
 class Reconcile:
-    """Compare all of ZooKeeper with the image, write what differs: `Progress`, `ReconcileDone`, `ReconcileHeld`,
+    """Compare all of ZooKeeper with the image, write what differs: `WorkProgressed`, `ReconcileDone`, `ReconcileHeld`,
     `ReconcileFailed`. The coordinator turns it into `CompareAll`."""
 
     ticket: Ticket
@@ -138,7 +139,7 @@ class SendFullRpcs:
 
 
 @value
-class Audit:
+class AuditZooKeeper:
     """Look for znodes that somebody else wrote: `AuditResult`."""
 
     ticket: Ticket
@@ -185,7 +186,7 @@ class JournalTransition:
 
 
 @value
-class Report:
+class ReportSituation:
     """The sentence for status and log has changed. ``for_journal``: it is worth remembering, too."""
 
     sentence: str
@@ -207,13 +208,13 @@ Performed = (
     | SendTakeoverRpcs
     | CompareAll
     | SendFullRpcs
-    | Audit
+    | AuditZooKeeper
     | AskVoters
     | AppendFinished
     | HandOver
     | ScheduleTimer
     | JournalTransition
-    | Report
+    | ReportSituation
 )
 """What the executor performs."""
 

@@ -117,7 +117,7 @@ class ReleaseResult:
 
 
 @value
-class Progress:
+class WorkProgressed:
     """The work under that ticket is alive, and has come so far."""
 
     ticket: Ticket
@@ -240,7 +240,7 @@ Event = (
     | DecodeResult
     | ClaimResult
     | ReleaseResult
-    | Progress
+    | WorkProgressed
     | CopyDone
     | CopyFailed
     | Committed

@@ -41,7 +41,7 @@ class FinishDecision:
 
 
 @value
-class Standing:
+class VerdictContext:
     """What a reported verdict is held against: the active controller's cluster, epoch and state, and the epoch that its
     log has at the offset of the verdict, None without that offset."""
 
@@ -51,7 +51,7 @@ class Standing:
     offset_epoch: int | None
 
 
-def objection(report: VerdictReport, standing: Standing) -> str:
+def objection(report: VerdictReport, standing: VerdictContext) -> str:
     """Why the end of the migration may not rest on a verdict; "" when it may.
 
     A leader that finishes has the flag off and never wrote to ZooKeeper in its epoch. So a comparison that began in

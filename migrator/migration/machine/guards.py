@@ -1,6 +1,6 @@
 """May this leader claim the ZooKeeper cluster? Every refusal that protects a cluster from us is decided here.
 
-Pure: what ZooKeeper shows (`Standing`) and what we know of ourselves (`Claimant`) in, a `Verdict` out. The claim
+Pure: what ZooKeeper shows (`Standing`) and what we know of ourselves (`Claimant`) in, a `GuardAnswer` out. The claim
 multi is conditional on the versions of that same reading, so a verdict holds at the moment at which it is used.
 """
 
@@ -68,7 +68,7 @@ class Claimant:
 
 
 @value
-class Verdict:
+class GuardAnswer:
     """What follows from an examination; the sentences are for the operator."""
 
     finding: Finding
@@ -103,10 +103,10 @@ def ownership(standing: Standing) -> Ownership:
     return Ownership.OURS if mark.batch_crc == evidence.crc else Ownership.FOREIGN
 
 
-def examine(standing: Standing, us: Claimant) -> Verdict:
+def examine(standing: Standing, us: Claimant) -> GuardAnswer:
     """What a leader may do, given what ZooKeeper shows."""
     if standing.fault is not None:
-        return Verdict(Finding.REFUSE, f"{standing.fault.where}: {standing.fault.what}", standing.fault.remedy)
+        return GuardAnswer(Finding.REFUSE, f"{standing.fault.where}: {standing.fault.what}", standing.fault.remedy)
     return _wrong_cluster(standing, us) or _history(standing, us) or _newer(standing, us) or _step(standing, us)
 
 
@@ -128,21 +128,21 @@ def adopt(view: ClaimView, us: Claimant) -> Claim | None:
     return plan if isinstance(plan, Claim) else None
 
 
-def _wrong_cluster(standing: Standing, us: Claimant) -> Verdict | None:
+def _wrong_cluster(standing: Standing, us: Claimant) -> GuardAnswer | None:
     if standing.cluster_id is None:
-        return Verdict(
+        return GuardAnswer(
             Finding.REFUSE,
             "/cluster/id is missing: this is not the ZooKeeper of a Kafka cluster, or the chroot is wrong",
             "Set zookeeper.connect to what the brokers use, chroot included.",
         )
     if standing.cluster_id != us.cluster_id:
-        return Verdict(
+        return GuardAnswer(
             Finding.REFUSE,
             f"/cluster/id is {standing.cluster_id}, but this quorum was formatted for cluster {us.cluster_id}",
             f"Format the controllers with --cluster-id {standing.cluster_id}, or correct zookeeper.connect.",
         )
     if standing.view.epoch is None:
-        return Verdict(
+        return GuardAnswer(
             Finding.REFUSE,
             "/controller_epoch is missing: no ZooKeeper controller was ever elected here",
             "Start the brokers of the cluster in ZooKeeper mode first.",
@@ -150,11 +150,11 @@ def _wrong_cluster(standing: Standing, us: Claimant) -> Verdict | None:
     return None
 
 
-def _history(standing: Standing, us: Claimant) -> Verdict | None:
+def _history(standing: Standing, us: Claimant) -> GuardAnswer | None:
     """Refuse where the log and ``/migration`` tell different stories; stock Kafka erases the cluster here."""
     mark = standing.mark
     if mark.copied and us.record is not ZkMigrationState.MIGRATION:
-        return Verdict(
+        return GuardAnswer(
             Finding.REFUSE,
             f"/migration says that {_place(mark)} was copied by controller {mark.kraft_controller_id}, but the log of "
             "this quorum holds no copy: it is left from another quorum",
@@ -165,7 +165,7 @@ def _history(standing: Standing, us: Claimant) -> Verdict | None:
         return None
     owner = ownership(standing)
     if owner is Ownership.FOREIGN:
-        return Verdict(
+        return GuardAnswer(
             Finding.REFUSE,
             f"/migration holds {_place(mark)}, which the log of this quorum does not: another quorum migrated this "
             "cluster",
@@ -177,7 +177,7 @@ def _history(standing: Standing, us: Claimant) -> Verdict | None:
     if us.forced or (controller is not None and controller.is_kraft):
         return None
     holder = "absent" if controller is None else f"held by ZooKeeper broker {controller.broker_id}"
-    return Verdict(
+    return GuardAnswer(
         Finding.REFUSE,
         f"the log says that the cluster was migrated, but /controller is {holder}: it was rolled back to ZooKeeper",
         "Stop this quorum if the rollback was meant. To take the cluster over again with the metadata of this log, "
@@ -185,7 +185,7 @@ def _history(standing: Standing, us: Claimant) -> Verdict | None:
     )
 
 
-def _unproved(standing: Standing) -> Verdict:
+def _unproved(standing: Standing) -> GuardAnswer:
     """Ours perhaps, perhaps another quorum's: an operator has to know."""
     mark = standing.mark
     if standing.evidence.compacted:
@@ -198,7 +198,7 @@ def _unproved(standing: Standing) -> Verdict:
             "wrote it, or an old version of this program"
         )
         first = ""
-    return Verdict(
+    return GuardAnswer(
         Finding.REFUSE,
         f"/migration holds {_place(mark)}, {why}",
         f"{first}If no other quorum has migrated this cluster since, force it with 'migrator force reclaim': what "
@@ -210,7 +210,7 @@ def _place(mark: MigrationState) -> str:
     return f"offset {mark.kraft_metadata_offset} of epoch {mark.kraft_metadata_epoch}"
 
 
-def _newer(standing: Standing, us: Claimant) -> Verdict | None:
+def _newer(standing: Standing, us: Claimant) -> GuardAnswer | None:
     newest = standing.mark.kraft_controller_epoch
     holder = standing.mark.kraft_controller_id
     controller = standing.view.controller
@@ -218,7 +218,7 @@ def _newer(standing: Standing, us: Claimant) -> Verdict | None:
         newest, holder = controller.kraft_epoch, controller.broker_id
     if newest < us.epoch or (newest == us.epoch and holder == us.node_id):
         return None
-    return Verdict(
+    return GuardAnswer(
         Finding.ELSEWHERE,
         f"controller {holder} with epoch {newest} has claimed the cluster; ours is {us.epoch}",
         "Nothing, while the quorum elects. If it stays, the claim is of another quorum: stop that one, and delete "
@@ -226,21 +226,21 @@ def _newer(standing: Standing, us: Claimant) -> Verdict | None:
     )
 
 
-def _step(standing: Standing, us: Claimant) -> Verdict:
+def _step(standing: Standing, us: Claimant) -> GuardAnswer:
     controller = standing.view.controller
     migrated = us.record is ZkMigrationState.MIGRATION
     if not migrated and not us.decoded:
         if controller is None:
-            return Verdict(Finding.NO_CONTROLLER)
+            return GuardAnswer(Finding.NO_CONTROLLER)
         if controller.is_kraft:
-            return Verdict(Finding.STRAY_CLAIM, f"controller {controller.broker_id} left its claim without a copy")
-        return Verdict(Finding.CLEAR)
+            return GuardAnswer(Finding.STRAY_CLAIM, f"controller {controller.broker_id} left its claim without a copy")
+        return GuardAnswer(Finding.CLEAR)
     if controller is not None and (controller.broker_id, controller.kraft_epoch) == (us.node_id, us.epoch):
         if adopt(standing.view, us) is None:
-            return Verdict(
+            return GuardAnswer(
                 Finding.REFUSE,
                 "/controller is our claim, but /migration is not what we wrote with it",
                 "Find out who wrote /migration. A new election of the quorum claims again.",
             )
-        return Verdict(Finding.OWN_CLAIM_KEEP if migrated else Finding.OWN_CLAIM_COPY)
-    return Verdict(Finding.MAY_CLAIM)
+        return GuardAnswer(Finding.OWN_CLAIM_KEEP if migrated else Finding.OWN_CLAIM_COPY)
+    return GuardAnswer(Finding.MAY_CLAIM)

@@ -1,8 +1,8 @@
-"""What the driver makes of an event: it is absorbed into the soft state and judged.
+"""What the driver makes of an event: it is taken into the volatile state, and interpreted.
 
-`judge` returns (trigger, finding), the key of the transition table, or None for an event that moves nothing. It emits
-no effects and moves no state, so that everything that decides about a transition is in two places: here and in the
-table.
+`interpret` returns (trigger, finding), the key of the transition table, or None for an event that moves nothing. It
+emits no effects and moves no state, so that everything that decides about a transition is in two places: here and in
+the table.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from migrator.migration.machine.volatile_state import (
     STALL_MS,
     TELL_MS,
     Situation,
-    SoftState,
     Term,
+    VolatileState,
     backoff_ms,
     held,
     present,
@@ -32,284 +32,284 @@ from migrator.migration.machine.volatile_state import (
 from migrator.observe.status import Force
 from migrator.records.metadata import ZkMigrationState
 
-Judgement = tuple[Trigger, Finding] | None
+Interpretation = tuple[Trigger, Finding] | None
 
 
-def judge(soft: SoftState, event: ev.Event) -> Judgement:  # noqa: C901, PLR0912 - one line for each kind of event
-    """Absorb and judge one event that is not stale."""
+def interpret(memory: VolatileState, event: ev.Event) -> Interpretation:  # noqa: C901, PLR0912 - one line for each kind of event
+    """Take in and interpret one event that is not stale."""
     match event:
         case ev.BecameLeader():
-            return _elected(soft, event)
+            return _elected(memory, event)
         case ev.LostLeadership():
-            return _deposed(soft)
+            return _deposed(memory)
         case ev.ImagePublished():
-            return _image(soft, event)
+            return _image(memory, event)
         case ev.ZooKeeperConnected():
-            return _connected(soft)
+            return _connected(memory)
         case ev.ZooKeeperLost():
-            return _disconnected(soft, event)
+            return _disconnected(memory, event)
         case ev.Examined():
-            return _examined(soft, event)
+            return _examined(memory, event)
         case ev.ReadinessInputs():
-            return _readiness(soft, event)
+            return _readiness(memory, event)
         case ev.DecodeResult():
-            return _decoded(soft, event)
+            return _decoded(memory, event)
         case ev.ClaimResult():
-            return _claimed(soft, event)
+            return _claimed(memory, event)
         case ev.ReleaseResult():
-            return _released(soft, event)
-        case ev.Progress():
-            return _progress(soft, event)
+            return _released(memory, event)
+        case ev.WorkProgressed():
+            return _progress(memory, event)
         case ev.CopyDone():
-            return _copied(soft, event)
+            return _copied(memory, event)
         case ev.CopyFailed():
-            return _copy_failed(soft, event)
+            return _copy_failed(memory, event)
         case ev.Committed():
-            return _committed(soft, event)
+            return _committed(memory, event)
         case ev.ReconcileDone():
-            return _reconciled(soft, event)
+            return _reconciled(memory, event)
         case ev.ReconcileHeld():
-            return _held(soft, event)
+            return _held(memory, event)
         case ev.ReconcileFailed():
-            return _reconcile_failed(soft, event)
+            return _reconcile_failed(memory, event)
         case ev.RpcsQueued():
-            return _rpcs_queued(soft)
+            return _rpcs_queued(memory)
         case ev.WriteBehindFailed():
-            return _write_failed(soft, event)
+            return _write_failed(memory, event)
         case ev.AuditResult():
-            return _audited(soft, event)
+            return _audited(memory, event)
         case ev.VotersAsked():
-            return _voters(soft, event)
+            return _voters(memory, event)
         case ev.Timer():
-            return _timer(soft)
+            return _timer(memory)
         case ev.OperatorForce():
-            return _forced(soft, event)
+            return _forced(memory, event)
         case ev.OperatorPause():
-            return _paused(soft, event)
+            return _paused(memory, event)
         case ev.OperatorResume():
-            return _resumed(soft)
+            return _resumed(memory)
         case never:
             assert_never(never)
 
 
-def _elected(soft: SoftState, event: ev.BecameLeader) -> Judgement:
-    soft.term = Term(event.epoch, event.record, event.base)
-    soft.hold = event.hold
+def _elected(memory: VolatileState, event: ev.BecameLeader) -> Interpretation:
+    memory.term = Term(event.epoch, event.record, event.base)
+    memory.hold = event.hold
     if event.record is ZkMigrationState.POST_MIGRATION:
-        soft.situation = Situation("the migration is finished")
+        memory.situation = Situation("the migration is finished")
         return Trigger.ELECTED, Finding.ENDED
     if event.record is ZkMigrationState.NONE:
-        soft.situation = Situation("this cluster has nothing to migrate")
+        memory.situation = Situation("this cluster has nothing to migrate")
         return Trigger.ELECTED, Finding.NOTHING
-    return Trigger.ELECTED, Finding.MIGRATE if event.enabled else _turned_off(soft)
+    return Trigger.ELECTED, Finding.MIGRATE if event.enabled else _turned_off(memory)
 
 
-def _turned_off(soft: SoftState) -> Finding:
+def _turned_off(memory: VolatileState) -> Finding:
     """What a leader whose flag is off has to do."""
-    return Finding.FINISH if soft.term.record is ZkMigrationState.MIGRATION else Finding.OFF
+    return Finding.FINISH if memory.term.record is ZkMigrationState.MIGRATION else Finding.OFF
 
 
-def _deposed(soft: SoftState) -> Judgement:
-    soft.situation = NOT_LEADING
+def _deposed(memory: VolatileState) -> Interpretation:
+    memory.situation = NOT_LEADING
     return Trigger.DEPOSED, Finding.ANY
 
 
-def _image(soft: SoftState, event: ev.ImagePublished) -> Judgement:
-    return (Trigger.REGISTRATIONS, Finding.ANY) if event.cluster_changed and not soft.outstanding else None
+def _image(memory: VolatileState, event: ev.ImagePublished) -> Interpretation:
+    return (Trigger.REGISTRATIONS, Finding.ANY) if event.cluster_changed and not memory.outstanding else None
 
 
-def _connected(soft: SoftState) -> Judgement:
-    was_away, soft.zookeeper_connected = not soft.zookeeper_connected, True
-    if was_away and soft.state is State.DUAL_WRITING:
-        soft.situation = Situation(State.DUAL_WRITING.properties.sentence)
-    return None if soft.outstanding else (Trigger.ZOOKEEPER_CONNECTED, Finding.ANY)
+def _connected(memory: VolatileState) -> Interpretation:
+    was_away, memory.zookeeper_connected = not memory.zookeeper_connected, True
+    if was_away and memory.state is State.DUAL_WRITING:
+        memory.situation = Situation(State.DUAL_WRITING.properties.sentence)
+    return None if memory.outstanding else (Trigger.ZOOKEEPER_CONNECTED, Finding.ANY)
 
 
-def _disconnected(soft: SoftState, event: ev.ZooKeeperLost) -> Judgement:
-    soft.zookeeper_connected = False
-    if soft.state is State.DUAL_WRITING:
-        soft.situation = Situation(
+def _disconnected(memory: VolatileState, event: ev.ZooKeeperLost) -> Interpretation:
+    memory.zookeeper_connected = False
+    if memory.state is State.DUAL_WRITING:
+        memory.situation = Situation(
             f"ZooKeeper is out of reach ({event.reason}): changes wait in the log, elections go on",
             "Bring ZooKeeper back; what waits is then written.",
         )
     return None
 
 
-def _examined(soft: SoftState, event: ev.Examined) -> Judgement:
-    soft.outstanding = False
-    soft.term.standing = event.standing
+def _examined(memory: VolatileState, event: ev.Examined) -> Interpretation:
+    memory.outstanding = False
+    memory.term.standing = event.standing
     if event.standing is None:
-        soft.situation = _unreachable(event.reason)
+        memory.situation = _unreachable(event.reason)
         return Trigger.EXAMINED, Finding.ELSEWHERE
-    if soft.state is State.AWAITING_ELECTION:
-        return Trigger.EXAMINED, _election_finding(soft, event.standing)
-    verdict = guards.examine(event.standing, soft.claimant())
+    if memory.state is State.AWAITING_ELECTION:
+        return Trigger.EXAMINED, _election_finding(memory, event.standing)
+    verdict = guards.examine(event.standing, memory.claimant())
     if verdict.reason:
-        soft.situation = Situation(verdict.reason, verdict.remedy)
+        memory.situation = Situation(verdict.reason, verdict.remedy)
     if verdict.finding is Finding.REFUSE:
-        soft.term.reclaim_forced = False  # it was not what stood in the way
-    if soft.hold is not None and verdict.finding in {Finding.MAY_CLAIM, Finding.OWN_CLAIM_COPY}:
-        soft.term.decoded = False
-        soft.situation = held(soft.hold)
+        memory.term.reclaim_forced = False  # it was not what stood in the way
+    if memory.hold is not None and verdict.finding in {Finding.MAY_CLAIM, Finding.OWN_CLAIM_COPY}:
+        memory.term.decoded = False
+        memory.situation = held(memory.hold)
         return Trigger.EXAMINED, Finding.ON_HOLD
-    if verdict.finding in {Finding.MAY_CLAIM, Finding.OWN_CLAIM_COPY} and soft.may_copy:
+    if verdict.finding in {Finding.MAY_CLAIM, Finding.OWN_CLAIM_COPY} and memory.may_copy:
         missing = who_runs.missing_before_claim(
-            soft, present(event.surroundings, "about to claim without a look at who runs")
+            memory, present(event.surroundings, "about to claim without a look at who runs")
         )
         if missing is not None:
             return Trigger.EXAMINED, missing if verdict.finding is Finding.MAY_CLAIM else Finding.STRAY_CLAIM
     if verdict.finding in {Finding.OWN_CLAIM_COPY, Finding.OWN_CLAIM_KEEP}:
-        soft.term.claim = guards.adopt(event.standing.view, soft.claimant())
+        memory.term.claim = guards.adopt(event.standing.view, memory.claimant())
     return Trigger.EXAMINED, verdict.finding
 
 
-def _election_finding(soft: SoftState, standing: guards.Standing) -> Finding:
+def _election_finding(memory: VolatileState, standing: guards.Standing) -> Finding:
     controller = standing.view.controller
     if standing.fault is not None or (controller is not None and controller.is_kraft):
-        return _stray(soft)
+        return _stray(memory)
     if controller is not None and controller.broker_id >= 0:
-        soft.term.failures = 0
+        memory.term.failures = 0
         return Finding.ZK_CONTROLLER
-    soft.situation = Situation(
+    memory.situation = Situation(
         "nobody holds /controller, no ZooKeeper broker has taken it yet",
         "Nothing for some seconds. If it lasts, look whether any broker runs in ZooKeeper mode.",
     )
-    waited = soft.now_ms - soft.entered_ms
+    waited = memory.now_ms - memory.entered_ms
     return Finding.WAIT if waited >= 2 * ELECTION_WAIT_MS else Finding.NO_CONTROLLER
 
 
-def _stray(soft: SoftState) -> Finding:
+def _stray(memory: VolatileState) -> Finding:
     """Somebody else claims meanwhile; should that be so again and again, the examinations rest in between."""
-    soft.term.failures += 1
+    memory.term.failures += 1
     return Finding.STRAY_CLAIM
 
 
-def _readiness(soft: SoftState, event: ev.ReadinessInputs) -> Judgement:
-    soft.outstanding = False
+def _readiness(memory: VolatileState, event: ev.ReadinessInputs) -> Interpretation:
+    memory.outstanding = False
     if event.brokers is None:
-        soft.situation = _unreachable(event.reason)
+        memory.situation = _unreachable(event.reason)
         return Trigger.READINESS, Finding.ELSEWHERE
     if event.holder is not None and event.holder.is_kraft:
-        return Trigger.READINESS, _stray(soft)
+        return Trigger.READINESS, _stray(memory)
     around = readiness.Surroundings(event.brokers, event.signals, event.cluster, event.metadata_version)
-    found = who_runs.assess(soft, around)
-    if found.ready and soft.now_ms < soft.term.retry_copy_at_ms:
+    found = who_runs.assess(memory, around)
+    if found.ready and memory.now_ms < memory.term.retry_copy_at_ms:
         return Trigger.READINESS, Finding.WAIT
-    soft.situation = Situation(found.sentence())
-    if soft.term.ready_ms is not None and soft.now_ms - soft.term.ready_ms < SETTLE_MS:
+    memory.situation = Situation(found.sentence())
+    if memory.term.ready_ms is not None and memory.now_ms - memory.term.ready_ms < SETTLE_MS:
         return Trigger.READINESS, Finding.WAIT
     return Trigger.READINESS, Finding.READY if found.ready else who_runs.missing(found)
 
 
-def _decoded(soft: SoftState, event: ev.DecodeResult) -> Judgement:
-    soft.outstanding = False
+def _decoded(memory: VolatileState, event: ev.DecodeResult) -> Interpretation:
+    memory.outstanding = False
     if event.faults or event.failure:
-        soft.term.had_faults = True
+        memory.term.had_faults = True
         listed = "; ".join(str(fault) for fault in event.faults[:5])
         more = f" (and {len(event.faults) - 5} more)" if len(event.faults) > 5 else ""
-        soft.situation = Situation(event.failure or f"ZooKeeper holds what cannot be migrated: {listed}{more}")
+        memory.situation = Situation(event.failure or f"ZooKeeper holds what cannot be migrated: {listed}{more}")
         stray = event.holder is not None and event.holder.is_kraft
-        return Trigger.DECODED, _stray(soft) if stray else Finding.FAULTS
-    if soft.hold is not None:
-        soft.situation = held(soft.hold)
+        return Trigger.DECODED, _stray(memory) if stray else Finding.FAULTS
+    if memory.hold is not None:
+        memory.situation = held(memory.hold)
         return Trigger.DECODED, Finding.ON_HOLD
-    if soft.term.had_faults:
-        soft.term.had_faults = False
+    if memory.term.had_faults:
+        memory.term.had_faults = False
         return Trigger.DECODED, Finding.CLEAN_AGAIN
-    soft.term.decoded = True
-    soft.situation = Situation("everything in ZooKeeper decodes; the claim comes next")
+    memory.term.decoded = True
+    memory.situation = Situation("everything in ZooKeeper decodes; the claim comes next")
     return Trigger.DECODED, Finding.CLEAN
 
 
-def _claimed(soft: SoftState, event: ev.ClaimResult) -> Judgement:
-    soft.outstanding = False
-    soft.term.claim = event.claim
+def _claimed(memory: VolatileState, event: ev.ClaimResult) -> Interpretation:
+    memory.outstanding = False
+    memory.term.claim = event.claim
     if event.claim is None:
-        soft.term.failures += 1
-        soft.situation = Situation(f"the claim was not won: {event.reason}")
+        memory.term.failures += 1
+        memory.situation = Situation(f"the claim was not won: {event.reason}")
         return Trigger.CLAIM, Finding.LOST
-    soft.term.reclaim_forced = False
-    migrated = soft.term.record is ZkMigrationState.MIGRATION
+    memory.term.reclaim_forced = False
+    migrated = memory.term.record is ZkMigrationState.MIGRATION
     return Trigger.CLAIM, Finding.WON_KEEP if migrated else Finding.WON_COPY
 
 
-def _progress(soft: SoftState, event: ev.Progress) -> Judgement:
+def _progress(memory: VolatileState, event: ev.WorkProgressed) -> Interpretation:
     """News of work that has ended already hide nothing of why it ended."""
-    if not soft.outstanding:
+    if not memory.outstanding:
         return None
-    soft.progress_ms = soft.now_ms
-    before, soft.course = soft.course, soft.course.heard(event.working, soft.now_ms)
-    if soft.course.phases != before.phases:
-        soft.told_ms = soft.now_ms - TELL_MS
-    shown = soft.state.properties.has_worker
+    memory.progress_ms = memory.now_ms
+    before, memory.course = memory.course, memory.course.heard(event.working, memory.now_ms)
+    if memory.course.phases != before.phases:
+        memory.told_ms = memory.now_ms - TELL_MS
+    shown = memory.state.properties.has_worker
     if shown and not (
-        soft.state is State.DECODING and soft.term.had_faults
+        memory.state is State.DECODING and memory.term.had_faults
     ):  # what was found counts until the next result
-        soft.situation = Situation(soft.course.sentence(soft.now_ms))
+        memory.situation = Situation(memory.course.sentence(memory.now_ms))
     return None
 
 
-def _copied(soft: SoftState, event: ev.CopyDone) -> Judgement:
-    soft.outstanding = False
-    claim = soft.term.claim
+def _copied(memory: VolatileState, event: ev.CopyDone) -> Interpretation:
+    memory.outstanding = False
+    claim = memory.term.claim
     if claim is None or (event.epoch_version, event.controller_version) != (
         claim.epoch_version,
         claim.controller_version,
     ):
-        return _copy_lost(soft, "another controller took ZooKeeper over during the copy")
-    if strangers := who_runs.strangers(soft, event.surroundings):
-        return _copy_lost(soft, f"brokers came up meanwhile that would not obey this quorum: {strangers}")
-    soft.situation = Situation(f"{event.records} records copied")
+        return _copy_lost(memory, "another controller took ZooKeeper over during the copy")
+    if strangers := who_runs.strangers(memory, event.surroundings):
+        return _copy_lost(memory, f"brokers came up meanwhile that would not obey this quorum: {strangers}")
+    memory.situation = Situation(f"{event.records} records copied")
     return Trigger.COPY, Finding.DONE
 
 
-def _copy_failed(soft: SoftState, event: ev.CopyFailed) -> Judgement:
-    soft.outstanding = False
-    return _copy_lost(soft, event.reason)
+def _copy_failed(memory: VolatileState, event: ev.CopyFailed) -> Interpretation:
+    memory.outstanding = False
+    return _copy_lost(memory, event.reason)
 
 
-def _copy_lost(soft: SoftState, reason: str) -> tuple[Trigger, Finding]:
-    delay = backoff_ms(soft.term.copy_failures, COPY_RETRY_MIN_MS, COPY_RETRY_MAX_MS)
-    soft.term.copy_failures += 1
-    soft.term.retry_copy_at_ms = soft.now_ms + delay
-    soft.term.decoded = False
-    soft.situation = Situation(
+def _copy_lost(memory: VolatileState, reason: str) -> tuple[Trigger, Finding]:
+    delay = backoff_ms(memory.term.copy_failures, COPY_RETRY_MIN_MS, COPY_RETRY_MAX_MS)
+    memory.term.copy_failures += 1
+    memory.term.retry_copy_at_ms = memory.now_ms + delay
+    memory.term.decoded = False
+    memory.situation = Situation(
         f"the copy failed: {reason}; nothing of it is kept",
         f"ZooKeeper gets its own controller back, and the copy is tried again in {delay / 1000:g} s.",
     )
     return Trigger.COPY, Finding.FAILED
 
 
-def _committed(soft: SoftState, event: ev.Committed) -> Judgement:
-    soft.outstanding = False
-    if soft.state is State.COMMITTING:
-        soft.term.record, soft.term.base = ZkMigrationState.MIGRATION, event.at
-        soft.situation = Situation(f"the copy is committed at offset {event.at.offset}")
-    elif soft.state is State.COMPLETING:
-        soft.term.record = ZkMigrationState.POST_MIGRATION
-        soft.situation = Situation("the migration is finished")
+def _committed(memory: VolatileState, event: ev.Committed) -> Interpretation:
+    memory.outstanding = False
+    if memory.state is State.COMMITTING:
+        memory.term.record, memory.term.base = ZkMigrationState.MIGRATION, event.at
+        memory.situation = Situation(f"the copy is committed at offset {event.at.offset}")
+    elif memory.state is State.COMPLETING:
+        memory.term.record = ZkMigrationState.POST_MIGRATION
+        memory.situation = Situation("the migration is finished")
     return Trigger.COMMITTED, Finding.ANY
 
 
-def _released(soft: SoftState, event: ev.ReleaseResult) -> Judgement:
-    soft.outstanding = False
-    soft.term.claim = None
+def _released(memory: VolatileState, event: ev.ReleaseResult) -> Interpretation:
+    memory.outstanding = False
+    memory.term.claim = None
     if event.released:
         return Trigger.RELEASED, Finding.DONE
-    soft.term.failures += 1
-    soft.situation = Situation(f"the claim was not released: {event.reason}")
+    memory.term.failures += 1
+    memory.situation = Situation(f"the claim was not released: {event.reason}")
     return Trigger.RELEASED, Finding.FAILED
 
 
-def _reconciled(soft: SoftState, event: ev.ReconcileDone) -> Judgement:
-    soft.outstanding = soft.term.deletes_forced = False
-    soft.situation = Situation(f"ZooKeeper equals the log, {event.written} entities had to be written")
+def _reconciled(memory: VolatileState, event: ev.ReconcileDone) -> Interpretation:
+    memory.outstanding = memory.term.deletes_forced = False
+    memory.situation = Situation(f"ZooKeeper equals the log, {event.written} entities had to be written")
     return Trigger.RECONCILED, Finding.DONE
 
 
-def _held(soft: SoftState, event: ev.ReconcileHeld) -> Judgement:
-    soft.outstanding = False
-    soft.situation = Situation(
+def _held(memory: VolatileState, event: ev.ReconcileHeld) -> Interpretation:
+    memory.outstanding = False
+    memory.situation = Situation(
         f"ZooKeeper holds {event.deletes} entities that the log does not ({', '.join(event.examples)}); more than "
         f"migrator.reconcile.max.deletes={event.bound} are not removed unasked",
         "Compare with 'migrator verify'. If the log is right, force it with 'migrator force deletes'.",
@@ -317,88 +317,89 @@ def _held(soft: SoftState, event: ev.ReconcileHeld) -> Judgement:
     return Trigger.RECONCILED, Finding.HELD
 
 
-def _reconcile_failed(soft: SoftState, event: ev.ReconcileFailed) -> Judgement:
-    soft.outstanding = False
-    soft.situation = Situation(f"the reconcile failed: {event.reason}", "It is tried again.")
+def _reconcile_failed(memory: VolatileState, event: ev.ReconcileFailed) -> Interpretation:
+    memory.outstanding = False
+    memory.situation = Situation(f"the reconcile failed: {event.reason}", "It is tried again.")
     return Trigger.RECONCILED, Finding.FAILED
 
 
-def _rpcs_queued(soft: SoftState) -> Judgement:
-    soft.outstanding = False
-    soft.situation = Situation(State.DUAL_WRITING.properties.sentence)
+def _rpcs_queued(memory: VolatileState) -> Interpretation:
+    memory.outstanding = False
+    memory.situation = Situation(State.DUAL_WRITING.properties.sentence)
     return Trigger.RPCS_SENT, Finding.ANY
 
 
-def _write_failed(soft: SoftState, event: ev.WriteBehindFailed) -> Judgement:
-    soft.term.failures += 1
-    soft.situation = Situation(event.reason)
+def _write_failed(memory: VolatileState, event: ev.WriteBehindFailed) -> Interpretation:
+    memory.term.failures += 1
+    memory.situation = Situation(event.reason)
     return Trigger.WRITE, Finding.FENCED if event.fenced else Finding.FAILED
 
 
-def _audited(soft: SoftState, event: ev.AuditResult) -> Judgement:
-    soft.outstanding = False
-    soft.term.failures = 0
+def _audited(memory: VolatileState, event: ev.AuditResult) -> Interpretation:
+    memory.outstanding = False
+    memory.term.failures = 0
     if event.foreign:
         names = ", ".join(event.foreign[:5]) + (", ..." if len(event.foreign) > 5 else "")
-        soft.situation = Situation(
+        memory.situation = Situation(
             f"somebody else wrote to ZooKeeper during dual-write: {names}",
             "Find out who, and repair with 'migrator verify --repair'; the next takeover repairs it too.",
         )
     elif event.failure:
-        soft.situation = Situation(f"the audit of foreign writes failed: {event.failure}")
+        memory.situation = Situation(f"the audit of foreign writes failed: {event.failure}")
     if not event.failure:
-        before, soft.term.strays = soft.term.strays, event.strays
+        before, memory.term.strays = memory.term.strays, event.strays
         if event.strays != before and not event.foreign:
-            soft.situation = Situation(in_words(event.strays) or State.DUAL_WRITING.properties.sentence)
+            memory.situation = Situation(in_words(event.strays) or State.DUAL_WRITING.properties.sentence)
     return None
 
 
-def _voters(soft: SoftState, event: ev.VotersAsked) -> Judgement:
-    soft.outstanding = False
-    decide = finish.decide_before_copy if soft.state is State.TURNED_OFF else finish.decide
+def _voters(memory: VolatileState, event: ev.VotersAsked) -> Interpretation:
+    memory.outstanding = False
+    decide = finish.decide_before_copy if memory.state is State.TURNED_OFF else finish.decide
     decision = decide(event.inputs)
-    soft.term.decision = decision
-    soft.situation = Situation(decision.reason, decision.remedy)
+    memory.term.decision = decision
+    memory.situation = Situation(decision.reason, decision.remedy)
     return Trigger.VOTERS, decision.finding
 
 
-def _timer(soft: SoftState) -> Judgement:
+def _timer(memory: VolatileState) -> Interpretation:
     """Work that is under way is waited for, up to a bound; what is not is done again."""
-    if soft.now_ms < (soft.progress_ms + STALL_MS if soft.outstanding else soft.due_ms):
+    if memory.now_ms < (memory.progress_ms + STALL_MS if memory.outstanding else memory.due_ms):
         return None
-    silent = (
-        f"the worker has done nothing for {STALL_MS // 1000} s ({soft.course.sentence(soft.now_ms) or 'at its start'})"
-    )
-    if soft.state is State.COPYING:
-        _copy_lost(soft, silent)
+    at = memory.course.sentence(memory.now_ms) or "at its start"
+    silent = f"the worker has done nothing for {STALL_MS // 1000} s ({at})"
+    if memory.state is State.COPYING:
+        _copy_lost(memory, silent)
         return Trigger.TIMER, Finding.STALLED
-    if soft.state.properties.has_worker:
-        if soft.outstanding and not soft.term.had_faults:
-            soft.situation = Situation(silent, "It is ended, and another one begins; nothing for you, unless it lasts.")
-        answered = Finding.FAULTS if soft.state is State.DECODING else Finding.FAILED
-        return Trigger.TIMER, Finding.STALLED if soft.outstanding else answered
-    if soft.state is State.STEPPING_DOWN:
-        return Trigger.TIMER, _turned_off(soft)
+    if memory.state.properties.has_worker:
+        if memory.outstanding and not memory.term.had_faults:
+            memory.situation = Situation(
+                silent, "It is ended, and another one begins; nothing for you, unless it lasts."
+            )
+        answered = Finding.FAULTS if memory.state is State.DECODING else Finding.FAILED
+        return Trigger.TIMER, Finding.STALLED if memory.outstanding else answered
+    if memory.state is State.STEPPING_DOWN:
+        return Trigger.TIMER, _turned_off(memory)
     return Trigger.TIMER, Finding.ANY
 
 
-def _forced(soft: SoftState, event: ev.OperatorForce) -> Judgement:
+def _forced(memory: VolatileState, event: ev.OperatorForce) -> Interpretation:
     """Only what is being asked for right now can be forced: a permission is not kept for later."""
-    if event.what not in soft.state.properties.forceable:
+    if event.what not in memory.state.properties.forceable:
         return None
-    soft.term.failures = 0  # an order does not wait for a back-off
-    soft.term.reclaim_forced = event.what is Force.RECLAIM
-    soft.term.deletes_forced = event.what is Force.DELETES
+    memory.term.failures = 0  # an order does not wait for a back-off
+    memory.term.reclaim_forced = event.what is Force.RECLAIM
+    memory.term.deletes_forced = event.what is Force.DELETES
     return Trigger.FORCED, Finding.ANY
 
 
-def _paused(soft: SoftState, event: ev.OperatorPause) -> Judgement:
-    soft.hold = event.hold
+def _paused(memory: VolatileState, event: ev.OperatorPause) -> Interpretation:
+    memory.hold = event.hold
     return None
 
 
-def _resumed(soft: SoftState) -> Judgement:
-    soft.hold = None
+def _resumed(memory: VolatileState) -> Interpretation:
+    memory.hold = None
     return Trigger.RESUMED, Finding.ANY
 
 

@@ -75,7 +75,7 @@ class PublicState(Enum):
         return self.value[1]
 
 
-class Pace(Enum):
+class PaceRule(Enum):
     """When a state does its work again if nothing happens, where that is no fixed time."""
 
     BACK_OFF = "the wait doubles with each attempt, from 0.1 s to 10 s"
@@ -99,7 +99,7 @@ class Properties:
     """What the state does, for operators, where the event that led to it has nothing better to say."""
     public: PublicState
     """What metrics, status and journal show, as far as the record in the log allows it (`public_state`)."""
-    pace: int | Pace = Pace.BACK_OFF
+    pace: int | PaceRule = PaceRule.BACK_OFF
     """Milliseconds after which the state does its work again."""
     writes: Writes = Writes.NOTHING
     """What it may write to ZooKeeper."""
@@ -220,7 +220,7 @@ PROPERTIES: Mapping[State, Properties] = {
     State.DUAL_WRITING: Properties(
         "every change goes to the log, to ZooKeeper and to the brokers",
         PublicState.DUAL_WRITE,
-        pace=Pace.AUDIT,
+        pace=PaceRule.AUDIT,
         writes=Writes.CHANGES,
         forceable=frozenset({Force.RECONCILE}),
     ),

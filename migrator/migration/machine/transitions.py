@@ -40,7 +40,7 @@ class Trigger(Enum):
 
 
 class Finding(Enum):
-    """What the driver makes of an event, given its soft state. `ANY`: the event needs no judgement."""
+    """What the driver makes of an event, given its volatile state. `ANY`: the event speaks for itself."""
 
     ANY = "any"
     # of an election

@@ -1,4 +1,4 @@
-"""The driver's soft state: all that it remembers, gone after a crash, rebuilt by the next examination."""
+"""The driver's volatile state: all that it remembers, gone after a crash, rebuilt by the next examination."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Identity:
 
 
 @value
-class Status:
+class DriverStatus:
     """For metrics, ``status`` and the journal. ``age_ms``: since the state was entered."""
 
     state: State
@@ -129,7 +129,7 @@ class Term:
 
 
 @dataclass(slots=True)
-class SoftState:
+class VolatileState:
     """Mutable, owned by one `MigrationDriver`. Times are milliseconds of the caller's clock."""
 
     identity: Identity
@@ -180,9 +180,9 @@ class SoftState:
             base=self.term.base,
         )
 
-    def status(self, now_ms: int) -> Status:
+    def status(self, now_ms: int) -> DriverStatus:
         """The state in words and figures."""
-        return Status(
+        return DriverStatus(
             state=self.state,
             public=public_state(self.term.record, self.state),
             epoch=self.term.epoch,

@@ -40,7 +40,7 @@ MAX_OWN = 1_000_000
 MAX_REPORTED = 1_000
 
 
-class Audit:
+class ForeignWrites:
     """Of one claim, from the end of its reconcile.
 
     :param since: zxid of the last write of the reconcile; what is not newer is no concern.

@@ -206,7 +206,7 @@ class WriteBehind:
             self._checkpoint = Batch(event.at)
 
     def _close(self) -> None:
-        self._backlog.given_back()
+        self._backlog.requeued()
         self._claim = self._mark = self._checkpoint = self._batch = self._flight = self._flight_batch = None
         self._awaited = None
         self._in_sync = False
@@ -346,20 +346,21 @@ class WriteBehind:
                 self._backlog.written(everything=True)
                 self._too_large.compared()
             else:
-                self._backlog.given_back()
+                self._backlog.requeued()
             reconciled = Reconciled(batch.entities, batch.held)
             return [Advanced(self.reached), reconciled] if self._in_sync else [reconciled]
         self._backlog.written(everything=False)
         return [Advanced(self.reached)]
 
     def _failed(self, flight: Flight, index: int, error: ZkError) -> list[WriteEffect]:
-        """Operation ``index`` was refused, so none was applied; put the entities back, and repair that one."""
+        """Operation ``index`` was refused, so none was applied; put the entities back, and repair that one. The rest of
+        one that was cut is still queued: all of it is read again."""
         batch = self._flight_batch
         self._flight = self._flight_batch = None
         if batch is None or batch is not self._batch or batch.image is None:
             return []
         position = flight.owner_of(index)
-        batch.queue.extendleft(reversed(flight.give_back()))
+        batch.queue.extendleft(reversed(flight.entities))
         broken = flight.entities[position].entity
         batch.repairs[broken] = batch.repairs.get(broken, 0) + 1
         if batch.repairs[broken] > MAX_REPAIRS:
@@ -401,7 +402,7 @@ class WriteBehind:
         return [*([told] if told is not None else []), *self._losses.wake(self._now_ms)]
 
     def _stop(self, *, fenced: bool, reason: str) -> list[WriteEffect]:
-        self._backlog.given_back()
+        self._backlog.requeued()
         self._batch = self._flight = self._flight_batch = None
         self._in_sync = False
         self._stopped = reason

@@ -97,7 +97,7 @@ class Backlog:
         self._under_way_since = _earlier(self._under_way_since, self._waits_since)
         self.waiting, self._waits_since = 0, None
 
-    def given_back(self) -> None:
+    def requeued(self) -> None:
         """What was being written waits again."""
         self.waiting += self.under_way
         self._waits_since = _earlier(self._waits_since, self._under_way_since)

@@ -72,11 +72,6 @@ class Flight:
         """Which entity operation ``index`` of the multi belongs to."""
         return self.owners[index - GUARDS]
 
-    def give_back(self) -> tuple[EntityWrite, ...]:
-        """The entities, to be packed again. What did not fit of a large one is still queued; all of it is read again
-        anyhow, if it is the one that failed."""
-        return self.entities
-
 
 @dataclass(slots=True)
 class Batch:

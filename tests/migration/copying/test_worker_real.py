@@ -166,7 +166,7 @@ async def test_every_phase_of_a_comparison_says_how_far_it_is(
     def take_in(working: Working) -> None:
         heard.append(working)
         driver.now += STALL_MS - 1_000
-        driver(ev.Progress(ticket, working)).wait()
+        driver(ev.WorkProgressed(ticket, working)).wait()
 
     tools = Tools(SessionOptions(zookeeper.hosts), PasswordEncoder("secret", os.urandom, iterations=1), 60, 0)
     async with Worker(task, tools) as worker:

@@ -244,7 +244,7 @@ def test_a_copy_without_progress_is_given_up_and_one_with_progress_is_not() -> N
     ticket = run.asked(ef.StartCopy).ticket
     for step in range(1, 10):
         run.now += STALL_MS - 1000
-        run(ev.Progress(ticket, Working(Phase.COPY, step * 1000, 20_000))).wait()
+        run(ev.WorkProgressed(ticket, Working(Phase.COPY, step * 1000, 20_000))).wait()
         assert run.state() is State.COPYING
     assert run.wait_for(ef.AbortTransaction)
     assert run.state() is State.ABORTING
@@ -289,7 +289,7 @@ def test_why_a_reconcile_failed_is_told_until_it_is_tried_again() -> None:
     run(ev.WriteBehindFailed(5, fenced=False, reason="NO_AUTH on /config/topics/a"))
     failed = run.asked(ef.Reconcile).ticket
     run(ev.ReconcileFailed(failed, "NO_AUTH on /config/topics/a"))
-    run(ev.Progress(failed, Working(Phase.WRITE)))
+    run(ev.WorkProgressed(failed, Working(Phase.WRITE)))
     assert "NO_AUTH on /config/topics/a" in run.why
 
 
@@ -324,8 +324,10 @@ def test_a_broker_that_does_not_obey_is_named_noted_and_forgotten_when_it_is_gon
 
     def audited(*strays: Gap, failure: str = "") -> list[str]:
         """What goes to the journal."""
-        run(ev.AuditResult(run.wait_for(ef.Audit).ticket, (), failure, strays))
-        return [effect.sentence for effect in run.effects if isinstance(effect, ef.Report) and effect.for_journal]
+        run(ev.AuditResult(run.wait_for(ef.AuditZooKeeper).ticket, (), failure, strays))
+        return [
+            effect.sentence for effect in run.effects if isinstance(effect, ef.ReportSituation) and effect.for_journal
+        ]
 
     assert audited(stray) == ["broker 7: it is not registered"]
     assert audited(stray) == [], "noted once"
@@ -338,7 +340,7 @@ def test_a_broker_that_does_not_obey_is_named_noted_and_forgotten_when_it_is_gon
 
 def test_an_order_to_reconcile_ends_the_audit_under_way() -> None:
     run = Run().dual_writing()
-    audit = run.wait_for(ef.Audit)
+    audit = run.wait_for(ef.AuditZooKeeper)
     run(ev.OperatorForce(Force.RECONCILE))
     assert run.asked(ef.CancelWork)
     assert run(ev.AuditResult(audit.ticket, ("/config/topics/a",))).effects == []
@@ -415,7 +417,7 @@ def test_a_claim_that_a_deposed_leader_makes_while_we_wait_is_released() -> None
 
 def test_dual_writing_before_the_copy_is_committed_is_an_invariant_violation() -> None:
     run = Run().claimed()
-    run.driver._soft.state = State.HOLDING
+    run.driver._memory.state = State.HOLDING
     with pytest.raises(InvariantViolation, match="before the copy is committed"):
         run(ev.OperatorForce(Force.DELETES))
 
@@ -423,6 +425,6 @@ def test_dual_writing_before_the_copy_is_committed_is_an_invariant_violation() -
 @pytest.mark.parametrize("state", list(State))
 def test_every_waiting_state_has_a_sentence_and_an_age(state: State) -> None:
     driver = MigrationDriver(Identity(3001, CLUSTER_ID))
-    driver._soft.state = state
+    driver._memory.state = state
     assert state.properties.sentence
     assert driver.status(1500).age_ms == 1500

@@ -10,7 +10,7 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.migration.machine.finish import (
     FLAG,
     FinishInputs,
-    Standing,
+    VerdictContext,
     decide,
     decide_before_copy,
     objection,
@@ -78,7 +78,7 @@ def test_a_node_does_not_start_with_the_flag_off_while_zookeeper_brokers_are_reg
 
 
 REPORT = VerdictReport("cluster", 5, 900, 4, 0x17, equal=True, differences=0)
-STANDING = Standing("cluster", 5, State.FINISHING, 4)
+STANDING = VerdictContext("cluster", 5, State.FINISHING, 4)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ STANDING = Standing("cluster", 5, State.FINISHING, 4)
         (REPORT, replace(STANDING, offset_epoch=None), "does not hold offset 900"),
     ],
 )
-def test_which_verdict_counts(report: VerdictReport, standing: Standing, words: str) -> None:
+def test_which_verdict_counts(report: VerdictReport, standing: VerdictContext, words: str) -> None:
     against = objection(report, standing)
     assert bool(against) == bool(words)
     assert words in against

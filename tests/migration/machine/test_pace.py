@@ -94,7 +94,7 @@ ANSWERS: Mapping[type, tuple[Answer, ...]] = {
         lambda ticket: ev.ReconcileFailed(ticket, "the worker died"),
     ),
     ef.SendFullRpcs: (ev.RpcsQueued,),
-    ef.Audit: (
+    ef.AuditZooKeeper: (
         lambda ticket: ev.AuditResult(ticket, ()),
         lambda ticket: ev.AuditResult(ticket, ("/brokers/topics/a",)),
         lambda ticket: ev.AuditResult(ticket, (), "connection lost"),

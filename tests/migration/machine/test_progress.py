@@ -28,7 +28,7 @@ def test_a_slow_worker_goes_on_for_as_long_as_it_does_something_in_whatever_phas
     for phase in (Phase.LOAD, Phase.COMPARE, Phase.WRITE):
         for done in range(5):
             run.now += LIMIT_NEARLY_MS
-            run(ev.Progress(ticket, Working(phase, done * phase.size, 100 * phase.size))).wait()
+            run(ev.WorkProgressed(ticket, Working(phase, done * phase.size, 100 * phase.size))).wait()
             assert run.state() is State.RECONCILING
             assert run.asked_nothing_of(ef.CancelWork)
 
@@ -38,7 +38,7 @@ def test_a_slow_look_at_all_assignments_is_not_asked_for_again_and_keeps_its_sen
     ticket, said = run.asked(ef.ReadReadiness).ticket, run.why
     for done in range(5):
         run.now += LIMIT_NEARLY_MS
-        run(ev.Progress(ticket, Working(Phase.LOAD, done))).wait()
+        run(ev.WorkProgressed(ticket, Working(Phase.LOAD, done))).wait()
         assert run.asked_nothing_of(ef.ReadReadiness)
     assert run.why == said
 
@@ -52,7 +52,7 @@ def test_brokers_that_are_still_being_informed_are_not_informed_twice() -> None:
 
 def test_a_silent_worker_is_cancelled_and_the_work_begins_anew() -> None:
     run, ticket = reconciling()
-    run(ev.Progress(ticket, Working(Phase.COMPARE, 5, 10)))
+    run(ev.WorkProgressed(ticket, Working(Phase.COMPARE, 5, 10)))
     begin = run.now
     run.wait_for(ef.CancelWork)
     assert run.now - begin >= STALL_MS
@@ -63,10 +63,10 @@ def test_status_says_phase_count_total_and_rate() -> None:
     run, ticket = reconciling()
     said = []
     for done in (0, 0, 500, 1_500):
-        run(ev.Progress(ticket, Working(Phase.COMPARE, done, 20_000)))
+        run(ev.WorkProgressed(ticket, Working(Phase.COMPARE, done, 20_000)))
         said.append(run.why)
         run.now += 1_000
-    run(ev.Progress(ticket, Working(Phase.WRITE, 30)))
+    run(ev.WorkProgressed(ticket, Working(Phase.WRITE, 30)))
     assert said == [
         "compares ZooKeeper with the log",
         "compares ZooKeeper with the log",
@@ -87,8 +87,8 @@ def test_the_log_hears_of_each_phase_at_once_and_of_figures_now_and_then() -> No
     reports = 0
     for step in range(1, 101):
         run.now += TELL_MS // 50
-        run(ev.Progress(ticket, Working(Phase.LOAD if step <= 50 else Phase.COMPARE, step * 1_000_000)))
-        reports += not run.asked_nothing_of(ef.Report)
+        run(ev.WorkProgressed(ticket, Working(Phase.LOAD if step <= 50 else Phase.COMPARE, step * 1_000_000)))
+        reports += not run.asked_nothing_of(ef.ReportSituation)
     assert reports == 2
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.migration.machine.states import PROPERTIES, Pace, PublicState, State, Writes, public_state
+from migrator.migration.machine.states import PROPERTIES, PaceRule, PublicState, State, Writes, public_state
 from migrator.migration.machine.transitions import TRANSITIONS, Finding, Trigger, diagram, next_state
 from migrator.records.metadata import ZkMigrationState
 
@@ -50,7 +50,7 @@ def test_the_properties_of_a_state_agree_with_one_another_and_with_its_transitio
     assert row.has_worker == ((Trigger.TIMER, Finding.STALLED) in ways), "a worker that hangs is noticed"
     assert row.writes is Writes.NOTHING or row.needs_zookeeper
     assert not row.writes_behind or row.public is PublicState.DUAL_WRITE
-    assert row.pace is Pace.BACK_OFF or state in ways.values() or state is State.STEPPING_DOWN
+    assert row.pace is PaceRule.BACK_OFF or state in ways.values() or state is State.STEPPING_DOWN
 
 
 def test_a_leader_with_the_migration_off_comes_to_no_state_that_has_it_on() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from migrator.image.model import MetadataImage
 from migrator.migration.machine.guards import Evidence, Standing
-from migrator.migration.write_behind import messages as wm
+from migrator.migration.write_behind import messages
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper import leadership
 from migrator.zookeeper.ops import Applied, Delete, MultiOutcome, Op
@@ -132,9 +132,9 @@ class ModelCluster:
             found.append((name, text, node.stat.mzxid if node is not None else 0))
         return tuple(sorted(found))
 
-    def _read_mark(self, number: int) -> wm.MarkRead:
+    def _read_mark(self, number: int) -> messages.MarkRead:
         epoch, mark = self.zookeeper.get(CONTROLLER_EPOCH), self.zookeeper.get(MIGRATION)
-        return wm.MarkRead(
+        return messages.MarkRead(
             number,
             epoch.stat.version if epoch is not None else None,
             decode_migration(MIGRATION, mark.data) if mark is not None else None,

@@ -13,7 +13,7 @@ from migrator.migration.machine import events as ev
 from migrator.migration.machine.states import State
 from migrator.migration.machine.volatile_state import Identity
 from migrator.migration.translate.entity import EntityWrite
-from migrator.migration.write_behind import messages as wm
+from migrator.migration.write_behind import messages
 from migrator.migration.write_behind.multis import Batch, Limits
 from tests.migration.builders import CLUSTER_ID
 from tests.migration.model.images import crc_at, derive
@@ -39,7 +39,7 @@ class CompareStage:
     image: MetadataImage
 
 
-Job = ef.Effect | wm.WriteEffect | CopyStage | CompareStage
+Job = ef.Effect | messages.WriteEffect | CopyStage | CompareStage
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Node:
     coordinator: Coordinator
     epoch: int = -1
     jobs: tuple[Job, ...] = ()
-    inbox: tuple[wm.Published, ...] = ()
+    inbox: tuple[messages.Published, ...] = ()
     """Images that are committed; when they are heard of has no order with anything else."""
     timer: ev.Ticket | None = None
     tick: bool = False
@@ -68,16 +68,16 @@ class Node:
     def key(self) -> object:
         """Everything that decides what comes next. Times are left out, and of numbers only whether they are current:
         otherwise two worlds that differ in how often something was tried would never be the same."""
-        soft, core = self.coordinator._driver._soft, self.coordinator._write_behind
-        term = soft.term
+        memory, core = self.coordinator._driver._memory, self.coordinator._write_behind
+        term = memory.term
         return (
             self.epoch,
             self.tick,
             self.decoded,
             self.unaware,
-            self.timer == soft.ticket,
+            self.timer == memory.ticket,
             tuple(self._normal(item) for item in (*self.jobs, None, *self.inbox)),
-            (soft.state, soft.before, soft.outstanding, term.failures > 0, term.failures > 1),
+            (memory.state, memory.before, memory.outstanding, term.failures > 0, term.failures > 1),
             (term.record, term.base, term.claim, term.decoded, term.had_faults, term.deletes_forced),
             None if term.standing is None else term.standing.view,
             (core._claim, core._mark, core._mark_version, core._written.provenance, core._newest.provenance),
@@ -92,7 +92,7 @@ class Node:
         if ticket is None and number is None:
             return item
         current = (
-            ticket == self.coordinator._driver._soft.ticket
+            ticket == self.coordinator._driver._memory.ticket
             if ticket is not None
             else (number == self.coordinator._write_behind._awaited)
         )
@@ -111,8 +111,8 @@ def _batch_key(batch: Batch | None) -> object:
 def _fork_coordinator(original: Coordinator) -> Coordinator:
     forked = copy.copy(original)
     forked._driver = copy.copy(original._driver)
-    forked._driver._soft = copy.copy(original._driver._soft)
-    forked._driver._soft.term = copy.copy(original._driver._soft.term)
+    forked._driver._memory = copy.copy(original._driver._memory)
+    forked._driver._memory.term = copy.copy(original._driver._memory.term)
     core = forked._write_behind = copy.copy(original._write_behind)
     core._changes = list(core._changes)
     core._backlog = copy.copy(core._backlog)

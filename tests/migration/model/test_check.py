@@ -19,15 +19,13 @@ from migrator.errors import InvariantViolation
 from migrator.migration.coordinator import Coordinator
 from migrator.migration.machine import effects as ef
 from migrator.migration.machine import events as ev
-from migrator.migration.machine import finish, guards, transitions
-from migrator.migration.machine import interpret as judging
+from migrator.migration.machine import finish, guards, interpret, transitions
 from migrator.migration.machine.driver import MigrationDriver
 from migrator.migration.machine.states import State
 from migrator.migration.machine.transitions import Finding, Trigger
-from migrator.migration.machine.volatile_state import SoftState
+from migrator.migration.machine.volatile_state import VolatileState
 from migrator.migration.write_behind import core as write_behind
-from migrator.migration.write_behind import messages as wm
-from migrator.migration.write_behind import multis
+from migrator.migration.write_behind import messages, multis
 from migrator.migration.write_behind.core import WriteBehind
 from migrator.migration.write_behind.multis import Flight
 from migrator.zookeeper import leadership
@@ -316,16 +314,16 @@ def skip_the_reconcile_at_the_takeover(patch: pytest.MonkeyPatch) -> None:
 
 
 def overlook_a_claim_that_was_lost_during_the_copy(patch: pytest.MonkeyPatch) -> None:
-    real = judging._copied
+    real = interpret._copied
 
-    def copied(soft: SoftState, event: ev.CopyDone) -> Any:
-        claim = soft.term.claim
+    def copied(memory: VolatileState, event: ev.CopyDone) -> Any:
+        claim = memory.term.claim
         assert claim is not None
         return real(
-            soft, replace(event, epoch_version=claim.epoch_version, controller_version=claim.controller_version)
+            memory, replace(event, epoch_version=claim.epoch_version, controller_version=claim.controller_version)
         )
 
-    patch.setattr(judging, "_copied", copied)
+    patch.setattr(interpret, "_copied", copied)
 
 
 def release_whoever_holds_the_claim(patch: pytest.MonkeyPatch) -> None:
@@ -352,14 +350,14 @@ def go_on_after_a_batch_only_when_something_happens(patch: pytest.MonkeyPatch) -
 
     def advance(self: WriteBehind, now_ms: int) -> Any:
         effects = real(self, now_ms)
-        ended = [effect for effect in effects if isinstance(effect, wm.Reconciled)]
-        if ended and any(isinstance(effect, wm.SendMulti) for effect in effects):
+        ended = [effect for effect in effects if isinstance(effect, messages.Reconciled)]
+        if ended and any(isinstance(effect, messages.SendMulti) for effect in effects):
             self._awaited = None
             self._flight, batch = None, self._batch
             if batch is not None:
                 self._changes, self._batch = [], None
                 self._backlog.written(everything=True)
-            return [effect for effect in effects if not isinstance(effect, wm.SendMulti)]
+            return [effect for effect in effects if not isinstance(effect, messages.SendMulti)]
         return effects
 
     patch.setattr(WriteBehind, "_advance", advance)

@@ -22,7 +22,7 @@ from migrator.migration.machine.finish import FinishInputs
 from migrator.migration.machine.readiness import ControllerSignals, Gap, Surroundings, ZooKeeperBrokers
 from migrator.migration.machine.states import State
 from migrator.migration.machine.volatile_state import STALL_MS
-from migrator.migration.write_behind import messages as wm
+from migrator.migration.write_behind import messages
 from migrator.observe.status import Force
 from migrator.raft.messages import EpochOffset
 from migrator.zookeeper import leadership
@@ -113,7 +113,7 @@ class World(ModelCluster):
         self.log = (*self.log, *entries)
         after = self.image()
         if not self.facts.open_transaction:
-            node.inbox = (*node.inbox, wm.Published(delta(before, after, len(entries))))
+            node.inbox = (*node.inbox, messages.Published(delta(before, after, len(entries))))
         return True
 
     def elect(self, node_id: int, *, crashed: bool = False) -> None:
@@ -175,7 +175,7 @@ class World(ModelCluster):
             world = self.fork(f"{node_id} ticks")
             world.now += 1_000
             world.nodes[node_id].tick = False
-            world._deliver(world.nodes[node_id], wm.Tick())
+            world._deliver(world.nodes[node_id], messages.Tick())
             yield world
         if node.unaware:
             world = self.fork(f"{node_id} learns that it was deposed")
@@ -187,8 +187,8 @@ class World(ModelCluster):
     def _fire(self, node_id: int) -> World:
         world = self.fork(f"{node_id} timer")
         node = world.nodes[node_id]
-        soft = node.coordinator._driver._soft
-        world.now = max(world.now, soft.progress_ms + STALL_MS if soft.outstanding else soft.due_ms)
+        memory = node.coordinator._driver._memory
+        world.now = max(world.now, memory.progress_ms + STALL_MS if memory.outstanding else memory.due_ms)
         ticket, node.timer = node.timer, None
         if ticket is not None:
             world._deliver(node, ev.Timer(ticket))
@@ -289,7 +289,7 @@ class World(ModelCluster):
 
     def _ops_of(self, node: Node, job: Job) -> tuple[Op, ...] | None:
         match job:
-            case wm.SendMulti(_, ops):
+            case messages.SendMulti(_, ops):
                 return ops
             case ef.ReleaseClaim(_, epoch_version, controller_version):
                 return (Check(CONTROLLER_EPOCH, epoch_version), Delete(CONTROLLER, controller_version))
@@ -310,8 +310,8 @@ class World(ModelCluster):
             elif branch == "lost, late":
                 self.late, self.late_epoch = ops, node.epoch
         match job:
-            case wm.SendMulti(number):
-                self._deliver(node, wm.MultiEnded(number, outcome))
+            case messages.SendMulti(number):
+                self._deliver(node, messages.MultiEnded(number, outcome))
             case ef.TakeClaim(ticket):
                 migrating = self.facts.record is not PRE
                 demand(migrating or (node.decoded and not self.broken_znode), "claimed before everything was decoded")
@@ -327,7 +327,7 @@ class World(ModelCluster):
 
     def _play(self, node: Node, job: Job) -> None:  # noqa: C901 - a table, a line or three an effect
         """Everything that is not one multi."""
-        answer: ev.Event | wm.WriteEvent | None = None
+        answer: ev.Event | messages.WriteEvent | None = None
         match job:
             case ef.Examine(ticket):
                 answer = ev.Examined(ticket, self._standing(), surroundings=_AROUND if job.brokers else None)
@@ -358,11 +358,11 @@ class World(ModelCluster):
                 node.jobs = (*node.jobs, CompareStage(ticket, image))
             case CompareStage(ticket, image):
                 writes = tuple(compare(self.zookeeper, image))
-                answer = wm.ReconcileWrites(writes, last=True, number=ticket.number)
-            case wm.ReadMark(number):
+                answer = messages.ReconcileWrites(writes, last=True, number=ticket.number)
+            case messages.ReadMark(number):
                 answer = self._read_mark(number)
-            case wm.ReadAgain(number, entity, image):
-                answer = wm.Repaired(number, entity, tuple(compare(self.zookeeper, image, [entity])))
+            case messages.ReadAgain(number, entity, image):
+                answer = messages.Repaired(number, entity, tuple(compare(self.zookeeper, image, [entity])))
             case ef.AskVoters(ticket):
                 migrating = Map(dict(zip(NODES, self.enabled, strict=True)))
                 others = tuple(other for other in NODES if other != node.node_id)
@@ -431,7 +431,7 @@ class World(ModelCluster):
             return None
         return ev.Committed(ticket, EpochOffset(epoch=node.epoch, offset=len(self.log)))
 
-    def _deliver(self, node: Node, event: ev.Event | wm.WriteEvent) -> None:
+    def _deliver(self, node: Node, event: ev.Event | messages.WriteEvent) -> None:
         self._queue(node, node.coordinator.step(event, self.now))
         self._check_state(node, event)
 
@@ -441,16 +441,22 @@ class World(ModelCluster):
             match effect:
                 case ef.ScheduleTimer(ticket):
                     node.timer = ticket
-                case wm.WakeAt():
+                case messages.WakeAt():
                     node.tick = True
-                case ef.JournalTransition() | ef.Report() | wm.Unanswered() | wm.SetAside() | wm.TakenIn():
+                case (
+                    ef.JournalTransition()
+                    | ef.ReportSituation()
+                    | messages.Unanswered()
+                    | messages.SetAside()
+                    | messages.TakenIn()
+                ):
                     pass
-                case ef.NudgeElection() | wm.Advanced() | ef.StopDualWrite():
+                case ef.NudgeElection() | messages.Advanced() | ef.StopDualWrite():
                     pass
                 case _:
                     node.jobs = (*node.jobs, effect)
 
-    def _check_state(self, node: Node, event: ev.Event | wm.WriteEvent) -> None:
+    def _check_state(self, node: Node, event: ev.Event | messages.WriteEvent) -> None:
         """Who has just read that a claim stands does not go on waiting."""
         holder = event.holder if isinstance(event, ev.ReadinessInputs) else None
         if isinstance(event, ev.Examined) and event.standing is not None:

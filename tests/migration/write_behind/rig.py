@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from migrator.migration.write_behind import messages as wb
+from migrator.migration.write_behind import messages
 from migrator.migration.write_behind.core import LIMITS, WriteBehind
 from migrator.migration.write_behind.multis import Limits
 from migrator.raft.messages import EpochOffset
@@ -17,7 +17,7 @@ from tests.migration.model.zookeeper import ModelZooKeeper
 
 Fault = Callable[["Rig", tuple[Op, ...]], MultiOutcome | None]
 EPOCH = 5
-HELD = wb.HeldDeletes(1, 0, ("a",))
+HELD = messages.HeldDeletes(1, 0, ("a",))
 
 
 def claim_of(zookeeper: ModelZooKeeper, epoch: int) -> Claim:
@@ -49,23 +49,23 @@ class Rig:
         self.image = image_of(content, 100, EPOCH)
         self.core = WriteBehind(self.image, derive, crc_at, limits)
         self.fault: Fault = no_fault
-        self.effects: list[wb.WriteEffect] = []
+        self.effects: list[messages.WriteEffect] = []
         self.multis: list[tuple[Op, ...]] = []
         self.now = 0
         self.claim = claim_of(self.zookeeper, EPOCH)
 
     def open(self) -> Rig:
         """Claimed, at the image's offset, reconciled."""
-        self(wb.Opened(self.claim, EpochOffset(EPOCH, 100)))
-        self(wb.ReconcileBegun(self.image))
-        return self(wb.ReconcileWrites(tuple(compare(self.zookeeper, self.image)), last=True))
+        self(messages.Opened(self.claim, EpochOffset(EPOCH, 100)))
+        self(messages.ReconcileBegun(self.image))
+        return self(messages.ReconcileWrites(tuple(compare(self.zookeeper, self.image)), last=True))
 
     def publish(self, content: dict[str, str], *, by: int = 1) -> Rig:
         before = self.image
         self.image = image_of(content, before.provenance.offset + by, EPOCH)
-        return self(wb.Published(delta(before, self.image, by)))
+        return self(messages.Published(delta(before, self.image, by)))
 
-    def __call__(self, event: wb.WriteEvent) -> Rig:
+    def __call__(self, event: messages.WriteEvent) -> Rig:
         events = [event]
         while events:
             for effect in self.core.step(events.pop(0), self.now):
@@ -75,21 +75,21 @@ class Rig:
                     events.append(answer)
         return self
 
-    def perform(self, effect: wb.WriteEffect) -> wb.WriteEvent | None:
+    def perform(self, effect: messages.WriteEffect) -> messages.WriteEvent | None:
         match effect:
-            case wb.SendMulti(number, ops):
+            case messages.SendMulti(number, ops):
                 self.multis.append(ops)
-                return wb.MultiEnded(number, self.fault(self, ops) or self.zookeeper.multi(ops))
-            case wb.ReadMark(number):
+                return messages.MultiEnded(number, self.fault(self, ops) or self.zookeeper.multi(ops))
+            case messages.ReadMark(number):
                 epoch, mark = self.zookeeper.get(CONTROLLER_EPOCH), self.zookeeper.get(MIGRATION)
-                return wb.MarkRead(
+                return messages.MarkRead(
                     number,
                     epoch.stat.version if epoch else None,
                     decode_migration(MIGRATION, mark.data) if mark else None,
                     mark.stat.version if mark else None,
                 )
-            case wb.ReadAgain(number, entity, image):
-                return wb.Repaired(number, entity, tuple(compare(self.zookeeper, image, [entity])))
+            case messages.ReadAgain(number, entity, image):
+                return messages.Repaired(number, entity, tuple(compare(self.zookeeper, image, [entity])))
         return None
 
     @property
@@ -106,11 +106,11 @@ class Rig:
         """Until nothing is under way any more: each time that was asked for comes."""
         while self.core.sending:
             self.now += 60_000
-            self(wb.Tick())
+            self(messages.Tick())
         return self
 
-    def stops(self) -> list[wb.Stopped]:
-        return [effect for effect in self.effects if isinstance(effect, wb.Stopped)]
+    def stops(self) -> list[messages.Stopped]:
+        return [effect for effect in self.effects if isinstance(effect, messages.Stopped)]
 
     def equal(self) -> bool:
         return stored(self.zookeeper) == content_of(self.image) and self.mark.kraft_metadata_offset == self.offset

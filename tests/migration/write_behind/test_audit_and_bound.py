@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from migrator.image.model import MetadataImage
 from migrator.migration.translate.reconcile import reconcile
 from migrator.migration.write_behind import audit as auditing
-from migrator.migration.write_behind.audit import FAMILIES, Audit, slices
+from migrator.migration.write_behind.audit import FAMILIES, ForeignWrites, slices
 from migrator.migration.write_behind.bound import Admission, WriteBound
 from migrator.migration.write_behind.lag import Lag
 from migrator.zookeeper.ops import Applied, Create, SetData, Stat
@@ -30,11 +30,11 @@ def zookeeper() -> ModelZooKeeper:
     return made
 
 
-def look(zookeeper: ModelZooKeeper, audit: Audit) -> tuple[str, ...]:
+def look(zookeeper: ModelZooKeeper, audit: ForeignWrites) -> tuple[str, ...]:
     return audit.foreign(zookeeper.read([*FAMILIES, CONFIG]))
 
 
-def write(zookeeper: ModelZooKeeper, audit: Audit, *ops: SetData | Create) -> None:
+def write(zookeeper: ModelZooKeeper, audit: ForeignWrites, *ops: SetData | Create) -> None:
     outcome = zookeeper.multi([SetData(paths.MIGRATION, b"{}"), *ops])
     assert isinstance(outcome, Applied)
     assert isinstance(outcome.results[0], Stat)
@@ -42,7 +42,7 @@ def write(zookeeper: ModelZooKeeper, audit: Audit, *ops: SetData | Create) -> No
 
 
 def test_what_we_write_is_not_foreign(zookeeper: ModelZooKeeper) -> None:
-    audit = Audit(zookeeper.zxid)
+    audit = ForeignWrites(zookeeper.zxid)
     write(zookeeper, audit, SetData(CONFIG, b"1"), Create(paths.config("brokers/2"), b"{}"))
     assert look(zookeeper, audit) == ()
 
@@ -59,12 +59,12 @@ def test_what_we_write_is_not_foreign(zookeeper: ModelZooKeeper) -> None:
 def test_what_somebody_else_writes_is_named_once(
     zookeeper: ModelZooKeeper, meddle: Callable[[ModelZooKeeper], None], path: str
 ) -> None:
-    audit = Audit(zookeeper.zxid)
+    audit = ForeignWrites(zookeeper.zxid)
     write(zookeeper, audit, SetData(CONFIG, b"1"))
     meddle(zookeeper)
     assert look(zookeeper, audit) == (path,)
     assert look(zookeeper, audit) == ()
-    meddle_again = Audit(zookeeper.zxid)
+    meddle_again = ForeignWrites(zookeeper.zxid)
     assert look(zookeeper, meddle_again) == (), "what was there when the reconcile ended is no concern"
 
 
@@ -72,7 +72,7 @@ def test_forgotten_writes_of_ours_do_not_become_foreign(
     zookeeper: ModelZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auditing, "MAX_OWN", 3)
-    audit = Audit(zookeeper.zxid)
+    audit = ForeignWrites(zookeeper.zxid)
     for _ in range(10):
         write(zookeeper, audit, SetData(CONFIG, b"1"))
     assert look(zookeeper, audit) == ()

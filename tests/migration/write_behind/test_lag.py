@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from migrator.migration.write_behind import messages as wb
+from migrator.migration.write_behind import messages
 from migrator.migration.write_behind.core import WriteBehind
 from migrator.migration.write_behind.lag import REST_MS, Backlog, Lag, RestingClock
 from migrator.raft.messages import EpochOffset
@@ -19,32 +19,32 @@ def finish_copy(rig: Rig, *, behind_end: int = 0) -> Rig:
     """The copy is published as one delta, with what was committed in the same step behind its End."""
     before = replace(rig.image, features=replace(rig.image.features, zk_migration_state=ZkMigrationState.PRE_MIGRATION))
     rig.image = image_of({"a": "1", "b": "2"}, END + behind_end, EPOCH)
-    return rig(wb.Published(delta(before, rig.image, rig.image.provenance.offset - before.provenance.offset)))
+    return rig(messages.Published(delta(before, rig.image, rig.image.provenance.offset - before.provenance.offset)))
 
 
 def reconcile(rig: Rig) -> Rig:
-    rig(wb.ReconcileBegun(rig.image))
-    return rig(wb.ReconcileWrites(tuple(compare(rig.zookeeper, rig.image)), last=True))
+    rig(messages.ReconcileBegun(rig.image))
+    return rig(messages.ReconcileWrites(tuple(compare(rig.zookeeper, rig.image)), last=True))
 
 
 def test_the_copy_itself_is_no_lag() -> None:
     """At End ZooKeeper is the source; what is written since counts, while all is compared for the first time too."""
     rig = finish_copy(Rig({"a": "1", "b": "2"}))
     assert rig.lag == 0
-    rig(wb.Opened(rig.claim, EpochOffset(EPOCH, END)))
+    rig(messages.Opened(rig.claim, EpochOffset(EPOCH, END)))
     assert rig.lag == 0
-    rig(wb.ReconcileBegun(rig.image))
+    rig(messages.ReconcileBegun(rig.image))
     assert rig.lag == 0
     rig.publish({"a": "1", "b": "2", "c": "3"})
     assert rig.lag == 1
-    rig(wb.ReconcileWrites(tuple(compare(rig.zookeeper, image_of({"a": "1", "b": "2"}, END, EPOCH))), last=True))
+    rig(messages.ReconcileWrites(tuple(compare(rig.zookeeper, image_of({"a": "1", "b": "2"}, END, EPOCH))), last=True))
     assert rig.lag == 0
     assert rig.equal()
 
 
 def test_what_was_committed_together_with_the_end_counts_from_the_end_on() -> None:
     rig = finish_copy(Rig({"a": "1", "b": "2"}), behind_end=3)
-    rig(wb.Opened(rig.claim, EpochOffset(EPOCH, END)))
+    rig(messages.Opened(rig.claim, EpochOffset(EPOCH, END)))
     assert rig.lag == 3
 
 
@@ -55,7 +55,7 @@ def test_a_new_leader_does_not_know_the_lag_until_it_knows_the_mark() -> None:
     rig.now = 40_000
     rig.publish({"a": "2"}, by=7)
     assert rig.core.lag(50_000) == Lag(None, 7, 50_000), "counted from the leader's own epoch on"
-    rig(wb.Opened(rig.claim, EpochOffset(EPOCH, 90)))
+    rig(messages.Opened(rig.claim, EpochOffset(EPOCH, 90)))
     assert rig.lag == 10 + 7, "offsets of the predecessor, an upper bound, and our own records"
     assert not rig.core.drained
     reconcile(rig)
@@ -67,8 +67,8 @@ def test_a_new_leader_whose_predecessor_was_drained_has_nothing_to_wait_for() ->
     """NoOps and registrations lie behind the mark; the comparison of everything may take minutes, a stop need not."""
     rig = Rig({"a": "1"})
     rig.core = WriteBehind(rig.image, derive, crc_at, lag=Backlog(90, 0))
-    rig(wb.Opened(rig.claim, EpochOffset(EPOCH, 90)))
-    rig(wb.ReconcileBegun(rig.image))
+    rig(messages.Opened(rig.claim, EpochOffset(EPOCH, 90)))
+    rig(messages.ReconcileBegun(rig.image))
     assert rig.core.lag(60_000) == Lag(0, 0, 0)
     assert rig.core.drained
 
@@ -78,22 +78,22 @@ def test_the_age_is_that_of_the_oldest_change_that_waits() -> None:
     rig.fault = lambda _rig, _ops: None
     rig.now = 1_000
     assert rig.core.lag(1_000).age_ms == 0
-    rig.core.step(wb.Published(delta(rig.image, image_of({"a": "2"}, 101, EPOCH))), 2_000)
-    rig.core.step(wb.Published(delta(image_of({"a": "2"}, 101, EPOCH), image_of({"a": "3"}, 102, EPOCH))), 5_000)
+    rig.core.step(messages.Published(delta(rig.image, image_of({"a": "2"}, 101, EPOCH))), 2_000)
+    rig.core.step(messages.Published(delta(image_of({"a": "2"}, 101, EPOCH), image_of({"a": "3"}, 102, EPOCH))), 5_000)
     assert rig.core.lag(12_000) == Lag(2, 2, 10_000)
     flight = rig.core._flight
     assert flight is not None
-    rig.core.step(wb.MultiEnded(rig.core._number, rig.zookeeper.multi(flight.ops)), 12_000)
+    rig.core.step(messages.MultiEnded(rig.core._number, rig.zookeeper.multi(flight.ops)), 12_000)
     assert rig.core.lag(12_000) == Lag(1, 1, 7_000)
 
 
 def test_held_deletes_are_lag() -> None:
     rig = Rig({"a": "1"})
-    rig(wb.Opened(rig.claim, EpochOffset(EPOCH, 90)))
+    rig(messages.Opened(rig.claim, EpochOffset(EPOCH, 90)))
     rig.publish({"b": "1"})
-    rig(wb.ReconcileBegun(rig.image))
+    rig(messages.ReconcileBegun(rig.image))
     writes = tuple(write for write in compare(rig.zookeeper, rig.image) if write.entity != "a")
-    rig(wb.ReconcileWrites(writes, last=True, held=HELD))
+    rig(messages.ReconcileWrites(writes, last=True, held=HELD))
     assert rig.lag == 10 + 1
     assert not rig.core.drained
 
@@ -121,7 +121,7 @@ def test_whoever_asks_for_the_lag_changes_nothing() -> None:
 
 def test_a_reconcile_that_makes_progress_does_not_age_what_waits() -> None:
     rig = Rig({"a": "1"})
-    rig(wb.Opened(rig.claim, EpochOffset(EPOCH, 90)))
+    rig(messages.Opened(rig.claim, EpochOffset(EPOCH, 90)))
     for now in range(0, 10 * REST_MS, REST_MS // 2):
         rig.core.progressed(now)
     assert rig.core.lag(10 * REST_MS).age_ms == 0

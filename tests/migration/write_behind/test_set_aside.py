@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from migrator.migration.translate.entity import EntityWrite
-from migrator.migration.write_behind import messages as wb
+from migrator.migration.write_behind import messages
 from migrator.migration.write_behind.multis import GUARDS, Limits, limits_of
 from migrator.migration.write_behind.resends import LOSSES_MAX, RESEND_MAX_MS, RESEND_MIN_MS
 from migrator.migration.write_behind.set_aside import TooLarge
@@ -32,8 +32,8 @@ def closes_above(size: int) -> Fault:
 
 
 def reconcile(rig: Rig) -> Rig:
-    rig(wb.ReconcileBegun(rig.image))
-    return rig(wb.ReconcileWrites(tuple(compare(rig.zookeeper, rig.image)), last=True)).wait()
+    rig(messages.ReconcileBegun(rig.image))
+    return rig(messages.ReconcileWrites(tuple(compare(rig.zookeeper, rig.image)), last=True)).wait()
 
 
 def named(rig: Rig) -> list[str]:
@@ -52,10 +52,10 @@ def test_equal_unknown_outcomes_back_off_and_are_reported() -> None:
     assert len(rig.multis) - sent == 2
     waits = []
     for _ in range(10):
-        wake = [effect for effect in rig.effects if isinstance(effect, wb.WakeAt)][-1]
+        wake = [effect for effect in rig.effects if isinstance(effect, messages.WakeAt)][-1]
         waits.append(wake.time_ms - rig.now)
         rig.now = wake.time_ms
-        rig(wb.Tick())
+        rig(messages.Tick())
     assert len(rig.multis) - sent == 2 + len(waits)
     assert waits == sorted(waits)
     assert (waits[0], waits[-1]) == (RESEND_MIN_MS, RESEND_MAX_MS)
@@ -79,7 +79,7 @@ def test_what_is_above_the_limit_is_set_aside_and_the_rest_goes_on() -> None:
     assert named(rig) == [path_of("a")]
     assert rig.mark.kraft_metadata_offset == rig.offset, "new topics of others must not wait for it"
     assert rig.core.drained
-    (news,) = [effect for effect in rig.effects if isinstance(effect, wb.SetAside)]
+    (news,) = [effect for effect in rig.effects if isinstance(effect, messages.SetAside)]
     assert (news.entity, news.limit) == ("a", LIMITS.jute_maxbuffer)
     assert news.bytes > len(TOO_LARGE)
 
@@ -88,7 +88,7 @@ def test_it_is_taken_in_when_it_fits_again() -> None:
     rig = Rig({"a": "1"}, LIMITS).open().publish({"a": TOO_LARGE}).publish({"a": "3"})
     assert rig.equal()
     assert named(rig) == []
-    assert wb.TakenIn("a", path_of("a")) in rig.effects
+    assert messages.TakenIn("a", path_of("a")) in rig.effects
 
 
 def test_what_was_never_created_is_created_when_it_fits() -> None:
@@ -106,10 +106,10 @@ def test_it_leaves_the_list_with_the_entity() -> None:
 def test_every_comparison_finds_it_again_so_a_takeover_does() -> None:
     rig = Rig({"a": "1"}, LIMITS).open().publish({"a": TOO_LARGE})
     assert named(reconcile(rig)) == [path_of("a")]
-    assert len([effect for effect in rig.effects if isinstance(effect, wb.SetAside)]) == 1, "told once"
+    assert len([effect for effect in rig.effects if isinstance(effect, messages.SetAside)]) == 1, "told once"
     successor = Rig({"a": "1"}, LIMITS)
     successor.image = image_of({"a": TOO_LARGE}, 100, EPOCH)
-    successor(wb.Opened(successor.claim, EpochOffset(EPOCH, 100)))
+    successor(messages.Opened(successor.claim, EpochOffset(EPOCH, 100)))
     assert named(reconcile(successor)) == [path_of("a")]
     assert successor.core.drained
 
@@ -175,7 +175,7 @@ def test_a_small_write_is_never_set_aside() -> None:
     rig.publish({"a": "2"})
     for _ in range(3 * LOSSES_MAX):
         rig.now += RESEND_MAX_MS
-        rig(wb.Tick())
+        rig(messages.Tick())
     assert not rig.core.set_aside
     assert len(set(rig.multis[-LOSSES_MAX:])) == 1, "only the very same multi is ever sent again"
 

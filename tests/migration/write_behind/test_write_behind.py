@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from migrator.image.model import Changes, MetadataImage
 from migrator.migration.translate.entity import EntityWrite
-from migrator.migration.write_behind import messages as wb
+from migrator.migration.write_behind import messages
 from migrator.migration.write_behind.core import WriteBehind
 from migrator.migration.write_behind.multis import Limits
 from migrator.raft.messages import EpochOffset
@@ -37,7 +37,7 @@ def test_the_first_thing_written_is_the_offset_of_the_copy() -> None:
     rig = Rig({"a": "1"}).open()
     assert rig.equal()
     assert len(rig.multis) == 1, "the reconcile found nothing to write and its offset is there already"
-    assert wb.Reconciled(0, None) in rig.effects
+    assert messages.Reconciled(0, None) in rig.effects
 
 
 def test_changes_are_written_and_the_offset_with_them() -> None:
@@ -49,16 +49,16 @@ def test_changes_are_written_and_the_offset_with_them() -> None:
 
 def test_changes_that_wait_are_merged_into_what_is_left_of_them() -> None:
     rig = Rig({"a": "1"}).open()
-    rig.core.step(wb.Published(delta(rig.image, image_of({"a": "2"}, 101, EPOCH))), 0)
+    rig.core.step(messages.Published(delta(rig.image, image_of({"a": "2"}, 101, EPOCH))), 0)
     after = image_of({"a": "3", "b": "1"}, 102, EPOCH)
-    rig.core.step(wb.Published(delta(image_of({"a": "2"}, 101, EPOCH), after)), 0)
+    rig.core.step(messages.Published(delta(image_of({"a": "2"}, 101, EPOCH), after)), 0)
     gone = image_of({"a": "3"}, 103, EPOCH)
-    rig.core.step(wb.Published(delta(after, gone)), 0)
+    rig.core.step(messages.Published(delta(after, gone)), 0)
     rig.image = gone
     assert rig.lag == 3
     flight = rig.core._flight
     assert flight is not None
-    rig(wb.MultiEnded(rig.core._number, rig.zookeeper.multi(flight.ops)))
+    rig(messages.MultiEnded(rig.core._number, rig.zookeeper.multi(flight.ops)))
     assert rig.equal()
     assert len(rig.multis) == 2, "the copy's offset, and one for the last two changes"
 
@@ -69,7 +69,7 @@ def test_what_zookeeper_does_not_let_us_write_stops_it_with_the_path(index: int,
     sent = len(rig.multis)
     rig.fault = lambda _rig, _ops: Failed(index, ZkError.NO_AUTH)
     rig.publish({"a": "1", "b": "2"})
-    (stopped,) = [effect for effect in rig.effects if isinstance(effect, wb.Stopped)]
+    (stopped,) = [effect for effect in rig.effects if isinstance(effect, messages.Stopped)]
     assert f" {path} (NO_AUTH)" in stopped.reason
     assert not stopped.fenced, "nobody else has taken over"
     assert len(rig.multis) == sent + 1, "it is not tried again by itself"
@@ -135,7 +135,7 @@ def test_an_entity_that_is_not_as_believed_is_read_again_and_repaired(
     meddle(rig.zookeeper)
     rig.publish({**after, "z": "9"})
     assert rig.equal()
-    assert [effect.entity for effect in rig.effects if isinstance(effect, wb.ReadAgain)]
+    assert [effect.entity for effect in rig.effects if isinstance(effect, messages.ReadAgain)]
     assert not rig.stops()
 
 
@@ -146,7 +146,9 @@ def test_an_entity_that_keeps_changing_ends_in_a_reconcile_not_in_a_loop() -> No
     assert [stop.fenced for stop in rig.stops()] == [False]
     assert rig.lag == 1, "what was not written still counts"
     rig.fault = no_fault
-    rig(wb.ReconcileBegun(rig.image))(wb.ReconcileWrites(tuple(compare(rig.zookeeper, rig.image)), last=True))
+    rig(messages.ReconcileBegun(rig.image))(
+        messages.ReconcileWrites(tuple(compare(rig.zookeeper, rig.image)), last=True)
+    )
     assert rig.equal()
     assert rig.core.drained
 
@@ -161,9 +163,9 @@ def test_no_permission_is_said_with_the_path() -> None:
 
 def test_a_refusal_stops_until_the_next_reconcile() -> None:
     rig = Rig({"a": "1"}).open()
-    rig.core.step(wb.Published(delta(rig.image, image_of({"a": "2"}, 101, EPOCH))), 0)
-    (stop,) = rig.core.step(wb.Refused(rig.core._number, "quota exceeded"), 0)
-    assert stop == wb.Stopped(fenced=False, reason="quota exceeded")
+    rig.core.step(messages.Published(delta(rig.image, image_of({"a": "2"}, 101, EPOCH))), 0)
+    (stop,) = rig.core.step(messages.Refused(rig.core._number, "quota exceeded"), 0)
+    assert stop == messages.Stopped(fenced=False, reason="quota exceeded")
 
 
 def test_a_foreign_write_of_the_mark_stops_us() -> None:
@@ -214,67 +216,69 @@ def test_offsets_without_an_effect_are_checkpointed_once_a_second_and_are_no_lag
         rig.now = step * 100
         rig.publish({"a": "2"})
         assert rig.lag == 0
-        rig(wb.Tick())
+        rig(messages.Tick())
     assert len(rig.multis) - sent == 2
     rig.now = 5_000
-    assert rig(wb.Tick()).equal()
+    assert rig(messages.Tick()).equal()
 
 
 def test_held_deletes_keep_the_offset_and_everything_that_follows() -> None:
     rig = Rig({"a": "1"})
-    rig(wb.Opened(rig.claim, EpochOffset(EPOCH, 90)))
+    rig(messages.Opened(rig.claim, EpochOffset(EPOCH, 90)))
     rig.image = image_of({"b": "1"}, 120, EPOCH)
-    rig(wb.ReconcileBegun(rig.image))
+    rig(messages.ReconcileBegun(rig.image))
     writes = tuple(write for write in compare(rig.zookeeper, rig.image) if write.entity != "a")
-    rig(wb.ReconcileWrites(writes, last=True, held=HELD))
-    assert wb.Reconciled(1, HELD) in rig.effects
+    rig(messages.ReconcileWrites(writes, last=True, held=HELD))
+    assert messages.Reconciled(1, HELD) in rig.effects
     rig.publish({"b": "2"})
     assert rig.mark.kraft_metadata_offset == 90
     assert stored(rig.zookeeper) == {"a": "1", "b": "1"}
-    rig(wb.ReconcileBegun(rig.image))(wb.ReconcileWrites(tuple(compare(rig.zookeeper, rig.image)), last=True))
+    rig(messages.ReconcileBegun(rig.image))(
+        messages.ReconcileWrites(tuple(compare(rig.zookeeper, rig.image)), last=True)
+    )
     assert rig.equal()
 
 
 def test_a_reconcile_streams_and_waits_for_more() -> None:
     rig = Rig({})
-    rig(wb.Opened(rig.claim, EpochOffset(EPOCH, 100)))
+    rig(messages.Opened(rig.claim, EpochOffset(EPOCH, 100)))
     rig.image = image_of({"a": "1", "b": "1"}, 110, EPOCH)
-    rig(wb.ReconcileBegun(rig.image))
+    rig(messages.ReconcileBegun(rig.image))
     first, second = compare(rig.zookeeper, rig.image)
-    rig(wb.ReconcileWrites((first,)))
+    rig(messages.ReconcileWrites((first,)))
     assert rig.mark.kraft_metadata_offset == 100
-    rig(wb.ReconcileWrites((second,)))(wb.ReconcileWrites((), last=True))
+    rig(messages.ReconcileWrites((second,)))(messages.ReconcileWrites((), last=True))
     assert rig.equal()
 
 
 def test_writes_of_an_earlier_comparison_are_dropped() -> None:
     rig = Rig({"a": "1"})
-    rig(wb.Opened(rig.claim, EpochOffset(EPOCH, 90)))
-    rig(wb.ReconcileBegun(rig.image, number=7))
+    rig(messages.Opened(rig.claim, EpochOffset(EPOCH, 90)))
+    rig(messages.ReconcileBegun(rig.image, number=7))
     foreign = EntityWrite("b", (Create(path_of("b"), b"1"),))
-    rig(wb.ReconcileWrites((foreign,), last=True, number=6))
-    assert wb.Reconciled(1, None) not in rig.effects
-    rig(wb.ReconcileWrites((), last=True, number=7))
+    rig(messages.ReconcileWrites((foreign,), last=True, number=6))
+    assert messages.Reconciled(1, None) not in rig.effects
+    rig(messages.ReconcileWrites((), last=True, number=7))
     assert rig.equal()
 
 
 def test_after_closing_nothing_is_sent_and_late_answers_are_ignored() -> None:
     rig = Rig({"a": "1"}).open()
-    rig.core.step(wb.Published(delta(rig.image, image_of({"a": "2"}, 101, EPOCH))), 0)
-    assert rig.core.step(wb.Closed(), 0) == []
+    rig.core.step(messages.Published(delta(rig.image, image_of({"a": "2"}, 101, EPOCH))), 0)
+    assert rig.core.step(messages.Closed(), 0) == []
     late = rig.core._number
-    assert rig.core.step(wb.MultiEnded(late, Applied((None, None))), 0) == []
-    assert rig.core.step(wb.Published(delta(rig.image, image_of({"a": "3"}, 102, EPOCH))), 0) == []
+    assert rig.core.step(messages.MultiEnded(late, Applied((None, None))), 0) == []
+    assert rig.core.step(messages.Published(delta(rig.image, image_of({"a": "3"}, 102, EPOCH))), 0) == []
     assert rig.lag == 2
 
 
 def test_the_answer_to_a_multi_of_an_earlier_claim_is_not_taken_for_that_of_a_later_one() -> None:
     rig = Rig({"a": "1"})
-    rig.core.step(wb.Opened(rig.claim, EpochOffset(EPOCH, 90)), 0)
+    rig.core.step(messages.Opened(rig.claim, EpochOffset(EPOCH, 90)), 0)
     early = rig.core._number
-    rig.core.step(wb.Closed(), 0)
-    rig.core.step(wb.Opened(claim_of(rig.zookeeper, EPOCH + 1), EpochOffset(EPOCH, 90)), 0)
-    assert rig.core.step(wb.MultiEnded(early, Failed(0, ZkError.BAD_VERSION)), 0) == []
+    rig.core.step(messages.Closed(), 0)
+    rig.core.step(messages.Opened(claim_of(rig.zookeeper, EPOCH + 1), EpochOffset(EPOCH, 90)), 0)
+    assert rig.core.step(messages.MultiEnded(early, Failed(0, ZkError.BAD_VERSION)), 0) == []
     assert rig.core._flight is not None
 
 
@@ -310,9 +314,9 @@ def test_whatever_happens_to_the_connection_nothing_is_lost(
         assert rig.mark.kraft_metadata_offset >= before
         if rig.stops():
             rig.effects.clear()
-            rig(wb.ReconcileBegun(rig.image))
-            rig(wb.ReconcileWrites(tuple(compare(rig.zookeeper, rig.image)), last=True))
+            rig(messages.ReconcileBegun(rig.image))
+            rig(messages.ReconcileWrites(tuple(compare(rig.zookeeper, rig.image)), last=True))
     rig.fault = no_fault
     rig.now += 1000
-    rig(wb.Tick())
+    rig(messages.Tick())
     assert rig.equal()
