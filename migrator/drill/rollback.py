@@ -22,7 +22,7 @@ UNSETTLED = frozenset({State.INACTIVE.value, State.EXAMINING.value})
 
 
 async def roll_back(cluster: Cluster, report: Report, before: Mapping[str, bytes | None], state: str) -> None:
-    """Stop the quorum, give the cluster back to its brokers, and see a forgotten quorum keep away.
+    """Stop the quorum, roll the cluster back, and see a forgotten quorum keep away.
 
     :param before: the metadata that ZooKeeper must hold in the end; empty when changes were dual-written.
     :raises DrillFailedError: it cannot go on.

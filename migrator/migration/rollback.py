@@ -1,4 +1,4 @@
-"""Giving a cluster back to its ZooKeeper brokers, after every controller of the quorum has ended.
+"""The rollback: a cluster returns to its ZooKeeper brokers. Every controller of the quorum has ended before.
 
 Kafka's own guide only deletes ``/controller`` and ``/migration``; what else is done here keeps partitions from going
 offline afterwards. Sources: Kafka's migration guide, KAFKA-20488, ``Partition.makeLeader``.
