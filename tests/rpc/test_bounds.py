@@ -14,7 +14,7 @@ import grpc.aio
 import pytest
 
 from migrator.migration.machine.states import State
-from migrator.observe.status import Status
+from migrator.observe.status import JournalEvent, Status
 from migrator.rpc import doorkeeper
 from migrator.rpc.channel import server_options
 from migrator.rpc.operator_client import OperatorClient
@@ -28,18 +28,24 @@ from tests.rpc.test_doors import call, with_files
 
 JOURNAL = "/migrator.operator.v1.Operator/Journal"
 PAUSE = "/migrator.operator.v1.Operator/Pause"
+EVENT_BYTES = 1 << 17
+ANSWERS = 100
+"""So many callers are answered while a stream is held."""
 
 
 class EndlessNode(PlayedNode):
-    """Its status changes for ever; counts what was taken of it."""
+    """Its status changes for ever, and is long, so that few of them fill a stream; counts what each stream takes."""
 
     def __init__(self) -> None:
         super().__init__(State.DUAL_WRITING, node_id=2)
-        self.updates_taken = 0
+        self.events = [JournalEvent(1, 1, "transition", "x" * EVENT_BYTES)]
+        self.taken: list[int] = []
 
     async def updates(self) -> AsyncIterator[Status]:
+        stream = len(self.taken)
+        self.taken.append(0)
         while True:
-            self.updates_taken += 1
+            self.taken[stream] += 1
             yield self.status()
             await asyncio.sleep(0)
 
@@ -93,11 +99,14 @@ async def test_a_caller_who_never_reads_stops_only_his_own_stream(tmp_path: Path
     local = SocketDirectory(tmp_path, create=False)
     async with grpc.aio.insecure_channel(local.address) as channel:
         stream = channel.unary_stream("/migrator.operator.v1.Operator/Watch")(b"")
-        taken = -1
-        while taken != node.updates_taken:  # until flow control holds the stream
-            taken = node.updates_taken
-            async with OperatorClient.on_socket(tmp_path) as other:
-                assert (await other.status()).node_id == 2
+        taken = answers = 0
+        async with asyncio.timeout(PATIENCE_SECONDS), OperatorClient.on_socket(tmp_path) as other:
+            while not node.taken:
+                await asyncio.sleep(0)
+            while answers < ANSWERS:  # since flow control holds the stream
+                assert (await other.status()).node_id == 2  # by a stream of its own
+                answers = answers + 1 if node.taken[0] == taken else 0
+                taken = node.taken[0]
         stream.cancel()
     local.close()
     await server.close(grace=0)
