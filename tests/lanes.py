@@ -4,12 +4,14 @@ A test runs in the lane of its place (`PLACES`, "test" elsewhere), unless it say
 ``@pytest.mark.lane("test-all")`` on a test, a module (``pytestmark``) or one case (``pytest.param(..., marks=...)``).
 The narrowest mark counts. Without ``--lane`` pytest runs whatever it is asked for. docs/lanes.md says how to choose.
 
-Who runs beside whom: tests with whole clusters take turns on one worker, all others fill the second one, among them
-those that share one Spark. A cluster is three controllers, a ZooKeeper and mostly some Kafka brokers. Two of them at
-once on two cores starve each other.
+Who runs beside whom (`UNITS`): tests with whole clusters take turns on one worker, all others fill the second one:
+those that share one Spark, those that start a few controllers or a JVM, and all light ones. A cluster is three
+controllers, a ZooKeeper and mostly some Kafka brokers. Two of them at once on two cores starve each other.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import hypothesis
 import pytest
@@ -20,20 +22,33 @@ from xdist.scheduler import LoadFileScheduling
 TEST, TEST_ALL, TEST_LONG = LANES = ("test", "test-all", "test-long")
 LIMITS = {TEST: 8 * 60, TEST_ALL: 37 * 60}
 """Seconds that a lane may take on two cores. `make test-all` is both: 45 minutes."""
+CLUSTERS, SPARK, BESIDE = UNITS = ("clusters", "spark", "beside")
+"""What one worker runs without a break, the longest first; ``BESIDE``: each file is a unit of its own."""
+
+
+class Place(NamedTuple):
+    """What tests at one place have in common, unless they say otherwise: see `PLACES`."""
+
+    lane: str
+    unit: str
+
+
 PLACES = {
-    "tests/interop/": TEST_ALL,
-    "tests/faults/": TEST_ALL,
-    "tests/differential/": TEST_ALL,
-    "tests/drill/test_run.py": TEST_ALL,
-    "tests/rehearse/test_forecast.py": TEST_ALL,
-    "tests/bench/test_verify.py": TEST_ALL,
-    "tests/doors/test_controllers.py": TEST_ALL,
-    "tests/doors/test_certificate_changes.py": TEST_ALL,
-    "tests/doors/test_orders.py": TEST_ALL,
+    "tests/interop/": Place(TEST_ALL, CLUSTERS),
+    "tests/interop/test_logins.py": Place(TEST_ALL, BESIDE),
+    "tests/interop/test_log_tools.py": Place(TEST_ALL, BESIDE),
+    "tests/interop/test_pages.py": Place(TEST, BESIDE),
+    "tests/faults/": Place(TEST_ALL, CLUSTERS),
+    "tests/differential/": Place(TEST_ALL, BESIDE),
+    "tests/drill/test_run.py": Place(TEST_ALL, CLUSTERS),
+    "tests/rehearse/test_forecast.py": Place(TEST_ALL, CLUSTERS),
+    "tests/bench/test_verify.py": Place(TEST_ALL, BESIDE),
+    "tests/doors/test_controllers.py": Place(TEST_ALL, BESIDE),
+    "tests/doors/test_certificate_changes.py": Place(TEST_ALL, BESIDE),
+    "tests/doors/test_orders.py": Place(TEST_ALL, BESIDE),
+    "tests/verify/": Place(TEST, SPARK),
 }
-"""Where whole clusters are started, and the lane of what is there."""
-UNITS = {"clusters": tuple(PLACES), "spark": ("tests/verify/",)}
-"""What one worker runs without a break, the longest first."""
+"""Where clusters and JVMs are started. The longest path that a test's name begins with counts."""
 MORE = 20
 """So many times the examples of the short lanes are tried in the long one."""
 
@@ -71,12 +86,18 @@ def seeds(few: int, many: int) -> list[ParameterSet]:
     ]
 
 
+def place_of(nodeid: str) -> Place:
+    """Where a test is: the narrowest of `PLACES`; elsewhere tests are light, and run beside all others."""
+    found = max((path for path in PLACES if nodeid.startswith(path)), key=len, default=None)
+    return PLACES[found] if found else Place(TEST, BESIDE)
+
+
 def lane_of(item: pytest.Item) -> str:
     """The lane that a test runs in. Raises `pytest.UsageError` for a mark that names none."""
     own = [mark for mark in item.own_markers if mark.name == "lane"]  # a function's first, then those of one case
     mark = own[-1] if own else item.get_closest_marker("lane")
     if mark is None:
-        return next((lane for place, lane in PLACES.items() if item.nodeid.startswith(place)), TEST)
+        return place_of(item.nodeid).lane
     if len(mark.args) != 1 or mark.args[0] not in LANES:
         raise pytest.UsageError(f"{item.nodeid}: there is no lane {mark.args}, there are {', '.join(LANES)}")
     return str(mark.args[0])
@@ -87,14 +108,21 @@ def runs_in(lane: str, item: pytest.Item) -> bool:
     return lane_of(item) == lane or (lane == TEST_LONG and item.get_closest_marker("hypothesis") is not None)
 
 
-def turn_of(nodeid: str) -> int:
-    """When a test is handed out: units of `UNITS` come before single files."""
-    return next((turn for turn, places in enumerate(UNITS.values()) if nodeid.startswith(places)), len(UNITS))
+def unit_of(nodeid: str) -> str:
+    """The name of the unit that a test belongs to: one of `UNITS`, or its file."""
+    unit = place_of(nodeid).unit
+    return nodeid.partition("::")[0] if unit == BESIDE else unit
+
+
+def turn_of(nodeid: str) -> tuple[int, bool]:
+    """When a test is handed out: big units first, then files with processes of their own, then the light ones."""
+    place = place_of(nodeid)
+    return UNITS.index(place.unit), place.lane == TEST
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The units that take longest first; among themselves tests keep their random order."""
+    """Units in their turn; among themselves tests keep their random order."""
     lane = config.getoption("lane")
     kept = [item for item in items if lane_of(item) and (lane is None or runs_in(lane, item))]
     config.hook.pytest_deselected(items=list(set(items).difference(kept)))
@@ -105,8 +133,7 @@ class ClustersInTurn(LoadFileScheduling):  # type: ignore[misc]
     """One unit of work a file, but only one for all the clusters, and one for all who share a Spark."""
 
     def _split_scope(self, nodeid: str) -> str:
-        scope: str = super()._split_scope(nodeid)
-        return next((unit for unit in UNITS if nodeid.startswith(UNITS[unit])), scope)
+        return unit_of(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)

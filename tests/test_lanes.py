@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests import results
-from tests.lanes import LANES, TEST, TEST_ALL, examples, lane_of, runs_in, seeds
+from tests.lanes import (
+    BESIDE,
+    CLUSTERS,
+    LANES,
+    PLACES,
+    SPARK,
+    TEST,
+    TEST_ALL,
+    UNITS,
+    Place,
+    examples,
+    lane_of,
+    place_of,
+    runs_in,
+    seeds,
+    turn_of,
+    unit_of,
+)
 
 pytestmark = pytest.mark.lane(TEST_ALL)
 
@@ -25,6 +43,48 @@ def test_the_mark_of_a_test_counts_more_than_its_modules(request: pytest.Fixture
     request.node.add_marker(pytest.mark.lane("nowhere"))
     with pytest.raises(pytest.UsageError, match="there is no lane"):
         lane_of(request.node)
+
+
+@pytest.mark.lane("test")
+def test_the_longest_path_says_where_a_test_is() -> None:
+    """Whatever the order of the table is."""
+    for path, place in PLACES.items():
+        assert place_of(f"{path}::test_x" if path.endswith(".py") else f"{path}test_of_no_name.py::test_x") == place
+    assert place_of("tests/raft/test_x.py::test_x") == Place(TEST, BESIDE)
+
+
+@pytest.mark.lane("test")
+def test_every_place_exists() -> None:
+    assert [path for path in PLACES if not (results.ROOT / path).exists()] == []
+
+
+@pytest.mark.lane("test")
+def test_clusters_take_turns_and_files_beside_them_are_units_of_their_own() -> None:
+    cluster, logins, spark, light = tests = (
+        "tests/interop/test_rollback.py::test_x",
+        "tests/interop/test_logins.py::test_x[a/b::c]",
+        "tests/verify/test_live.py::test_x",
+        "tests/raft/test_x.py::test_x",
+    )
+    units = [CLUSTERS, "tests/interop/test_logins.py", SPARK, "tests/raft/test_x.py"]
+    assert [unit_of(test) for test in tests] == units
+    assert unit_of("tests/faults/test_disk.py::test_y") == unit_of(cluster)
+    assert sorted(tests, key=turn_of) == [cluster, spark, logins, light]
+    assert {place.unit for place in PLACES.values()} == set(UNITS)
+
+
+BROKERS_MIGRATE = re.compile(r"\b(?:KafkaCluster|StockQuorumCluster|rehearse_and_migrate)\(")
+
+
+@pytest.mark.lane("test")
+def test_no_cluster_of_kafka_runs_beside_the_clusters() -> None:
+    found = [
+        path.name
+        for path in (results.ROOT / "tests").rglob("test_*.py")
+        if place_of(path.relative_to(results.ROOT).as_posix()).unit != CLUSTERS
+        if BROKERS_MIGRATE.search(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
 
 
 @pytest.mark.lane("test")

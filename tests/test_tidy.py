@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lanes import PLACES
+from tests.lanes import TEST, place_of
 
 ROOT = Path(__file__).parents[1]
 LINES_MAX = 500
@@ -84,7 +84,7 @@ def test_who_starts_a_cluster_says_in_which_lane() -> None:
         name
         for path in source_files()
         if (name := str(path.relative_to(ROOT))).startswith("tests/") and path.name.startswith("test_")
-        if not name.startswith(tuple(PLACES)) and path != Path(__file__)
+        if place_of(name).lane == TEST and path != Path(__file__)
         if CLUSTERS.search(text := path.read_text(encoding="utf-8")) and "pytest.mark.lane(" not in text
     ]
     assert not silent, "add a mark, see docs/lanes.md"

@@ -11,7 +11,6 @@ import pytest
 
 from tests.interop.kafkas_suites import DEFECTS, REPORTS, SUITES
 
-pytestmark = pytest.mark.lane("test")
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "interop.md").read_text(encoding="utf-8")
 NAMED = re.compile(r"`(tests/[\w/.]+)(?:::(\w+))?`")
