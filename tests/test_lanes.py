@@ -81,7 +81,7 @@ def test_no_cluster_of_kafka_runs_beside_the_clusters() -> None:
     found = [
         path.name
         for path in (results.ROOT / "tests").rglob("test_*.py")
-        if place_of(path.relative_to(results.ROOT).as_posix()).unit != CLUSTERS
+        if place_of(path.relative_to(results.ROOT).as_posix()).unit == BESIDE
         if BROKERS_MIGRATE.search(path.read_text(encoding="utf-8"))
     ]
     assert found == []
