@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from kio.schema.errors import ErrorCode
 
 from migrator.parts.certificates import Authority
@@ -259,6 +260,7 @@ async def test_a_stock_controller_follows_us(tmp_path: Path, unused_tcp_port: in
     assert leader.fetches[-1].leader_epoch == leader.epoch
 
 
+@pytest.mark.lane("test-all")
 async def test_the_same_over_sasl_on_mutual_tls(tmp_path: Path, unused_tcp_port: int) -> None:
     authority = Authority("quorum")
     key, certificate = authority.issue("stock-controller")
