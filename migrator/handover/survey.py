@@ -11,17 +11,20 @@ from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.handover.world import Program, Quorum, Voter
 from migrator.node.ballot import UNDER_WAY
-from migrator.node.remote_image import NoAnswerError, RemoteImage
 from migrator.node.transports import controller_security, voter_endpoints
 from migrator.node.voters import VoterAnswer, VoterSignals
 from migrator.records.versions import FEATURE_NAME
 from migrator.rpc.transport import TransportError
 from migrator.wire.client import KafkaClient
+from migrator.wire.observer import NoAnswerError, Observer
 from migrator.wire.raft_codec import METADATA_TOPIC
 from migrator.wire.raft_transport import KafkaRaftTransport
+from migrator.wire.remote_image import read_remote_image
 from migrator.wire.schemas import DESCRIBE_QUORUM, build, request_type
 
 ASK_SECONDS = 3.0
+PATIENCE_SECONDS = 10.0
+"""With a quorum that has no leader."""
 DESCRIBE_CLUSTER = 60
 CONTROLLERS = 2
 """DescribeCluster's endpoint type (KIP-919)."""
@@ -97,7 +100,8 @@ class Survey:
         """Once the migration is over it stays so, and nothing has to be read again."""
         transport = KafkaRaftTransport(self._settings.node_id, self._endpoints, security=self._security)
         try:
-            image, _ = await RemoteImage(transport, self._endpoints, None).read()
+            observer = Observer(transport, self._endpoints, None, patience_seconds=PATIENCE_SECONDS, gives_up=True)
+            image = await read_remote_image(observer)
         except NoAnswerError:
             return
         finally:

@@ -18,12 +18,16 @@ from migrator.image.model import MetadataImage
 from migrator.migration.machine.finish import POST_MIGRATION_FLAG_WARNING, refuse_start_with_flag_off, zk_mode_brokers
 from migrator.migration.machine.readiness import TOO_MANY_STOCK, TOO_MANY_STOCK_REMEDY, is_too_many_stock
 from migrator.node.ballot import UNDER_WAY
-from migrator.node.remote_image import NoAnswerError, RemoteImage
 from migrator.node.voters import VoterAnswer, stock
 from migrator.records.metadata import ZkMigrationState
 from migrator.rpc.transport import RaftTransport
+from migrator.wire.observer import NoAnswerError, Observer
+from migrator.wire.remote_image import read_remote_image
 
 log = logging.getLogger(__name__)
+
+PATIENCE_SECONDS = 10.0
+"""With a quorum that has no leader, or whose leader has not committed anything in its epoch."""
 
 AskVoters = Callable[[], Awaitable[Mapping[int, VoterAnswer | None]]]
 
@@ -51,8 +55,9 @@ async def check_start(
     others = [voter.voter_id for voter in settings.voters if voter.voter_id != settings.node_id]
     current = True
     try:
-        image, leader = await RemoteImage(transport, others, cluster_id).read()
-        source = f"the leader, controller {leader},"
+        observer = Observer(transport, others, cluster_id, patience_seconds=PATIENCE_SECONDS, gives_up=True)
+        image = await read_remote_image(observer)
+        source = f"the leader, controller {observer.leader},"
     except NoAnswerError as error:
         image, source = own, f"the log of this node, because {error},"
         current = not others

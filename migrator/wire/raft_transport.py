@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from migrator.errors import PeerError
@@ -23,12 +24,16 @@ from migrator.wire.raft_codec import (
 )
 from migrator.wire.security import PLAINTEXT, ListenerSecurity
 
+LEARNED_MAX = 100
+"""Controllers known at most, whatever peers tell."""
+
 
 class KafkaRaftTransport:
     """A `RaftTransport`: one connection and one request in flight per peer, on its controller listener.
 
     :param peers: node id -> where it is.
     :param own_endpoints: our controller listeners, which we tell voters when we lead.
+    :param learns: whether to reach controllers at addresses that others tell (KIP-853), too.
     """
 
     def __init__(
@@ -39,12 +44,14 @@ class KafkaRaftTransport:
         own_endpoints: tuple[Endpoint, ...] = (),
         security: ListenerSecurity = PLAINTEXT,
         limits: ClientLimits | None = None,
+        learns: bool = False,
     ) -> None:
         self._own_endpoints = own_endpoints
-        self._clients = {
-            peer: KafkaClient(at.host, at.port, f"raft-client-{node_id}", security=security, limits=limits)
-            for peer, at in peers.items()
-        }
+        self._learns = learns
+        self._connect: Callable[[str, int], KafkaClient] = partial(
+            KafkaClient, client_id=f"raft-client-{node_id}", security=security, limits=limits
+        )
+        self._clients = {peer: self._connect(at.host, at.port) for peer, at in peers.items()}
 
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
         """See `RaftTransport`."""
@@ -59,10 +66,17 @@ class KafkaRaftTransport:
                 response = await client.request(body, timeout)
         except TimeoutError as error:
             raise PeerTimeoutError(f"node {peer} did not answer within {timeout} s") from error
+        if self._learns:
+            self._learn(response)
         try:
             return decode_raft_response(response)
         except PeerError as error:
             raise TransportError(f"node {peer}: {error}") from error
+
+    def _learn(self, response: Any) -> None:
+        for node in getattr(response, "node_endpoints", ()):
+            if node.node_id not in self._clients and len(self._clients) < LEARNED_MAX:
+                self._clients[node.node_id] = self._connect(node.host, node.port)
 
     def client(self, peer: int) -> KafkaClient | None:
         """The connection to a peer, whose ApiVersions tell whether it is ready to migrate."""

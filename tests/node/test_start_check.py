@@ -13,7 +13,6 @@ from migrator.image.loader import MAX_STATES
 from migrator.image.model import EMPTY_IMAGE
 from migrator.migration.machine.finish import zk_mode_brokers
 from migrator.node.core import NodeCore
-from migrator.node.remote_image import NoAnswerError, RemoteImage
 from migrator.node.start_check import AskVoters, check_start
 from migrator.node.voters import VoterAnswer
 from migrator.raft.messages import (
@@ -39,6 +38,9 @@ from migrator.records.metadata import (
 )
 from migrator.records.uuid import Uuid
 from migrator.records.versions import FEATURE_NAME, parse_version
+from migrator.rpc.transport import RaftTransport
+from migrator.wire.observer import NoAnswerError, Observer
+from migrator.wire.remote_image import read_remote_image
 from tests.node.cluster import CLUSTER_ID, Cluster, Wires, running
 
 ASKING = 99
@@ -46,6 +48,10 @@ ASKING = 99
 
 def registration(broker_id: int, *, in_zookeeper_mode: bool) -> RegisterBrokerRecord:
     return RegisterBrokerRecord(broker_id, in_zookeeper_mode, Uuid(b"i" * 16), 1, (), (), None)
+
+
+def observe(transport: RaftTransport, *peers: int, patience_seconds: float = 10.0) -> Observer:
+    return Observer(transport, peers, CLUSTER_ID, patience_seconds=patience_seconds, gives_up=True)
 
 
 async def append(leader: NodeCore, *records: MetadataRecord) -> None:
@@ -88,9 +94,10 @@ async def test_an_image_read_from_outside_is_the_leaders(tmp_path: Path) -> None
         leader = await cluster.leader()
         for number in range(10):
             await append(leader, ConfigRecord(ConfigResourceType.BROKER, "", f"key-{number}", "1"))
-        image, source = await RemoteImage(cluster.wires.to(ASKING), cluster.nodes, CLUSTER_ID).read()
+        observer = observe(cluster.wires.to(ASKING), *cluster.nodes)
+        image = await read_remote_image(observer)
         assert image.configs == leader.metadata.published.configs
-        assert cluster.nodes[source] is leader
+        assert cluster.nodes[observer.leader] is leader
 
 
 async def test_a_log_that_starts_with_a_snapshot_is_read_too(tmp_path: Path) -> None:
@@ -102,13 +109,13 @@ async def test_a_log_that_starts_with_a_snapshot_is_read_too(tmp_path: Path) -> 
         snapshot_id = await leader.snapshotter.write(image)
         leader.storage.log._forget_before(snapshot_id, 0)
         await append(leader, ConfigRecord(ConfigResourceType.BROKER, "", "late", "1"))
-        found, _ = await RemoteImage(cluster.wires.to(ASKING), [1], CLUSTER_ID).read()
+        found = await read_remote_image(observe(cluster.wires.to(ASKING), 1))
         assert found.configs == leader.metadata.published.configs
 
 
 async def test_a_quorum_that_is_away_is_no_answer() -> None:
     with pytest.raises(NoAnswerError):
-        await RemoteImage(Wires().to(ASKING), [1, 2, 3], CLUSTER_ID).read()
+        await read_remote_image(observe(Wires().to(ASKING), 1, 2, 3))
 
 
 class NewLeader:
@@ -151,13 +158,13 @@ class NewLeader:
 
 
 async def test_a_leader_elected_an_instant_ago_is_asked_until_its_epoch_has_begun() -> None:
-    image, _ = await RemoteImage(NewLeader(silent=5), [1], None).read()
+    image = await read_remote_image(observe(NewLeader(silent=5), 1))
     assert zk_mode_brokers(image.cluster) == ()
 
 
 async def test_a_leader_that_commits_nothing_is_no_answer() -> None:
     with pytest.raises(NoAnswerError, match="has not committed anything in its epoch"):
-        await RemoteImage(NewLeader(silent=None), [1], None, patience_seconds=0).read()
+        await read_remote_image(observe(NewLeader(silent=None), 1, patience_seconds=0))
 
 
 class BusyLeader:
@@ -189,7 +196,7 @@ class BusyLeader:
 
 async def test_what_a_leader_has_not_committed_hides_nothing_of_what_it_has() -> None:
     leader = BusyLeader()
-    image, _ = await RemoteImage(leader, [1], None).read()
+    image = await read_remote_image(observe(leader, 1))
     assert image.provenance.offset == leader.high_watermark - 1
     assert zk_mode_brokers(image.cluster) == ()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -31,7 +32,7 @@ from migrator.records.uuid import DIRECTORY_UNASSIGNED
 from migrator.records.versions import parse_version
 from migrator.verify.kraft_files import end_of_log, read_image
 from migrator.verify.observed_tail import ObservedTail
-from migrator.verify.observer import Observed, observed
+from migrator.verify.observer import Observed, by_address, observed
 from migrator.verify.sources import register
 from tests.records.samples import UUID
 
@@ -155,7 +156,6 @@ def test_spark_reads_a_quorum_that_asks_for_a_certificate_and_a_password(
     spark: SparkSession,
     tmp_path: Path,
     request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     secure(tmp_path)
     port = free_port()
@@ -170,16 +170,15 @@ def test_spark_reads_a_quorum_that_asks_for_a_certificate_and_a_password(
     expected = rows(directory=str(directory))
     with controller(directory, port, request):  # type: ignore[attr-defined]
         assert rows(controllers=f"localhost:{port}", config=str(file)) == expected
-        monkeypatch.setattr("migrator.verify.observer.LEADER_SECONDS", 1.0)
+        stranger = replace(observed(f"localhost:{port}", None), patience_seconds=1.0)
         with pytest.raises(OperatorError, match="no leader answered"):
-            observed(f"localhost:{port}", None).end_offset()
+            stranger.end_offset()
     assert len(expected) > CONFIGS
 
 
-def test_nobody_there_is_an_error_that_names_the_address(monkeypatch: pytest.MonkeyPatch, free_port: int) -> None:
-    monkeypatch.setattr("migrator.verify.observer.LEADER_SECONDS", 1.0)
+def test_nobody_there_is_an_error_that_names_the_address(free_port: int) -> None:
     with pytest.raises(OperatorError, match="no leader answered") as raised:
-        Observed([("localhost", free_port)]).end_offset()
+        Observed(by_address([("localhost", free_port)]), patience_seconds=1.0).end_offset()
     assert raised.value.where == f"localhost:{free_port}"
 
 

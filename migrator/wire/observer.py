@@ -1,0 +1,160 @@
+"""Asks a running quorum for its committed log as a client does: without joining, without a trace.
+
+Works with our controllers and with stock ones: Fetch and FetchSnapshot with replica id -1, so that no controller counts
+us. A new leader does not know yet how far the log is committed, and its log may end before what its predecessor
+committed. A leader tells a high watermark only once the first record of its own epoch is committed (Kafka's
+``LeaderState``), so an answer counts from there on. Source: KIP-595, KIP-630, ``KafkaRaftClient``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
+
+from kio.schema.errors import ErrorCode
+
+from migrator.errors import MigratorError
+from migrator.raft.messages import EpochOffset, FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
+from migrator.rpc.transport import RaftTransport, TransportError
+
+NOBODY = -1
+MAX_BYTES = 8 * 1024 * 1024
+REQUEST_SECONDS = 5.0
+REDIRECTS_MAX = 5
+"""How often one question follows from node to node before it rests."""
+REST_SECONDS = 0.1
+
+
+class NoAnswerError(MigratorError):
+    """Nobody can say what is committed now; the message says why."""
+
+
+class Observer:
+    """One look at a quorum: finds the leader and follows it.
+
+    :param transport: reaches the controllers, by id.
+    :param peers: whom to ask for the leader, in this order.
+    :param cluster_id: None reads whichever cluster's it is.
+    :param patience_seconds: how long each question waits for a leader that has committed something in its epoch: both
+        come within an election or two, unless a majority is away.
+    :param gives_up: at once when nobody answers at all; else that is waited for, too.
+    :ivar leader: who answered last; `NOBODY` before.
+    """
+
+    def __init__(
+        self,
+        transport: RaftTransport,
+        peers: Iterable[int],
+        cluster_id: str | None,
+        *,
+        patience_seconds: float,
+        gives_up: bool = False,
+        request_seconds: float = REQUEST_SECONDS,
+    ) -> None:
+        self._transport = transport
+        self._peers = tuple(peers)
+        self._cluster_id = cluster_id
+        self._patience_seconds = patience_seconds
+        self._gives_up = gives_up
+        self._request_seconds = request_seconds
+        self._epoch = 0
+        self._trouble = ""
+        self.leader = NOBODY
+
+    async def end_offset(self) -> int:
+        """The offset behind the last committed record.
+
+        :raises NoAnswerError: as `fetch`.
+        """
+        return (await self.fetch(0, 0, max_bytes=1)).high_watermark
+
+    async def fetch(self, offset: int, epoch: int, max_bytes: int = MAX_BYTES) -> FetchResponse:
+        """The leader's answer, which bears a high watermark; what lies above that is not committed.
+
+        :param epoch: of the record before ``offset``.
+        :raises NoAnswerError: no controller answers, none leads, or the one that leads cannot commit anything.
+        """
+        deadline = self.deadline()
+        request = FetchRequest(
+            cluster_id=self._cluster_id,
+            replica_id=NOBODY,
+            leader_epoch=self._epoch,
+            fetch_offset=offset,
+            last_fetched_epoch=epoch,
+            max_wait_ms=0,
+            max_bytes=max_bytes,
+        )
+        while True:
+            response = await self._ask(request, deadline)
+            if not isinstance(response, FetchResponse):
+                raise NoAnswerError(f"controller {self.leader} answered a Fetch with something else")
+            if response.high_watermark > 0:
+                return response
+            await self.rest(f"controller {self.leader} leads, and has not committed anything in its epoch", deadline)
+
+    async def snapshot(self, snapshot_id: EpochOffset) -> AsyncIterator[bytes]:
+        """The leader's snapshot, part by part.
+
+        :raises NoAnswerError: as `fetch`, or the leader does not hold that snapshot (any more).
+        """
+        position, size = 0, 1
+        while position < size:
+            request = FetchSnapshotRequest(self._cluster_id, NOBODY, self._epoch, snapshot_id, position, MAX_BYTES)
+            response = await self._ask(request, self.deadline())
+            if not isinstance(response, FetchSnapshotResponse) or not response.data:
+                raise NoAnswerError(f"the snapshot of controller {self.leader} ends at byte {position} of {size}")
+            yield response.data
+            position, size = position + len(response.data), response.size
+
+    def deadline(self) -> float:
+        return asyncio.get_running_loop().time() + self._patience_seconds
+
+    async def rest(self, why: str, deadline: float) -> None:
+        """Before the same question is asked again.
+
+        :raises NoAnswerError: it was asked for long enough.
+        """
+        if asyncio.get_running_loop().time() >= deadline:
+            raise NoAnswerError(f"{why} (asked for {self._patience_seconds:g} s)")
+        await asyncio.sleep(REST_SECONDS)
+
+    async def _ask(
+        self, request: FetchRequest | FetchSnapshotRequest, deadline: float
+    ) -> FetchResponse | FetchSnapshotResponse:
+        """From the leader, which is found on the way; an election is waited for."""
+        while True:
+            silent: set[int] = set()
+            answered = False
+            for _ in range(REDIRECTS_MAX):
+                for peer in (self.leader,) if self.leader != NOBODY else self._peers:
+                    response = await self._try(peer, request)
+                    if response is None:
+                        silent.add(peer)
+                        continue
+                    answered = True
+                    error = response.error if response.top_error is ErrorCode.none else response.top_error
+                    if error is ErrorCode.none:
+                        self.leader = peer
+                        return response
+                    self._trouble = f"controller {peer} answered {error.name}"
+                    if response.leader_id != NOBODY and response.leader_id not in silent:
+                        self.leader, self._epoch = response.leader_id, response.leader_epoch
+                        break
+                else:
+                    self.leader = NOBODY
+            if not answered and self._gives_up:
+                raise NoAnswerError("no other voter answers")
+            await self.rest(f"no voter knows a leader that answers; the last trouble: {self._trouble}", deadline)
+
+    async def _try(
+        self, peer: int, request: FetchRequest | FetchSnapshotRequest
+    ) -> FetchResponse | FetchSnapshotResponse | None:
+        try:
+            response = await self._transport.send(
+                peer, replace(request, leader_epoch=self._epoch), self._request_seconds
+            )
+        except TransportError as error:
+            self._trouble = str(error)
+            return None
+        return response if isinstance(response, FetchResponse | FetchSnapshotResponse) else None
