@@ -32,6 +32,7 @@ KINDS = {
     "listener-connection": OnError.DROP,
     "listener-held-socket": OnError.DROP,
     "listener-watch": OnError.RESTART,
+    "connection-bounds": OnError.RESTART,
     "log-sync": OnError.STOP,
     "loop-probe": OnError.RESTART,
     "metadata-applier": OnError.STOP,

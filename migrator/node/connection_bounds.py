@@ -53,9 +53,17 @@ def _own_bound(settings: Settings, keys: ListenerKeys, key: str, default: int) -
 
 
 def connection_quotas(settings: Settings, ip_rate: Callable[[str], float | None]) -> ConnectionQuotas:
-    """Bounds over all listeners of this process.
+    """Counts over all listeners of this process.
 
     :param ip_rate: connections a second that the cluster's quotas allow to an address; None: any number.
+    :raises OperatorError: as `process_limits`.
+    """
+    return ConnectionQuotas(process_limits(settings), ip_rate)
+
+
+def process_limits(settings: Settings) -> ProcessLimits:
+    """Bounds over all listeners of this process.
+
     :raises OperatorError: ``max.connections.per.ip.overrides`` or what goes with it cannot be used.
     """
     overrides = per_ip_overrides(settings)
@@ -73,16 +81,13 @@ def connection_quotas(settings: Settings, ip_rate: Callable[[str], float | None]
             remedy="Set at least as much, or -1",
         )
     most = {"max_bytes_in_flight": bytes_in_flight} if bytes_in_flight > 0 else {}
-    return ConnectionQuotas(
-        ProcessLimits(
-            max_connections=min(settings.max_connections, open_files_for_connections()),
-            max_connections_per_ip=settings.max_connections_per_ip,
-            per_ip_overrides=overrides,
-            max_connection_rate=settings.max_connection_creation_rate,
-            max_request_bytes=settings.socket_request_max_bytes,
-            **most,
-        ),
-        ip_rate,
+    return ProcessLimits(
+        max_connections=min(settings.max_connections, open_files_for_connections()),
+        max_connections_per_ip=settings.max_connections_per_ip,
+        per_ip_overrides=overrides,
+        max_connection_rate=settings.max_connection_creation_rate,
+        max_request_bytes=settings.socket_request_max_bytes,
+        **most,
     )
 
 

@@ -23,6 +23,7 @@ from migrator.node.accounts import PublishedAccounts
 from migrator.node.connection_bounds import connection_quotas, listener_limits, raise_limit_of_open_files
 from migrator.node.core import NodeCore, OpenedDirectory
 from migrator.node.describe import QuorumDescriber
+from migrator.node.dynamic_bounds import DynamicBounds
 from migrator.node.endpoint import ControllerEndpoint
 from migrator.node.ip_rates import IpRates
 from migrator.node.loop_health import LoopHealth, calm_garbage_collector
@@ -165,12 +166,7 @@ async def _assemble(settings: Settings, failure: Failure, stack: AsyncExitStack)
     source = NodeStatusSource(settings, core, insight, journal.after)
     _serve_metrics(settings, reader(settings, core, insight, health), times, stack)
 
-    listeners = _listeners(settings, cluster_id, core, failure)
-    ports = {}
-    for listener in listeners:
-        bound = next(at for at in settings.parsed_listeners if at.name == listener.name)
-        ports[listener.name] = await _bind(listener, bound.host, bound.port)
-        stack.push_async_callback(listener.close)
+    ports = await _serve_kafka(settings, cluster_id, core, failure, stack)
     server = await _grpc(settings, core, source, failure)
     stack.push_async_callback(server.close)
     stack.push_async_callback(core.close, HAND_OVER_SECONDS)
@@ -226,6 +222,22 @@ async def _bind(listener: KafkaListener, host: str, port: int) -> int:
             where=f"listeners: {listener.name}",
             remedy="Stop whatever holds that port, or choose another",
         ) from error
+
+
+async def _serve_kafka(
+    settings: Settings, cluster_id: str, core: NodeCore, failure: Failure, stack: AsyncExitStack
+) -> dict[str, int]:
+    """Open the listeners; the port of each."""
+    ports = {}
+    listeners = _listeners(settings, cluster_id, core, failure)
+    for listener in listeners:
+        bound = next(at for at in settings.parsed_listeners if at.name == listener.name)
+        ports[listener.name] = await _bind(listener, bound.host, bound.port)
+        stack.push_async_callback(listener.close)
+    bounds = DynamicBounds(settings, listeners[0].quotas, ports, core.metadata, failure)
+    bounds.start()
+    stack.push_async_callback(bounds.close)
+    return ports
 
 
 def _listeners(settings: Settings, cluster_id: str, core: NodeCore, failure: Failure) -> list[KafkaListener]:

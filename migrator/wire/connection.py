@@ -92,6 +92,8 @@ class Connection:
         self.host = host
         self.busy = False
         """Whether a request is being worked on or answered."""
+        self.heard_at = asyncio.get_running_loop().time()
+        """When its last request came, by the loop's clock."""
         self._muted_seconds = 0.0
         """For how long the last answer told the peer to be silent: as in Kafka, it is not listened to meanwhile."""
 
@@ -111,6 +113,7 @@ class Connection:
         while not self._listener.closing:
             async with asyncio.timeout(idle):
                 frame = await self._stream.read()
+            self.heard_at = asyncio.get_running_loop().time()
             if self._sasl is not None and await self._belongs_to_login(self._sasl, frame):
                 continue
             self.busy = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 
 from migrator.values import value
 
@@ -90,21 +90,21 @@ class ConnectionRate:
     """How many connections a second there were, over the last seconds (``Rate`` over ``SampledStat``)."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._samples: deque[list[float]] = deque()
         """Beginning and count of each."""
 
     def record(self, now: float) -> float:
         """One more; gives the seconds to wait so that the rate is kept, at most one window, as Kafka does."""
-        if self._limit >= UNLIMITED:
+        if self.limit >= UNLIMITED:
             return 0.0
         self._forget(now)
         if not self._samples or now - self._samples[-1][0] >= RATE_WINDOW_SECONDS:
             self._samples.append([now, 0.0])
         self._samples[-1][1] += 1
         elapsed = max(now - self._samples[0][0], (RATE_SAMPLES - 1) * RATE_WINDOW_SECONDS)
-        excess = sum(count for _, count in self._samples) / elapsed - self._limit
-        return min(excess / max(self._limit, 1) * elapsed, RATE_WINDOW_SECONDS) if excess > 0 else 0.0
+        excess = sum(count for _, count in self._samples) / elapsed - self.limit
+        return min(excess / max(self.limit, 1) * elapsed, RATE_WINDOW_SECONDS) if excess > 0 else 0.0
 
     def unrecord(self) -> None:
         """The last one does not count."""
@@ -119,6 +119,14 @@ class ConnectionRate:
     def _forget(self, now: float) -> None:
         while self._samples and now - self._samples[0][0] >= RATE_SAMPLES * RATE_WINDOW_SECONDS:
             self._samples.popleft()
+
+
+@value
+class ListenerBounds:
+    """Of one listener: connections, and new ones a second."""
+
+    max_connections: int
+    max_connection_rate: int
 
 
 @value
@@ -192,6 +200,26 @@ class ConnectionQuotas:
         """
         self._places[name] = _Place(max_connections, ConnectionRate(max_rate))
         self._freed.append(freed)
+
+    def change(self, limits: ProcessLimits, listeners: Mapping[str, ListenerBounds]) -> None:
+        """Other bounds from now on, but for those of bytes. Who connected too fast waits as long as was said then.
+
+        :param listeners: those whose own bounds change, all of them added before.
+        """
+        whole, frame = self.limits.max_bytes_in_flight, self.limits.max_request_bytes
+        self.limits = replace(limits, max_bytes_in_flight=whole, max_request_bytes=frame)
+        self._rate.limit = limits.max_connection_rate
+        for name, bounds in listeners.items():
+            place = self._places[name]
+            place.rate.limit = bounds.max_connection_rate
+            self._places[name] = _Place(bounds.max_connections, place.rate)
+        for freed in self._freed:
+            freed()
+
+    @property
+    def excess(self) -> int:
+        """How many connections there are beyond ``max.connections``, which was lowered meanwhile."""
+        return max(0, self.total - self.limits.max_connections)
 
     def has_slot(self, listener: str) -> bool:
         """Whether the listener may accept. If not it waits, as in Kafka: who knocks waits in the socket's backlog."""

@@ -267,3 +267,12 @@ class KafkaListener:
             for connection in self._connections.values():
                 if connection.stream.is_too_slow(now):
                     connection.stream.cut_off("its frame takes too long")
+            self._close_excess()
+
+    def _close_excess(self) -> None:
+        """``max.connections`` was lowered: as in Kafka, those go that have been silent for longest. Beside another
+        listener that looks at the same moment some more may go, and come back."""
+        silent = sorted(self._connections.items(), key=lambda item: item[1].heard_at)
+        for task, connection in silent[: self.quotas.excess]:
+            self._say(connection.host, "there are more connections than max.connections allows now")
+            task.cancel()
