@@ -68,6 +68,13 @@ class Refusal:
     harmless: tuple[str, ...] = ()
 
 
+DYNAMIC = (
+    "max.connections",
+    "max.connection.creation.rate",
+    "max.connections.per.ip",
+    "max.connections.per.ip.overrides",
+)
+"""Bounds of connections that change while a controller runs (``SocketServer.ReconfigurableConfigs``)."""
 OF_LISTENERS: frozenset[str] = frozenset(
     {
         "connections.max.reauth.ms",

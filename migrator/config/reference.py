@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from migrator.config.key_lists import (
+    DYNAMIC,
     IGNORED,
     OF_BROKERS,
     OF_BROKERS_FAMILIES,
@@ -48,12 +49,14 @@ def _own() -> Iterator[str]:
 
 def _kafka() -> Iterator[str]:
     yield "\n## Kafka's keys that a controller acts upon\n\nTheir meaning is in Kafka's documentation. "
-    yield "*Listener*: it may also be set for one listener.\n"
+    yield "*Listener*: it may also be set for one listener. *Dynamic*: a bound of connections that `kafka-configs"
+    yield "--entity-type brokers` changes while the controller runs, for its id or as the default of all nodes.\n"
     yield "| key | type | default | valid | |"
     yield "|---|---|---|---|---|"
     own = {key.name for key in OWN_KEYS}
     for name in sorted(ACTED_UPON - own):
-        yield f"{_row(KEYS[name])} {'listener' if name in OF_LISTENERS else ''} |"
+        notes = [note for note, names in (("listener", OF_LISTENERS), ("dynamic", DYNAMIC)) if name in names]
+        yield f"{_row(KEYS[name])} {', '.join(notes)} |"
 
 
 def _refused() -> Iterator[str]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
+from migrator.config.key_lists import DYNAMIC
 from migrator.config.keys import KEYS
 from migrator.config.settings import Settings
 from migrator.config.types import parse
@@ -29,7 +30,6 @@ log = logging.getLogger(__name__)
 
 FOLLOWING = TaskKind("connection-bounds", OnError.RESTART)
 OF_LISTENERS: Final = ("max.connections", "max.connection.creation.rate")
-OF_PROCESS: Final = (*OF_LISTENERS, "max.connections.per.ip", "max.connections.per.ip.overrides")
 _PREFIX: Final = re.compile(r"listener\.name\.[^.]*\.")
 
 Bounds = tuple[ProcessLimits, dict[str, ListenerBounds]]
@@ -88,7 +88,9 @@ class DynamicBounds:
             await self._changed.wait()
             self._changed.clear()
             configs = self._metadata.published.configs
-            wanted = usable({key: text for it in self._resources for key, text in configs.get(it, {}).items()})
+            wanted: dict[str, str] = {}
+            for resource in self._resources:
+                wanted |= usable(configs.get(resource, {}))
             if wanted == self._known:
                 continue
             self._known = wanted
@@ -111,7 +113,7 @@ def usable(configs: Mapping[str, str]) -> dict[str, str]:
     for key, text in configs.items():
         prefix = _PREFIX.match(key)
         name = key if prefix is None else key.removeprefix(prefix[0])
-        if name not in (OF_PROCESS if prefix is None else OF_LISTENERS):
+        if name not in (DYNAMIC if prefix is None else OF_LISTENERS):
             continue
         try:
             parse(KEYS[name].kind, text, KEYS[name].valid)
@@ -129,9 +131,7 @@ def bounds(settings: Settings, dynamic: Mapping[str, str], listeners: Iterable[s
     """
     source = "kafka-configs --entity-type brokers" if dynamic else settings.source
     typed: dict[str, Any] = {
-        key.replace(".", "_"): parse(KEYS[key].kind, dynamic[key], KEYS[key].valid)
-        for key in OF_PROCESS
-        if key in dynamic
+        key.replace(".", "_"): parse(KEYS[key].kind, dynamic[key], KEYS[key].valid) for key in DYNAMIC if key in dynamic
     }
     changed = replace(settings, source=source, explicit={**settings.explicit, **dynamic}, **typed)
     own = {}
