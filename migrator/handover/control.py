@@ -48,14 +48,14 @@ class Commands:
     async def stop(self, node_id: int) -> None:
         """See `NodeControl`."""
         if not self._stop:
-            self._tell(f"Stop controller {node_id}, this program's service, now")
+            self._tell(f"Now stop this program's service of controller {node_id}")
             return
         await _run(self._stop, node_id, None)
 
     async def start(self, node_id: int, property_file: Path) -> None:
         """See `NodeControl`."""
         if not self._start:
-            self._tell(f"Start Kafka's controller {node_id} now, with {property_file}")
+            self._tell(f"Now start Kafka's controller {node_id} with {property_file}")
             return
         await _run(self._start, node_id, property_file)
 
@@ -64,7 +64,9 @@ def _words(command: str | None, option: str) -> list[str]:
     try:
         return shlex.split(command or "")
     except ValueError as error:
-        raise OperatorError(str(error), where=f"{option} {command}", remedy="Quote it as for a shell") from error
+        raise OperatorError(
+            str(error), where=f"{option} {command}", remedy="Quote the command as for a shell"
+        ) from error
 
 
 async def _run(words: list[str], node_id: int, file: Path | None) -> None:
@@ -90,7 +92,8 @@ async def _run(words: list[str], node_id: int, file: Path | None) -> None:
         raise OperatorError(
             f"the command still ran after {COMMAND_SECONDS:.0f} s",
             where=where,
-            remedy="It has to return once the service is told; redirect the output of what it leaves running",
+            remedy="The command has to return as soon as the service was started or stopped. If it leaves a "
+            "process running, redirect the output of this process",
         ) from None
     if process.returncode:
         tail = output[-TAIL_BYTES:].decode("utf-8", "replace").strip()

@@ -80,7 +80,7 @@ class HandoverRun:
         self._patience_seconds = patience_seconds
         self.sites = {site.node_id: site for site in map(self._site, property_files)}
         if len(self.sites) != len(property_files):
-            raise OperatorError("two of the property files are of the same voter", where="-c")
+            raise OperatorError("two of the property files belong to the same voter", where="-c")
         self._survey = Survey(next(iter(self.sites.values())).settings)
         self._taken: dict[int, Action] = {}
         self._attempts: Counter[Step] = Counter()
@@ -146,7 +146,7 @@ class HandoverRun:
         events = journal.after(0)
         if not events or events[-1].kind != BEGUN:
             return None
-        self._tell(f"Going on where an earlier hand-over ended: {events[-1].text}")
+        self._tell(f"Continuing an earlier handover, which ended after: {events[-1].text}")
         return int(dict(events[-1].details)["node"])
 
     def _note(self, journal: Journal, picture: Picture) -> None:
@@ -165,7 +165,7 @@ class HandoverRun:
         self._attempts[step] += 1
         if self._attempts[step] > ATTEMPTS_MAX:
             raise OperatorError(
-                f"{step.action.value}: was done {ATTEMPTS_MAX} times, and undone each time",
+                f"{step.action.value}: succeeded {ATTEMPTS_MAX} times, but did not last",
                 where=f"controller {step.node_id}",
                 remedy="Look at its log",
             )
@@ -185,11 +185,12 @@ class HandoverRun:
     def _impatience(self, picture: Picture) -> OperatorError:
         waits = [step for step in picture.steps if step.action is not Action.DONE]
         step = waits[0]
-        done = f"{step.action.value} was begun, and nothing came of it" if step.action is not Action.WAIT else step.why
+        done = f"{step.action.value} was started, but did not complete" if step.action is not Action.WAIT else step.why
         return OperatorError(
-            f"not within {self._patience_seconds:.0f} s: {done}",
+            f"did not complete within {self._patience_seconds:.0f} s: {done}",
             where=f"controller {step.node_id}",
-            remedy=step.remedy or "Look at its log; then run this again, it goes on from here",
+            remedy=step.remedy
+            or "Look at the log of this controller. Then run the command again: it continues from here",
         )
 
     def _names(self) -> str:

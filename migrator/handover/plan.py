@@ -64,7 +64,9 @@ def next_step(node: Node, quorum: Quorum, wanted: Handover) -> Step:
     if voter.program is Program.OURS:
         return _stop(node, quorum, wanted)
     if node.directory.in_use:
-        return _wait(node, "a process holds its directory and does not answer: it is starting, or ending")
+        return _wait(
+            node, "a process uses the directory of this controller, but does not answer: it is starting or stopping"
+        )
     return _start(node, quorum, wanted)
 
 
@@ -79,22 +81,23 @@ def _refusal(node: Node, quorum: Quorum, wanted: Handover) -> Step | None:
         return Step(
             node.node_id,
             Action.REFUSE,
-            f"Kafka {wanted.target.version} can't join a quorum of this program",
-            "Hand over by directory, or to 3.9 first",
+            f"Kafka {wanted.target.version} cannot join a quorum of this program",
+            "Use --way directory, or hand over to 3.9 first",
         )
     if quorum.finished is False or (quorum.finished is None and seen.finished is False):
         return Step(
             node.node_id,
             Action.REFUSE,
-            "the migration is not finished: stock controllers would end it where it is",
-            "Finish it first (zookeeper.metadata.migration.enable=false on every controller), see 'migrator status'",
+            "the migration is not finished, and stock controllers would end it at once",
+            "Finish the migration first: set zookeeper.metadata.migration.enable=false on every controller, and "
+            "see 'migrator status'",
         )
     level = quorum.level or seen.level
     if level and not wanted.target.lowest <= level <= wanted.target.highest:
         return Step(
             node.node_id,
             Action.REFUSE,
-            f"Kafka {wanted.target.version} does not boot on metadata.version {version_at(level).name}",
+            f"Kafka {wanted.target.version} cannot start with metadata.version {version_at(level).name}",
             f"It needs {version_at(wanted.target.lowest).name} to {version_at(wanted.target.highest).name}: change it "
             "with kafka-features, or choose another release",
         )
@@ -105,22 +108,25 @@ def _joined(voter: Voter, quorum: Quorum) -> Step:
     if quorum.is_up(voter.node_id):
         return Step(voter.node_id, Action.DONE)
     if quorum.leader_id is None:
-        return _wait(voter, "Kafka runs, and nobody leads yet")
+        return _wait(voter, "Kafka's controller runs, but the quorum has no leader yet")
     return _wait(
-        voter, f"Kafka runs, and has {max(0, voter.end_offset)} of {quorum.high_watermark} records", "See its log"
+        voter,
+        f"Kafka's controller runs, and has {max(0, voter.end_offset)} of {quorum.high_watermark} records",
+        "See its log",
     )
 
 
 def _stop(node: Node, quorum: Quorum, wanted: Handover) -> Step:
     if quorum.finished is None and not node.directory.finished:
-        return _wait(node, "nobody says whether the migration is finished")
+        return _wait(node, "no controller answers whether the migration is finished")
     missing = quorum.missing(node.node_id)
     if wanted.way is Way.ROLLING and (missing or quorum.leader_id is None):
         names = ", ".join(map(str, missing)) or "all"
         return _wait(
             node,
-            f"it is stopped only while every other voter is up and has all that is committed; not so: {names}",
-            "Start them, or wait until they have caught up",
+            f"this controller is stopped only while every other voter runs and has every committed record; these "
+            f"voters do not: {names}",
+            "Start these voters, or wait until they have caught up",
         )
     return Step(node.node_id, Action.STOP)
 
@@ -130,15 +136,16 @@ def _start(node: Node, quorum: Quorum, wanted: Handover) -> Step:
     ours = quorum.others_of(Program.OURS, node.node_id)
     if wanted.way is Way.DIRECTORY and ours:
         names = ", ".join(map(str, ours))
-        return _wait(node, f"controllers {names} still run this program", "Run this command for them too")
+        return _wait(node, f"controllers {names} still run this program", "Run this command on their machines too")
     if not seen.holds_log:
         missing = quorum.missing(node.node_id)
         if missing or quorum.leader_id is None:
             names = ", ".join(map(str, missing)) or "all"
             return _wait(
                 node,
-                f"its directory is empty, so every other voter must have all that is committed; not so: {names}",
-                "Start them first; or restore this directory",
+                f"the directory is empty, so every other voter must have every committed record first; these "
+                f"voters do not: {names}",
+                "Start these voters first, or restore this directory from a copy",
             )
         if not seen.formatted:
             return Step(node.node_id, Action.FORMAT)

@@ -20,9 +20,12 @@ from migrator.zookeeper.znodes import paths
 _NO_CONTROLLER = Gap(
     paths.CONTROLLER,
     "no broker is the ZooKeeper controller",
-    "Start the brokers of the cluster in ZooKeeper mode; one of them is elected at once.",
+    "Start the brokers of the cluster in ZooKeeper mode. They elect a controller at once.",
 )
-_STRAY_REMEDY = "Let no quorum run for this cluster, and delete /controller: the brokers elect a ZooKeeper controller."
+_STRAY_REMEDY = (
+    "Make sure that no KRaft quorum runs for this cluster, then delete /controller. The brokers elect "
+    "a ZooKeeper controller."
+)
 
 
 class Looking:

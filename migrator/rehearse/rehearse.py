@@ -101,9 +101,9 @@ def _claim_directory(directory: Path) -> None:
     with storage_errors("cannot use the directory", directory):
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise OperatorError(
-                "it is not empty, and a rehearsal writes into nothing that is there already",
+                "the directory is not empty, and a rehearsal does not write into existing data",
                 where=str(directory),
-                remedy="Name a new directory with --out, or empty this one",
+                remedy="Give a new directory with --out, or empty this one",
             )
     make_directory(directory)
 
@@ -199,9 +199,11 @@ class _Rehearsal:
             node_id, partitions = self._request.quorum.node_id, self._report.counts["partitions"]
             found = stock.check(kafka, self._request.directory, node_id, partitions)
         if found.problem:
-            self._report.kafka = Check(Outcome.DIFFERENT, f"Kafka {found.version} did not load it: {found.problem}")
+            self._report.kafka = Check(
+                Outcome.DIFFERENT, f"Kafka {found.version} did not load the log: {found.problem}"
+            )
         else:
-            self._report.kafka = Check(Outcome.FINE, f"Kafka {found.version} loaded it, and has the same metadata")
+            self._report.kafka = Check(Outcome.FINE, f"Kafka {found.version} loaded the log, and has the same metadata")
 
     def _verify(self, looking: Looking, image: MetadataImage, zxid: int) -> None:
         """What was copied has to be what ZooKeeper holds; ``zxid`` is from before the copy."""
@@ -235,7 +237,9 @@ class _Rehearsal:
                 yield worker
         except WorkerFailedError as error:
             raise OperatorError(
-                f"could not tell: {error}", where=self._request.session.hosts, remedy="Mend that and rehearse again"
+                f"could not tell: {error}",
+                where=self._request.session.hosts,
+                remedy="Correct this problem and rehearse again",
             ) from error
 
 
@@ -249,7 +253,7 @@ def _judged(verdict: Verdict, changed: list[str]) -> Check:
         some = ", ".join(changed[:EXAMPLES])
         return Check(
             Outcome.UNKNOWN,
-            f"{found}. That may be because {len(changed):,} znodes were written since the copy began ({some}): "
-            "rehearse again while nothing is changed",
+            f"{found}. A possible cause: {len(changed):,} znodes were written since the copy began ({some}). "
+            f"Rehearse again while nothing changes",
         )
     return Check(Outcome.DIFFERENT, found)

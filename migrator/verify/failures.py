@@ -18,7 +18,7 @@ from migrator.errors import InvariantViolation, MigratorError, OperatorError
 _PACKED = re.compile(r"packed-operator-error:([A-Za-z0-9_=-]+)")
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _RAISED = re.compile(r"^\s*(?:[A-Za-z_]+\.)*[A-Za-z_]+(?:Error|Violation|Exception): (.+)$", re.MULTILINE)
-_AGAIN = "Mend that and run it again"
+_AGAIN = "Correct this problem and run verify again"
 
 
 class PackedError(MigratorError):
@@ -51,8 +51,8 @@ def operator_error(error: Exception) -> OperatorError:
         return OperatorError(
             f"could not tell: the Python of Spark's workers has no {missing[1].partition('.')[0]!r}",
             where="spark.pyspark.python",
-            remedy="Only pure Python is sent to workers: install there what docs/verify.md lists, or name a Python "
-            "that has it with --conf spark.pyspark.python=PATH",
+            remedy="verify sends only pure Python packages to the workers. Install the packages that "
+            "docs/verify.md lists on the workers, or give a Python that has them: --conf spark.pyspark.python=PATH",
         )
     raised = _RAISED.findall(text)
     cause = raised[-1] if raised else text.partition("\n")[0] or type(error).__name__

@@ -66,7 +66,7 @@ class History:
             pq.write_table(pa.table(columns, schema=SCHEMA), part)
             part.replace(path)
         except OSError as error:
-            raise OperatorError(f"the history can't be kept: {error}", where=str(path)) from error
+            raise OperatorError(f"the history cannot be written: {error}", where=str(path)) from error
 
     def entries(self) -> list[Entry]:
         """All of them, oldest first."""
@@ -78,5 +78,7 @@ def _read(path: Path) -> list[Entry]:
         return [Entry(**row) for row in pq.read_table(path, schema=SCHEMA).to_pylist()]
     except (OSError, pa.ArrowException) as error:
         raise OperatorError(
-            f"that is no history of verify: {error}", where=str(path), remedy="Move it out of the directory"
+            f"this file is not a history of verify: {error}",
+            where=str(path),
+            remedy="Move this file out of the directory",
         ) from error

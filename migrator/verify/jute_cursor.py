@@ -14,7 +14,7 @@ INT, LONG = Struct(">i"), Struct(">q")
 _FILE_HEADER = Struct(">4siq")
 """Magic, version, database id."""
 _FILE_VERSION = 2
-_RESTORE = "Take the files of another member of the ensemble, or read the live ensemble (--zookeeper)"
+_RESTORE = "Use the files of another ZooKeeper server, or read the running ensemble (--zookeeper)"
 
 
 class DamagedFileError(OperatorError):

@@ -38,13 +38,13 @@ _TOPIC_ID = 7
 ATTEMPTS = 3
 """A running controller may remove a file after it was listed."""
 
-_REMEDY = "Name the metadata directory of a controller (metadata.log.dir, else the first of log.dirs)"
+_REMEDY = "Give the metadata directory of a controller: metadata.log.dir, or the first directory of log.dirs"
 _COMPARE = "Compare with another controller's directory"
 _TORN = (
-    "If this controller crashed, the end is half written: start the controller once, which cuts that end, and stop it "
-    f"with SIGTERM. Else: {_COMPARE.lower()}"
+    f"If this controller crashed, the end of its log is incomplete: start the controller once, which cuts the "
+    f"incomplete end, and stop it with SIGTERM. Otherwise: {_COMPARE.lower()}"
 )
-_UNKNOWN = "If that controller is a newer release, use a newer release of this tool; else the log is damaged"
+_UNKNOWN = "If the controller is newer than this tool, use a newer tool. Otherwise the log is damaged"
 
 
 def share_of_partitions(number: int, count: int) -> Decode:
@@ -119,7 +119,7 @@ def _read_image(log_directory: Path, until: int | None, decode: Decode) -> Metad
         _, segments = _listed(log_directory)
         start = loader.end_offset
         if segments and int(segments[0].stem) > start:
-            what = f"the log begins at offset {int(segments[0].stem)}, and no snapshot reaches it"
+            what = f"the log begins at offset {int(segments[0].stem)}, and no snapshot holds what was before"
             raise OperatorError(what, where=str(log_directory), remedy=_COMPARE)
         for path, batch in _batches(segments, start):
             if until is not None and batch.header.base_offset > until:

@@ -73,7 +73,9 @@ class LogTail:
                 self._restart()
             else:
                 return
-        raise OperatorError("its files vanish while they are read", where=str(self._directory), remedy="Try again")
+        raise OperatorError(
+            "its files disappear while verify reads them", where=str(self._directory), remedy="Try again"
+        )
 
     def _restart(self) -> None:
         self.generation += 1

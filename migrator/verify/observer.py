@@ -104,7 +104,7 @@ class Observed:
 
     def _error(self, what: str) -> OperatorError:
         where = ",".join(f"{host}:{port}" for host, port in self.peers.values())
-        remedy = "Name the controllers' listeners, all of them if need be, and with -c a property file for TLS and SASL"
+        remedy = "Give the listeners of all controllers with --metadata, and with -c a property file for TLS and SASL"
         return OperatorError(what, where=where, remedy=remedy)
 
 

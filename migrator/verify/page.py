@@ -73,7 +73,7 @@ def write(page: Path, text: str) -> None:
     try:
         page.write_text(text, "utf-8")
     except OSError as error:
-        raise OperatorError(f"the page can't be written: {error.strerror}", where=str(page)) from error
+        raise OperatorError(f"the page cannot be written: {error.strerror}", where=str(page)) from error
 
 
 _COLUMNS = ("zookeeper", "kraft", "missing", "extra", "different")

@@ -22,16 +22,16 @@ def logs_in(directories: Iterable[Path], cluster_id: str | None = None) -> Mappi
         identity = read_meta_properties(directory)
         if identity is None:
             raise OperatorError(
-                "there is no meta.properties, so nobody knows whose log it is",
+                "there is no meta.properties, so the log cannot be assigned to a controller",
                 where=str(directory),
-                remedy="Name or copy the whole metadata directory of a controller",
+                remedy="Give the complete metadata directory of a controller, or a complete copy of it",
             )
         cluster_id = identity.cluster_id if cluster_id is None else cluster_id
         if identity.cluster_id != cluster_id:
             raise OperatorError(
                 f"the log is of cluster {identity.cluster_id}, not of {cluster_id}",
                 where=str(directory),
-                remedy="Name the logs of one quorum",
+                remedy="Give logs of one quorum only",
             )
         found[SeenLog(identity.node_id, last_of_log(directory))] = directory
     return found

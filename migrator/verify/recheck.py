@@ -208,7 +208,7 @@ class Recheck:
         finally:
             self.log.on_step = None
         if self.log.generation != generation:
-            self._why = "the log was cut back, or began anew after a snapshot, while it was read"
+            self._why = "the log was truncated, or restarted from a snapshot, while verify read it"
             passed = False
         return [_judged(key, found.get(key), window, sure=passed and complete) for key in left]
 
@@ -216,7 +216,7 @@ class Recheck:
         """Wait until ZooKeeper holds everything up to there; whether it does, or nobody writes to it any more."""
         return self._wait(
             lambda mark: mark.offset >= offset,
-            lambda mark: f"ZooKeeper follows the log only to offset {mark.offset}, it was to reach {offset}",
+            lambda mark: f"ZooKeeper holds the log only up to offset {mark.offset}; verify needs offset {offset}",
         )
 
     def _until_complete(self, after: Mark) -> bool:
@@ -228,8 +228,9 @@ class Recheck:
 
         def why(mark: Mark) -> str:
             if self.log.end_offset <= mark.offset:
-                return f"the log that was read ends before offset {mark.offset}, which ZooKeeper holds already"
-            return f"ZooKeeper follows the log only to offset {mark.offset}, it ends at {self.log.end_offset - 1}"
+                return f"the log that verify read ends before offset {mark.offset}, which ZooKeeper already holds"
+            end = self.log.end_offset - 1
+            return f"ZooKeeper holds the log only up to offset {mark.offset}; the log ends at offset {end}"
 
         return self._wait(complete, why)
 

@@ -41,7 +41,7 @@ async def repair(
         raise OperatorError(
             f"the repair did not end within {wait_seconds:.0f} s",
             where="verify --repair",
-            remedy="It goes on: see 'migrator status', and verify again when it dual-writes",
+            remedy="The repair continues. See 'migrator status', and run verify again when the controller dual-writes",
         ) from error
     return _written(status)
 
@@ -70,9 +70,9 @@ async def _dual_writing(open_active: OpenActive, tell: Callable[[str], None], *,
                 or status.migration.internal_state in _STUCK
             ):
                 raise OperatorError(
-                    f"ZooKeeper can't be repaired now: {sentence}",
+                    f"ZooKeeper cannot be repaired now: {sentence}",
                     where=f"controller {status.node_id}",
-                    remedy="Only a controller that dual-writes repairs ZooKeeper; see 'migrator status'",
+                    remedy="Only a controller that dual-writes can repair ZooKeeper. See 'migrator status'",
                 )
         if sentence != said:
             tell(sentence)
@@ -91,4 +91,4 @@ def _written(status: Status) -> str:
     for event in reversed(status.recent_events):
         if dict(event.details).get("before") == State.RECONCILING.value:
             return event.text
-    return "the journal says nothing about what was written"
+    return "the journal does not say what was written"

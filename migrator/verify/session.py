@@ -98,7 +98,9 @@ def _connected(builder: SparkSession.Builder, master: str) -> SparkSession:
     except (PySparkException, Py4JError) as error:
         said = [line.lstrip(": ") for line in str(error).splitlines() if _SAID.match(line)]
         what = f"Spark did not start: {said[0] if said else type(error).__name__}"
-        raise OperatorError(what, where=master, remedy="Check --master, --conf and that the cluster runs") from error
+        raise OperatorError(
+            what, where=master, remedy="Check --master and --conf, and that the Spark cluster runs"
+        ) from error
 
 
 def _end_gateway() -> None:

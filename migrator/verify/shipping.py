@@ -31,5 +31,5 @@ def write_archive(directory: Path) -> Path:
 def _root(name: str) -> Path:
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
-        raise OperatorError(f"the Python package {name} is not installed", remedy="Install this package anew")
+        raise OperatorError(f"the Python package {name} is not installed", remedy="Install this package again")
     return Path(spec.origin).parent

@@ -84,5 +84,7 @@ def _zookeeper(sources: Sources) -> dict[str, str]:
 
 def _kraft(sources: Sources) -> dict[str, str]:
     if sources.metadata is None:
-        raise OperatorError("no metadata is named", where="--metadata", remedy="Give --metadata, or a file with -c")
+        raise OperatorError(
+            "no metadata is named", where="--metadata", remedy="Give --metadata, or a property file with -c"
+        )
     return {"controllers" if is_address(sources.metadata) else "directory": sources.metadata}

@@ -143,9 +143,9 @@ def verify_in(spark: SparkSession, request: VerifyRequest, *, frozen: bool = Fal
                     lag,
                 )
     raise OperatorError(
-        f"could not tell: {first.differences:,} rows differed when they were read, and those that were read again "
-        "agreed or kept changing",
-        remedy="Run it again when the cluster changes less",
+        f"could not tell: {first.differences:,} rows differed at first; the rows that were read again agreed, or "
+        f"kept changing",
+        remedy="Run verify again when the cluster changes less",
     )
 
 

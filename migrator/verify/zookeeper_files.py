@@ -41,7 +41,7 @@ _OTHER_ROOTS = (
     *(paths.BROKER_CONFIGS, paths.USER_CONFIGS, paths.CLIENT_CONFIGS, paths.IP_CONFIGS, paths.LITERAL_ACLS),
     *(paths.PREFIXED_ACLS, paths.TOKENS, paths.PRODUCER_IDS),
 )
-_REMEDY = "Name the dataDir of a ZooKeeper server, or its version-2; a dataLogDir of its own goes there, too"
+_REMEDY = "Give the dataDir of a ZooKeeper server, or its folder version-2. Repeat the option for a separate dataLogDir"
 
 Keep = Callable[[bytes], bool]
 
@@ -70,7 +70,7 @@ def data_files(directories: Sequence[Path]) -> DataFiles:
             if match := _NAME.fullmatch(path.name):
                 found[match[1]].append((int(match[2], 16), path))
     if not found["snapshot"]:
-        raise OperatorError("there is no snapshot of ZooKeeper's", where=str(directories[0]), remedy=_REMEDY)
+        raise OperatorError("there is no snapshot of ZooKeeper", where=str(directories[0]), remedy=_REMEDY)
     return DataFiles(directories[0], sorted(found["snapshot"], reverse=True), sorted(found["log"]))
 
 
@@ -142,7 +142,9 @@ def read_tree(files: DataFiles, keep: Keep, chroot: str = "") -> FilesReading:
 class _MissingTransactionsError(OperatorError):
     def __init__(self, where: Path, last: int, following: int) -> None:
         what = f"transactions are missing between zxid {last:#x} and {following:#x}"
-        super().__init__(what, where=str(where), remedy="Add the log files in between (dataLogDir?)")
+        super().__init__(
+            what, where=str(where), remedy="Add the missing log files. Perhaps they are in a separate dataLogDir"
+        )
 
 
 def _replayed(znodes: _Znodes, files: DataFiles, zxid: int, keep: Keep) -> tuple[ZnodeTree, int]:

@@ -109,10 +109,10 @@ def _check_sums(cursor: Cursor, path: Path) -> None:
 def _content(path: Path) -> Buffer:
     if path.suffix == ".snappy":
         raise OperatorError(
-            "a snapshot that is compressed with snappy can't be read here",
+            "verify cannot read a snapshot that is compressed with snappy",
             where=str(path),
-            remedy="Have the server write the next one with -Dzookeeper.snapshot.compression.method=gz or none, or "
-            "read the live ensemble (--zookeeper)",
+            remedy="Start the server with -Dzookeeper.snapshot.compression.method=gz or without compression and "
+            "wait for its next snapshot, or read the running ensemble (--zookeeper)",
         )
     with storage_errors("cannot read", path), path.open("rb") as file:
         if path.suffix == ".gz":

@@ -139,7 +139,7 @@ async def migrated(directory: Path) -> None:
             await asyncio.wait_for(broker.running.wait(), PATIENCE_SECONDS)
         await until("dual-write goes on", lambda: dual_writing(cluster))
         await refused(cluster, "3.9.1", Way.ROLLING, "not finished")
-        await refused(cluster, "4.1.0", Way.ROLLING, "can't join")
+        await refused(cluster, "4.1.0", Way.ROLLING, "cannot join")
         for controller in cluster.controllers:
             controller.set_migration(enabled=False)
             assert await asyncio.to_thread(controller.stop) == 0

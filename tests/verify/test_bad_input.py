@@ -121,7 +121,7 @@ def flip_at_half(content: bytearray) -> None:
         (append(b"\x01\x7f\x00\x00"), SEGMENT, rf"the batch at offset {END} does not decode: .*type 127 is unknown"),
         (append(b"\x02\x14\x00\x00"), SEGMENT, rf"the batch at offset {END} does not decode: .*frame version 2"),
         (split_and_lose_the_middle, f"{HEADERS[4].base_offset:020d}.log", r"follows offset \d+"),
-        (lose_the_beginning, "", rf"begins at offset {HEADERS[3].base_offset}, and no snapshot reaches it"),
+        (lose_the_beginning, "", rf"begins at offset {HEADERS[3].base_offset}, and no snapshot holds what was before"),
         (checkpoint(drop_footer), CHECKPOINT, "does not end with its footer"),
         (checkpoint(bytearray.clear), CHECKPOINT, "does not end with its footer"),
         (checkpoint(flip_at_half), CHECKPOINT, "checksum"),

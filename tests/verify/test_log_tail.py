@@ -79,7 +79,7 @@ def test_it_ends_where_it_was_told_to(tmp_path: Path) -> None:
 def test_a_log_that_begins_too_late_is_refused(tmp_path: Path) -> None:
     every = batches()
     written(tmp_path, every[5:], every[5].header.base_offset)
-    with pytest.raises(OperatorError, match="no snapshot reaches it"):
+    with pytest.raises(OperatorError, match="no snapshot holds what was before"):
         LogTail(tmp_path)
 
 

@@ -141,7 +141,7 @@ def test_zookeeper_that_does_not_catch_up_is_no_verdict(pair: Pair) -> None:
         found = pair.settle(Patience(total=2.0, rest=1.5))
     assert found.different == ()
     assert [left.key for left in found.undecided] == [SUSPECT.key]
-    assert "ZooKeeper follows the log only to offset" in found.why
+    assert "ZooKeeper holds the log only up to offset" in found.why
 
 
 def test_a_planted_value_is_found_although_the_mark_moves_all_the_time(pair: Pair) -> None:
@@ -196,7 +196,7 @@ def test_a_log_that_ends_before_what_zookeeper_holds_is_no_verdict(pair: Pair) -
     found = pair.settle()
     assert found.different == ()
     assert len(found.undecided) == 1
-    assert "which ZooKeeper holds already" in found.why
+    assert "which ZooKeeper already holds" in found.why
 
 
 def test_a_zookeeper_that_dies_is_an_error(

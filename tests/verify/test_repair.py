@@ -74,7 +74,7 @@ async def test_held_deletes_are_the_operators_to_decide() -> None:
 )
 async def test_only_a_controller_that_dual_writes_is_ordered(state: State, public: PublicState) -> None:
     node = PlayedNode(state, public=public)
-    with pytest.raises(OperatorError, match="can't be repaired now") as refused:
+    with pytest.raises(OperatorError, match="cannot be repaired now") as refused:
         await order(node)
     assert refused.value.exit_code == ExitCode.REFUSED
     assert node.orders == []
