@@ -20,12 +20,13 @@ class NoSpaceError(StorageError):
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _REMEDIES = {
-    errno.ENOSPC: "Free space on that file system; nothing that was acknowledged is lost",
+    errno.ENOSPC: "Free space on this file system. Nothing that was acknowledged is lost",
     errno.EDQUOT: "Raise the quota or free space; nothing that was acknowledged is lost",
     errno.EFBIG: "Raise the limit on file sizes (ulimit -f)",
-    errno.EROFS: "The file system is read-only: find out why (dmesg), mount it for writing, start again",
-    errno.EIO: "The disk or its driver failed: look at the kernel log (dmesg), replace the disk, start again with an "
-    "empty directory formatted for the same cluster.id and node.id",
+    errno.EROFS: "The file system is read-only. Find out why (dmesg), mount the file system for writing, and start "
+    "the controller again",
+    errno.EIO: "The disk or its driver failed. Check the kernel log (dmesg), replace the disk, format an empty "
+    "directory for the same cluster.id and node.id, and start the controller again",
     errno.EACCES: "Give the user that runs this process the right to do that",
     errno.EPERM: "Give the user that runs this process the right to do that",
     errno.EMFILE: "Raise the limit on open files (ulimit -n)",

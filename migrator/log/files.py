@@ -95,7 +95,7 @@ def close_to_others(directory: Path, files: Iterable[Path]) -> None:
                 if mode & _OTHERS and not stat.S_ISLNK(mode):
                     path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
             except PermissionError:
-                log.warning("%s is another user's, and more than its owner can read it: take that right away", path)
+                log.warning("%s belongs to another user, and other users can read it. Remove this right", path)
             except FileNotFoundError:
                 continue
 

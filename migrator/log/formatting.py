@@ -82,7 +82,9 @@ def _needs_format(plan: FormatPlan, directory: Path) -> bool:
     raise OperatorError(
         f"the directory is already formatted, for node {found.node_id} of cluster {found.cluster_id}",
         where=str(directory),
-        remedy="Leave it so (--ignore-formatted)" if same_node else "Choose another directory, or empty this one first",
+        remedy="Give --ignore-formatted to leave the directory as it is"
+        if same_node
+        else "Choose another directory, or empty this one first",
     )
 
 
@@ -101,7 +103,7 @@ def _check_version(version: MetadataVersion) -> None:
     if not MINIMUM_BOOTSTRAP <= version.level <= LATEST_SUPPORTED:
         low, high = version_at(MINIMUM_BOOTSTRAP).name, version_at(LATEST_SUPPORTED).name
         raise OperatorError(
-            f"a quorum cannot begin with metadata.version {version.name}",
+            f"a new quorum cannot use metadata.version {version.name}",
             where="--release-version",
             remedy=f"Choose one from {low} to {high}; a migration needs at least 3.6-IV1",
         )
@@ -130,7 +132,7 @@ def open_formatted(
         raise OperatorError(
             f"the directory belongs to node {found.node_id} of cluster {found.cluster_id}",
             where=str(directory / meta_properties.FILE_NAME),
-            remedy=f"Set node.id and metadata.log.dir (log.dirs) so that they fit; this is node {node_id}",
+            remedy=f"Correct node.id or metadata.log.dir (log.dirs). The property file says node {node_id}",
         )
     lock = DirectoryLock(directory)
     if found.directory_id is None:

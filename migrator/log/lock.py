@@ -53,9 +53,9 @@ class DirectoryLock:
         except OSError as error:
             self.close()
             raise OperatorError(
-                "the directory is in use by another process",
+                "another process uses this directory",
                 where=str(directory),
-                remedy=f"Stop that process (find it with: fuser {path}); never remove the file while it runs",
+                remedy=f"Stop this process ('fuser {path}' finds it). Never delete the file while the process runs",
             ) from error
 
     def close(self) -> None:

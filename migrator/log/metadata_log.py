@@ -294,9 +294,9 @@ class MetadataLog:
             self._start_at(0)
         if self._start_offset > (latest.offset if latest else 0):
             raise StorageError(
-                f"the log starts at offset {self._start_offset}, and no snapshot says what was before",
+                f"the log starts at offset {self._start_offset}, and no snapshot holds what was before",
                 where=str(self.directory),
-                remedy="Restore the missing checkpoint file from a copy, or format the emptied directory again",
+                remedy="Restore the missing .checkpoint file from a copy, or empty the directory and format it again",
             )
         for snapshot_id in self.store.ids():
             if snapshot_id.offset < self._start_offset:
@@ -361,9 +361,9 @@ class MetadataLog:
     def _require_usable(self) -> None:
         if self._failure is not None:
             raise StorageError(
-                f"the log is not used any more since: {self._failure}",
+                f"the log is closed for writing since this error: {self._failure}",
                 where=str(self.directory),
-                remedy="Mend the disk and start the process again",
+                remedy="Repair the disk and start the controller again",
             ) from self._failure
 
     @contextmanager

@@ -19,7 +19,7 @@ from migrator.records.uuid import ZERO_UUID, uuid_from_text, uuid_to_text
 
 FILE_NAME = "quorum-state"
 DYNAMIC_QUORUM = "the directory belongs to a quorum whose voters are in its log (kraft.version 1)"
-DYNAMIC_REMEDY = "Run it with stock Kafka; or, to start anew, empty it and format it without a voter set of its own"
+DYNAMIC_REMEDY = "Run this directory with stock Kafka; or empty the directory and format it without a voter set"
 _NOBODY = -1
 _VERSIONS = (0, 1)
 
@@ -95,8 +95,8 @@ class QuorumStateFile:
             raise StorageError(
                 f"the election state is damaged: {error}",
                 where=str(self._path),
-                remedy="Restore it from a copy, or empty this node's metadata directory and format it again; do not "
-                "just remove the file: the node could vote twice in one epoch",
+                remedy="Restore the file from a copy, or empty this node's metadata directory and format it again. "
+                "Do not just delete the file: the node could vote twice in one epoch",
             ) from error
         if version == 1 and self._voters is not None:
             raise StorageError(DYNAMIC_QUORUM, where=str(self._path), remedy=DYNAMIC_REMEDY)

@@ -75,8 +75,8 @@ def _check_end(log: RecoveredLog, directory: Path, synced: int) -> None:
     end_offset = log.segments[-1].next_offset if log.segments else 0
     if end_offset < synced:
         reason = (
-            f"the log ends at offset {end_offset}, but it was whole up to offset {synced} when this controller was "
-            "stopped in order: what is missing was acknowledged to the other voters"
+            f"the log ends at offset {end_offset}, but it was complete up to offset {synced} when this "
+            f"controller was last stopped cleanly. The missing records were acknowledged to the other voters"
         )
         raise StorageError(reason, where=str(directory), remedy=_REMEDY)
 
@@ -129,8 +129,8 @@ def _cut(segment: Segment, damage: CorruptRecordsError, synced: int | None) -> R
         raise StorageError(f"the segment is damaged: {damage}", where=str(segment.path), remedy=_REMEDY)
     if segment.next_offset < synced:
         reason = (
-            f"the segment is damaged: {damage}, behind offset {segment.next_offset}; when this controller was stopped "
-            f"in order it was whole up to offset {synced}, so that this is no torn end of a crash"
+            f"the segment is damaged: {damage}, after offset {segment.next_offset}. When this controller was "
+            f"last stopped cleanly, the log was complete up to offset {synced}, so a crash is not the cause"
         )
         raise StorageError(reason, where=str(segment.path), remedy=_REMEDY)
     torn = segment.path.stat().st_size - segment.size

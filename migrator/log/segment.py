@@ -209,7 +209,10 @@ class Segment:
 
 
 def _changed(path: Path, error: CorruptRecordsError) -> StorageError:
-    remedy = "Look at the kernel log (dmesg) for faults of the disk; start again: what can be mended then is"
+    remedy = (
+        "Check the kernel log (dmesg) for disk errors, and start the controller again: the start repairs what "
+        "can be repaired"
+    )
     return StorageError(f"the segment has changed: {error}", where=str(path), remedy=remedy)
 
 

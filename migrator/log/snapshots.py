@@ -72,7 +72,10 @@ def _check_place(batch: Batch, position: int, *, expected: int, ended: bool) -> 
 
 
 def _damaged(path: Path, reason: str) -> StorageError:
-    remedy = "Remove it if an older snapshot and the whole log since are there, else restore the directory"
+    remedy = (
+        "If an older snapshot and the complete log after it exist, delete this file. Otherwise restore the "
+        "directory from a copy"
+    )
     return StorageError(f"the snapshot is damaged: {reason}", where=str(path), remedy=remedy)
 
 
@@ -199,7 +202,7 @@ class SnapshotReceiver(_PartFile):
         raise StorageError(
             f"{what} (batch at offset {batch.header.base_offset}, epoch {batch.header.leader_epoch})",
             where=str(self.path),
-            remedy="It is fetched again; look at the leader's log if this repeats",
+            remedy="The snapshot is fetched again. If this repeats, check the log of the leader",
         )
 
 

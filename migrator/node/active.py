@@ -158,7 +158,7 @@ class ActiveController:
             self._epoch = epoch
             last = self._metadata.end_offset - 1
         await self._metadata.stable(last)
-        log.info("This node is the active controller of epoch %d", epoch)
+        log.info("This node is now the active controller, epoch %d", epoch)
 
     def deactivate(self) -> None:
         """The leadership is gone."""
@@ -379,7 +379,7 @@ def _batch(image: MetadataImage, records: Sequence[MetadataRecord], base: int, e
     try:
         encoded, now_ms = encode_all(records, _level(image, records)), wall_ms()
     except TooLongError as error:
-        raise RefusedError(ErrorCode.invalid_request, f"The change cannot stand in the log. {error}.") from error
+        raise RefusedError(ErrorCode.invalid_request, f"The change cannot be stored in the log. {error}.") from error
     batch = build_batch(encoded, timestamp_ms=now_ms, base_offset=base, leader_epoch=epoch)
     if len(batch) > BATCH_BYTES_MAX:
         raise RefusedError(ErrorCode.record_list_too_large, f"The change takes {len(batch)} bytes in the log. {SPLIT}")

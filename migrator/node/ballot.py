@@ -55,9 +55,11 @@ class Ballot:
         allowed = answer is not None and (answer.migrating or answer.is_ours)
         if not allowed and self._allowed[candidate_id]:
             stock = f"it is a stock controller without {FLAG}=true, which would end the migration"
-            silent = "its controller listener, as controller.quorum.voters names it, does not say whether it migrates"
+            silent = (
+                "its controller listener (see controller.quorum.voters) does not answer whether the migration is on"
+            )
             why = silent if answer is None else stock
-            log.warning("Controller %d wants to lead and gets no vote from this one: %s", candidate_id, why)
+            log.warning("This controller refuses its vote to controller %d: %s", candidate_id, why)
         self._allowed[candidate_id] = allowed
 
     async def keep_asking(self) -> None:

@@ -17,13 +17,14 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.05
 LARGE_WRITE_REMEDY = (
-    "ZooKeeper closes the connection at a request above its jute.maxbuffer: compare migrator.zookeeper.jute.maxbuffer "
-    "with that of the servers. If the write is small, look at the network and the servers."
+    "ZooKeeper closes the connection if a request is larger than its jute.maxbuffer. Compare "
+    "migrator.zookeeper.jute.maxbuffer with the jute.maxbuffer of the servers. If the write is small, check the "
+    "network and the servers."
 )
 SET_ASIDE_REMEDY = (
-    "Brokers in ZooKeeper mode do not see this change, and a rollback would lose it. Make the entity smaller, or raise "
-    "jute.maxbuffer on the ZooKeeper servers and brokers, set migrator.zookeeper.jute.maxbuffer to it, and restart the "
-    "controllers."
+    "Brokers in ZooKeeper mode do not see this change, and a rollback would lose it. Make the "
+    "entity smaller; or raise jute.maxbuffer on the ZooKeeper servers and brokers, set "
+    "migrator.zookeeper.jute.maxbuffer to the same value, and restart the controllers."
 )
 
 
@@ -42,7 +43,7 @@ def tell_of_write(news: Unanswered | SetAside | TakenIn, note: Note) -> None:
             log.warning("%s. %s", news, SET_ASIDE_REMEDY)
             note("set aside", str(news), entity=entity, path=path)
         case TakenIn(entity, path):
-            sentence = f"{path} is not set aside any more"
+            sentence = f"{path} is written to ZooKeeper again; it is no longer too large"
             log.info("%s", sentence)
             note("taken in", sentence, entity=entity, path=path)
 
@@ -105,10 +106,9 @@ def _missing(coordinator: Coordinator) -> OperatorError | None:
     if not missing:
         return None
     return OperatorError(
-        "this controller stopped, and ZooKeeper does not hold everything that the metadata log holds: "
-        + "; ".join(missing),
+        "this controller stopped before ZooKeeper held everything that the metadata log holds: " + "; ".join(missing),
         where="write-behind",
-        remedy="The next leader writes what is missing. Before a rollback, start the controllers again, and stop them "
-        "when 'migrator status' says that nothing is missing",
+        remedy="The next leader writes what is missing. Before a rollback, start the controllers again, wait until "
+        "'migrator status' shows that nothing is missing, and stop them",
         exit_code=ExitCode.NOT_DRAINED,
     )

@@ -77,7 +77,12 @@ class OpenedDirectory:
         recovery = metadata_log.recovery
         if recovery.cut_bytes:
             where, reason = metadata_log.directory, recovery.cut_reason
-            log.warning("%s: %d bytes behind the last whole batch were cut: %s", where, recovery.cut_bytes, reason)
+            log.warning(
+                "%s: %d bytes after the last complete batch were incomplete and have been removed: %s",
+                where,
+                recovery.cut_bytes,
+                reason,
+            )
 
     def close(self) -> None:
         """Close the files and let go of the lock."""

@@ -40,7 +40,10 @@ class EitherTransport:
         response = await second.send(peer, request, left)
         if second is self._kafka and peer not in self._said:
             self._said.add(peer)
-            log.info("Controller %d does not answer over gRPC, and does over the Kafka protocol", peer)
+            log.info(
+                "Controller %d does not answer over gRPC. It answers over the Kafka protocol, which is used instead",
+                peer,
+            )
         return response
 
     def _is_stock(self, peer: int) -> bool:

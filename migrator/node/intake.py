@@ -59,7 +59,7 @@ async def check_records(
         return CheckedRecords(records, None, error)
     run, fault = checker.run(), None
     if run is None:
-        what = f"the leader sent {len(records)} bytes for offset {fetch_offset}, which hold no whole batch"
+        what = f"the leader sent {len(records)} bytes for offset {fetch_offset}, which contain no complete batch"
         fault = CorruptRecordsError(what)
     return CheckedRecords(records, run, fault)
 

@@ -113,7 +113,7 @@ class Leadership(QuorumObserver):
                 listener.became_active(epoch, self._metadata.published)
             await self._periodic.run(epoch)
         except NotLeadingError as error:
-            log.info("Epoch %d ended before it began: %s", epoch, error)
+            log.info("This node lost the leadership of epoch %d before it became active: %s", epoch, error)
 
     def _end(self) -> None:
         epoch, self._leading = self._leading, None

@@ -91,7 +91,7 @@ class LoopHealth:
     def _measured(self, stall_ms: float) -> None:
         now = self._loop.time()
         if stall_ms > LATE_MS:
-            log.warning("The event loop was late by %d ms", stall_ms)
+            log.warning("The event loop was blocked for %d ms", stall_ms)
         self.longest_stall_ms = max(self.longest_stall_ms, stall_ms)
         while self._recent and self._recent[-1][1] <= stall_ms:
             self._recent.pop()

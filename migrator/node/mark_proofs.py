@@ -35,7 +35,7 @@ class MarkProofs:
         try:
             header = self._storage.log.header_at(offset)
         except StorageError as error:
-            log.warning("/migration stays where it is: %s", error)
+            log.warning("/migration is not updated: %s", error)
             return None
         return None if header is None else header.crc
 
@@ -65,7 +65,7 @@ class MarkProofs:
         try:
             self._mark = (await asyncio.to_thread(view)).migration
         except MigratorError as error:
-            log.debug("Nobody knows what /migration names: %s", error)
+            log.debug("It is unknown which controller wrote /migration: %s", error)
         if self._mark is None or not self._mark.copied:
             return max(0, base.offset)
         return self.needed_from(self._mark)

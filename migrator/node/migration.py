@@ -182,7 +182,7 @@ class NodeBrokers:
         try:
             has_config = await asyncio.to_thread(self._zookeeper.topics_with_config)
         except OperatorError as error:
-            log.warning("Brokers get no LeaderAndIsr before the comparison: %s", error)
+            log.warning("Brokers receive no LeaderAndIsr until the comparison with ZooKeeper has ended: %s", error)
             has_config = frozenset()
         start = self._core.quorum.epoch_start_offset
         held = claim == self._claims and epoch is not None and self._core.controller.epoch == epoch

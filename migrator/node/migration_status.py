@@ -34,8 +34,9 @@ from migrator.observe.status import (
 from migrator.records.metadata import MigrationHold, ZkMigrationState
 
 NOT_TOLD_REMEDY = (
-    "Other brokers are told, and this one is tried again. Look at its log, at the host and port that it advertises for "
-    "the listener between brokers, and at the certificates or passwords there; a restart of the broker begins anew"
+    "The controller informs the other brokers, and tries this one again. Check the log of this "
+    "broker, the host and port that it advertises for the listener between brokers, and the certificates or "
+    "passwords of that listener. A restart of the broker starts the connection anew"
 )
 
 
@@ -161,9 +162,9 @@ class MigrationInsight:
         if kind not in state.properties.forceable:
             good = " or ".join(sorted(each.value for each in forceable_in(kind)))
             raise OperatorError(
-                f"there is nothing to force: the migration is {state.value}, not {good}",
+                f"nothing was forced: the migration is {state.value}, and this order needs {good}",
                 where=f"force {kind}",
-                remedy="See 'migrator status' for what it waits for",
+                remedy="'migrator status' shows what the migration waits for",
             )
         self._runtime.note("force", reason, what=kind.value, **by.details)
         self._runtime.executor.feed(ev.OperatorForce(kind))
@@ -214,7 +215,7 @@ def finish_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, ..
             "state",
             view.driver.public in (PublicState.DUAL_WRITE, PublicState.FINISHED),
             f"the migration is in {view.driver.public.label}",
-            "Only DualWrite can be finished",
+            "Only a migration in DualWrite can be finished",
         ),
         Gate(
             "brokers",
@@ -249,7 +250,7 @@ def rollback_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, 
             "sizes",
             not view.set_aside,
             f"too large for ZooKeeper, and not in it: {', '.join(view.set_aside) or 'nothing'}",
-            "A rollback loses these changes. Make the entities smaller, or see 'migrator status'",
+            "A rollback would lose these changes. Make the entities smaller; 'migrator status' shows how",
         ),
     )
 
@@ -265,7 +266,7 @@ def _written_gate(view: MigrationInsight, image: MetadataImage) -> Gate:
         return Gate(
             "lag",
             open=False,
-            what="the migration is turned off on the controller that leads: nobody writes changes to ZooKeeper",
+            what="the migration is turned off on the leading controller, so changes are not written to ZooKeeper",
             remedy=f"Set {FLAG}=true and zookeeper.connect on the controllers, restart them, and wait for DualWrite",
         )
     return _lag_gate(view)
@@ -275,9 +276,11 @@ def _lag_gate(view: MigrationInsight) -> Gate:
     behind = view.write_behind_status()
     lag = 0 if behind is None else behind.lag_records
     what = (
-        "nobody knows yet how far ZooKeeper is behind" if lag == UNKNOWN_LAG else f"ZooKeeper is {lag} records behind"
+        "it is not known yet how far ZooKeeper is behind"
+        if lag == UNKNOWN_LAG
+        else f"ZooKeeper is {lag} records behind"
     )
-    return Gate("lag", lag == 0, what, "Wait until it has caught up")
+    return Gate("lag", lag == 0, what, "Wait until ZooKeeper has caught up")
 
 
 def _problem(gap: Gap) -> Problem:

@@ -84,10 +84,10 @@ class Failure:
     def __call__(self, error: BaseException) -> None:
         if self.error is None and isinstance(error, MigratorError):
             self.error = error
-            log.critical("This controller stops: %s", error)
+            log.critical("This controller stops because of an error: %s", error)
         elif self.error is None:  # a defect of this program
             self.error = InvariantViolation(f"{type(error).__name__}: {error}")
-            log.critical("This controller stops: %r", error, exc_info=error)
+            log.critical("This controller stops because of an unexpected error: %r", error, exc_info=error)
         self.stop.set()
 
     def unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -117,7 +117,7 @@ async def run_node(settings: Settings, warnings: Sequence[str] = ()) -> None:
         log.warning("%s", warning)
     async with AsyncExitStack() as stack:
         await _assemble(settings, failure, stack)
-        log.info("Controller %d serves", settings.node_id)
+        log.info("Controller %d is ready for requests", settings.node_id)
         await failure.stop.wait()
         log.info("Stopping")
     if failure.error is not None:
@@ -218,9 +218,9 @@ async def _bind(listener: KafkaListener, host: str, port: int) -> int:
         return await listener.start(host, port)
     except OSError as error:
         raise OperatorError(
-            f"can't listen on {host}:{port}: {error.strerror or error}",
+            f"cannot listen on {host}:{port}: {error.strerror or error}",
             where=f"listeners: {listener.name}",
-            remedy="Stop whatever holds that port, or choose another",
+            remedy="Stop the process that uses this port, or choose another port",
         ) from error
 
 

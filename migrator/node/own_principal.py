@@ -33,7 +33,10 @@ def check_own_principal(settings: Settings, security: ListenerSecurity) -> None:
             remedy="Add a rule for it, or DEFAULT at the end",
         ) from error
     if principal is None:
-        log.warning("Only a login tells this node's principal; it has to be among super.users of every controller")
+        log.warning(
+            "The principal of this node is known only after its login. Add the principal to super.users of every "
+            "controller"
+        )
     elif principal not in settings.super_user_names:
         raise OperatorError(
             f"does not name {principal}, for which the other controllers take this node. Access control entries are "

@@ -55,9 +55,9 @@ class PauseOrder:
         status = self._executor.coordinator.status(monotonic_ms())
         if status.public is not PublicState.MIGRATION_INELIGIBLE:
             raise OperatorError(
-                f"the migration is in {status.public.label} and can't be held any more",
+                f"the migration is in {status.public.label} and can no longer be paused",
                 where="pause",
-                remedy="To go back, see docs/migration.md; to stay, leave the migration flag on",
+                remedy="To roll back, see docs/migration.md. To stay in this state, leave the migration flag on",
             )
         if self._core.metadata.published.features.zk_migration_state is not ZkMigrationState.PRE_MIGRATION:
             raise OperatorError("this cluster has nothing to migrate", where="pause")
@@ -72,9 +72,11 @@ class PauseOrder:
         async with self._turn:
             if self._core.metadata.published.features.migration_hold is None:
                 raise OperatorError(
-                    "the migration is not paused", where="resume", remedy="See 'migrator status' for what it waits for"
+                    "the migration is not paused",
+                    where="resume",
+                    remedy="'migrator status' shows what the migration waits for",
                 )
-            self._note("resume", "the operator lets the migration go on", **by.details)
+            self._note("resume", "the operator has resumed the migration", **by.details)
             await self._append(None)
 
     async def _append(self, hold: MigrationHold | None) -> None:
@@ -86,6 +88,6 @@ class PauseOrder:
             await self._core.metadata.stable(offset)
         except NotLeadingError as error:
             raise OperatorError(
-                f"this controller lost the leadership before a majority had the order: {error}",
-                remedy="Look at 'migrator status', and give the order again",
+                f"this controller lost the leadership before a majority had stored the order: {error}",
+                remedy="Check 'migrator status', and give the order again",
             ) from error

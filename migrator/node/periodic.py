@@ -34,9 +34,9 @@ class PeriodicTasks:
                 if done is None:
                     await asyncio.sleep(self._pause_ms(schedule) / 1000)
                 elif done[0] is Operation.FENCE_BROKER and done[1] is not None:
-                    log.warning("Broker %s fell silent and is fenced", done[1])
+                    log.warning("Broker %s sends no heartbeats and is fenced", done[1])
         except RefusedError as error:
-            log.debug("The periodic tasks of epoch %d end: %s", epoch, error)
+            log.debug("The periodic tasks of epoch %d have ended: %s", epoch, error)
 
     def _pause_ms(self, schedule: Schedule) -> int:
         due = self._controller.next_due_ms(schedule)

@@ -323,8 +323,8 @@ class Quorum:
         elif peer not in self._strangers:
             self._strangers.add(peer)
             log.warning(
-                "Node %d takes part in another cluster than this node: one of the two was formatted with a wrong "
-                "cluster id. Compare cluster.id in their meta.properties, and format the wrong one again",
+                "Node %d belongs to another cluster than this node. One of the two was formatted with a wrong "
+                "cluster id. Compare cluster.id in their meta.properties files, and format the wrong one again",
                 peer,
             )
 

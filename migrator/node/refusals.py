@@ -22,12 +22,12 @@ class Refusals:
         self.count += 1
         if reason != self._reason:
             self._reason = reason
-            log.warning("Nothing is appended to the log: %s", reason)
+            log.warning("The log refuses new records: %s", reason)
 
     def accepted(self) -> None:
         """The log took what it was given."""
         if self.count:
-            log.info("Records can be appended again, after %d attempts that were refused", self.count)
+            log.info("The log accepts records again, after %d refused attempts", self.count)
         self.count, self._reason = 0, ""
 
     def problem(self, node_id: int, leader_id: int | None) -> Problem | None:
@@ -37,8 +37,8 @@ class Refusals:
         leader = "the leader" if leader_id is None else f"controller {leader_id}"
         return Problem(
             who=f"controller {node_id}",
-            what=f"its log does not grow: {self._reason} (refused {self.count} times in a row)",
-            remedy=f"Free space if the disk is full. Otherwise look at the log of {leader}: what it sends is damaged, "
-            "and another voter has to lead",
+            what=f"its log refuses new records: {self._reason} ({self.count} times in a row)",
+            remedy=f"If the disk is full, free space. Otherwise, the records that {leader} sends are damaged: "
+            f"check its log, and let another voter lead",
             warning=True,
         )

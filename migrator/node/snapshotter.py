@@ -83,7 +83,7 @@ class Snapshotter:
         try:
             await self.write(image)
         except StorageError as error:
-            log.warning("No snapshot could be written, the log is kept: %s", error)
+            log.warning("The snapshot could not be written, so the log is kept: %s", error)
         self._appended_bytes, self._last_ms = 0, wall_ms()
 
     async def write(self, image: MetadataImage) -> EpochOffset:
@@ -102,15 +102,15 @@ class Snapshotter:
         if self.needed_from is not None and metadata_log.is_due(self._retention, wall_ms()):
             needed = await self.needed_from()
         for dropped in metadata_log.clean(self._retention, wall_ms(), needed):
-            log.info("Snapshot %020d-%010d is beyond retention", dropped.offset, dropped.epoch)
+            log.info("Snapshot %020d-%010d is older than the retention and is deleted", dropped.offset, dropped.epoch)
         self._tell_held_back(needed, held_back=metadata_log.is_due(self._retention, wall_ms()))
         await asyncio.get_running_loop().run_in_executor(None, self._storage.log.remove_deleted, wall_ms())
 
     def _tell_held_back(self, needed: int | None, *, held_back: bool) -> None:
         if held_back and not self._held_back:
             log.warning(
-                "The log is kept beyond its retention, up to %d times metadata.max.retention.bytes: /migration in "
-                "ZooKeeper may still name offset %s. Bring ZooKeeper back",
+                "The log is kept longer than its retention, up to %d times metadata.max.retention.bytes, because "
+                "/migration in ZooKeeper may still name offset %s. Make ZooKeeper available again",
                 HELD_BACK,
                 needed,
             )

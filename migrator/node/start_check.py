@@ -65,7 +65,8 @@ async def check_start(
     if outnumbered and (state in UNDER_WAY or (migrates and image.provenance.offset < 0)):
         names = ", ".join(map(str, sorted(strangers)))
         raise OperatorError(
-            f"of the voters, controllers {names} are too many: {TOO_MANY_STOCK} ({source} says that it is under way)",
+            f"the stock controllers {names} are too many of the voters: {TOO_MANY_STOCK} ({source} says that a "
+            f"migration is under way)",
             where="controller.quorum.voters",
             remedy=TOO_MANY_STOCK_REMEDY,
         )

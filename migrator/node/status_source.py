@@ -171,7 +171,7 @@ class NodeStatusSource:
         if self._core.controller.epoch is None:
             leader = self._core.quorum.leader_id
             raise OperatorError(
-                "this controller does not drive the migration",
+                "this controller does not lead the migration",
                 where=f"controller {self._settings.node_id}",
                 remedy="Wait for an election" if leader is None else f"Ask controller {leader}, which leads",
             )
@@ -230,9 +230,10 @@ class NodeStatusSource:
 def _leaderless(voters: int) -> Problem:
     return Problem(
         "quorum",
-        f"no controller leads, so nothing goes on: an election takes {voters // 2 + 1} of {voters} voters",
-        "If an election is under way, wait a few seconds. Otherwise start the controllers that do not run, and check "
-        "that the machines reach each other at the addresses above",
+        f"no controller leads, so the migration does not continue. An election needs {voters // 2 + 1} of {voters} "
+        f"voters",
+        "Wait a few seconds, because an election may be under way. If no controller leads then, start the "
+        "controllers that do not run, and check that the machines reach each other at the addresses above",
     )
 
 

@@ -83,7 +83,7 @@ class NodeStorage:
         try:
             data, size = self.log.store.read(response.snapshot_id, response.position, max_bytes)
         except StorageError as error:
-            log.info("A snapshot that a peer asked for can't be read: %s", error)
+            log.info("A snapshot that a peer asked for cannot be read: %s", error)
             return replace(response, error=ErrorCode.snapshot_not_found)
         if response.position >= size:
             return replace(response, error=ErrorCode.position_out_of_range)

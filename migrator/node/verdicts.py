@@ -19,9 +19,13 @@ class Verdicts:
         against = objection(report, standing)
         self._covers = -1 if against else standing.leader_epoch
         if against:
-            return VerdictAnswer(counts=False, sentence=f"noted, but the migration can't be finished on it: {against}")
+            return VerdictAnswer(
+                counts=False,
+                sentence=f"the verdict is recorded, but it does not allow the end of the migration: {against}",
+            )
         return VerdictAnswer(
-            counts=True, sentence=f"ZooKeeper equals the log up to offset {report.offset}: it may be finished"
+            counts=True,
+            sentence=f"ZooKeeper equals the log up to offset {report.offset}: the migration may be finished",
         )
 
     def cover(self, leader_epoch: int | None) -> bool:

@@ -70,7 +70,7 @@ class WriteGate:
         if admission is Admission.REFUSE:
             raise RefusedError(
                 ErrorCode.request_timed_out,
-                f"{self._bound.exceeded(self._lag()) or 'ZooKeeper is behind'}; the change was not made. Try again.",
+                f"The change was not made: {self._bound.exceeded(self._lag()) or 'ZooKeeper is behind'}. Try again later.",
             )
 
     def check(self, image: MetadataImage, index: ControllerIndex, records: Sequence[MetadataRecord]) -> None:

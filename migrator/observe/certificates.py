@@ -49,9 +49,11 @@ class CertificateBook:
         left = ends - time.time()
         date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends))
         if left <= 0:
-            log.error("%s: its certificate ended on %s. Peers refuse it. Renew it now", use, date)
+            log.error("%s: the certificate expired on %s, and peers refuse it. Renew the certificate now", use, date)
         elif left < SOON_SECONDS:
-            log.warning("%s: its certificate ends on %s, in %d days. Renew it", use, date, left // 86_400)
+            log.warning(
+                "%s: the certificate expires on %s, in %d days. Renew the certificate", use, date, left // 86_400
+            )
 
     def note_reload_failure(self, use: str) -> None:
         """A changed file could not be used."""

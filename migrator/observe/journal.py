@@ -92,9 +92,9 @@ class Journal:
 
     def _trouble(self, error: OSError) -> OperatorError:
         return OperatorError(
-            f"the journal can't be kept: {error.strerror or error}",
+            f"the journal cannot be written: {error.strerror or error}",
             where=str(self._path),
-            remedy="Free space, or give this user the right to write there",
+            remedy="Free space on the disk, or give this user the right to write to this file",
         )
 
 

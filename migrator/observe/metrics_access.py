@@ -106,9 +106,11 @@ class _Followed(Generic[T]):
                     self._current = self._read()
                 except OperatorError as error:
                     CERTIFICATES.note_reload_failure(_USE)
-                    log.error("%s. What was read before stays in force", error)  # noqa: TRY400 - no defect of ours
+                    log.error("%s. The files that were read before stay in use", error)  # noqa: TRY400 - no defect of ours
                 else:
-                    log.info("Metrics: read again, for the next connections: %s", ", ".join(self._files))
+                    log.info(
+                        "Metrics: these files were read again, and new connections use them: %s", ", ".join(self._files)
+                    )
             return self._current
 
     def _look(self) -> tuple[object, ...]:

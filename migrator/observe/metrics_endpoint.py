@@ -70,9 +70,9 @@ class MetricsEndpoint:
             self._server = _Server(family, address, registry, checks)
         except OSError as error:
             raise OperatorError(
-                f"can't listen on {host}:{port}: {error.strerror}",
+                f"cannot listen on {host}:{port}: {error.strerror}",
                 where=where,
-                remedy="Choose a free port of this host",
+                remedy="Choose an address of this host and a free port",
             ) from error
         self.port: int = self._server.server_address[1]
         LOGINS.open(DOOR)

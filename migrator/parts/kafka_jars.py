@@ -88,8 +88,8 @@ def _retrieve(version: str, work: Path, target: Path) -> None:
                 f"Apache Kafka {version} is not in the cache and could not be fetched from Maven Central. "
                 f"The resolver's last lines:\n{child.tail()}",
                 where=str(target),
-                remedy="Go online (Java's https.proxyHost can be set in JAVA_TOOL_OPTIONS), "
-                "or copy that folder from a machine that has fetched it",
+                remedy="Connect this machine to the network (JAVA_TOOL_OPTIONS can set Java's https.proxyHost), or "
+                "copy this folder from a machine that has fetched the jars",
             )
     shutil.rmtree(work / "cache")
 

@@ -66,7 +66,7 @@ async def test_orders_reach_the_server_and_its_refusals_come_back() -> None:
             run("resume", *at(server)),
         )
     assert refused[0] == ExitCode.REFUSED
-    assert "there is nothing to force" in refused[1]
+    assert "nothing was forced" in refused[1]
     assert no_reason[0] == ExitCode.REFUSED
     assert "--reason" in no_reason[1]
     assert (paused[0], resumed[0]) == (ExitCode.OK, ExitCode.OK)

@@ -78,7 +78,7 @@ async def test_each_order_names_who_gave_it_and_from_where(zookeeper: ZooKeeperS
 
     own = local_user(controller.metadata_directory.stat().st_uid)
     remote, local = (ALICE, "ipv4:127.0.0.1:PORT"), (own, "the operator's socket")
-    resumed, verdict = "the operator lets the migration go on", found[5][1]
+    resumed, verdict = "the operator has resumed the migration", found[5][1]
     assert [(*order[:3], re.sub(r"\d+$", "PORT", order[3])) for order in found] == [
         ("pause", "held over gRPC", *remote),
         ("resume", resumed, *remote),

@@ -46,7 +46,7 @@ def test_a_kafka_that_was_asked_for_and_cannot_be_fetched_is_an_error(
     command = [MIGRATOR, "drill", "--kafka", "3.9.1", "--dir", str(tmp_path / "drill")]
     with ChildProcess("drill", command, output=tmp_path / "output") as drill:
         assert drill.wait(timeout_seconds=PATIENCE_SECONDS) == 2
-        assert "Go online" in drill.output_text().replace("\n", " ")
+        assert "Connect this machine" in drill.output_text().replace("\n", " ")
     assert not (tmp_path / "drill").exists()
 
 

@@ -145,7 +145,7 @@ def names_foreign(controller: Controller | None, other: Controller) -> bool:
     assert controller is not None
     assert controller.process is not None
     said = controller.process.output_text()
-    return f"Node {other.node_id} takes part in another cluster" in said and "meta.properties" in said
+    return f"Node {other.node_id} belongs to another cluster" in said and "meta.properties" in said
 
 
 async def only_missing(cluster: FaultCluster, node_id: int) -> bool:

@@ -170,7 +170,7 @@ async def test_a_disk_that_is_read_only(zookeeper: ZooKeeperSpace, tmp_path: Pat
             said = process.output_text()
         assert directory in said
         assert "read-only" in said
-        assert "mount it for writing" in said
+        assert "mount the file system for writing" in said
         assert "Traceback" not in said
         await cluster.until("the others have a leader", cluster.active)
         victim.start()

@@ -31,7 +31,7 @@ def controller(tmp_path: Path) -> Iterator[Controller]:
         "delegation.token.secret.key": MARK,
         "com.example.password": MARK,
     }
-    found = Controller(NODE, tmp_path / "controller", properties)
+    found = Controller(NODE, tmp_path / "controllerf", properties)
     yield found
     found.kill()
 
@@ -40,7 +40,7 @@ def test_a_running_controller_tells_no_secret(controller: Controller) -> None:
     controller.format()
     controller.start()
     assert controller.process is not None
-    controller.process.wait_for_output(f"Controller {NODE} serves", timeout_seconds=PATIENCE_SECONDS)
+    controller.process.wait_for_output(f"Controller {NODE} is ready for requests", timeout_seconds=PATIENCE_SECONDS)
     status = [MIGRATOR, "status", "-c", str(controller.property_file)]
     said = [run_to_end("status", [*status, *more], timeout_seconds=PATIENCE_SECONDS) for more in ([], ["--json"])]
     assert controller.stop() == 0

@@ -52,7 +52,7 @@ def test_damage_behind_a_clean_stop_is_refused_and_left_as_it_is(tmp_path: Path,
     path = stopped(tmp_path)
     content = flip(path, position)
     for _ in range(2):  # a second start finds the same
-        with pytest.raises(StorageError, match=f"no torn end of a crash|but it was whole up to offset {END}") as caught:
+        with pytest.raises(StorageError, match=f"a crash is not the cause|but it was complete up to offset {END}") as caught:
             MetadataLog.open(tmp_path)
         assert "format it again" in caught.value.remedy
         assert path.read_bytes() == content
@@ -61,7 +61,7 @@ def test_damage_behind_a_clean_stop_is_refused_and_left_as_it_is(tmp_path: Path,
 def test_the_message_says_where(tmp_path: Path) -> None:
     path = stopped(tmp_path)
     flip(path, len(WHOLE) - 1)
-    with pytest.raises(StorageError, match=rf"at byte {len(WHOLE) - len(BATCHES[-1])}\), behind offset 3;") as caught:
+    with pytest.raises(StorageError, match=rf"at byte {len(WHOLE) - len(BATCHES[-1])}\), after offset 3\.") as caught:
         MetadataLog.open(tmp_path)
     assert caught.value.where == str(path)
 
@@ -78,7 +78,7 @@ def test_the_same_damage_behind_a_crash_is_cut(tmp_path: Path, position: int) ->
 def test_whole_batches_that_are_missing_are_missed(tmp_path: Path) -> None:
     path = stopped(tmp_path)
     path.write_bytes(b"".join(BATCHES[:2]))
-    with pytest.raises(StorageError, match=f"the log ends at offset 3, but it was whole up to offset {END}"):
+    with pytest.raises(StorageError, match=f"the log ends at offset 3, but it was complete up to offset {END}"):
         MetadataLog.open(tmp_path)
     path.unlink()
     with pytest.raises(StorageError, match="the log ends at offset 0"):
@@ -91,7 +91,7 @@ def test_a_whole_segment_that_is_missing_is_missed(tmp_path: Path) -> None:
         log.append(batch(offset))
     log.close()
     (log.directory / segment_name(4)).unlink()
-    with pytest.raises(StorageError, match="the log ends at offset 4, but it was whole up to offset 6"):
+    with pytest.raises(StorageError, match="the log ends at offset 4, but it was complete up to offset 6"):
         MetadataLog.open(tmp_path)
 
 

@@ -72,8 +72,8 @@ def test_every_directory_gets_its_identity_the_metadata_directory_last(tmp_path:
         (Change(cluster_id=OTHER_CLUSTER), "Choose another directory"),
         (Change(node_id=8, ignore_formatted=True), "already formatted, for node 7"),
         (Change(cluster_id="short"), "not a cluster id.*cluster/id"),
-        (Change(version="4.0"), r"cannot begin with metadata.version 4.0-IV3.*3.3-IV0 to 3.9-IV0"),
-        (Change(version="3.2"), "cannot begin"),
+        (Change(version="4.0"), r"cannot use metadata.version 4.0-IV3.*3.3-IV0 to 3.9-IV0"),
+        (Change(version="3.2"), "cannot use"),
     ],
 )
 def test_what_is_there_is_never_overwritten(tmp_path: Path, change: Change, message: str) -> None:
@@ -152,7 +152,7 @@ def test_one_process_a_directory(tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdin is not None
         assert process.stdout.readline() == b"held\n"
-        with pytest.raises(OperatorError, match="in use by another process"):
+        with pytest.raises(OperatorError, match="another process uses this directory"):
             DirectoryLock(tmp_path)
         process.stdin.close()
     with DirectoryLock(tmp_path):

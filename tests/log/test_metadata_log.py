@@ -199,7 +199,7 @@ def test_damage_that_no_crash_explains_is_refused(log: MetadataLog) -> None:
     assert "format it again" in caught.value.remedy
     path.write_bytes(content)
     (log.directory / FIRST).unlink()
-    with pytest.raises(StorageError, match="no snapshot says what was before"):
+    with pytest.raises(StorageError, match="no snapshot holds what was before"):
         MetadataLog.open(log.directory.parent)
     path.write_bytes(content)
     names = sorted(name for name in log_files(log.directory.parent) if name.endswith(".log"))
@@ -401,7 +401,7 @@ def test_a_failed_write_ends_all_use(log: MetadataLog, monkeypatch: pytest.Monke
         patch.setattr(segment, "write_all", failing(code))
         with pytest.raises(StorageError, match="cannot append"):
             log.append(batch(0))
-    with pytest.raises(StorageError, match=r"not used any more since.*cannot append"):
+    with pytest.raises(StorageError, match=r"closed for writing since.*cannot append"):
         log.append(batch(0))
 
 
@@ -414,7 +414,7 @@ def test_a_failed_fsync_is_never_tried_again(log: MetadataLog, monkeypatch: pyte
             log.sync()
     assert not isinstance(caught.value, NoSpaceError)
     for use in (log.sync, lambda: log.append(batch(1)), lambda: log.truncate_to(0)):
-        with pytest.raises(StorageError, match="not used any more"):
+        with pytest.raises(StorageError, match="closed for writing"):
             use()
 
 
@@ -435,5 +435,5 @@ def test_a_failed_directory_fsync_counts_too(log: MetadataLog, monkeypatch: pyte
         patch.setattr(files, "sync_file", failing(errno.EIO))
         with pytest.raises(StorageError, match="directory durable"):
             log.truncate_to(0)
-    with pytest.raises(StorageError, match="not used any more"):
+    with pytest.raises(StorageError, match="closed for writing"):
         log.sync()

@@ -128,7 +128,7 @@ def cut_within_the_first_batch(response: RaftResponse) -> RaftResponse:
 
 @pytest.mark.parametrize(
     ("spoil", "reason"),
-    [(damaged, "has checksum"), (cut_within_the_first_batch, "hold no whole batch")],
+    [(damaged, "has checksum"), (cut_within_the_first_batch, "contain no complete batch")],
     ids=["damaged", "cut within the first batch"],
 )
 async def test_a_voter_that_cannot_follow_says_so_until_it_can(

@@ -21,7 +21,7 @@ def test_offline_says_what_and_what_to_do_and_leaves_nothing(tmp_path: Path, mon
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", nowhere)
     with pytest.raises(OperatorError, match=r"Apache Kafka 3\.9\.1 is not in the cache") as caught:
         KafkaRelease("3.9.1").fetch()
-    assert "Go online" in caught.value.remedy
+    assert "Connect this machine" in caught.value.remedy
     assert [file.name for file in kafka_jars.cache_directory().iterdir()] == ["3.9.1.lock"]
 
 

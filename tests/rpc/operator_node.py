@@ -86,7 +86,7 @@ class PlayedNode:
     async def force(self, kind: Force, reason: str, by: Orderer) -> None:
         self.orderers.append(by)
         if kind is Force.DELETES:
-            raise OperatorError("there is nothing to force")
+            raise OperatorError("nothing was forced")
         self.orders.append((kind, reason))
         self.states = list(self.after_force)
         details = (("after", State.INFORMING_BROKERS.value), ("before", State.RECONCILING.value))

@@ -48,7 +48,7 @@ def test_the_last_verdict_is_a_metric() -> None:
         seen = scraped(metrics.port)
         assert seen["migrator_verify_offset"] == DIFFERENT.at.offset
         assert seen["migrator_verify_foreign_writes_total"] == 8
-        with pytest.raises(OperatorError, match="can't listen"):
+        with pytest.raises(OperatorError, match="cannot listen"):
             WatchMetrics("127.0.0.1", metrics.port)
     finally:
         metrics.close()
@@ -93,7 +93,7 @@ async def test_a_watch_beside_a_cluster(
             found = await cluster.active()
             assert found is not None
             assert [event.kind for event in found[1].recent_events].count("verdict") >= 2
-            assert "it may be finished" not in str(found[1].recent_events), (
+            assert "the migration may be finished" not in str(found[1].recent_events), (
                 "nothing may be finished while it dual-writes"
             )
             process.send(signal.SIGTERM)
