@@ -70,7 +70,8 @@ class WriteGate:
         if admission is Admission.REFUSE:
             raise RefusedError(
                 ErrorCode.request_timed_out,
-                f"The change was not made: {self._bound.exceeded(self._lag()) or 'ZooKeeper is behind'}. Try again later.",
+                f"The change was not made: {self._bound.exceeded(self._lag()) or 'ZooKeeper is behind'}. Try again "
+                f"later.",
             )
 
     def check(self, image: MetadataImage, index: ControllerIndex, records: Sequence[MetadataRecord]) -> None:

@@ -52,7 +52,9 @@ def test_damage_behind_a_clean_stop_is_refused_and_left_as_it_is(tmp_path: Path,
     path = stopped(tmp_path)
     content = flip(path, position)
     for _ in range(2):  # a second start finds the same
-        with pytest.raises(StorageError, match=f"a crash is not the cause|but it was complete up to offset {END}") as caught:
+        with pytest.raises(
+            StorageError, match=f"a crash is not the cause|but it was complete up to offset {END}"
+        ) as caught:
             MetadataLog.open(tmp_path)
         assert "format it again" in caught.value.remedy
         assert path.read_bytes() == content

@@ -247,7 +247,9 @@ async def test_a_majority_of_stock_voters_is_refused_until_the_end(tmp_path: Pat
     async with running(tmp_path, 3) as cluster:
         leader = await dual_writing(cluster, zk_brokers=())
         for flag in ("true", "false"):
-            with pytest.raises(OperatorError, match=r"controllers 2, 3 are too many of the voters: .*the leader, controller"):
+            with pytest.raises(
+                OperatorError, match=r"controllers 2, 3 are too many of the voters: .*the leader, controller"
+            ):
                 await check(cluster, flag=flag, ask=answering(voter_2=True, voter_3=True))
             await check(cluster, flag=flag, ask=answering(voter_2=False))
         await append(leader, ZkMigrationStateRecord(ZkMigrationState.POST_MIGRATION))
