@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "interop.md").read_text(encoding="utf-8")
 NAMED = re.compile(r"`(tests/[\w/.]+)(?:::(\w+))?`")
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
-CODE = re.compile(r"`(\w+\.py)(?:::([\w.]+))?`")
+CODE = re.compile(r"`((?:(?!migrator/|tests/)\w+/)*\w+\.py)(?:::([\w.]+))?`")
 METHOD = re.compile(r"`([A-Z]\w+\.\w+)`")
 FILE = re.compile(r"`((?:migrator|tests|docs|deploy|protos)/[\w/.-]+)(?:::(\w+))?`")
 LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
@@ -66,6 +66,11 @@ def modules() -> dict[str, list[Path]]:
     return found
 
 
+def modules_at(file: str) -> list[Path]:
+    """Those of that name, and in those folders if it names some."""
+    return [path for path in modules().get(Path(file).name, []) if path.as_posix().endswith(f"/{file}")]
+
+
 @cache
 def defined(path: Path) -> frozenset[str]:
     """Classes, functions and constants of a module, and members of its classes as ``Class.member``."""
@@ -95,7 +100,7 @@ def test_code_that_a_page_walks_through_exists(page: Path) -> None:
     missing = [
         f"{file}::{name}"
         for file, name in named
-        if not any(not name or name in defined(path) for path in modules().get(file, []))
+        if not any(not name or name in defined(path) for path in modules_at(file))
     ]
     everywhere = {name for paths in modules().values() for path in paths for name in defined(path)}
     missing += [name for name in METHOD.findall(text) if name not in everywhere]
