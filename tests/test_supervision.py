@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+import functools
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,16 +90,24 @@ UNOWNED = {
 }
 
 
-def sources() -> Iterator[tuple[str, ast.Module]]:
+@functools.cache
+def sources() -> Sequence[tuple[str, ast.Module]]:
     """All of the package but the drill, whose processes are throw-away, and what protoc wrote."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        name = path.relative_to(PACKAGE).as_posix()
-        if not name.startswith(("drill/", "rpc/stubs/")):
-            yield name, ast.parse(path.read_text(encoding="utf-8"))
+    named = ((path.relative_to(PACKAGE).as_posix(), path) for path in sorted(PACKAGE.rglob("*.py")))
+    return [
+        (name, ast.parse(path.read_text(encoding="utf-8")))
+        for name, path in named
+        if not name.startswith(("drill/", "rpc/stubs/"))
+    ]
 
 
-def calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str, str]]:
+@functools.cache
+def calls(tree: ast.Module) -> Sequence[tuple[ast.Call, str, str]]:
     """Every call: the node, the name that is called, and what it is called on."""
+    return list(_calls(tree))
+
+
+def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute):

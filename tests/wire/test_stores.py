@@ -34,11 +34,13 @@ def keytool(*arguments: str) -> None:
 
 @pytest.fixture(scope="module", params=["PKCS12", "JKS"])
 def java_stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> JavaStores:
-    """A key, and a trust store with that and one more certificate."""
+    """A key, and a trust store with that and one more certificate. One store is enough for a format that is refused."""
     directory, kind = tmp_path_factory.mktemp("stores"), str(request.param)
     own, trust, exported = directory / "own.jks", directory / "trust.jks", directory / "own.der"
     names = ("-alias", "own", "-dname", "CN=controller-1,O=bank", "-ext", "san=dns:localhost")
     keytool("-genkeypair", "-keyalg", "EC", *names, "-keypass", PASSWORD, "-storetype", kind, "-keystore", str(own))
+    if kind == "JKS":
+        return JavaStores(own, own)
     keytool("-exportcert", "-alias", "own", "-keystore", str(own), "-file", str(exported))
     another = directory / "another.pem"
     another.write_text(Authority("another").pem)
