@@ -33,7 +33,7 @@ def test_entries_come_back_in_order_over_days(tmp_path: Path) -> None:
 def test_a_file_that_is_no_history_is_named(tmp_path: Path) -> None:
     (tmp_path / "verify-2024-10-04.parquet").write_bytes(b"something else")
     history = History(tmp_path)
-    with pytest.raises(OperatorError, match=r"verify-2024-10-04\.parquet.*no history"):
+    with pytest.raises(OperatorError, match=r"verify-2024-10-04\.parquet.*not a history"):
         history.entries()
     with pytest.raises(OperatorError, match="not a history"):
         history.append(ENTRY)
