@@ -415,6 +415,24 @@ def test_a_claim_that_a_deposed_leader_makes_while_we_wait_is_released() -> None
     assert run.asked(ef.ReleaseClaim)
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        ef.ReleaseClaim(ev.Ticket(5, 1), 5, 6),
+        ef.NudgeElection(),
+        ef.Reconcile(ev.Ticket(5, 1), deletes_forced=False),
+    ],
+)
+def test_a_write_that_the_table_does_not_allow_is_an_invariant_violation(
+    monkeypatch: pytest.MonkeyPatch, write: ef.Effect
+) -> None:
+    entries = dict(MigrationDriver._ENTRIES)
+    entries[State.EXAMINING] = lambda _: [write]
+    monkeypatch.setattr(MigrationDriver, "_ENTRIES", entries)
+    with pytest.raises(InvariantViolation, match="examining ZooKeeper asked for a write"):
+        Run()
+
+
 def test_dual_writing_before_the_copy_is_committed_is_an_invariant_violation() -> None:
     run = Run().claimed()
     run.driver._memory.state = State.HOLDING
