@@ -26,7 +26,7 @@ from migrator.zookeeper.session import SessionState, ZooKeeperSession, options_f
 
 
 class ReachedCluster:
-    """A `MigratedCluster`, of a controller whose migration is on.
+    """The `MigratedCluster` of a controller whose migration is on; the protocol says what each method does.
 
     :raises OperatorError: the settings of ZooKeeper, or of the brokers' listener, cannot be used.
     """
@@ -52,40 +52,32 @@ class ReachedCluster:
 
     @property
     def connected(self) -> bool:
-        """See `MigratedCluster`."""
         return self._session.state is SessionState.CONNECTED
 
     @property
     def away(self) -> tuple[str, str]:
-        """See `MigratedCluster`."""
         error = self._session.away("it is out of reach")
         return error.what, error.remedy
 
     @property
     def troubles(self) -> Mapping[int, str]:
-        """See `MigratedCluster`."""
         return self._messenger.troubles
 
     def start(self, on_connection: Callable[[SessionState], None]) -> None:
-        """See `MigratedCluster`."""
         self._session.add_listener(on_connection)
         self._session.start_in_background()
 
     def lead(self) -> None:
-        """See `MigratedCluster`."""
         self._workers.prepare()
 
     def leave(self) -> None:
-        """See `MigratedCluster`."""
         self._messenger.close()
         self._workers.release()
 
     def publish(self, delta: ImageDelta) -> None:
-        """See `MigratedCluster`."""
         self._messenger.publish(delta)
 
     async def close(self) -> None:
-        """See `MigratedCluster`."""
         self._messenger.close()
         await self._messenger.closed()
         await asyncio.to_thread(self._workers.close)

@@ -55,7 +55,7 @@ CONNECTION_NEWS = TaskKind("zookeeper-connection-news", OnError.STOP)
 
 
 class NodeController:
-    """A `migrator.migration.ports.ControllerPort`."""
+    """The log and the quorum of a real node: a `ControllerPort`, which says what each method does."""
 
     def __init__(
         self, settings: Settings, core: NodeCore, voters: VoterSignals, verdicts: Verdicts, proofs: MarkProofs
@@ -68,35 +68,28 @@ class NodeController:
 
     @property
     def image(self) -> MetadataImage:
-        """See `ControllerPort`."""
         return self._core.metadata.published
 
     async def append(self, epoch: int, records: Sequence[MetadataRecord]) -> int:
-        """See `ControllerPort`."""
         return await self._core.controller.append(epoch, records)
 
     async def append_encoded(self, epoch: int, batches: Callable[[int, int], bytes]) -> int:
-        """See `ControllerPort`."""
         return await self._core.controller.append_encoded(epoch, batches)
 
     async def committed(self, offset: int) -> None:
-        """See `ControllerPort`; and published, so that what follows sees it."""
+        """Waits until the image is published too, so that what follows sees it."""
         await self._core.metadata.stable(offset)
 
     async def abort_open(self, epoch: int, reason: str) -> int | None:
-        """See `ControllerPort`."""
         return await self._core.controller.abort_open(epoch, reason)
 
     def crc_at(self, offset: int) -> int | None:
-        """See `ControllerPort`."""
         return self._proofs.crc_at(offset)
 
     async def evidence(self, mark: MigrationState) -> Evidence:
-        """See `ControllerPort`."""
         return await self._proofs.evidence(mark)
 
     async def signals(self) -> ControllerSignals:
-        """See `ControllerPort`."""
         answers = await self._voters.ask()
         sessions, now_ms = self._core.keeper.sessions, monotonic_ms()
         return ControllerSignals(
@@ -104,7 +97,6 @@ class NodeController:
         )
 
     async def finish_inputs(self) -> FinishInputs:
-        """See `ControllerPort`."""
         answers = await self._voters.ask()
         best = sorted(self._core.quorum.status().voters, key=lambda row: -row.end_offset)
         return FinishInputs(
@@ -117,12 +109,11 @@ class NodeController:
         )
 
     def hand_over(self, successor: int) -> None:
-        """See `ControllerPort`."""
         self._core.quorum.resign(self._core.quorum.epoch, successor)
 
 
 class NodeZooKeeper:
-    """A `migrator.migration.ports.ZooKeeperPort`."""
+    """One real session: a `ZooKeeperPort`, which says what each method does."""
 
     def __init__(self, session: ZooKeeperSession) -> None:
         self._session = session
@@ -131,15 +122,12 @@ class NodeZooKeeper:
         self.reader = BulkReader(session, retry_seconds=READ_RETRY_SECONDS)
 
     def view(self) -> ClaimView:
-        """See `ZooKeeperPort`."""
         return self._claimer.view()
 
     def submit(self, ops: Sequence[Op]) -> Future[MultiOutcome]:
-        """See `ZooKeeperPort`."""
         return self._writer.submit(ops)
 
     def wake_brokers(self) -> bool:
-        """See `ZooKeeperPort`."""
         return self._claimer.wake_brokers()
 
     def topics_with_config(self) -> frozenset[str]:
@@ -159,7 +147,7 @@ class NodeZooKeeper:
 
 
 class NodeBrokers:
-    """A `migrator.migration.ports.BrokersPort`, on the messenger."""
+    """The messenger as a `BrokersPort`, which says what each method does."""
 
     def __init__(
         self, settings: Settings, core: NodeCore, zookeeper: NodeZooKeeper, messenger: BrokerMessenger
@@ -174,7 +162,6 @@ class NodeBrokers:
         """Whether the channels of the latest claim are open, or will not be."""
 
     async def take_over(self, zk_epoch: int) -> None:
-        """See `BrokersPort`."""
         epoch = self._core.controller.epoch
         self._claims += 1
         claim = self._claims
@@ -193,16 +180,13 @@ class NodeBrokers:
             self._opened.set()
 
     async def send_full(self, zk_epoch: int) -> bool:  # noqa: ARG002 - the channels know it since they were opened
-        """See `BrokersPort`."""
         await self._opened.wait()
         return await self._messenger.full()
 
     def written(self, at: EpochOffset) -> None:
-        """See `BrokersPort`."""
         self._messenger.reached(at.offset)
 
     async def stop(self) -> None:
-        """See `BrokersPort`."""
         self._claims += 1
         self._opened.set()
         self._messenger.close()
@@ -278,13 +262,13 @@ class MigrationRuntime:
         await self._cluster.close()
 
     async def needed_from(self) -> int | None:
-        """See `Snapshotter`; None outside of dual-write."""
+        """The first offset that the proof of /migration needs; None outside of dual-write."""
         if not self._migrated:
             return None
         return await self._proofs.kept_from(self._cluster.zookeeper.view, self._core.metadata.migration_base)
 
     def became_active(self, epoch: int, image: MetadataImage) -> None:
-        """See `LeaderListener`."""
+        """This node is the active controller now: its driver begins from what this image says."""
         state, hold = image.features.zk_migration_state, image.features.migration_hold
         self._debt.leads_again()
         self._cluster.lead()
@@ -294,7 +278,7 @@ class MigrationRuntime:
             self.executor.feed(ev.ZooKeeperConnected())
 
     def lost_leadership(self, epoch: int) -> None:
-        """See `LeaderListener`."""
+        """Another node leads, or nobody; what ZooKeeper lacks is remembered (`Debt`)."""
         if self._migrated and self._enabled:
             self._debt.led(epoch, self.executor.coordinator)
         self.executor.feed(ev.LostLeadership(epoch))
@@ -326,12 +310,12 @@ class MigrationRuntime:
 
     @property
     def zookeeper_away(self) -> tuple[str, str]:
-        """See `MigratedCluster`."""
+        """Why ZooKeeper does not answer, as far as anybody knows, and the remedy."""
         return self._cluster.away
 
     @property
     def broker_troubles(self) -> Mapping[int, str]:
-        """See `MigratedCluster`."""
+        """What is wrong with brokers in ZooKeeper mode that are up and cannot be told, by id."""
         return self._cluster.troubles
 
     @property
