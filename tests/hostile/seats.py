@@ -99,9 +99,7 @@ class BrokerSeat:
 
     async def _register(self, broker: int) -> int:
         registered = self.node.core.metadata.image.cluster.brokers.get(broker)
-        if (
-            registered is not None and registered.in_controlled_shutdown
-        ):  # asked for in its name: it ends, and comes anew
+        if registered is not None and registered.in_controlled_shutdown:  # it was asked for in its name
             await self._good(64, broker_id=broker)
         levels = self.node.core.metadata.image.features.levels
         features = [{"name": name, "min_supported_version": 0, "max_supported_version": 100} for name in levels]
