@@ -71,7 +71,7 @@ UNOWNED = {
     ("supervision.py", "call_later"): "the construct itself",
     ("supervision.py", "call_soon"): "the construct itself",
     ("supervision.py", "call_soon_threadsafe"): "the construct itself",
-    ("node/loop_health.py", "call_soon"): "adds two counters; the next turn's call does the same",
+    ("observe/loop_health.py", "call_soon"): "adds two counters; the next turn's call does the same",
     ("wire/frames.py", "call_later"): "asyncio's own method, on a connection that is closed already",
     ("wire/aside.py", "ThreadPoolExecutor"): "whoever gave it work awaits it",
     ("wire/sasl/jwks.py", "ThreadPoolExecutor"): "what runs in it logs its own errors; the next login begins it again",

@@ -21,8 +21,7 @@ from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.log.bootstrap import read_bootstrap
 from migrator.log.meta_properties import read_meta_properties
-from migrator.node.loop_health import calm_garbage_collector
-from migrator.node.migration import password_encoder
+from migrator.observe.loop_health import calm_garbage_collector
 from migrator.observe.printable import printable
 from migrator.parts.java import find_java
 from migrator.parts.kafka import KafkaRelease, StockKafka
@@ -33,6 +32,7 @@ from migrator.rehearse.looking import Quorum
 from migrator.rehearse.rehearse import Request, rehearse
 from migrator.rehearse.report import Outcome, Report
 from migrator.verify.verify import VerifyRequest
+from migrator.zookeeper.password_encoder import password_encoder
 from migrator.zookeeper.session import options_from
 
 KAFKA_VERSION, NO_KAFKA = "3.9.1", "none"

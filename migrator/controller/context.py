@@ -93,7 +93,7 @@ class Context:
 
 def metadata_version(image: MetadataImage) -> int:
     """The finalized level of metadata.version; a log that names none is of the first KRaft version."""
-    return image.features.levels.get(FEATURE_NAME, MINIMUM_SUPPORTED)
+    return image.features.metadata_version
 
 
 def supports(image: MetadataImage, feature: MinLevel) -> bool:

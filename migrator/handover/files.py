@@ -19,7 +19,6 @@ from migrator.log.lock import is_in_use
 from migrator.log.meta_properties import read_meta_properties
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.migration.machine.states import PublicState
-from migrator.node.ballot import UNDER_WAY
 from migrator.records.versions import FEATURE_NAME, version_at
 from migrator.rpc.operator_client import OperatorClient
 from migrator.verify.kraft_files import read_image
@@ -93,7 +92,7 @@ async def look_into(settings: Settings, known: Directory | None) -> Directory:
     return Directory(
         formatted=True,
         holds_log=True,
-        finished=image.features.zk_migration_state not in UNDER_WAY,
+        finished=not image.features.zk_migration_state.is_under_way,
         level=image.features.levels.get(FEATURE_NAME, 0),
     )
 

@@ -10,17 +10,16 @@ from kio.schema.errors import ErrorCode
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.handover.world import Program, Quorum, Voter
-from migrator.node.ballot import UNDER_WAY
-from migrator.node.transports import controller_security, voter_endpoints
-from migrator.node.voters import VoterAnswer, VoterSignals
 from migrator.records.versions import FEATURE_NAME
 from migrator.rpc.transport import TransportError
 from migrator.wire.client import KafkaClient
+from migrator.wire.listener_settings import controller_security, voter_endpoints
 from migrator.wire.observer import NoAnswerError, Observer
 from migrator.wire.raft_codec import METADATA_TOPIC
 from migrator.wire.raft_transport import KafkaRaftTransport
 from migrator.wire.remote_image import read_remote_image
 from migrator.wire.schemas import DESCRIBE_QUORUM, build, request_type
+from migrator.wire.voters import VoterAnswer, VoterSignals
 
 ASK_SECONDS = 3.0
 PATIENCE_SECONDS = 10.0
@@ -107,7 +106,7 @@ class Survey:
         finally:
             await transport.close()
         if image.provenance.offset >= 0:
-            self._finished = image.features.zk_migration_state not in UNDER_WAY
+            self._finished = not image.features.zk_migration_state.is_under_way
             self._level = image.features.levels.get(FEATURE_NAME, 0)
 
 

@@ -13,6 +13,7 @@ from immutables import Map
 
 from migrator.records.metadata import Endpoint, FeatureRange, MigrationHold, QuotaEntity, ZkMigrationState
 from migrator.records.uuid import Uuid
+from migrator.records.versions import FEATURE_NAME, MINIMUM_SUPPORTED
 from migrator.values import value
 
 
@@ -34,6 +35,11 @@ class FeaturesImage:
     levels: Map[str, int]
     zk_migration_state: ZkMigrationState
     migration_hold: MigrationHold | None = None
+
+    @property
+    def metadata_version(self) -> int:
+        """The finalized level of metadata.version; a log that names none is of the first KRaft version."""
+        return self.levels.get(FEATURE_NAME, MINIMUM_SUPPORTED)
 
 
 @value

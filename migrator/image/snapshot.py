@@ -11,7 +11,7 @@ from migrator.image.model import EMPTY_IMAGE, BrokerRegistration, MetadataImage,
 from migrator.image.security import acl_record, scram_record, token_record
 from migrator.records import metadata as rec
 from migrator.records.uuid import DIRECTORY_MIGRATING, Uuid
-from migrator.records.versions import FEATURE_NAME, MINIMUM_BOOTSTRAP, MINIMUM_SUPPORTED, MinLevel
+from migrator.records.versions import FEATURE_NAME, MINIMUM_BOOTSTRAP, MinLevel
 
 BATCH_RECORDS = 1024
 
@@ -30,7 +30,7 @@ def snapshot_batches(image: MetadataImage, batch_records: int = BATCH_RECORDS) -
 
 def snapshot_records(image: MetadataImage) -> Iterator[rec.MetadataRecord]:
     """Like `snapshot_batches`, record by record."""
-    level = image.features.levels.get(FEATURE_NAME, MINIMUM_SUPPORTED)
+    level = image.features.metadata_version
     yield from _features(image, level)
     yield from _cluster(image, level)
     yield from _topics(image, level)

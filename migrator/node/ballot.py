@@ -17,8 +17,7 @@ from collections.abc import Awaitable, Callable
 from migrator.config.settings import Settings
 from migrator.image.model import MetadataImage
 from migrator.migration.machine.finish import FLAG
-from migrator.node.voters import ASK_SECONDS, VoterAnswer
-from migrator.records.metadata import ZkMigrationState
+from migrator.wire.voters import ASK_SECONDS, VoterAnswer
 
 log = logging.getLogger(__name__)
 
@@ -27,9 +26,6 @@ KEEP_SECONDS = 30.0
 
 AskVoter = Callable[[int, float], Awaitable[VoterAnswer | None]]
 """Asks a voter what it says of itself now, within so many seconds; None: no answer."""
-
-UNDER_WAY = frozenset({ZkMigrationState.PRE_MIGRATION, ZkMigrationState.MIGRATION})
-"""States in which a leader without the flag does harm."""
 
 
 class Ballot:
@@ -79,4 +75,4 @@ class Ballot:
         """Also on an empty log: its first leader decides whether there will be a migration."""
         image = self._image()
         is_empty = image.provenance.offset < 0
-        return self._is_on and (is_empty or image.features.zk_migration_state in UNDER_WAY)
+        return self._is_on and (is_empty or image.features.zk_migration_state.is_under_way)

@@ -22,12 +22,12 @@ from migrator.log.quorum_state import QuorumStateFile
 from migrator.node.active import ActiveController, Admit, Check, IndexKeeper
 from migrator.node.ballot import AskVoter, Ballot
 from migrator.node.leadership import Leadership
-from migrator.node.loop_health import TurnGauge
 from migrator.node.metadata import MetadataRuntime
 from migrator.node.periodic import PeriodicTasks
 from migrator.node.quorum import Quorum
 from migrator.node.snapshotter import Snapshotter
 from migrator.node.storage import NodeStorage
+from migrator.observe.loop_health import TurnGauge
 from migrator.raft.config import RaftConfig
 from migrator.raft.core import RaftNode
 from migrator.raft.states import NEVER_ELECTED

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 
-from migrator.node.loop_health import TurnGauge, Work
+from migrator.observe.loop_health import TurnGauge, Work
 from migrator.raft.messages import FetchResponse
 from migrator.records.contents import check_contents
 from migrator.records.errors import CorruptRecordsError

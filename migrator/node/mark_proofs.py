@@ -10,8 +10,8 @@ from migrator.errors import MigratorError
 from migrator.log.errors import StorageError
 from migrator.migration.machine.guards import Evidence
 from migrator.node.storage import NodeStorage
-from migrator.node.voters import VoterAnswer
 from migrator.raft.messages import EpochOffset
+from migrator.wire.voters import VoterAnswer
 from migrator.zookeeper.leadership import ClaimView
 from migrator.zookeeper.znodes.migration import MigrationState
 

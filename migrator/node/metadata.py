@@ -17,7 +17,7 @@ from migrator.image.changes import compare_images
 from migrator.image.loader import ImageLoader, Step
 from migrator.image.model import Changes, ImageDelta, MetadataImage
 from migrator.image.replay import append_records, each_record, replay_snapshot, snapshot_image
-from migrator.node.loop_health import TurnGauge, Work, freeze_live_objects
+from migrator.observe.loop_health import TurnGauge, Work, freeze_live_objects
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import Batch, read_header
 from migrator.records.metadata import MetadataRecord, ZkMigrationState

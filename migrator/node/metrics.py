@@ -10,8 +10,8 @@ from migrator.image.model import MetadataImage
 from migrator.migration.machine.states import PublicState, State, public_state
 from migrator.migration.machine.volatile_state import DriverStatus
 from migrator.node.core import NodeCore
-from migrator.node.loop_health import LoopHealth
 from migrator.node.migration_status import MigrationInsight
+from migrator.observe.loop_health import LoopHealth
 from migrator.observe.metrics import MetadataType, MigrationFigures, Reading
 from migrator.records.metadata import ZkMigrationState
 from migrator.supervision import FAILURES

@@ -18,10 +18,11 @@ from migrator.migration.broker_rpcs.messenger import BrokerMessenger
 from migrator.migration.copying.worker import Task, Tools, Workers
 from migrator.migration.ports import BrokersPort, MigratedCluster, StartWorker, ZooKeeperPort
 from migrator.node.core import NodeCore
-from migrator.node.migration import NodeBrokers, NodeZooKeeper, password_encoder
-from migrator.node.transports import broker_security
+from migrator.node.migration import NodeBrokers, NodeZooKeeper
 from migrator.records.metadata import Endpoint
 from migrator.wire.client import KafkaClient
+from migrator.wire.listener_settings import broker_security
+from migrator.zookeeper.password_encoder import password_encoder
 from migrator.zookeeper.session import SessionState, ZooKeeperSession, options_from
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 
@@ -29,22 +28,22 @@ from migrator.node.core import NodeCore
 from migrator.node.mark_proofs import MarkProofs
 from migrator.node.pause import PauseOrder
 from migrator.node.verdicts import Verdicts
-from migrator.node.voters import VoterSignals, ready, stock
 from migrator.observe.journal import Journal
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import MetadataRecord, ZkMigrationState
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.wire.legacy.messages import Controller
+from migrator.wire.voters import VoterSignals, ready, stock
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.claim import Claimer
 from migrator.zookeeper.leadership import ClaimView
 from migrator.zookeeper.ops import MultiOutcome, Op
+from migrator.zookeeper.password_encoder import password_encoder
 from migrator.zookeeper.recovery import create_standard_paths
 from migrator.zookeeper.session import SessionState, ZooKeeperSession
 from migrator.zookeeper.writer import ConditionalWriter
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.migration import MigrationState
-from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
 log = logging.getLogger(__name__)
 
@@ -379,19 +378,3 @@ class MigrationRuntime:
             after=effect.after.value,
             state=effect.public.label,
         )
-
-
-def password_encoder(settings: Settings) -> PasswordEncoder:
-    """As ``password.encoder.*`` say.
-
-    :raises ZnodeError: the algorithms are unknown.
-    """
-    secret = settings.password_encoder_secret
-    return PasswordEncoder(
-        None if secret is None else secret.reveal(),
-        os.urandom,
-        key_factory=settings.password_encoder_keyfactory_algorithm,
-        cipher=settings.password_encoder_cipher_algorithm,
-        key_bits=settings.password_encoder_key_length,
-        iterations=settings.password_encoder_iterations,
-    )

@@ -16,7 +16,6 @@ from migrator.migration.write_behind.core import WriteBehind
 from migrator.node.behind import LARGE_WRITE_REMEDY, SET_ASIDE_REMEDY, drain
 from migrator.node.core import NodeCore
 from migrator.node.migration import MigrationRuntime
-from migrator.node.voters import VoterSignals, ready
 from migrator.node.write_gate import WriteGate
 from migrator.observe.status import (
     UNKNOWN_LAG,
@@ -32,6 +31,7 @@ from migrator.observe.status import (
     WriteBehindStatus,
 )
 from migrator.records.metadata import MigrationHold, ZkMigrationState
+from migrator.wire.voters import VoterSignals, ready
 
 NOT_TOLD_REMEDY = (
     "The controller informs the other brokers, and tries this one again. Check the log of this "

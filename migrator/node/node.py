@@ -26,7 +26,6 @@ from migrator.node.describe import QuorumDescriber
 from migrator.node.dynamic_bounds import DynamicBounds
 from migrator.node.endpoint import ControllerEndpoint
 from migrator.node.ip_rates import IpRates
-from migrator.node.loop_health import LoopHealth, calm_garbage_collector
 from migrator.node.metrics import reader
 from migrator.node.migrated_cluster import migrated_cluster
 from migrator.node.migration import MigrationRuntime
@@ -37,21 +36,12 @@ from migrator.node.quorum_view import NodeQuorumView
 from migrator.node.registration import KRAFT_VERSION, ControllerRegistrar
 from migrator.node.start_check import check_start
 from migrator.node.status_source import NodeStatusSource
-from migrator.node.transports import (
-    controller_security,
-    grpc_address,
-    grpc_tls,
-    kafka_transport,
-    named_security,
-    peer_clients,
-    raft_transport,
-    voter_endpoints,
-)
+from migrator.node.transports import grpc_address, grpc_tls, kafka_transport, peer_clients, raft_transport
 from migrator.node.voter_changes import VOTER_CHANGES, VoterChanges
-from migrator.node.voters import VoterSignals
 from migrator.node.write_gate import WriteGate
 from migrator.observe.doors import DoorCollector
 from migrator.observe.journal import Journal
+from migrator.observe.loop_health import LoopHealth, calm_garbage_collector
 from migrator.observe.metrics import Reading, ReadingCollector
 from migrator.observe.metrics_access import access_files
 from migrator.observe.metrics_endpoint import MetricsEndpoint
@@ -62,9 +52,11 @@ from migrator.rpc.quorum_service import NodeAddress, QuorumService
 from migrator.rpc.server import GrpcServer, Service
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
+from migrator.wire.listener_settings import controller_security, named_security, voter_endpoints
 from migrator.wire.raft_transport import RaftService
 from migrator.wire.schemas import DESCRIBE_QUORUM, VersionRange
 from migrator.wire.server import KafkaListener
+from migrator.wire.voters import VoterSignals
 
 log = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from kio.schema.errors import ErrorCode
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.log.errors import NoSpaceError, StorageError
 from migrator.node.intake import CheckedRecords, check_records
-from migrator.node.loop_health import TurnGauge, Work
 from migrator.node.reads import READ_BYTES_MAX, FetchReads
 from migrator.node.refusals import Refusals
 from migrator.node.storage import NodeStorage
+from migrator.observe.loop_health import TurnGauge, Work
 from migrator.raft import effects as fx
 from migrator.raft import events as ev
 from migrator.raft.config import EPOCH_LIMIT, EPOCHS_USED_UP

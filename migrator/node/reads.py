@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from migrator.log.errors import StorageError
 from migrator.log.metadata_log import MetadataLog
-from migrator.node.loop_health import TurnGauge, Work
+from migrator.observe.loop_health import TurnGauge, Work
 from migrator.raft.effects import ReadLog
 from migrator.raft.messages import FetchResponse
 from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind

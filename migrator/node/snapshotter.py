@@ -10,20 +10,16 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 from migrator.clock import wall_ms
 from migrator.config.settings import Settings
-from migrator.controller.context import metadata_version
 from migrator.image.model import MetadataImage
-from migrator.image.snapshot import snapshot_batches
 from migrator.log.errors import StorageError
+from migrator.log.image_snapshot import write_snapshot
 from migrator.log.retention import HELD_BACK, Retention
-from migrator.log.snapshots import SnapshotWriter
 from migrator.node.metadata import MetadataRuntime
 from migrator.node.storage import NodeStorage
 from migrator.raft.messages import EpochOffset
-from migrator.records.codec import encode_all
 
 log = logging.getLogger(__name__)
 
@@ -115,18 +111,3 @@ class Snapshotter:
                 needed,
             )
         self._held_back = held_back
-
-
-async def write_snapshot(directory: Path, image: MetadataImage) -> EpochOffset:
-    """Write the snapshot of an image to ``__cluster_metadata-0``; durable on return. Errors as `Snapshotter.write`."""
-    provenance, level = image.provenance, metadata_version(image)
-    snapshot_id = EpochOffset(provenance.epoch, provenance.offset + 1)
-    loop, now_ms = asyncio.get_running_loop(), wall_ms()
-    with SnapshotWriter(
-        directory, snapshot_id, last_contained_log_timestamp_ms=provenance.timestamp_ms, now_ms=now_ms
-    ) as writer:
-        for records in snapshot_batches(image):
-            writer.append(encode_all(records, level), now_ms=now_ms)
-            await asyncio.sleep(0)
-        await loop.run_in_executor(None, lambda: writer.freeze(now_ms=now_ms))
-    return snapshot_id

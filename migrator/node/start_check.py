@@ -17,12 +17,11 @@ from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.migration.machine.finish import POST_MIGRATION_FLAG_WARNING, refuse_start_with_flag_off, zk_mode_brokers
 from migrator.migration.machine.readiness import TOO_MANY_STOCK, TOO_MANY_STOCK_REMEDY, is_too_many_stock
-from migrator.node.ballot import UNDER_WAY
-from migrator.node.voters import VoterAnswer, stock
 from migrator.records.metadata import ZkMigrationState
 from migrator.rpc.transport import RaftTransport
 from migrator.wire.observer import NoAnswerError, Observer
 from migrator.wire.remote_image import read_remote_image
+from migrator.wire.voters import VoterAnswer, stock
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +45,7 @@ async def check_start(
     migrates = settings.zookeeper_metadata_migration_enable
     if state is ZkMigrationState.POST_MIGRATION and migrates:
         log.warning("%s", POST_MIGRATION_FLAG_WARNING)
-    if state not in UNDER_WAY and own.provenance.offset >= 0:
+    if not state.is_under_way and own.provenance.offset >= 0:
         return
     strangers = stock(await ask_voters())
     outnumbered = is_too_many_stock(strangers, len(settings.voters))
@@ -62,7 +61,7 @@ async def check_start(
         image, source = own, f"the log of this node, because {error},"
         current = not others
     state = image.features.zk_migration_state
-    if outnumbered and (state in UNDER_WAY or (migrates and image.provenance.offset < 0)):
+    if outnumbered and (state.is_under_way or (migrates and image.provenance.offset < 0)):
         names = ", ".join(map(str, sorted(strangers)))
         raise OperatorError(
             f"the stock controllers {names} are too many of the voters: {TOO_MANY_STOCK} ({source} says that a "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 
 from migrator.config.endpoints import parse_host_port
 from migrator.config.principals import names_of
@@ -15,56 +14,12 @@ from migrator.rpc.raft_transport import GrpcRaftTransport, PeerAddress
 from migrator.rpc.tls import TlsFiles, tls_files
 from migrator.rpc.transport import RaftTransport
 from migrator.wire.client import ClientLimits, KafkaClient
-from migrator.wire.raft_codec import Endpoint
+from migrator.wire.listener_settings import voter_endpoints
 from migrator.wire.raft_transport import KafkaRaftTransport
-from migrator.wire.sasl import ScramAccounts
-from migrator.wire.security import ListenerSecurity, listener_security
+from migrator.wire.security import ListenerSecurity
 
 FALLBACK_BACKOFF_MAX_MS = 100
 """A voter that is away is tried over gRPC, then over Kafka's protocol; it must not be kept waiting once it is back."""
-
-
-def controller_security(settings: Settings) -> ListenerSecurity:
-    """Security of the listener that peers and brokers use, the first of ``controller.listener.names``.
-
-    :raises OperatorError: a key can't be used.
-    """
-    return named_security(settings, settings.controller_listeners[0])
-
-
-def named_security(settings: Settings, name: str, accounts: ScramAccounts | None = None) -> ListenerSecurity:
-    """Security of one of our listeners; errors as `controller_security`.
-
-    As in Kafka, peers are reached on the first one, so only that one needs a login of our own.
-
-    :param accounts: who may log in there by SCRAM.
-    """
-    is_ours = name == settings.controller_listeners[0]
-    return listener_security(
-        settings.explicit,
-        name,
-        settings.protocol_map[name],
-        client_mechanism=settings.sasl_mechanism_controller_protocol if is_ours else None,
-        accounts=accounts,
-    )
-
-
-def broker_security(settings: Settings) -> ListenerSecurity:
-    """How we log in at the brokers for LeaderAndIsr and its like; errors as `controller_security`."""
-    name = settings.broker_rpc_listener
-    return listener_security(
-        settings.explicit,
-        name,
-        settings.protocol_map[name],
-        client_mechanism=settings.sasl_mechanism_inter_broker_protocol,
-        serves=False,
-    )
-
-
-def voter_endpoints(settings: Settings) -> Mapping[int, Endpoint]:
-    """Where each voter's controller listener is, as ``controller.quorum.voters`` says."""
-    name = settings.controller_listeners[0]
-    return {voter.voter_id: Endpoint(name, voter.host, voter.port) for voter in settings.voters}
 
 
 def peer_clients(settings: Settings, security: ListenerSecurity) -> dict[int, KafkaClient]:

@@ -17,8 +17,8 @@ from migrator.migration.write_behind.bound import Admission, WriteBound
 from migrator.migration.write_behind.lag import Lag
 from migrator.migration.write_behind.multis import limits_of
 from migrator.migration.write_behind.sizes import check_sizes
-from migrator.node.migration import password_encoder
 from migrator.records.metadata import MetadataRecord
+from migrator.zookeeper.password_encoder import password_encoder
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
 LOOK_SECONDS = 0.05

@@ -22,12 +22,12 @@ from migrator.log.bootstrap import read_bootstrap
 from migrator.log.lock import is_in_use
 from migrator.log.meta_properties import read_meta_properties
 from migrator.log.metadata_log import DIRECTORY_NAME
-from migrator.node.transports import broker_security, controller_security
 from migrator.preflight.evidence import BrokerFile, ControllerFile, DirectoryFacts, PropertyFile, Trouble, Unknown
 from migrator.records.metadata import FeatureLevelRecord
 from migrator.records.versions import FEATURE_NAME, parse_version
 from migrator.verify.kraft_files import read_image
 from migrator.wire.identity import door_of, shown_by
+from migrator.wire.listener_settings import broker_security, controller_security
 from migrator.zookeeper.session import options_from
 
 T = TypeVar("T")

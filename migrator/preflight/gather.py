@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from migrator.errors import MigratorError, OperatorError
-from migrator.node.migration import password_encoder
 from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, ControllerFile, Evidence, Unknown, ZooKeeperFacts
 from migrator.preflight.files import FileGatherer
 from migrator.preflight.host import look_at_machine
 from migrator.preflight.reading import ZooKeeperReading
 from migrator.values import value
+from migrator.zookeeper.password_encoder import password_encoder
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, options_from
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 

@@ -12,12 +12,12 @@ from migrator.clock import wall_ms
 from migrator.config.endpoints import parse_host_port
 from migrator.config.settings import Settings
 from migrator.errors import MigratorError
-from migrator.node.transports import broker_security
 from migrator.preflight.asking import ask_partitions
 from migrator.preflight.evidence import BrokerAnswer, ControllerFile, MachineFacts, PortFacts
 from migrator.preflight.lost_states import Lost
 from migrator.records.metadata import Endpoint, SecurityProtocol
 from migrator.wire.client import ClientLimits, KafkaConnection
+from migrator.wire.listener_settings import broker_security
 from migrator.wire.security import ListenerSecurity
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode
 

@@ -50,6 +50,11 @@ class ZkMigrationState(IntEnum):
     PRE_MIGRATION = 2
     POST_MIGRATION = 3
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a leader without the migration flag would do harm: a stock one ends the migration at once."""
+        return self in {ZkMigrationState.PRE_MIGRATION, ZkMigrationState.MIGRATION}
+
 
 class SecurityProtocol(IntEnum):
     PLAINTEXT = 0

@@ -15,9 +15,9 @@ from migrator.image.model import MetadataImage
 from migrator.image.replay import replay
 from migrator.log import bootstrap
 from migrator.log.formatting import FormatPlan, format_directories
+from migrator.log.image_snapshot import write_snapshot
 from migrator.log.metadata_log import MetadataLog
 from migrator.log.quorum_state import QuorumStateFile
-from migrator.node.snapshotter import write_snapshot
 from migrator.raft.messages import EpochOffset
 from migrator.raft.states import ElectionState
 from migrator.records.batch import build_batch, iter_batches

@@ -22,6 +22,7 @@ from migrator.raft.messages import EpochOffset, FetchResponse
 from migrator.records.batch import iter_headers
 from migrator.records.errors import CorruptRecordsError
 from migrator.values import value
+from migrator.wire.listener_settings import controller_security
 from migrator.wire.observer import NoAnswerError, Observer
 from migrator.wire.raft_codec import Endpoint
 from migrator.wire.raft_transport import KafkaRaftTransport
@@ -124,8 +125,6 @@ def observed(controllers: str, config: str | None) -> Observed:
         raise OperatorError(str(error), where=controllers, remedy="Write HOST:PORT[,HOST:PORT]") from error
     if config is None:
         return Observed(by_address(addresses))
-    from migrator.node.transports import controller_security  # noqa: PLC0415 - needs gRPC, which Spark's workers may lack
-
     settings, _ = load_settings(Path(config))
     voters = {voter.voter_id: (voter.host, voter.port) for voter in settings.voters}
     others = by_address(address for address in addresses if address not in voters.values())

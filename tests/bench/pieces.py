@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.table import Table
 
-from migrator.node.loop_health import calm_garbage_collector
+from migrator.observe.loop_health import calm_garbage_collector
 from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
 from migrator.values import value
 from tests.bench.figures import number_text

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from migrator.node import reads
-from migrator.node.loop_health import Work
+from migrator.observe.loop_health import Work
 from migrator.records.batch import BATCH_BYTES_MAX
 from tests.bench.pieces_memory import Sample
 from tests.node.test_far_behind import AWAY, Quorum, history

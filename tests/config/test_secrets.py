@@ -11,8 +11,8 @@ import pytest
 from migrator.config.keys import KEYS
 from migrator.config.load import load_settings
 from migrator.errors import OperatorError
-from migrator.node.transports import broker_security, controller_security
 from migrator.parts.certificates import Authority
+from migrator.wire.listener_settings import broker_security, controller_security
 from migrator.zookeeper.session import options_from
 from tests.config.test_settings import MIGRATING
 

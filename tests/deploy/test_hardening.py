@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from migrator.config.load import load_settings
-from migrator.node.transports import named_security
 from migrator.observe.metrics_access import MetricsAccess, access_files
+from migrator.wire.listener_settings import named_security
 from tests.deploy.run_time_lock import RUN_TIME, entries, plain, run_time_lock
 from tests.deploy.test_files import DEPLOY, ROOT, Kubernetes, dockerfile, systemd_unit
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from migrator.config.load import settings_from
 from migrator.node.core import NodeCore, OpenedDirectory
-from migrator.node.transports import controller_security
-from migrator.node.voters import VoterSignals
 from migrator.raft.messages import VoteRequest, VoteResponse
 from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord
 from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
+from migrator.wire.listener_settings import controller_security
 from migrator.wire.raft_codec import Endpoint
 from migrator.wire.server import KafkaListener
+from migrator.wire.voters import VoterSignals
 from tests.node.cluster import CLUSTER_ID, Cluster
 
 CANDIDATE = 3

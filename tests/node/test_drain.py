@@ -17,10 +17,10 @@ from migrator.migration.write_behind.multis import Limits
 from migrator.node.behind import Debt, drain
 from migrator.node.migrated_cluster import migrated_cluster
 from migrator.node.migration import MigrationRuntime
-from migrator.node.transports import controller_security
-from migrator.node.voters import VoterSignals
 from migrator.observe.journal import Journal
 from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord
+from migrator.wire.listener_settings import controller_security
+from migrator.wire.voters import VoterSignals
 from tests.migration.builders import CLUSTER_ID
 from tests.migration.model.images import crc_at, derive, image_of
 from tests.migration.write_behind.rig import EPOCH, Rig

@@ -15,9 +15,9 @@ from migrator.log.metadata_log import MetadataLog
 from migrator.node import reads
 from migrator.node.core import NodeCore
 from migrator.node.intake import TURN_BATCHES, TURN_BYTES, check_records
-from migrator.node.loop_health import TurnGauge, Work
 from migrator.node.metadata import TURN_RECORDS
 from migrator.node.status_source import NodeStatusSource
+from migrator.observe.loop_health import TurnGauge, Work
 from migrator.raft.messages import FetchResponse, RaftResponse
 from migrator.records.batch import BATCH_BYTES_MAX, build_batch, iter_headers
 from migrator.records.codec import encode, encode_all

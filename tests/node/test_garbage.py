@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from migrator.node import metadata
-from migrator.node.loop_health import TurnGauge, freeze_live_objects
 from migrator.node.metadata import MetadataRuntime
+from migrator.observe.loop_health import TurnGauge, freeze_live_objects
 from migrator.records.batch import Batch, build_batch, iter_batches
 from migrator.records.codec import encode_all
 from migrator.records.metadata import (

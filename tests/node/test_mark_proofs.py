@@ -19,13 +19,13 @@ from migrator.log.quorum_state import QuorumStateFile
 from migrator.migration.machine.guards import Evidence, Ownership, Standing, ownership
 from migrator.node.mark_proofs import MarkProofs
 from migrator.node.storage import NodeStorage
-from migrator.node.voters import VoterAnswer
 from migrator.raft.effects import AppendLeaderChange
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import build_batch
 from migrator.records.codec import encode
 from migrator.records.control import LeaderChange, Voter, build_control_batch
 from migrator.records.metadata import NoOpRecord
+from migrator.wire.voters import VoterAnswer
 from migrator.zookeeper.leadership import ClaimView
 from migrator.zookeeper.znodes.migration import MigrationState
 from tests.lanes import examples

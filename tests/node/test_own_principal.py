@@ -9,8 +9,8 @@ from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.node.node import run_node
 from migrator.node.own_principal import check_own_principal
-from migrator.node.transports import controller_security
 from migrator.parts.certificates import Authority, common_name
+from migrator.wire.listener_settings import controller_security
 
 VOTERS = "3000@localhost:9093,3001@localhost:9094"
 PROTECTED = {

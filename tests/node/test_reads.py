@@ -12,8 +12,8 @@ from kio.schema.errors import ErrorCode
 
 from migrator.log.metadata_log import MetadataLog
 from migrator.log.segment import Segment
-from migrator.node.loop_health import TurnGauge, Work
 from migrator.node.reads import READ_BYTES_MAX, TURN_READS, FetchReads
+from migrator.observe.loop_health import TurnGauge, Work
 from migrator.raft.effects import ReadLog
 from migrator.raft.messages import FetchResponse
 from migrator.records.batch import BATCH_BYTES_MAX, BatchHeader, iter_headers

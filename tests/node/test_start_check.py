@@ -14,7 +14,6 @@ from migrator.image.model import EMPTY_IMAGE
 from migrator.migration.machine.finish import zk_mode_brokers
 from migrator.node.core import NodeCore
 from migrator.node.start_check import AskVoters, check_start
-from migrator.node.voters import VoterAnswer
 from migrator.raft.messages import (
     EpochOffset,
     FetchRequest,
@@ -41,6 +40,7 @@ from migrator.records.versions import FEATURE_NAME, parse_version
 from migrator.rpc.transport import RaftTransport
 from migrator.wire.observer import NoAnswerError, Observer
 from migrator.wire.remote_image import read_remote_image
+from migrator.wire.voters import VoterAnswer
 from tests.node.cluster import CLUSTER_ID, Cluster, Wires, running
 
 ASKING = 99

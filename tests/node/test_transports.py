@@ -4,7 +4,7 @@ import pytest
 
 from migrator.config.load import settings_from
 from migrator.errors import OperatorError
-from migrator.node.transports import controller_security, named_security
+from migrator.wire.listener_settings import controller_security, named_security
 
 MODULE = "org.apache.kafka.common.security.{}LoginModule required"
 TWO_DOORS = {

@@ -14,13 +14,13 @@ from migrator.config.load import settings_from
 from migrator.config.settings import Settings
 from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET
 from migrator.drill.fill import FillOptions, fill
-from migrator.node.migration import password_encoder
 from migrator.parts.kafka import StockKafka
 from migrator.records.versions import parse_version
 from migrator.rehearse.looking import Quorum
 from migrator.rehearse.rehearse import Request, rehearse
 from migrator.rehearse.report import Report
 from migrator.verify.verify import VerifyRequest
+from migrator.zookeeper.password_encoder import password_encoder
 from migrator.zookeeper.session import options_from
 from tests.conftest import connect, disconnect
 

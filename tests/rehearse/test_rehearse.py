@@ -14,8 +14,8 @@ from kazoo.security import make_acl
 
 from migrator.drill.fill import PLAIN_TOPIC
 from migrator.errors import ExitCode, OperatorError
+from migrator.log.image_snapshot import write_snapshot
 from migrator.log.metadata_log import DIRECTORY_NAME, MetadataLog
-from migrator.node.snapshotter import write_snapshot
 from migrator.parts.kafka import StockKafka
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.records.batch import iter_batches

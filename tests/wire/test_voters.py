@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from migrator.node.ballot import Ballot
-from migrator.node.voters import VoterAnswer, VoterSignals
 from migrator.wire.api_versions import Features
 from migrator.wire.raft_codec import Endpoint
 from migrator.wire.security import PLAINTEXT, ListenerSecurity
 from migrator.wire.server import KafkaListener
+from migrator.wire.voters import VoterAnswer, VoterSignals
 from tests.node.cluster import Cluster
 from tests.node.slow_link import slow_link
 from tests.wire.test_security import PLAIN_USERS, sasl, tls_keys

@@ -1,0 +1,32 @@
+"""Writes the snapshot of an image, a batch at a time between other turns of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from migrator.clock import wall_ms
+from migrator.image.model import MetadataImage
+from migrator.image.snapshot import snapshot_batches
+from migrator.log.snapshots import SnapshotWriter
+from migrator.raft.messages import EpochOffset
+from migrator.records.codec import encode_all
+
+
+async def write_snapshot(directory: Path, image: MetadataImage) -> EpochOffset:
+    """Write the snapshot of an image to ``__cluster_metadata-0``; durable on return.
+
+    :raises StorageError: the disk refuses.
+    :raises InvariantViolation: the image holds what its metadata.version has no record for.
+    """
+    provenance, level = image.provenance, image.features.metadata_version
+    snapshot_id = EpochOffset(provenance.epoch, provenance.offset + 1)
+    loop, now_ms = asyncio.get_running_loop(), wall_ms()
+    with SnapshotWriter(
+        directory, snapshot_id, last_contained_log_timestamp_ms=provenance.timestamp_ms, now_ms=now_ms
+    ) as writer:
+        for records in snapshot_batches(image):
+            writer.append(encode_all(records, level), now_ms=now_ms)
+            await asyncio.sleep(0)
+        await loop.run_in_executor(None, lambda: writer.freeze(now_ms=now_ms))
+    return snapshot_id
