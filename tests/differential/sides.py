@@ -195,6 +195,10 @@ class Ours(Side):
 
     def start(self) -> None:
         self._controller.format(self.release)
+        self.restart()
+
+    def restart(self) -> None:
+        """Start the process on what is there."""
         self._controller.start()
 
 
