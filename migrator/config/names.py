@@ -6,6 +6,8 @@ Source: ``DefaultKafkaPrincipalBuilder``, ``SslPrincipalMapper`` (KIP-371), ``X5
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
@@ -38,14 +40,26 @@ _STRINGS = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1C, 0x1E})
 """Tags of what Java takes for a string, and reads as UTF-8 whatever it is; all else stands in hexadecimal DER."""
 
 
+@contextmanager
+def reading_certificates() -> Iterator[None]:
+    """Whatever the library makes of a certificate's bytes is a `ValueError`. Its own errors have no class in common
+    (``InvalidVersion``, ``TypeError``), some it raises only when a field is looked at, and the bytes are somebody's.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"the certificate cannot be read: {error}") from error
+
+
 def distinguished_name(certificate: bytes) -> str:
     """Subject of a DER certificate, the most specific part first, for example ``CN=broker-1,OU=kafka,C=DE``.
 
-    :raises ValueError: it is no certificate.
+    :raises ValueError: it is no certificate, or cannot be read.
     """
-    subject = x509.load_der_x509_certificate(certificate).subject
-    values = iter(_encoded_values(subject))
-    parts = ["+".join(_attribute(part.oid, *next(values)) for part in rdn) for rdn in subject.rdns]
+    with reading_certificates():
+        subject = x509.load_der_x509_certificate(certificate).subject
+        values = iter(_encoded_values(subject))
+        parts = ["+".join(_attribute(part.oid, *next(values)) for part in rdn) for rdn in subject.rdns]
     return ",".join(reversed(parts))
 
 

@@ -217,6 +217,12 @@ class MetadataLog:
         """
         return self._read(offset, max_bytes, self.end_offset() if up_to is None else min(up_to, self.end_offset()))[0]
 
+    def size_of_read(self, offset: int, max_bytes: int) -> int:
+        """How many bytes `read` would give; errors as there."""
+        require(offset >= self._start_offset, f"read at {offset} below the log's start {self._start_offset}")
+        end = self.end_offset()
+        return 0 if offset >= end else self._segment_of(offset).size_of_read(offset, max_bytes, end)
+
     def header_at(self, offset: int) -> BatchHeader | None:
         """The header of the batch that holds ``offset``, None outside the log.
 
@@ -224,8 +230,7 @@ class MetadataLog:
         """
         if not self._start_offset <= offset < self.end_offset():
             return None
-        index = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
-        return self._segments[index].header_of(offset)
+        return self._segment_of(offset).header_of(offset)
 
     def epoch_start(self, epoch: int) -> int | None:
         """The first offset of that leader epoch in the log, None when it holds no record of it."""
@@ -244,8 +249,10 @@ class MetadataLog:
         require(offset >= self._start_offset, f"read at {offset} below the log's start {self._start_offset}")
         if offset >= end:
             return b"", offset
-        index = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
-        return self._segments[index].read_batches(offset, max_bytes, end)
+        return self._segment_of(offset).read_batches(offset, max_bytes, end)
+
+    def _segment_of(self, offset: int) -> Segment:
+        return self._segments[bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1]
 
     def size(self) -> int:
         """Bytes of all segments."""

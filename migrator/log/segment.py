@@ -153,6 +153,14 @@ class Segment:
             raise _changed(self.path, error) from error
         return data, next_offset
 
+    def size_of_read(self, offset: int, max_bytes: int, end_offset: int) -> int:
+        """How many bytes `read_batches` would give; errors as there."""
+        try:
+            start = self.position_of(offset)
+            return self._stop_of(start, offset, start + max_bytes, end_offset)[0] - start
+        except CorruptRecordsError as error:
+            raise _changed(self.path, error) from error
+
     def _stop_of(self, start: int, offset: int, limit: int, end_offset: int) -> tuple[int, int]:
         """Position and offset behind the last whole batch from ``start`` on that stays within both bounds."""
         if limit >= self.size and end_offset >= self.next_offset:

@@ -20,7 +20,7 @@ from kio.schema.errors import ErrorCode
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.log.errors import NoSpaceError, StorageError
 from migrator.node.intake import CheckedRecords, check_records
-from migrator.node.reads import READ_BYTES_MAX, FetchReads
+from migrator.node.reads import CONTESTED_BYTES_MAX, READ_BYTES_MAX, FetchReads
 from migrator.node.refusals import Refusals
 from migrator.node.storage import NodeStorage
 from migrator.observe.loop_health import TurnGauge, Work
@@ -28,12 +28,21 @@ from migrator.raft import effects as fx
 from migrator.raft import events as ev
 from migrator.raft.config import EPOCH_LIMIT, EPOCHS_USED_UP
 from migrator.raft.core import QuorumStatus, RaftNode
-from migrator.raft.messages import EpochOffset, FetchRequest, FetchResponse, RaftRequest, RaftResponse, VoteRequest
+from migrator.raft.messages import (
+    EpochOffset,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotResponse,
+    RaftRequest,
+    RaftResponse,
+    VoteRequest,
+)
 from migrator.raft.states import Role
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.metadata import MetadataRecord
 from migrator.rpc.transport import ForeignClusterError, RaftTransport, TransportError
 from migrator.supervision import OnError, Supervisor, TaskKind
+from migrator.wire.answers import ANSWER
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +111,7 @@ class Quorum:
         self._is_stepping = False
         self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
-        self._replies: dict[Hashable, asyncio.Future[RaftResponse]] = {}
+        self._replies: dict[Hashable, asyncio.Future[RaftResponse | fx.ReadLog | fx.ReadSnapshot]] = {}
         self._contexts = itertools.count()
         self._supervisor = Supervisor(self._fail)
         self._syncer = ThreadPoolExecutor(1, thread_name_prefix="log-sync")
@@ -158,17 +167,47 @@ class Quorum:
         self._step(ev.Tick())
 
     async def handle(self, request: RaftRequest) -> RaftResponse:
-        """Answer a peer's, an observer's or a client's request; a fetch may wait as long as it asks to."""
+        """Answer a peer's, an observer's or a client's request; a fetch may wait as long as it asks to, and then until
+        there is room for its answer."""
         if isinstance(request, VoteRequest):
             await self._before_vote(request.candidate_id)
         context = next(self._contexts)
-        future: asyncio.Future[RaftResponse] = self._loop.create_future()
-        self._replies[context] = future
         try:
+            reply = self._expect(context)
             self._step(ev.RequestReceived(context, request))
-            return await future
+            found = await reply
+            if isinstance(found, fx.ReadLog):
+                return await self._log_read(context, found)
+            return await self._snapshot_read(found) if isinstance(found, fx.ReadSnapshot) else found
         finally:
             self._replies.pop(context, None)
+
+    def _expect(self, context: Hashable) -> asyncio.Future[Any]:
+        future = self._replies[context] = self._loop.create_future()
+        return future
+
+    async def _log_read(self, context: Hashable, effect: fx.ReadLog) -> FetchResponse:
+        answer = ANSWER.get()
+        try:
+            size = self._reads.size_of(effect, _most(answer.is_contested))
+        except StorageError as error:
+            self._fail(error)
+            raise
+        await answer.reserve(size)
+        response = self._expect(context)
+        if self._is_closed:
+            response.cancel()
+        self._reads.add(effect, size)
+        read: FetchResponse = await response
+        return read
+
+    async def _snapshot_read(self, effect: fx.ReadSnapshot) -> FetchSnapshotResponse:
+        answer = ANSWER.get()
+        most = min(effect.max_bytes, _most(answer.is_contested))
+        await answer.reserve(most)
+        response = self._storage.read_snapshot_chunk(effect.response, most)
+        self._gauge.count(Work.READ_BYTES, len(response.data))
+        return response
 
     def append(self, epoch: int, batches: bytes, records: Sequence[MetadataRecord] | None = None) -> None:
         """Append whole batches, encoded from the log's end with ``epoch``, as its leader.
@@ -332,17 +371,15 @@ class Quorum:
         self._answer(effect.context, effect.response)
 
     def _read_log(self, effect: fx.ReadLog) -> None:
-        self._reads.add(effect)
+        self._answer(effect.context, effect)
 
     def _answer_fetch(self, effect: fx.ReadLog, response: FetchResponse) -> None:
         self._answer(effect.context, response)
 
     def _read_snapshot(self, effect: fx.ReadSnapshot) -> None:
-        response = self._storage.read_snapshot_chunk(effect.response, min(effect.max_bytes, READ_BYTES_MAX))
-        self._gauge.count(Work.READ_BYTES, len(response.data))
-        self._answer(effect.context, response)
+        self._answer(effect.context, effect)
 
-    def _answer(self, context: Hashable, response: RaftResponse) -> None:
+    def _answer(self, context: Hashable, response: RaftResponse | fx.ReadLog | fx.ReadSnapshot) -> None:
         future = self._replies.get(context)
         if future is not None and not future.done():
             future.set_result(response)
@@ -396,3 +433,7 @@ class Quorum:
         fx.ReadyToStop: _stop,
     }
     """Which method performs which effect."""
+
+
+def _most(is_contested: bool) -> int:  # noqa: FBT001
+    return CONTESTED_BYTES_MAX if is_contested else READ_BYTES_MAX

@@ -16,8 +16,10 @@ from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
 
 READS = TaskKind("fetch-reads", OnError.STOP)
 READ_BYTES_MAX = 1024 * 1024
-"""The largest answer, but for a larger batch; whoever wants more asks again. It bounds a turn of the event loop, and
-the memory that all who ask at the same time can take, whatever they ask for."""
+"""The largest answer, but for a larger batch; whoever wants more asks again. It bounds a turn of the event loop."""
+CONTESTED_BYTES_MAX = 128 * 1024
+"""The same while others wait for room for their answers: of those who read nothing more find room at once, and most of
+such an answer is in the socket's own buffer."""
 TURN_READS = 50
 """An append wakes everybody who waits for it."""
 
@@ -43,12 +45,24 @@ class FetchReads:
         self._answer = answer
         self._supervisor = Supervisor(on_failure)
         self._gauge = gauge
-        self._waiting: deque[ReadLog] = deque()
+        self._waiting: deque[tuple[ReadLog, int]] = deque()
         self._handle: asyncio.Handle | None = None
 
-    def add(self, effect: ReadLog) -> None:
-        """Answer this one behind all that wait."""
-        self._waiting.append(effect)
+    def size_of(self, effect: ReadLog, most: int = READ_BYTES_MAX) -> int:
+        """How many bytes there are to be read for it now, within ``most``.
+
+        :raises StorageError: when the disk refuses.
+        """
+        if not self._is_there(effect):
+            return 0
+        return self._log.size_of_read(effect.offset, min(effect.max_bytes, most))
+
+    def add(self, effect: ReadLog, size: int) -> None:
+        """Answer this one behind all that wait.
+
+        :param size: as `size_of` gave; no more is read, whatever the log has got meanwhile.
+        """
+        self._waiting.append((effect, size))
         if self._handle is None:
             self._handle = self._supervisor.call_soon(READS, self._serve)
 
@@ -63,7 +77,7 @@ class FetchReads:
         size = 0
         try:
             for _ in range(min(TURN_READS, len(self._waiting))):
-                size += self._serve_one(self._waiting.popleft())
+                size += self._serve_one(*self._waiting.popleft())
                 if size >= READ_BYTES_MAX:
                     break
         except StorageError:
@@ -72,9 +86,11 @@ class FetchReads:
         if self._waiting:
             self._handle = self._supervisor.call_soon(READS, self._serve)
 
-    def _serve_one(self, effect: ReadLog) -> int:
-        is_there = self._epoch() == effect.response.leader_epoch and effect.offset >= self._log.start_offset()
-        records = self._log.read(effect.offset, min(effect.max_bytes, READ_BYTES_MAX)) if is_there else b""
+    def _is_there(self, effect: ReadLog) -> bool:
+        return self._epoch() == effect.response.leader_epoch and effect.offset >= self._log.start_offset()
+
+    def _serve_one(self, effect: ReadLog, size: int) -> int:
+        records = self._log.read(effect.offset, size) if size and self._is_there(effect) else b""
         self._gauge.count(Work.READ_BYTES, len(records))
         self._answer(effect, replace(effect.response, records=records))
         return len(records)

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 from cryptography import x509
 
+from migrator.config.names import reading_certificates
+
 log = logging.getLogger(__name__)
 
 SOON_SECONDS = 30 * 86_400
@@ -20,7 +22,9 @@ def not_after(pem: str | bytes) -> list[int]:
     :raises ValueError: it holds no certificate, or one that cannot be read.
     """
     raw = pem.encode("ascii", "replace") if isinstance(pem, str) else pem
-    return [int(certificate.not_valid_after_utc.timestamp()) for certificate in x509.load_pem_x509_certificates(raw)]
+    with reading_certificates():
+        found = x509.load_pem_x509_certificates(raw)
+        return [int(certificate.not_valid_after_utc.timestamp()) for certificate in found]
 
 
 def chain_ends(pem: str | bytes) -> int:

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from migrator.config.names import distinguished_name
+from migrator.config.names import distinguished_name, reading_certificates
 from migrator.config.principals import principal_of_name
 from migrator.observe.printable import printable
 from migrator.observe.status import Orderer
@@ -48,10 +48,11 @@ def read_certificate(pem: bytes) -> Certificate:
 
     :raises ValueError: it cannot be read.
     """
-    found = x509.load_pem_x509_certificate(pem)
-    name = distinguished_name(found.public_bytes(Encoding.DER))
-    principal = principal_of_name(name) if name else None
-    return Certificate(principal, found.not_valid_before_utc, found.not_valid_after_utc)
+    with reading_certificates():
+        found = x509.load_pem_x509_certificate(pem)
+        name = distinguished_name(found.public_bytes(Encoding.DER))
+        principal = principal_of_name(name) if name else None
+        return Certificate(principal, found.not_valid_before_utc, found.not_valid_after_utc)
 
 
 @value
@@ -103,7 +104,7 @@ class Identities:
             return Caller(NOBODY, peer, why_not="there is no certificate")
         try:
             certificate = read_certificate(pems[0])
-        except (ValueError, x509.InvalidVersion):
+        except ValueError:
             return Caller(NOBODY, peer, why_not="the certificate cannot be read")
         if certificate.principal is None:
             return Caller(NOBODY, peer, why_not="the certificate has no subject: give it a common name")

@@ -21,6 +21,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from migrator.config.endpoints import parse_host_port
+from migrator.config.names import reading_certificates
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.observe.certificates import CERTIFICATES, chain_ends, trust_ends
@@ -90,9 +91,11 @@ class TlsFiles:
         """
         found = Material(_read(self.certificate, "certificate"), _read(self.key, "key"), _read(self.authority, "ca"))
         try:
-            certificate = x509.load_pem_x509_certificate(found.certificate)
+            with reading_certificates():
+                certificate = x509.load_pem_x509_certificate(found.certificate)
+            principal = read_certificate(found.certificate).principal
         except ValueError as error:
-            raise _useless(self.certificate, "certificate", "holds no certificate in PEM") from error
+            raise _useless(self.certificate, "certificate", "holds no certificate in PEM that can be read") from error
         try:
             key = load_pem_private_key(found.key, None)
         except (ValueError, TypeError) as error:
@@ -100,10 +103,9 @@ class TlsFiles:
         if key.public_key() != certificate.public_key():
             raise _useless(self.key, "key", f"is not the key of {self.certificate}")
         try:
-            x509.load_pem_x509_certificates(found.authority)
+            trust_ends(found.authority)
         except ValueError as error:
-            raise _useless(self.authority, "ca", "holds no certificate in PEM") from error
-        principal = read_certificate(found.certificate).principal
+            raise _useless(self.authority, "ca", "holds no certificate in PEM that can be read") from error
         if self.principals and principal not in self.principals:
             why = f"is of {principal}, and migrator.grpc.voter.principals names {' or '.join(sorted(self.principals))}"
             raise _useless(self.certificate, "certificate", why)
@@ -223,7 +225,10 @@ async def connect(address: str, files: TlsFiles, accepted: frozenset[str]) -> Co
     except ssl.SSLError as error:
         reason = getattr(error, "verify_message", None) or error.reason or error
         raise WrongPeerError(f"no TLS with {host}:{port}, {expected}: {reason}") from error
-    theirs = read_certificate(leaf)
+    try:
+        theirs = read_certificate(leaf)
+    except ValueError as error:
+        raise WrongPeerError(f"the certificate at {address} cannot be read, {expected}: {error}") from error
     if theirs.principal not in accepted:
         who = "nobody: its subject is empty" if theirs.principal is None else printable(theirs.principal)
         raise WrongNameError(f"the certificate at {address} is {who}; {expected}")

@@ -57,11 +57,25 @@ sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
 
 
 class AlertingProtocol(sslproto.SSLProtocol):
-    """Asyncio's TLS, which also tells the peer why a handshake failed.
+    """Asyncio's TLS, which also tells the peer why a handshake failed, and counts what the socket has not taken.
 
     OpenSSL has the alert ready, and asyncio closes without sending it. Kafka's clients give up at an alert; connections
     that merely end they make again until their time is over, and their users never hear of certificates.
+
+    What is encrypted waits in the socket's transport, where asyncio counts it as sent.
     """
+
+    _below: asyncio.WriteTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if isinstance(transport, asyncio.WriteTransport):
+            self._below = transport
+            transport.set_write_buffer_limits(high=0)
+        super().connection_made(transport)
+
+    def _get_write_buffer_size(self) -> int:
+        below = 0 if self._below is None else self._below.get_write_buffer_size()
+        return int(super()._get_write_buffer_size()) + below  # type: ignore[misc]  # not in the stubs
 
     def _on_handshake_complete(self, handshake_exc: BaseException | None) -> None:
         if handshake_exc is not None and self._transport is not None:

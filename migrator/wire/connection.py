@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from migrator.errors import PeerError
 from migrator.values import value
+from migrator.wire.answers import ANSWER, Answer
 from migrator.wire.api_versions import (
     api_versions_response,
     invalid_request_response,
@@ -111,17 +112,33 @@ class Connection:
         idle_ms = self._listener.limits.max_idle_ms
         idle = idle_ms / 1000 if idle_ms >= 0 else None
         while not self._listener.closing:
-            async with asyncio.timeout(idle):
-                frame = await self._stream.read()
-            self.heard_at = asyncio.get_running_loop().time()
-            if self._sasl is not None and await self._belongs_to_login(self._sasl, frame):
-                continue
-            self.busy = True
-            chunks = await self._answer(frame)
-            async with asyncio.timeout(idle):
-                await self._stream.write(chunks)
-            self.busy = False
+            await self._serve(idle)
             await self._stream.rest(self._muted_seconds)
+
+    async def _serve(self, idle: float | None) -> None:
+        """One request, from its first byte to the last of its answer. When the next one is waited for, nothing holds
+        the two any more."""
+        self._muted_seconds = 0.0
+        async with asyncio.timeout(idle):
+            frame = await self._stream.read()
+        self.heard_at = asyncio.get_running_loop().time()
+        if self._sasl is not None and await self._belongs_to_login(self._sasl, frame):
+            return
+        self.busy = True
+        answer = Answer(self._listener.answers_to(self._stream), self._cut_off)
+        ANSWER.set(answer)
+        try:
+            chunks = await self._answer(frame)
+            await answer.reserve(sum(map(len, chunks)))
+            async with asyncio.timeout(idle):
+                await self._stream.write(chunks, answer.progressed)
+        finally:
+            answer.end()
+        self.busy = False
+
+    def _cut_off(self, reason: str) -> None:
+        self._listener.say(self.host, reason)
+        self._stream.cut_off(reason)
 
     async def _find_principal(self) -> None:
         """As in Kafka, with SASL a certificate admits and names nobody (``DefaultKafkaPrincipalBuilder``)."""
@@ -156,18 +173,22 @@ class Connection:
         """Until the peer has proved who it is; ``first`` is the request that begins it, if that is here already."""
         try:
             async with asyncio.timeout(self._listener.limits.login_timeout_ms / 1000):
-                questions = 0
-                while first is not None or not sasl.is_complete:
-                    frame = await self._stream.read() if first is None else first
+                if first is not None:
+                    await self._take_step(sasl, first)
                     first = None
-                    if peek_request(frame)[0] == API_VERSIONS and sasl.principal is None and questions < MAX_QUESTIONS:
-                        questions += 1
-                        await self._stream.write(self._api_versions(frame))
-                    else:
-                        await self._take_step(sasl, frame)
+                questions = 0
+                while not sasl.is_complete:
+                    questions += await self._take_step_or_question(sasl, may_ask=questions < MAX_QUESTIONS)
         except TimeoutError as error:
             raise LoginError("no login in time", sasl.tried) from error
         self._principal = sasl.principal or ANONYMOUS
+
+    async def _take_step_or_question(self, sasl: SaslServer, *, may_ask: bool) -> bool:
+        """Whether it was a question. When the next request is waited for, nothing holds this one any more."""
+        frame = await self._stream.read()
+        asks = peek_request(frame)[0] == API_VERSIONS and sasl.principal is None and may_ask
+        await (self._stream.write(self._api_versions(frame)) if asks else self._take_step(sasl, frame))
+        return asks
 
     async def _take_step(self, sasl: SaslServer, frame: bytearray) -> None:
         key, version, _ = peek_request(frame)
@@ -187,7 +208,6 @@ class Connection:
     async def _answer(self, frame: bytearray) -> Sequence[bytes | memoryview]:
         key, version, correlation = peek_request(frame)
         self._listener.counters.requests[key] += 1
-        self._muted_seconds = 0.0
         if key == API_VERSIONS:
             return self._api_versions(frame)
         if key not in self._listener.apis or version not in self._listener.apis[key]:

@@ -2,9 +2,9 @@
 
 A frame is an int32 size and as many bytes. Each is read straight into its own buffer, which grows as bytes arrive:
 the four bytes of a size cost nothing. Reading stops while frames wait, so a peer can make us hold `MAX_WAITING` frames,
-or `MAX_WAITING_BYTES` of them, and all peers together what `BytesInFlight` allows. Writing waits whenever the socket
-does, in slices, so the output buffer stays small as well. Who sends or takes a frame slower than `MIN_BYTES_PER_SECOND`
-after the first `GRACE_SECONDS` keeps our memory for itself, and is cut off.
+or `MAX_WAITING_BYTES` of them, and all peers together what `BytesInFlight` allows. Writing goes in slices, each when
+the socket has the one before, so the output buffer stays small as well. Who sends or takes a frame slower than
+`MIN_BYTES_PER_SECOND` after the first `GRACE_SECONDS` keeps our memory for itself, and is cut off.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import ssl
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from typing import Any
 
 from migrator.errors import PeerError
@@ -27,7 +28,7 @@ MAX_WAITING_BYTES = 1024 * 1024
 FIRST_BUFFER = 64 * 1024
 """Bytes of a frame's first buffer; it is doubled whenever it is full."""
 WRITE_SLICE = 256 * 1024
-"""Bytes handed to the socket at a time, and the output buffer's high mark."""
+"""Bytes handed to the socket at a time."""
 LINGER_SECONDS = 5.0
 GRACE_SECONDS = 30.0
 """A frame may take so long whatever its size, as a request of Kafka's clients may."""
@@ -87,7 +88,7 @@ class FrameStream(asyncio.BufferedProtocol):
         self._given = 0
         while not self._frames:
             if self._end is not None:
-                raise self._end
+                raise copy(self._end)  # raised itself it would keep what it passes through, for as long as this stream
             self._reader = asyncio.get_running_loop().create_future()
             try:
                 await self._reader
@@ -111,6 +112,10 @@ class FrameStream(asyncio.BufferedProtocol):
         if self._in_flight.arriving.pop(self, None) is not None:
             in_flight.arriving[self] = self.cut_off
         self._in_flight = in_flight
+
+    def draws_on(self, in_flight: BytesInFlight) -> bool:
+        """Whether that is the group which holds what comes."""
+        return self._in_flight is in_flight
 
     def mute(self) -> None:
         """Read nothing more until the next frame is taken, and hold the last one no longer."""
@@ -137,31 +142,37 @@ class FrameStream(asyncio.BufferedProtocol):
             await asyncio.wait((self._rest,), timeout=seconds)
             self._rest = None
 
-    async def write(self, chunks: Sequence[bytes | memoryview]) -> None:
-        """Send one frame made of ``chunks``; returns when the socket has taken all but a small rest.
+    async def write(self, chunks: Sequence[bytes | memoryview], progressed: Callable[[], None] = lambda: None) -> None:
+        """Send one frame made of ``chunks``; returns when the socket has taken all of it.
 
         Only one task may write at a time.
 
+        :param progressed: called whenever the socket is handed another part.
         :raises ConnectionError: the connection has ended.
         :raises TimeoutError: the peer takes it too slowly.
         """
         size = sum(map(len, chunks))
         async with asyncio.timeout(GRACE_SECONDS + size / MIN_BYTES_PER_SECOND):
             for part in slices((_SIZE.pack(size), *chunks)):
+                progressed()
                 await self._write(part)
                 if len(part) > WRITE_SLICE // 2:
                     await asyncio.sleep(0)  # a peer that reads as fast as this would keep everybody else waiting
 
     async def _write(self, data: bytes | memoryview) -> None:
+        self._check_writable().write(data)
         while self._write_paused and self._end is None:
             self._writer = asyncio.get_running_loop().create_future()
             try:
                 await self._writer
             finally:
                 self._writer = None
+        self._check_writable()
+
+    def _check_writable(self) -> asyncio.Transport:
         if self._end is not None or self._transport is None:
-            raise self._end if isinstance(self._end, ConnectionError) else ConnectionResetError("connection closed")
-        self._transport.write(data)
+            raise ConnectionResetError(str(self._end or "connection closed"))
+        return self._transport
 
     def info(self, name: str) -> Any:
         """As `asyncio.BaseTransport.get_extra_info`."""
@@ -188,7 +199,7 @@ class FrameStream(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if not isinstance(transport, asyncio.Transport):
             raise TypeError("frames need a stream transport")
-        transport.set_write_buffer_limits(high=WRITE_SLICE)
+        transport.set_write_buffer_limits(high=1)  # whatever the socket does not take pauses the writing
         self._transport = transport
         if self._connected is not None:
             self._connected(self)
@@ -251,8 +262,8 @@ class FrameStream(asyncio.BufferedProtocol):
         self._wake(self._writer)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        ended = exc if isinstance(exc, ConnectionError) else ConnectionResetError(str(exc or "closed by the peer"))
-        self._finish(ended)
+        # Another exception: this one has come through the writing of an answer, and would keep all of it.
+        self._finish(ConnectionResetError(str(exc or "closed by the peer")))
         self._let_go()
         self._lost()
 

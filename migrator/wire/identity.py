@@ -7,7 +7,7 @@ import ssl
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from migrator.config.names import MappingRule, distinguished_name, map_name
+from migrator.config.names import MappingRule, distinguished_name, map_name, reading_certificates
 from migrator.values import value
 from migrator.wire.principal import ANONYMOUS
 from migrator.wire.security import ListenerSecurity
@@ -49,7 +49,8 @@ def shown_by(security: ListenerSecurity) -> Shown:
     own = security.tls.current().own if security.tls is not None else None
     subject = None
     if own is not None:
-        (first, *_) = x509.load_pem_x509_certificates(own.certificates.encode())
+        with reading_certificates():
+            (first, *_) = x509.load_pem_x509_certificates(own.certificates.encode())
         subject = distinguished_name(first.public_bytes(Encoding.DER))
     return Shown(security.sasl.client_user if security.sasl is not None else "", subject)
 

@@ -12,11 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 
 from migrator.values import value
+from migrator.wire.answers import AnswerRoom
 
 UNLIMITED = 2_147_483_647
 RATE_SAMPLES = 11
 RATE_WINDOW_SECONDS = 1.0
 """``quota.window.num`` and ``quota.window.size.seconds`` by default: a rate is an average of some ten seconds."""
+ANSWER_SECONDS, NAMELESS_ANSWER_SECONDS = 5.0, 0.25
+"""For how long a peer may take nothing of an answer while others wait for room for theirs. A peer whose name is known
+may be as slow as `migrator.wire.frames` allows; one that nobody knows has to be as fast as 1 MiB a second."""
 
 
 class TooManyConnectionsError(Exception):
@@ -47,6 +51,8 @@ class ProcessLimits:
     """In all frames together (``queued.max.request.bytes``, for which Kafka has no bound by default)."""
     max_login_bytes_in_flight: int = 16_777_216
     """Of them, in the frames of those that have not logged in yet; ours, no key of Kafka's."""
+    max_answer_bytes: int = 67_108_864
+    """In answers to those whose name is known, and as many in answers to the others; ours, no key of Kafka's."""
     max_logins: int = 1_000
     """Connections that have not logged in yet. One more costs the oldest its place; ours, no key of Kafka's."""
 
@@ -179,6 +185,9 @@ class ConnectionQuotas:
         """Of those on listeners that ask nobody for a name: the rest stays for the others."""
         self.strangers = BytesInFlight(self.limits.max_login_bytes_in_flight, self.identified, oldest_goes=True)
         """Of those who have not logged in yet."""
+        self.answers = AnswerRoom(self.limits.max_answer_bytes, ANSWER_SECONDS)
+        """To those whose name is known."""
+        self.nameless_answers = AnswerRoom(self.limits.max_answer_bytes, NAMELESS_ANSWER_SECONDS)
         self.logins = Logins(self.limits.max_logins)
         self._ip_rate = ip_rate
         self._rate = ConnectionRate(self.limits.max_connection_rate)

@@ -19,6 +19,7 @@ from migrator.observe.logins import LOGINS, LineRate, LoginBook, shown
 from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
 from migrator.values import value
 from migrator.wire.acceptor import Acceptor, tls_failure
+from migrator.wire.answers import AnswerRoom
 from migrator.wire.api_versions import NO_FEATURES, Features
 from migrator.wire.connection import Connection, Handler, LoginError
 from migrator.wire.frames import FrameStream
@@ -162,6 +163,10 @@ class KafkaListener:
         stream.draw_on(self.quotas.identified)
         self.quotas.logins.leave(stream)
 
+    def answers_to(self, stream: FrameStream) -> AnswerRoom:
+        """Where the answers of a connection find room."""
+        return self.quotas.answers if stream.draws_on(self.quotas.identified) else self.quotas.nameless_answers
+
     async def _serve(self, sock: socket.socket, host: str) -> None:
         """A connection's life, from its TLS handshake to the last byte that goes out."""
         task = asyncio.current_task()
@@ -229,14 +234,14 @@ class KafkaListener:
         except SessionExpiredError as error:
             self.counters.expired += 1
             LOGINS.expired(self._door)
-            self._say(host, str(error))
+            self.say(host, str(error))
         except NotReadyError as error:
-            self._say(host, f"nobody can tell yet who it is: {error}")
+            self.say(host, f"nobody can tell yet who it is: {error}")
         except PeerError as error:
             self.counters.malformed += 1
-            self._say(host, str(error))
+            self.say(host, str(error))
         except TimeoutError:
-            self._say(host, "it was idle, or did not read its answers")
+            self.say(host, "it was idle, or did not read its answers")
         except ConnectionError:
             log.debug("%s: %s went away", self.name, host)
         except Exception:  # the top of a request: the supervisor logs it, and the others do not notice
@@ -251,7 +256,8 @@ class KafkaListener:
         self._login_failed(host, "it had not logged in when its place was needed for others")
         task.cancel()
 
-    def _say(self, host: str, reason: str) -> None:
+    def say(self, host: str, reason: str) -> None:
+        """Log why a connection is closed, at a bounded rate."""
         left_out = self._lines.take()
         if left_out is not None:
             more = f" ({left_out} more were not logged)" if left_out else ""
@@ -274,5 +280,5 @@ class KafkaListener:
         listener that looks at the same moment some more may go, and come back."""
         silent = sorted(self._connections.items(), key=lambda item: item[1].heard_at)
         for task, connection in silent[: self.quotas.excess]:
-            self._say(connection.host, "there are more connections than max.connections allows now")
+            self.say(connection.host, "there are more connections than max.connections allows now")
             task.cancel()

@@ -15,7 +15,13 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from migrator.config.names import DEFAULT_RULES, MappingRule, distinguished_name, parse_mapping_rules
+from migrator.config.names import (
+    DEFAULT_RULES,
+    MappingRule,
+    distinguished_name,
+    parse_mapping_rules,
+    reading_certificates,
+)
 from migrator.config.tls import tls_choice, tls_versions
 from migrator.errors import OperatorError
 from migrator.observe.certificates import CERTIFICATES, chain_ends, trust_ends
@@ -228,7 +234,10 @@ def _trust_only(context: ssl.SSLContext, trust: PemStore, key: str) -> None:
 def _first(store: PemStore, key: str) -> x509.Certificate:
     """The certificate that is shown; those behind it only lead to its CA."""
     try:
-        return x509.load_pem_x509_certificates(store.certificates.encode())[0]
+        with reading_certificates():
+            first = x509.load_pem_x509_certificates(store.certificates.encode())[0]
+            _distinguished(first), _alternative_names(first)  # some faults show only when a field is looked at
+            return first
     except ValueError as error:
         raise OperatorError(f"holds a malformed certificate: {error}", where=key, remedy="Issue it anew") from error
 

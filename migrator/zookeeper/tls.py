@@ -14,6 +14,7 @@ from dataclasses import field
 
 from cryptography import x509
 
+from migrator.config.names import reading_certificates
 from migrator.config.tls import TlsChoice
 from migrator.config.types import Secret
 from migrator.errors import OperatorError
@@ -85,7 +86,9 @@ class TlsOptions:
         password = self.key_password.reveal() if self.key_password else None
         store = read_store(self.key_file, key, self.key_kind, password)
         try:
-            (own, *_) = x509.load_pem_x509_certificates(store.certificates.encode())
+            with reading_certificates():
+                (own, *_) = x509.load_pem_x509_certificates(store.certificates.encode())
+                _ = own.subject  # a fault in it shows only now
         except ValueError as error:
             raise OperatorError(f"{key} holds no certificate", where=self.key_file) from error
         return own

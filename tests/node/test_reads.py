@@ -44,7 +44,8 @@ class Asker:
 
     def ask(self, name: Any, offset: int = 0, max_bytes: int = 1) -> None:
         response = FetchResponse(ErrorCode.none, ErrorCode.none, 1, EPOCH, 0, 0)
-        self.reads.add(ReadLog(name, response, offset, max_bytes))
+        effect = ReadLog(name, response, offset, max_bytes)
+        self.reads.add(effect, self.reads.size_of(effect))
 
     def _take(self, effect: ReadLog, response: FetchResponse) -> None:
         self.answers.append((effect.context, response.records))

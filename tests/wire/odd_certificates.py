@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+import ssl
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -79,3 +80,33 @@ def _general(name: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
+
+
+UNREADABLE = {
+    "its version is 2": (b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x01"),
+    "its name is a bit string": (b"\x0c\x04node", b"\x03\x04\x00ode"),
+    "its name is no printable string": (b"\x0c\x04node", b"\x13\x04\xffode"),
+}
+"""What OpenSSL takes and `cryptography` does not, in three different exceptions: the bytes of a certificate for "node"
+to change, and their successors."""
+
+
+def unreadable(issuer: Signed, kind: str) -> tuple[str, str]:
+    """A certificate with a valid signature, of one of `UNREADABLE`, and its key; both in PEM."""
+    sound = make("node", issuer)
+    old, new = UNREADABLE[kind]
+    body = new.join(sound.certificate.tbs_certificate_bytes.rsplit(old, 1))
+    if not isinstance(issuer.private_key, ec.EllipticCurvePrivateKey):
+        raise TypeError("an authority with an elliptic curve signs these")
+    signature = issuer.private_key.sign(body, ec.ECDSA(hashes.SHA256()))
+    parts = body + _der(0x30, _ECDSA_WITH_SHA256) + _der(0x03, b"\0" + signature)
+    return ssl.DER_cert_to_PEM_cert(_der(0x30, parts)), sound.key
+
+
+_ECDSA_WITH_SHA256 = bytes.fromhex("06082a8648ce3d040302")
+
+
+def _der(tag: int, content: bytes) -> bytes:
+    size = len(content)
+    wide = b"" if size < 0x80 else size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes([tag, 0x80 | len(wide) if wide else size]) + wide + content
