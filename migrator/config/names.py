@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.x509.oid import NameOID
 
 from migrator.config.java_regex import java_pattern
@@ -47,7 +48,7 @@ def reading_certificates() -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:
+    except (ValueError, TypeError, LookupError, AttributeError, x509.InvalidVersion, UnsupportedAlgorithm) as error:
         raise ValueError(f"the certificate cannot be read: {error}") from error
 
 
