@@ -37,7 +37,7 @@ class OnError(Enum):
 
     STOP = "the process stops"
     RESTART = "the task runs again after a back-off"
-    DROP = "this one task ends, and who depends on it notices"
+    DROP = "only this task ends, and the code that depends on it is informed"
 
 
 _FATAL: Mapping[OnError, tuple[type[BaseException], ...]] = {

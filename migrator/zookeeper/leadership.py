@@ -145,7 +145,7 @@ def plan_claim(
         return Superseded(held.broker_id, held.kraft_epoch)
     if view.epoch is None:
         raise OperatorError(
-            "there is no controller epoch: no broker was ever controller here",
+            "there is no /controller_epoch: no broker was ever the controller of this cluster",
             where=paths.CONTROLLER_EPOCH,
             remedy="Check the chroot in zookeeper.connect, and that a broker of this cluster runs in ZooKeeper mode",
         )

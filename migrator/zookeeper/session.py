@@ -88,7 +88,7 @@ class Request(Protocol):
 class ZooKeeperUnavailableError(OperatorError):
     """No server answers."""
 
-    REMEDY = "Check zookeeper.connect, that the servers run, and that this machine reaches them"
+    REMEDY = "Check zookeeper.connect, check that the servers run, and that this machine reaches them"
 
     def __init__(self, hosts: str, what: str) -> None:
         super().__init__(what, where=hosts, remedy=self.REMEDY)
@@ -202,7 +202,7 @@ class ZooKeeperSession:
             self.client.stop()
             self.client.close()
         except (KazooException, OSError) as error:
-            log.warning("The ZooKeeper session did not end in order: %s", error)
+            log.warning("The ZooKeeper session did not close cleanly: %s", error)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -256,7 +256,9 @@ class ZooKeeperSession:
     def refusal(self, error: Exception, what: str, where: str = "") -> OperatorError:
         """What to tell of an error that the server answered: it does not know us, or ``what`` did not please it."""
         if isinstance(error, AuthFailedError):
-            return ZooKeeperLoginError(self.options.hosts, self.trouble or "the server does not know who we are")
+            return ZooKeeperLoginError(
+                self.options.hosts, self.trouble or "the ZooKeeper server did not recognize our identity"
+            )
         if isinstance(error, NoAuthError):
             what = f"{what}: {self.identity} has no right to it (NO_AUTH)"
             return OperatorError(what, where=where or self.options.hosts, remedy=FORBIDDEN_REMEDY)

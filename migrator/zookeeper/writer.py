@@ -115,7 +115,7 @@ def split_ops(
         needed = op_bytes(op)
         if needed + reserved_bytes > bytes_of_one(jute_maxbuffer):
             raise OperatorError(
-                f"the content has {needed} bytes, more than ZooKeeper takes in one request",
+                f"the content has {needed} bytes, more than ZooKeeper accepts in one request",
                 where=op.path,
                 remedy="Make the entity smaller, or raise jute.maxbuffer on the ZooKeeper servers and set "
                 "migrator.zookeeper.jute.maxbuffer to it",

@@ -347,7 +347,7 @@ CASES = (
     Case("M209", voter_without_a_file, f"{FILE}: controller.quorum.voters", "voter 3002"),
     Case("M210", empty_directory, "controller", "no formatted directory"),
     Case("M211", directory_of_another_node, "controller", "belongs to node 3009"),
-    Case("M212", log_of_an_earlier_migration, "controller", "of another life"),
+    Case("M212", log_of_an_earlier_migration, "controller", "from an earlier migration"),
     Case("M213", formatted_for_3_5, "controller", "metadata.version 3.5-IV2"),
     Case("M214", formatted_differently, "second", "3.7-IV2"),
     Case("M215", formatted_for_3_6_iv1, "controller", "3.6-IV1, which has no delegation tokens"),

@@ -309,15 +309,16 @@ def _servers(hosts: str) -> set[str]:
 CHECKS = (
     Check(
         "M101", Severity.BLOCKER, "No broker is registered", none_registered,
-        "Start the brokers: a migration begins only while some run",
+        "Start the brokers: a migration begins only while brokers run",
     ),
     Check(
         "M102", Severity.BLOCKER, "Brokers that hold replicas do not run", absent,
-        "Start the broker, or move its replicas away if it will never come back: the copy waits for it",
+        "Start the broker: the copy waits for it. If the broker will never come back, move its replicas to other "
+            "brokers",
     ),
     Check(
         "M103", Severity.WARNING, "Configurations of brokers that are gone", only_configured,
-        "Delete them with kafka-configs if the broker is gone for good",
+        "If the broker is gone for good, delete its configuration with kafka-configs",
     ),
     Check(
         "M104", Severity.BLOCKER, "Controllers would talk to a listener that brokers do not have", wrong_listener,
@@ -355,7 +356,7 @@ CHECKS = (
     ),
     Check(
         "M112", Severity.WARNING, "Broker ids that look generated", maybe_generated_ids,
-        "Look whether its file sets broker.id; give the file with --brokers",
+        "Check that the broker's file sets broker.id, and give the file with --brokers",
     ),
     Check(
         "M113", Severity.WARNING, "Brokers are not prepared", not_prepared,
@@ -369,7 +370,7 @@ CHECKS = (
     ),
     Check(
         "M115", Severity.WARNING, "Defaults of controllers and brokers differ", differing_defaults,
-        "After the migration the controllers' defaults count: copy the brokers' value",
+        "Copy the brokers' value to the controllers, because after the migration the controllers' defaults apply",
     ),
     Check(
         "M116", Severity.BLOCKER, "Another chroot", other_zookeeper,
@@ -397,7 +398,7 @@ CHECKS = (
     ),
     Check(
         "M122", Severity.WARNING, "Brokers that do not answer", unreachable,
-        "Controllers have to reach every broker's listener: look at network, TLS and credentials, or run preflight "
-        "on the controllers' machine",
+        "Controllers must reach the listener of every broker. Check network, TLS and credentials, or run preflight "
+            "on a controller's machine",
     ),
 )  # fmt: skip

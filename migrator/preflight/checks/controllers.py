@@ -134,8 +134,8 @@ def used_log(evidence: Evidence) -> Iterator[Found]:
         if state is not None and state not in _BEFORE_COPY:
             yield Found(
                 controller.directory.path,
-                f"the log of {controller.who} is of another life (migration state {state}), and ZooKeeper knows of "
-                "no copy",
+                f"the log of {controller.who} comes from an earlier migration (migration state {state}), but "
+                f"ZooKeeper records no copy",
             )
 
 
@@ -188,16 +188,16 @@ CHECKS = (
         "Correct the value",
     ),
     Check(
-        "M203", Severity.BLOCKER, "Settings of a controller that do not go together", refused_settings,
+        "M203", Severity.BLOCKER, "Settings of a controller that contradict each other", refused_settings,
         "Correct the settings; process.roles=broker,controller, for one, is refused during a migration",
     ),
     Check(
-        "M204", Severity.BLOCKER, "Settings of this program that do not go together", refused_own_settings,
+        "M204", Severity.BLOCKER, "Settings of this program that contradict each other", refused_own_settings,
         "Correct the settings", Concerns.OURS,
     ),
     Check(
         "M205", Severity.WARNING, "Doubtful settings of a controller", doubtful_settings,
-        "Look whether that is meant",
+        "Check whether you intend this setting",
     ),
     Check(
         "M206", Severity.BLOCKER, "Node ids clash", clashing_ids,
@@ -233,7 +233,7 @@ CHECKS = (
     ),
     Check(
         "M214", Severity.BLOCKER, "Controllers formatted differently", differing_levels,
-        "Format all with the same --release-version: whose counts depends on who is elected first",
+        "Format all with the same --release-version. Otherwise the first elected leader decides which version counts",
     ),
     Check(
         "M215", Severity.BLOCKER, "metadata.version without delegation tokens", level_without_tokens,

@@ -107,11 +107,12 @@ CHECKS = (
     ),
     Check(
         "M503", Severity.WARNING, "Clocks differ", wrong_clock,
-        "Synchronize the clocks: delegation tokens expire by them. Only a clock that is behind can be seen here",
+        "Synchronize the clocks, because delegation tokens expire by the clock. Preflight can only detect a clock "
+            "that is behind",
     ),
     Check(
         "M504", Severity.BLOCKER, "A port that is taken", taken_port,
-        "Stop whoever uses it, or choose another port, in every file that names it",
+        "Stop the process that uses the port; or choose another port, in every file that names this port",
     ),
     Check(
         "M505", Severity.WARNING, "ZooKeeper is very old", old_server,
@@ -119,11 +120,11 @@ CHECKS = (
     ),
     Check(
         "M506", Severity.WARNING, "ZooKeeper without multiRead", slow_server,
-        "Nothing, if time does not matter: reading takes some 20 times as long as from 3.6 on", Concerns.OURS,
+        "Nothing, if you have time: reading takes about 20 times as long as with ZooKeeper 3.6 or later", Concerns.OURS,
     ),
     Check(
         "M507", Severity.WARNING, "ZooKeeper's version is unknown", silent_server,
-        "Look it up, or allow srvr in 4lw.commands.whitelist: servers should be 3.6 or later",
+        "Find out the version, or allow srvr in 4lw.commands.whitelist. Servers should be 3.6 or later",
     ),
     Check(
         "M508", Severity.WARNING, "Controllers that run as root", run_by_root,

@@ -274,8 +274,8 @@ CHECKS = (
     ),
     Check(
         "M302", Severity.WARNING, "Policies that controllers do not have", policies_of_brokers,
-        "This program runs no Java: what the policy keeps people from is possible until stock controllers take over. "
-        "Stock controllers: set the key, and put the class on their class path",
+        "This program cannot run the Java class, so nothing enforces the policy until stock controllers take over. "
+            "With stock controllers: set the key, and put the class on their class path",
     ),
     Check(
         "M303", Severity.BLOCKER, "A custom principal builder", principal_builders,
@@ -299,7 +299,7 @@ CHECKS = (
         "Copy super.users and allow.everyone.if.no.acl.found from the brokers",
     ),
     Check(
-        "M308", Severity.BLOCKER, "Brokers that controllers would not obey", anonymous_brokers,
+        "M308", Severity.BLOCKER, "Brokers that controllers would refuse", anonymous_brokers,
         "Add User:ANONYMOUS to super.users, or protect the controller listener and name the brokers' principal there",
     ),
     Check(
@@ -317,15 +317,15 @@ CHECKS = (
     ),
     Check(
         "M312", Severity.BLOCKER, "No delegation.token.secret.key", missing_token_secret,
-        "Set delegation.token.secret.key as on the brokers: tokens are only as good as that key",
+        "Set delegation.token.secret.key as on the brokers: without the same key, tokens cannot be verified",
     ),
     Check(
         "M313", Severity.BLOCKER, "Key stores and login modules that only Java reads", unreadable_security,
         "Convert stores to PKCS12 or PEM, and write login modules into the property file", Concerns.OURS,
     ),
     Check(
-        "M314", Severity.BLOCKER, "Values of a controller that stand elsewhere", hidden_values,
-        "Write the value out, or use a provider of Kafka's own", Concerns.OURS,
+        "M314", Severity.BLOCKER, "Values of a controller that are stored outside of its file", hidden_values,
+        "Write the value into the file, or use one of Kafka's own providers", Concerns.OURS,
     ),
     Check(
         "M315", Severity.WARNING, "Values that preflight could not look up", hidden_values,

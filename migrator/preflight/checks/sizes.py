@@ -125,7 +125,7 @@ CHECKS = (
     ),
     Check(
         "M406", Severity.WARNING, "A znode grows towards the limit", growing_znode,
-        "Do not add partitions to it during the migration",
+        "Do not add partitions to this topic during the migration",
     ),
     Check(
         "M407", Severity.BLOCKER, "A list of children bigger than jute.maxbuffer", long_list,

@@ -17,7 +17,7 @@ def undecodable(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
     for fault in zookeeper.faults:
         yield Found(fault.where, fault.what, fault.remedy)
     if more := zookeeper.faults_in_all - len(zookeeper.faults):
-        yield Found("/", f"{more:,} more znodes do not decode", "Mend those that are named, and run preflight again")
+        yield Found("/", f"{more:,} more znodes do not decode", "Correct the named znodes, and run preflight again")
 
 
 @of_zookeeper
@@ -187,7 +187,10 @@ def newer_epochs(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
 @of_zookeeper
 def empty_producer_ids(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
     if zookeeper.empty_producer_ids:
-        yield Found(paths.PRODUCER_IDS, "it holds empty data instead of none: a stock controller dies of it midway")
+        yield Found(
+            paths.PRODUCER_IDS,
+            "the znode holds empty data instead of none: a stock controller would fail during the copy",
+        )
 
 
 @of_zookeeper
@@ -202,7 +205,8 @@ def _one(sample: Sample, what: str) -> Iterator[Found]:
 
 
 CHECKS = (
-    Check("M001", Severity.BLOCKER, "A znode does not decode", undecodable, "Correct the znode: each case says how"),
+    Check("M001", Severity.BLOCKER, "A znode does not decode", undecodable, "Correct the znode as described for "
+        "each case"),
     Check(
         "M002", Severity.BLOCKER, "Topics have no id", topics_without_id,
         "Restart the controller broker with inter.broker.protocol.version 2.8 or later, which gives topics ids",
@@ -218,8 +222,8 @@ CHECKS = (
     ),
     Check(
         "M005", Severity.BLOCKER, "A KRaft controller holds the claim", kraft_claim,
-        "Find that quorum. If it migrates this cluster, let it; if it was left behind, stop it and run "
-        "'migrator rollback' on its last leader",
+        "Find this quorum. If it migrates the cluster, let it continue. If it is a forgotten quorum, stop it and "
+            "run 'migrator rollback' on its last leader",
     ),
     Check(
         "M006", Severity.BLOCKER, "No ZooKeeper controller", no_controller,
@@ -235,11 +239,11 @@ CHECKS = (
     ),
     Check(
         "M009", Severity.WARNING, "Unexpected znodes", unexpected,
-        "They are neither migrated nor touched; find out who made them, and delete them if nobody needs them",
+        "These znodes are neither migrated nor changed. Find out who made them, and delete them if nobody needs them",
     ),
     Check(
         "M010", Severity.WARNING, "Configurations without a topic", orphan_configs,
-        "They are not migrated, and taken for foreign writes later: delete those znodes",
+        "Delete these znodes. They are not migrated, and would be reported as foreign writes later",
     ),
     Check(
         "M011", Severity.WARNING, "ACLs of names with a slash", nested_acls,
@@ -247,12 +251,12 @@ CHECKS = (
     ),
     Check(
         "M012", Severity.WARNING, "Reassignments in flight", moving,
-        "Let them finish, or cancel them with kafka-reassign-partitions: a migration carries them over, and replicas "
-        "that they were to remove may stay on disk (KAFKA-16120)",
+        "Let the reassignments finish, or cancel them with kafka-reassign-partitions. A migration continues them, "
+            "but the replicas to be removed may stay on disk (KAFKA-16120)",
     ),
     Check(
         "M013", Severity.WARNING, "Orders of old tools", orders,
-        "Wait until the controller took it; delete the znode if it stays",
+        "Wait until the controller has processed the order. If the znode stays, delete it",
     ),
     Check(
         "M014", Severity.WARNING, "Deletions in flight", deletions,
@@ -266,7 +270,7 @@ CHECKS = (
     ),
     Check(
         "M016", Severity.WARNING, "Partitions without a leader", without_leader,
-        "Start the brokers of their replicas: they are as offline after the migration as before",
+        "Start the brokers that hold the replicas. Otherwise the partitions stay offline after the migration",
     ),
     Check(
         "M017", Severity.WARNING, "Partition states that contradict the assignment", inconsistent,
@@ -289,6 +293,7 @@ CHECKS = (
     ),
     Check(
         "M021", Severity.WARNING, "Partitions without a state", without_state,
-        "Wait if the topic was just created; else a copy takes the first replica as leader and all as in sync",
+        "If the topic was just created, wait. Otherwise the copy takes the first replica as leader, and all "
+            "replicas as in sync",
     ),
 )  # fmt: skip
