@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from migrator.drill.kafka_cluster import until
 from migrator.drill.pulse import Pulse
 
-ANSWER_SECONDS = 15.0
+ANSWER_SECONDS = 60.0
+"""As long as librdkafka itself waits for an answer: a busy machine takes its time to make hundreds of partitions."""
 AGAIN_SECONDS = 0.1
 FLUSH_SECONDS = 30.0
 READ_SECONDS = 30.0
@@ -99,9 +101,14 @@ class Admin:
         answer = self.wait(self.client.describe_configs([ConfigResource(ResourceType.TOPIC, name)]))
         return str(next(iter(answer.values()))[key].value)
 
-    def wait(self, futures: Mapping[Any, Future[Any]]) -> dict[Any, Any]:
-        """Results of requests; raises what was answered to them."""
-        return {key: future.result(ANSWER_SECONDS) for key, future in futures.items()}
+    @staticmethod
+    def wait(futures: Mapping[Any, Future[Any]]) -> dict[Any, Any]:
+        """Results of requests; raises what was answered to them, or `TimeoutError` with what was not."""
+        done, _ = concurrent.futures.wait(futures.values(), ANSWER_SECONDS)
+        silent = [str(key) for key, future in futures.items() if future not in done]
+        if silent:
+            raise TimeoutError(f"no answer from the brokers in {ANSWER_SECONDS:.0f} s to a request about {silent[0]}")
+        return {key: future.result() for key, future in futures.items()}
 
     def _brokers(self) -> int:
         """As a client sees it that knows nothing yet."""
