@@ -106,15 +106,19 @@ class Gate:
         return connection > min((request.connection for request in self.requests), default=connection)
 
     def stop_at(self, trap: Callable[[Request], bool]) -> None:
-        """From the first request on for which that holds, let nothing pass."""
+        """From the first request on for which that holds, let nothing pass. What waits already waits for `release`."""
         self.reached.clear()
         self.requests.clear()
         self._trap = trap
 
+    def release(self) -> None:
+        """Let everything pass that waits, and what follows up to the next trap."""
+        self._open.set()
+
     def go_on(self) -> None:
         """Let everything pass that waits, and what follows."""
         self._trap = None
-        self._open.set()
+        self.release()
 
     def cut(self) -> None:
         """End all connections, and refuse new ones until `mend`."""

@@ -46,10 +46,19 @@ def first_mark(gate: Gate) -> Callable[[Request], bool]:
     return lambda request: request.marks and gate.claimed  # before it, rights are tried by writes that cannot succeed
 
 
-async def stopped_at(cluster: FaultCluster, trap: Trap) -> Controller:
-    """Wait until the leader stands there; gives it."""
+def nowhere(_: Gate) -> Callable[[Request], bool]:
+    """Everything passes."""
+    return lambda _: False
+
+
+def stop_at(cluster: FaultCluster, trap: Trap) -> None:
+    """Whoever leads shall stop there next."""
     for gate in cluster.gates.values():
         gate.stop_at(trap(gate))
+
+
+async def stopped(cluster: FaultCluster) -> Controller:
+    """Wait until the leader stands there; gives it."""
     await cluster.until("the leader comes there", lambda: any(gate.reached.is_set() for gate in cluster.gates.values()))
     (node,) = (node for node, gate in cluster.gates.items() if gate.reached.is_set())
     return cluster.controller(node)
@@ -63,10 +72,12 @@ async def test_kill_9_at_every_phase_of_the_copy(
     async with cluster_in(tmp_path, zookeeper.hosts, transport=transport) as cluster:
         topics = sorted(name for name in zookeeper_client.get_children(paths.TOPICS) if name.startswith(PLAIN_TOPIC))
         async with Readers(cluster.addresses, [topics[0], topics[len(topics) // 2], topics[-1]]) as readers:
+            traps: list[Trap] = [reading(1), reading(20), last_look, first_mark]
+            stop_at(cluster, traps[0])
             start_all(cluster)
             sizes = []
-            for trap in (reading(1), reading(20), last_look, first_mark):
-                leader = await stopped_at(cluster, trap)
+            for trap, following in zip(traps, [*traps[1:], nowhere], strict=True):
+                leader = await stopped(cluster)
                 status = await leader.status()
                 assert status is not None
                 assert status.migration.public_state == ("DualWrite" if trap is first_mark else "MigrateZkData")
@@ -76,9 +87,9 @@ async def test_kill_9_at_every_phase_of_the_copy(
                 assert not decode_mark(zookeeper_client).copied
                 if trap is not first_mark:
                     assert set(readers.seen) <= {(False,) * 4}
+                stop_at(cluster, following)  # before the kill: the next leader may come while it is under way
                 await asyncio.to_thread(leader.kill)
-                for gate in cluster.gates.values():
-                    gate.go_on()
+                cluster.gates[leader.node_id].release()
                 leader.start()
             assert sizes[1] - sizes[0] > int(cluster.extra["migrator.copy.batch.records"]), "no batch was copied before"
             image = await cluster.until_converged()
@@ -105,14 +116,16 @@ async def test_zookeeper_is_gone_in_the_middle_of_the_first_reading_and_of_the_c
     async with cluster_in(tmp_path, own_zookeeper.hosts, controllers=1) as cluster:
         (gate,) = cluster.gates.values()
         start_all(cluster)
-        leader = await stopped_at(cluster, first_reading)
+        stop_at(cluster, first_reading)
+        leader = await stopped(cluster)
         status = await leader.status()
         assert status is not None
         assert status.migration.internal_state == State.DECODING.value
         gate.cut()
         await cluster.until_problem("out of reach", "zookeeper.connect")
         gate.mend()
-        await stopped_at(cluster, reading(20))
+        stop_at(cluster, reading(20))
+        await stopped(cluster)
         await asyncio.to_thread(own_zookeeper.kill)
         gate.go_on()
         await cluster.until_problem("out of reach", "zookeeper.connect")
