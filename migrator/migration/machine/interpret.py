@@ -172,7 +172,7 @@ def _election_finding(memory: VolatileState, standing: guards.Standing) -> Findi
         return Finding.ZK_CONTROLLER
     memory.situation = Situation(
         "nobody holds /controller, no ZooKeeper broker has taken it yet",
-        "Nothing for some seconds. If it lasts, look whether any broker runs in ZooKeeper mode.",
+        "Wait a few seconds. If it persists, check that a broker runs in ZooKeeper mode.",
     )
     waited = memory.now_ms - memory.entered_ms
     return Finding.WAIT if waited >= 2 * ELECTION_WAIT_MS else Finding.NO_CONTROLLER
@@ -207,7 +207,9 @@ def _decoded(memory: VolatileState, event: ev.DecodeResult) -> Interpretation:
         memory.term.had_faults = True
         listed = "; ".join(str(fault) for fault in event.faults[:5])
         more = f" (and {len(event.faults) - 5} more)" if len(event.faults) > 5 else ""
-        memory.situation = Situation(event.failure or f"ZooKeeper holds what cannot be migrated: {listed}{more}")
+        memory.situation = Situation(
+            event.failure or f"ZooKeeper contains znodes that cannot be migrated: {listed}{more}"
+        )
         stray = event.holder is not None and event.holder.is_kraft
         return Trigger.DECODED, _stray(memory) if stray else Finding.FAULTS
     if memory.hold is not None:
@@ -311,7 +313,7 @@ def _held(memory: VolatileState, event: ev.ReconcileHeld) -> Interpretation:
     memory.outstanding = False
     memory.situation = Situation(
         f"ZooKeeper holds {event.deletes} entities that the log does not ({', '.join(event.examples)}); more than "
-        f"migrator.reconcile.max.deletes={event.bound} are not removed unasked",
+        f"migrator.reconcile.max.deletes={event.bound} are removed only after an order",
         "Compare with 'migrator verify'. If the log is right, force it with 'migrator force deletes'.",
     )
     return Trigger.RECONCILED, Finding.HELD
@@ -374,7 +376,7 @@ def _timer(memory: VolatileState) -> Interpretation:
     if memory.state.properties.has_worker:
         if memory.outstanding and not memory.term.had_faults:
             memory.situation = Situation(
-                silent, "It is ended, and another one begins; nothing for you, unless it lasts."
+                silent, "It is ended, and another one begins. No action is needed unless this repeats."
             )
         answered = Finding.FAULTS if memory.state is State.DECODING else Finding.FAILED
         return Trigger.TIMER, Finding.STALLED if memory.outstanding else answered

@@ -289,7 +289,7 @@ def _silent(who: str) -> Gap:
     return Gap(
         who,
         "it runs and is registered, but sends no heartbeats",
-        "Nothing for some seconds after its start or an election. If it lasts, it was restarted without the "
+        "Wait a few seconds after a start or an election. If it persists, the broker was restarted without the "
         f"migration: {_ENABLE}",
     )
 
