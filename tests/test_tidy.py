@@ -88,3 +88,10 @@ def test_who_starts_a_cluster_says_in_which_lane() -> None:
         if CLUSTERS.search(text := path.read_text(encoding="utf-8")) and "pytest.mark.lane(" not in text
     ]
     assert not silent, "add a mark, see docs/lanes.md"
+
+
+@pytest.mark.parametrize("name", [".ci/run", "Makefile", ".github/workflows/ci.yml"])
+def test_what_continuous_integration_runs_exists(name: str) -> None:
+    """A file that was moved would be missed only there, where it costs a run."""
+    named = re.findall(r"\b(?:tests|migrator|deploy|docs)/[\w./-]*\w", (ROOT / name).read_text())
+    assert [path for path in named if not (ROOT / path).exists()] == []
