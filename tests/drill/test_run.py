@@ -36,7 +36,7 @@ def test_light_brokers_stand_in_for_a_kafka_that_cannot_be_fetched(
     assert report["options"]["kafka"] == "none"
     assert report["options"]["cluster"]["partitions"] == 2000
     said = (tmp_path / "output").read_text().replace("\n", " ")
-    assert "Apache Kafka 3.9.1 cannot be fetched here: going on with light brokers" in said
+    assert "Apache Kafka 3.9.1 cannot be fetched: the drill continues with light brokers" in said
 
 
 def test_a_kafka_that_was_asked_for_and_cannot_be_fetched_is_an_error(

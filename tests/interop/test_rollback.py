@@ -194,7 +194,7 @@ def back_from_dual_write(journey: Journey) -> bytes:
     client.set(other, encode_partition_state(replace(state, controller_epoch=OLD_EPOCH)))
     assert states_below(client, journey.image) == [path]
     said = journey.give_back()
-    assert "partition states raised to their partition epoch: 1\n" in said
+    assert "partition states whose version was raised to the partition epoch: 1\n" in said
     assert f"/controller_epoch raised to {OLD_EPOCH}\n" in said
     journey.lives_without_us("after-dual-write")
     return mark
@@ -244,7 +244,7 @@ def back_from_kraft_brokers(journey: Journey) -> None:
     journey.roll(Mode.MIGRATING)
     journey.until_unfenced(in_zookeeper_mode=True)
     journey.admin.alter_config(ResourceType.TOPIC, TOPIC, "retention.ms", "3600000")
-    assert "partition states raised to their partition epoch: 0\n" in journey.give_back()
+    assert "partition states whose version was raised to the partition epoch: 0\n" in journey.give_back()
     journey.lives_without_us("after-kraft-mode")
     until("the brokers know it", lambda: "kraft-born" in journey.admin.topics())
     assert journey.admin.topic_config(TOPIC, "retention.ms") == "3600000"

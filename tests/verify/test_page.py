@@ -89,7 +89,7 @@ def test_nothing_comes_from_outside_and_nothing_breaks_out() -> None:
 
 
 def test_a_page_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    with pytest.raises(OperatorError, match=f"{tmp_path}.*can't be written"):
+    with pytest.raises(OperatorError, match=f"{tmp_path}.*cannot be written"):
         write(tmp_path, "page")
 
 
