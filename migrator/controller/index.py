@@ -54,14 +54,6 @@ class PartitionSet:
         else:
             self._bits.pop(topic_id, None)
 
-    def of_topic(self, topic_id: Uuid) -> Iterator[int]:
-        """Numbers of the topic's partitions that are in, ascending."""
-        bits = self._bits.get(topic_id, 0)
-        while bits:
-            lowest = bits & -bits
-            yield lowest.bit_length() - 1
-            bits ^= lowest
-
     def __iter__(self) -> Iterator[TopicPartition]:
         """All partitions. The set may change meanwhile: what is yielded is what was in at the start."""
         for topic_id, bits in tuple(self._bits.items()):

@@ -58,15 +58,11 @@ def undo_changes(parts: Iterable[Changes], image: MetadataImage) -> Changes:
     return replace(forth, partitions={**forth.partitions, **back})
 
 
-def changes_between(before: MetadataImage, after: MetadataImage) -> Changes:
-    """Exactly what differs between two images, at the price of looking at everything."""
-    *_, changes = compare_images(before, after)
-    return changes or NO_CHANGES
-
-
 def compare_images(before: MetadataImage, after: MetadataImage) -> Iterator[Changes | None]:
-    """`changes_between` in slices, for a snapshot that replaces an image, where no records lead from the one to the
-    other: yields None after every so many topics, at last the changes."""
+    """Exactly what differs between two images, in slices: yields None after every so many topics, at last the changes.
+
+    For a snapshot that replaces an image, where no records lead from the one to the other.
+    """
     old, new = before.topics.by_id, after.topics.by_id
     topics = [topic_id for topic_id in {*old, *new} if old.get(topic_id) is not new.get(topic_id)]
     partitions: dict[Uuid, frozenset[int]] = {}

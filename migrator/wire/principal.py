@@ -9,7 +9,6 @@ from kio.schema.default_principal_data.v0.data import DefaultPrincipalData
 from migrator.errors import PeerError
 from migrator.values import value
 from migrator.wire.decode import decode_exactly
-from migrator.wire.encode import encode_entity
 
 _VERSION = struct.Struct(">h")
 
@@ -41,11 +40,3 @@ def decode_principal(data: bytes) -> Principal:
         raise PeerError(f"a principal of version {version}; only 0 is known")
     decoded = decode_exactly(DefaultPrincipalData, data, _VERSION.size)
     return Principal(decoded.type_, decoded.name, decoded.token_authenticated)
-
-
-def encode_principal(principal: Principal) -> bytes:
-    """The counterpart of `decode_principal`."""
-    data = DefaultPrincipalData(
-        type_=principal.kind, name=principal.name, token_authenticated=principal.token_authenticated
-    )
-    return b"".join([_VERSION.pack(0), *encode_entity(data)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 
@@ -72,28 +71,6 @@ class ConditionalWriter:
                     raise OperatorError(f"ZooKeeper refused to write it (error {result})", where=ops[index].path)
                 return Failed(index, error, self._session.identity if error is ZkError.NO_AUTH else "")
         return Applied(tuple(result for result in results if isinstance(result, Stat | str | None)))
-
-    def write_in_order(self, multis: Iterable[Sequence[Op]]) -> Iterator[MultiOutcome]:
-        """Several multis in flight, outcomes in order. Sends nothing more after one that was not applied.
-
-        What was in flight behind that one may be applied nevertheless: multis that build on each other have to say so
-        by the versions that they check.
-        """
-        in_flight: deque[Future[MultiOutcome]] = deque()
-        pending = iter(multis)
-        going_on = True
-        while True:
-            while going_on and len(in_flight) < self._session.options.in_flight:
-                ops = next(pending, None)
-                if ops is None:
-                    going_on = False
-                else:
-                    in_flight.append(self.submit(ops))
-            if not in_flight:
-                return
-            outcome = in_flight.popleft().result()
-            going_on = going_on and isinstance(outcome, Applied)
-            yield outcome
 
 
 def split_ops(

@@ -22,7 +22,6 @@ from migrator.records import metadata as rec
 from migrator.records.batch import iter_batches
 from migrator.wire.decode import decode_entity
 from migrator.wire.encode import encode_entity
-from migrator.wire.principal import encode_principal
 from migrator.wire.schemas import (
     API_VERSIONS,
     ENVELOPE,
@@ -37,6 +36,7 @@ from tests.differential.names import Names
 from tests.differential.steps import NODE, Step
 from tests.patience import PATIENCE_SECONDS
 from tests.raw_frames import receive, sized
+from tests.wire.principals import encode_principal
 
 ANSWER_SECONDS = 60.0
 LOG = Path("__cluster_metadata-0/00000000000000000000.log")

@@ -22,7 +22,7 @@ from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.transport import TransportError, UnreachableError
 from migrator.wire.decode import decode_exactly
 from migrator.wire.encode import encode_entity
-from migrator.wire.principal import Principal, encode_principal
+from migrator.wire.principal import Principal
 from migrator.wire.raft_codec import RAFT_APIS, decode_raft_response, encode_raft_response
 from migrator.wire.schemas import (
     ENVELOPE,
@@ -46,6 +46,7 @@ from tests.hostile.node import AbortedError, GrpcContext, Node, Silence, frame_o
 from tests.hostile.values import Hostile
 from tests.node.cluster import CLUSTER_ID
 from tests.rpc.operator_node import PlayedNode
+from tests.wire.principals import encode_principal
 
 LEADERS_ROUND: Final = rounds({Door.LISTENER: 2, Door.ENVELOPE: 2, Door.SASL: 4, Door.OPERATOR: 6, Door.QUORUM: 2})
 VOTERS_ROUND: Final = rounds({Door.LISTENER: 2, Door.QUORUM: 5}, RAFT_KEYS | {-1})

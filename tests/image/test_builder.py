@@ -7,10 +7,11 @@ from immutables import Map
 
 from migrator.errors import InvariantViolation
 from migrator.image.builder import ImageBuilder
-from migrator.image.changes import changes_between, merge_changes
+from migrator.image.changes import merge_changes
 from migrator.image.model import EMPTY_IMAGE, Changes, MetadataImage, Provenance
 from migrator.records import metadata as rec
 from migrator.records.uuid import ZERO_UUID
+from tests.image.differences import changes_between
 from tests.image.rows import image_rows, naive_rows
 from tests.image.strategies import image_of, record_sequences, small_uuid
 

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from migrator.errors import InvariantViolation
-from migrator.image.changes import changes_between, merge_changes
+from migrator.image.changes import merge_changes
 from migrator.image.loader import ImageLoader
 from migrator.image.model import EMPTY_IMAGE, Changes, MetadataImage
 from migrator.records import metadata as rec
 from migrator.records.uuid import Uuid
+from tests.image.differences import changes_between
 from tests.image.rows import image_rows, naive_rows
 from tests.image.strategies import image_of, small_uuid, transactional_sequences
 from tests.image.test_builder import covers

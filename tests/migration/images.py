@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from hypothesis import strategies as st
@@ -24,8 +25,9 @@ from migrator.image.model import (
     TopicImage,
     TopicsImage,
 )
+from migrator.migration.translate.source import ZkSource
 from migrator.migration.translate.target import Target
-from migrator.migration.translate.to_records import copy_records
+from migrator.migration.translate.to_records import OnFault, RecordReader, stop
 from migrator.records.metadata import ConfigResourceType, MetadataRecord, QuotaEntity
 from migrator.records.uuid import Uuid
 from migrator.zookeeper.ops import Applied, Failed
@@ -201,3 +203,11 @@ def content(zookeeper: ModelZooKeeper) -> Mapping[str, object]:
         else:
             found[path] = data
     return found
+
+
+def copy_records(
+    zookeeper: ZkSource, *, passwords: PasswordEncoder, random: random.Random, on_fault: OnFault = stop
+) -> Iterator[MetadataRecord]:
+    """Every record of a copy, in Kafka's order; errors as `RecordReader.all_records`."""
+    reader = RecordReader(zookeeper, passwords=passwords, random=random, on_fault=on_fault)
+    return chain.from_iterable(reader.all_records())

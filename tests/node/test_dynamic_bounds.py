@@ -10,13 +10,13 @@ import pytest
 from immutables import Map
 
 from migrator.config.load import typed_settings
-from migrator.image.changes import changes_between
 from migrator.image.model import EMPTY_IMAGE, ConfigResource, ImageDelta, MetadataImage
 from migrator.node.connection_bounds import connection_quotas, listener_limits
 from migrator.node.dynamic_bounds import DynamicBounds
 from migrator.records.metadata import ConfigResourceType
 from migrator.wire.quotas import ConnectionQuotas
 from tests.config.test_settings import MINIMAL
+from tests.image.differences import changes_between
 from tests.patience import PATIENCE_SECONDS
 
 OWN, EVERY = "3000", ""

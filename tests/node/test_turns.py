@@ -16,11 +16,12 @@ from migrator.node.core import NodeCore
 from migrator.node.node import Failure, _listeners
 from migrator.wire.client import ClientLimits, KafkaClient
 from migrator.wire.encode import encode_entity
-from migrator.wire.principal import ANONYMOUS, encode_principal
+from migrator.wire.principal import ANONYMOUS
 from migrator.wire.schemas import CONTROLLER_APIS, ENVELOPE, RequestHeader, build, encode_request_header, request_type
 from tests.calls import CountingSelector
 from tests.controller.world import registration
 from tests.node.cluster import CLUSTER_ID, Cluster, running
+from tests.wire.principals import encode_principal
 
 TOPICS = 400
 PARTITIONS = 20

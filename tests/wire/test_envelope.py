@@ -20,7 +20,7 @@ from migrator.wire.envelope import (
     envelope_response,
     open_envelope,
 )
-from migrator.wire.principal import ANONYMOUS, Principal, decode_principal, encode_principal
+from migrator.wire.principal import ANONYMOUS, Principal, decode_principal
 from migrator.wire.schemas import (
     CONTROLLER_APIS,
     ENVELOPE,
@@ -31,6 +31,7 @@ from migrator.wire.schemas import (
     request_type,
     response_type,
 )
+from tests.wire.principals import encode_principal
 
 OUTER = RequestContext(ENVELOPE, 0, 7, "broker", Principal("User", "broker"), "CONTROLLER", "10.0.0.1")
 CLIENT = Principal("User", "Zoë", token_authenticated=True)

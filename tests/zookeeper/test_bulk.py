@@ -23,8 +23,9 @@ both_ways = pytest.mark.parametrize("multi_read", [True, False], ids=["multi-rea
 
 
 def write(session: ZooKeeperSession, ops: list[Op]) -> None:
-    for outcome in ConditionalWriter(session).write_in_order(split_ops(ops)):
-        assert isinstance(outcome, Applied)
+    writer = ConditionalWriter(session)
+    for multi in split_ops(ops):
+        assert isinstance(writer.write(multi), Applied)
 
 
 def test_twenty_thousand_znodes_in_order(session: ZooKeeperSession) -> None:

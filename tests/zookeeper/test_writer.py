@@ -62,20 +62,18 @@ def test_an_error_that_no_caller_can_act_upon_is_raised_with_its_path(session: Z
         ConditionalWriter(strict).write([Create("/mine", None)])
 
 
-def test_multis_are_pipelined_in_order_and_stop_after_a_failure(session: ZooKeeperSession) -> None:
+def test_multis_that_build_on_each_other_are_pipelined(session: ZooKeeperSession) -> None:
     writer = ConditionalWriter(session)
     assert isinstance(writer.write([Create("/v", b"")]), Applied)
-    chain = [[SetData("/v", b"%d" % number, number)] for number in range(200)]
-    assert all(isinstance(outcome, Applied) for outcome in writer.write_in_order(chain))
+    chain = [writer.submit([SetData("/v", b"%d" % number, number)]) for number in range(200)]
+    assert all(isinstance(outcome.result(), Applied) for outcome in chain)
     broken = [
-        [SetData("/v", b"", 200)],
-        [SetData("/v", b"", 999)],
-        *([SetData("/v", b"", 201 + n)] for n in range(200)),
+        writer.submit([SetData("/v", b"", 200)]),
+        writer.submit([SetData("/v", b"", 999)]),
+        writer.submit([SetData("/v", b"", 999)]),
     ]
-    outcomes = list(writer.write_in_order(broken))
-    assert isinstance(outcomes[0], Applied)
-    assert outcomes[1] == Failed(0, ZkError.BAD_VERSION)
-    assert len(outcomes) < len(broken)
+    assert isinstance(broken[0].result(), Applied)
+    assert [outcome.result() for outcome in broken[1:]] == [Failed(0, ZkError.BAD_VERSION)] * 2
 
 
 def test_a_lost_connection_leaves_the_outcome_unknown(own_zookeeper: EmbeddedZooKeeper) -> None:

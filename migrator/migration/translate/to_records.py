@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from migrator.image.model import ConfigResource, ScramKey
@@ -292,11 +291,3 @@ def _token_records(znode: Znode) -> Iterator[MetadataRecord]:
     token = decode_token(znode.path, znode.data)
     if token is not None:
         yield token_record(token)
-
-
-def copy_records(
-    zookeeper: ZkSource, *, passwords: PasswordEncoder, random: Random, on_fault: OnFault = stop
-) -> Iterator[MetadataRecord]:
-    """Every record of a copy, in Kafka's order; errors as `RecordReader.all_records`."""
-    reader = RecordReader(zookeeper, passwords=passwords, random=random, on_fault=on_fault)
-    return chain.from_iterable(reader.all_records())

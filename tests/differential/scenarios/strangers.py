@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from migrator.wire.principal import Principal, encode_principal
+from migrator.wire.principal import Principal
 from migrator.wire.schemas import CONTROLLER_APIS
 from tests.differential.steps import (
     BROKER,
@@ -27,6 +27,7 @@ from tests.differential.steps import (
     replaced,
     scram,
 )
+from tests.wire.principals import encode_principal
 
 LITERAL, PREFIXED = 3, 4
 ALL, READ, WRITE, CREATE, REMOVE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS = range(2, 12)

@@ -10,7 +10,6 @@ import pytest
 from immutables import Map
 
 from migrator.errors import InvariantViolation
-from migrator.image.changes import changes_between
 from migrator.image.model import (
     EMPTY_IMAGE,
     Acl,
@@ -27,7 +26,6 @@ from migrator.migration.translate.entity import Effect, EntityWrite, parse_entit
 from migrator.migration.translate.reconcile import reconcile, repair
 from migrator.migration.translate.target import Target
 from migrator.migration.translate.to_ops import delta_writes
-from migrator.migration.translate.to_records import copy_records
 from migrator.records.metadata import (
     ConfigResourceType,
     PartitionRecord,
@@ -41,7 +39,8 @@ from migrator.zookeeper.znodes.configs import encode_config
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 from migrator.zookeeper.znodes.producer_ids import ProducerIdBlock, encode_producer_ids
-from tests.migration.images import PASSWORDS, apply, comparable, empty_cluster, image_from, target, uuid
+from tests.image.differences import changes_between
+from tests.migration.images import PASSWORDS, apply, comparable, copy_records, empty_cluster, image_from, target, uuid
 from tests.migration.model.zookeeper import ModelZooKeeper
 
 PARTITION = PartitionRegistration(

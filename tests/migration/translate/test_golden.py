@@ -18,7 +18,6 @@ from migrator.log.snapshots import iter_snapshot
 from migrator.migration.translate.entity import Effect, EntityWrite
 from migrator.migration.translate.reconcile import reconcile
 from migrator.migration.translate.target import Target
-from migrator.migration.translate.to_records import copy_records
 from migrator.records.metadata import RegisterBrokerRecord
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.acls import decode_acl_change, decode_acls, encode_acl_change, encode_acls
@@ -42,7 +41,7 @@ from migrator.zookeeper.znodes.partition_state import decode_partition_state, en
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 from migrator.zookeeper.znodes.producer_ids import decode_producer_ids, encode_producer_ids
 from migrator.zookeeper.znodes.topics import decode_topic, encode_topic
-from tests.migration.images import apply, comparable, read_image
+from tests.migration.images import apply, comparable, copy_records, read_image
 from tests.migration.model.zookeeper import ModelZooKeeper
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "stock-3.9.1"

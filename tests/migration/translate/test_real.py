@@ -7,20 +7,19 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from migrator.image.changes import changes_between
 from migrator.image.model import EMPTY_IMAGE, MetadataImage
 from migrator.migration.translate.entity import EntityWrite
 from migrator.migration.translate.reconcile import reconcile, repair
 from migrator.migration.translate.target import Target
 from migrator.migration.translate.to_ops import delta_writes
-from migrator.migration.translate.to_records import copy_records
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.ops import Applied, Create, Failed
 from migrator.zookeeper.recovery import create_standard_paths
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.writer import ConditionalWriter, split_ops
 from tests.conftest import ZooKeeperSpace
-from tests.migration.images import comparable, read_image
+from tests.image.differences import changes_between
+from tests.migration.images import comparable, copy_records, read_image
 from tests.migration.translate.test_golden import BEFORE, load, our_image, passwords
 
 
@@ -54,7 +53,8 @@ def image_of(session: ZooKeeperSession) -> MetadataImage:
 def test_stocks_zookeeper_is_read_as_from_the_model(session: ZooKeeperSession) -> None:
     model = load(BEFORE)
     parts = split_ops(Create(path, data) for path, data in model.dump().items())
-    assert all(isinstance(outcome, Applied) for outcome in ConditionalWriter(session).write_in_order(parts))
+    writer = ConditionalWriter(session)
+    assert all(isinstance(writer.write(part), Applied) for part in parts)
     model.load({}, dict.fromkeys(model.dump(), 0))  # versions are not part of a dump's content
     assert comparable(image_of(session)) == comparable(our_image(model))
 

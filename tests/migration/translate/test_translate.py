@@ -7,12 +7,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migrator.image.changes import changes_between
 from migrator.image.model import MetadataImage
 from migrator.migration.translate.entity import Effect, tally
 from migrator.migration.translate.reconcile import reconcile, repair
 from migrator.migration.translate.to_ops import delta_writes
 from migrator.zookeeper.znodes import paths
+from tests.image.differences import changes_between
 from tests.lanes import examples
 from tests.migration import images as some
 from tests.migration.images import apply, apply_with_repairs, comparable, content, empty_cluster, image_from, target

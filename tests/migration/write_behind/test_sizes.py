@@ -12,7 +12,6 @@ from kio.schema.errors import ErrorCode
 from migrator.controller.decision import RefusedError
 from migrator.controller.index import ControllerIndex
 from migrator.image.builder import ImageBuilder
-from migrator.image.changes import changes_between
 from migrator.image.model import EMPTY_IMAGE, MetadataImage, Provenance
 from migrator.migration.translate.to_ops import delta_writes
 from migrator.migration.write_behind.multis import Limits
@@ -22,6 +21,7 @@ from migrator.records.acl_codes import AclOperation, AclPermission, PatternType,
 from migrator.records.uuid import Uuid
 from migrator.zookeeper.ops import Create, SetData
 from migrator.zookeeper.request_size import bytes_of_one, op_bytes
+from tests.image.differences import changes_between
 from tests.lanes import examples
 from tests.migration.images import PASSWORDS, target
 
