@@ -23,6 +23,9 @@ FLUSH_SECONDS = 30.0
 READ_SECONDS = 30.0
 SEND_EVERY_SECONDS = 0.01
 LIVELY_SECONDS = 0.1
+OUTSTANDING_MAX = 5
+"""Messages without an acknowledgement: as many as librdkafka has requests in flight. With more, its threads poll
+without a pause while brokers are slow, and take the processors that the brokers need."""
 QUIET = {"log_level": 0}
 """librdkafka prints what it meets, and a restarting broker is much to print."""
 PATIENT = {
@@ -177,9 +180,10 @@ class Traffic:
         begin = time.monotonic()
         while not self._stop.is_set():
             due = int((time.monotonic() - begin) * self._per_second) + 1
-            for number in range(self.sent, due):
-                self._producer.produce(self._topic, value=str(number), key=str(number), on_delivery=self._delivered)
-            self.sent = due
+            while self.sent < due and len(self._producer) < OUTSTANDING_MAX:
+                number = str(self.sent)
+                self._producer.produce(self._topic, value=number, key=number, on_delivery=self._delivered)
+                self.sent += 1
             self._producer.poll(SEND_EVERY_SECONDS)
 
     def _delivered(self, error: object, message: Message) -> None:
