@@ -22,7 +22,7 @@ from migrator.verify.arrow_rows import SCHEMA, RowReader, Share, arrow_batches
 from migrator.verify.canonical import Row
 from migrator.verify.failures import packing
 from migrator.verify.kraft_files import end_of_log, in_share, log_bytes, read_image, share_of_partitions
-from migrator.verify.observer import Observed, observed
+from migrator.verify.observed import Observed, observed
 
 
 class KRaftReader(RowReader):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from migrator.verify.kraft_files import end_of_log
 from migrator.verify.log_tail import LogTail
-from migrator.verify.observer import BEGIN, Observed, observed
+from migrator.verify.observed import BEGIN, Observed, observed
 from migrator.verify.sides import is_address
 
 

@@ -59,7 +59,7 @@ class Observer:
         self._gives_up = gives_up
         self._request_seconds = request_seconds
         self._epoch = 0
-        self._trouble = ""
+        self._last_error = ""
         self.leader = NOBODY
 
     async def end_offset(self) -> int:
@@ -137,7 +137,7 @@ class Observer:
                     if error is ErrorCode.none:
                         self.leader = peer
                         return response
-                    self._trouble = f"controller {peer} answered {error.name}"
+                    self._last_error = f"controller {peer} answered {error.name}"
                     if response.leader_id != NOBODY and response.leader_id not in silent:
                         self.leader, self._epoch = response.leader_id, response.leader_epoch
                         break
@@ -145,7 +145,7 @@ class Observer:
                     self.leader = NOBODY
             if not answered and self._gives_up:
                 raise NoAnswerError("no other voter answers")
-            await self.rest(f"no voter knows a leader that answers; the last trouble: {self._trouble}", deadline)
+            await self.rest(f"no controller names a leader that answers; last error: {self._last_error}", deadline)
 
     async def _try(
         self, peer: int, request: FetchRequest | FetchSnapshotRequest
@@ -155,6 +155,6 @@ class Observer:
                 peer, replace(request, leader_epoch=self._epoch), self._request_seconds
             )
         except TransportError as error:
-            self._trouble = str(error)
+            self._last_error = str(error)
             return None
         return response if isinstance(response, FetchResponse | FetchSnapshotResponse) else None

@@ -38,7 +38,7 @@ STOCK = {
     "controller.quorum.fetch.timeout.ms": "1000",
     "controller.quorum.election.timeout.ms": "300",
 }
-REFUSAL = "Controller {} wants to lead and gets no vote from this one: it is a stock controller without"
+REFUSAL = "This controller refuses its vote to controller {}: it is a stock controller without"
 CREATE_TOPICS = request_type(19, 7)
 DAMAGED = "in-the-terms-of-stock-0"
 

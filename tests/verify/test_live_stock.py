@@ -23,6 +23,7 @@ from migrator.verify.recheck import Patience, Recheck
 from migrator.verify.verify import Verdict, VerifyRequest, verify_in
 from migrator.verify.zookeeper_side import ZooKeeperSide
 from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.configs import encode_config
 from tests.drill.stock_controllers import StockQuorumCluster
 from tests.verify.test_live import changes
 
@@ -90,13 +91,12 @@ async def test_a_stock_migration_is_compared_while_it_dual_writes(
                     await until(cluster, report, "changes", partial(reached, workload, enough), seconds=60)
                     assert await asyncio.to_thread(foreign.look) == (), "nobody else wrote"
                 topic = min(name for name in client.get_children(paths.TOPICS) if name.startswith(PLAIN_TOPIC))
-                state = paths.partition_state(topic, 0)
-                data, _ = client.get(state)
-                client.set(state, data.replace(b'"leader_epoch":', b'"leader_epoch":7'))
+                config = paths.topic_config(topic)  # one that the workload never changes, so stock does not mend it
+                client.set(config, encode_config({"retention.ms": "77"}))
                 (write,) = await asyncio.to_thread(foreign.look)
-                assert (write.path, write.zxid) == (state, client.get(state)[1].mzxid)
+                assert (write.path, write.zxid) == (config, client.get(config)[1].mzxid)
             found = await verdict()
-            assert [(one.entity, one.field) for one in found.comparison.examples] == [(f"{topic}-0", "leader_epoch")]
+            assert [(one.kind, one.entity) for one in found.comparison.examples] == [("config", f"topic:{topic}")]
             assert found.exit_code is ExitCode.DIFFERENT
         finally:
             workload.stop()

@@ -31,8 +31,8 @@ from migrator.records.control import LeaderChange, Voter, build_control_batch
 from migrator.records.uuid import DIRECTORY_UNASSIGNED
 from migrator.records.versions import parse_version
 from migrator.verify.kraft_files import end_of_log, read_image
+from migrator.verify.observed import Observed, by_address, observed
 from migrator.verify.observed_tail import ObservedTail
-from migrator.verify.observer import Observed, by_address, observed
 from migrator.verify.sources import register
 from tests.records.samples import UUID
 
