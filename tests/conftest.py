@@ -27,7 +27,12 @@ OUTSIDE_ZOOKEEPER = "MIGRATOR_TEST_ZOOKEEPER"
 
 PR_SET_CHILD_SUBREAPER = 36
 END_SECONDS = 10.0
-_ENDS_WITH_US = ("PythonGatewayServer", "multiprocessing.resource_tracker", "multiprocessing.forkserver")
+_ENDS_WITH_US = (
+    "PythonGatewayServer",
+    "multiprocessing.resource_tracker",
+    "multiprocessing.forkserver",
+    processes._GUARDIAN,
+)
 """Helpers that watch a pipe from this process and end with it."""
 
 _chroot_numbers = itertools.count()
@@ -130,11 +135,10 @@ def no_process_left_behind() -> Iterator[None]:
 
 
 def _children() -> list[psutil.Process]:
-    guardian = processes.guardian_pid()
     return [
         child
         for child in psutil.Process().children(recursive=True)
-        if child.pid != guardian and not any(mark in _describe(child) for mark in _ENDS_WITH_US)
+        if not any(mark in _describe(child) for mark in _ENDS_WITH_US)
     ]
 
 

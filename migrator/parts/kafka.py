@@ -8,17 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
-
 from migrator.errors import require
 from migrator.parts.java import Jvm, java_command
 from migrator.parts.kafka_jars import cache_directory, fetch_jars
-from migrator.parts.processes import ChildProcess, StillRunningError, run_to_end
+from migrator.parts.processes import ChildProcess, run_to_end
 
 START_SECONDS = 180.0
 STOP_SECONDS = 30.0
 TOOL_SECONDS = 120.0
-SHELL_ATTEMPTS = 4
 _STARTED = r"Kafka Server started|\[KafkaServer id=-?\d+\] started"
 """Logged by a KRaft node, and by a broker in ZooKeeper mode, when all listeners serve."""
 
@@ -92,31 +89,6 @@ class StockKafka:
             directory=properties_file.parent,
         )
 
-    def dump_log(self, *files: Path, directory: Path) -> str:
-        """``kafka-dump-log --cluster-metadata-decoder`` of segments or checkpoints."""
-        names = ",".join(map(str, files))
-        return self.tool(
-            "kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", names, directory=directory
-        )
-
-    def metadata_shell(self, file: Path, *command: str, directory: Path) -> str:
-        """``kafka-metadata-shell --snapshot FILE COMMAND``; the node that owns the file must not run.
-
-        Run again when it hangs. It waits for `MetadataLoader.lastAppliedOffset`, which moves only when a batch is
-        loaded after `SnapshotFileReader` has shut its queue down; of a short file the last batch may come before, and
-        then stock's shell waits for ever.
-        """
-        main_class = "org.apache.kafka.shell.MetadataShell"
-        hung = Retrying(
-            retry=retry_if_exception_type(StillRunningError), stop=stop_after_attempt(SHELL_ATTEMPTS), reraise=True
-        )
-        return hung(
-            self.tool,
-            *(main_class, "--snapshot", str(file), *command),
-            directory=directory,
-            timeout_seconds=TOOL_SECONDS / SHELL_ATTEMPTS,
-        )
-
     def node(self, name: str, directory: Path, properties: Mapping[str, str], *, jvm: Jvm | None = None) -> StockNode:
         """A controller or broker, in whichever mode the properties say; not started yet.
 
@@ -137,10 +109,6 @@ class StockKafka:
     def acls(self, *arguments: str, directory: Path) -> str:
         """``kafka-acls``; takes ``--authorizer-properties zookeeper.connect=...`` too."""
         return self.tool("kafka.admin.AclCommand", *arguments, directory=directory)
-
-    def delegation_tokens(self, *arguments: str, directory: Path) -> str:
-        """``kafka-delegation-tokens``."""
-        return self.tool("org.apache.kafka.tools.DelegationTokenCommand", *arguments, directory=directory)
 
 
 class StockNode:

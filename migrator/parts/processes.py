@@ -49,10 +49,6 @@ class _Guardian:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
-    @property
-    def pid(self) -> int | None:
-        return None if self._process is None else self._process.pid
-
     def start_child(
         self, argv: Sequence[str], output: Path, cwd: Path | None, env: Mapping[str, str] | None
     ) -> subprocess.Popen[bytes]:
@@ -102,11 +98,6 @@ class _Guardian:
 
 
 _guardian = _Guardian()
-
-
-def guardian_pid() -> int | None:
-    """The guardian's process id; None when no child was ever started."""
-    return _guardian.pid
 
 
 class StillRunningError(OperatorError):

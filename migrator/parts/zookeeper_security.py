@@ -72,12 +72,6 @@ class ZooKeeperSasl:
         return f"Server {{\n    {_PROVIDERS}.DigestLoginModule required{users};\n}};\n"
 
 
-def client_jaas(user: str, password: str, section: str = "Client") -> str:
-    """The section of a client's JAAS file, as stock brokers and controllers have it."""
-    module = f"{_PROVIDERS}.DigestLoginModule required"
-    return f"{section} {{\n    {module}\n    username={quoted(user)}\n    password={quoted(password)};\n}};\n"
-
-
 def quoted(text: str) -> str:
     """A string of a JAAS file."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')

@@ -146,10 +146,6 @@ class KafkaListener:
         return most if sasl is None else min(most, sasl.max_receive_bytes)
 
     @property
-    def connection_count(self) -> int:
-        return len(self._connections)
-
-    @property
     def refused(self) -> int:
         """Connections that a quota of their address has cost since the start."""
         return self._acceptor.refused

@@ -20,7 +20,7 @@ from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.fill import PLAIN_TOPIC
 from migrator.errors import ExitCode
 from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
-from migrator.parts.zookeeper_security import ZooKeeperSasl, client_jaas
+from migrator.parts.zookeeper_security import ZooKeeperSasl
 from migrator.wire.schemas import build, request_type
 from migrator.zookeeper.logins import JaasEntry
 from migrator.zookeeper.ops import FORBIDDEN_REMEDY
@@ -28,6 +28,7 @@ from migrator.zookeeper.session import SessionOptions, default_acl
 from migrator.zookeeper.znodes import paths
 from tests.faults.cluster import FaultCluster, cluster_in, every_znode, start_all
 from tests.faults.requests import REQUEST_SECONDS, create_topic
+from tests.parts.jaas import client_jaas
 
 USER, PASSWORD = "kafka", "the-password-of-kafka"
 RENAMED = "kafka-renamed"

@@ -42,6 +42,7 @@ from migrator.parts.kafka import KafkaRelease, StockKafka, StockNode, start_toge
 from migrator.parts.processes import free_port
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from tests.golden.stock import STOCK_391 as STOCK
+from tests.parts.kafka_tools import delegation_tokens
 
 SEGMENT = "00000000000000000000.log"
 SHARED = {
@@ -212,7 +213,8 @@ def set_acls_and_tokens(cluster: StockCluster) -> None:
     cluster.allow(*prefixed, "DescribeTokens", "--user-principal", "User:c")
     secured = f"127.0.0.1:{cluster.sasl_ports[1]}"
     for more in (("--owner-principal", "User:alice", "--renewer-principal", "User:c@@l dude*"), ()):
-        cluster.kafka.delegation_tokens(
+        delegation_tokens(
+            cluster.kafka,
             *("--bootstrap-server", secured, "--command-config", str(cluster.client_properties)),
             *("--create", "--max-life-time-period", "-1", *more),
             directory=cluster.directory,

@@ -22,15 +22,12 @@ from tests.hostile.seats import LEADERS_ROUND, VOTERS_ROUND
 
 SORTS = {
     "decode_acls": {"access control list"},
-    "decode_acl_change": {"access control change"},
     "decode_broker": {"broker registration"},
     "decode_cluster_id": {"cluster id"},
     "decode_config": {"topic config", "broker config", "client config"},
-    "decode_config_change": {"config change"},
     "decode_controller": {"controller"},
     "decode_controller_epoch": {"controller epoch"},
     "decode_token": {"delegation token"},
-    "decode_token_change": {"delegation token change"},
     "decode_migration": {"migration"},
     "decode_partition_state": {"partition state"},
     "decode_producer_ids": {"producer ids"},

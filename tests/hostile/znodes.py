@@ -20,12 +20,9 @@ from migrator.records.versions import LATEST_SUPPORTED
 from migrator.zookeeper.leadership import ClaimPlan, ClaimView, plan_claim, plan_release, read_view
 from migrator.zookeeper.ops import SetData
 from migrator.zookeeper.znodes import paths
-from migrator.zookeeper.znodes.acls import decode_acl_change
 from migrator.zookeeper.znodes.broker_ids import decode_broker
 from migrator.zookeeper.znodes.cluster_id import decode_cluster_id
-from migrator.zookeeper.znodes.configs import decode_config_change
 from migrator.zookeeper.znodes.controller import decode_controller_epoch
-from migrator.zookeeper.znodes.delegation_tokens import decode_token_change
 from migrator.zookeeper.znodes.errors import ZnodeError
 from tests.hostile.readable import BESIDE, faults_for_stock
 from tests.hostile.values import TEXTS
@@ -61,13 +58,8 @@ AT: Final[dict[str, Callable[[str], bool]]] = {
     "client config": lambda path: path.startswith(
         tuple(f"{root}/" for root in (paths.USER_CONFIGS, paths.CLIENT_CONFIGS, paths.IP_CONFIGS))
     ),
-    "config change": lambda path: path.startswith(f"{paths.CONFIG_CHANGES}/"),
     "access control list": lambda path: path.startswith("/kafka-acl") and path.count("/") == 3 and "change" not in path,
-    "access control change": lambda path: path.startswith(
-        (paths.LITERAL_ACL_CHANGES + "/", paths.PREFIXED_ACL_CHANGES + "/")
-    ),
     "delegation token": lambda path: path.startswith(f"{paths.TOKENS}/"),
-    "delegation token change": lambda path: path.startswith(f"{paths.TOKEN_CHANGES}/"),
     "producer ids": lambda path: path == paths.PRODUCER_IDS,
     "broker registration": lambda path: path.startswith(f"{paths.BROKER_IDS}/"),
     "cluster id": lambda path: path == paths.CLUSTER_ID,
@@ -77,9 +69,6 @@ AT: Final[dict[str, Callable[[str], bool]]] = {
 }
 """Where the znodes of a sort are."""
 SINGLE: Final[dict[str, Callable[[str, bytes | None], Any]]] = {
-    "config change": decode_config_change,
-    "access control change": decode_acl_change,
-    "delegation token change": decode_token_change,
     "broker registration": decode_broker,
     "cluster id": decode_cluster_id,
     "controller epoch": decode_controller_epoch,
@@ -90,7 +79,6 @@ CLAIM: Final = frozenset({"controller", "controller epoch", "migration"})
 MISSING: Final = {
     paths.MIGRATION: b'{"version":0,"kraft_controller_id":3001,"kraft_controller_epoch":5,"kraft_metadata_offset":7,'
     b'"kraft_metadata_epoch":5}',
-    f"{paths.TOKEN_CHANGES}/token_change_0000000000": b'{"version":1,"token":"token-1"}',
     paths.CONTROLLER: b'{"version":2,"brokerid":1,"timestamp":"1","kraftControllerEpoch":-1}',
     f"{paths.BROKER_IDS}/99": b'{"version":5,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1","endpoints":'
     b'["PLAINTEXT://h:9092"],"rack":null,"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"features":{}}',

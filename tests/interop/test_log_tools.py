@@ -18,6 +18,7 @@ from migrator.records.batch import build_batch
 from migrator.records.codec import encode, encode_all
 from migrator.records.control import LeaderChange, Voter, build_control_batch
 from tests.log.golden import BATCH_FILES
+from tests.parts.kafka_tools import dump_log, metadata_shell
 from tests.records.samples import UUID, samples
 
 
@@ -62,7 +63,7 @@ def test_dump_log_prints_every_record_of_ours_and_of_stock_as_we_do(kafka_391: S
     for number, stock in enumerate(path for path in BATCH_FILES if path.parent.name == "stock-3.9.1"):
         name = f"{number:020d}.log" if stock.suffix == ".log" else f"{number:020d}-{1:010d}.checkpoint"
         written.append(Path(shutil.copy(stock, tmp_path / name)))
-    stock_text = kafka_391.dump_log(*written, directory=tmp_path)
+    stock_text = dump_log(kafka_391, *written, directory=tmp_path)
     ours = [line for path in written for line in to_lines(path, secrets=True)]
     assert [line for line in stock_text.splitlines() if not line.startswith("log4j:")] == ours
 
@@ -70,7 +71,7 @@ def test_dump_log_prints_every_record_of_ours_and_of_stock_as_we_do(kafka_391: S
 @pytest.mark.parametrize("write", [snapshot_of_a_cluster, log_of_a_cluster])
 def test_the_metadata_shell_reads_ours(kafka_391: StockKafka, tmp_path: Path, write: Callable[[Path], Path]) -> None:
     path = write(tmp_path / "data")
-    partition = kafka_391.metadata_shell(path, "cat", "/image/topics/byName/orders/0", directory=tmp_path)
+    partition = metadata_shell(kafka_391, path, "cat", "/image/topics/byName/orders/0", directory=tmp_path)
     assert "leaderEpoch=4, partitionEpoch=5)" in partition
-    configs = kafka_391.metadata_shell(path, "find", "/image/configs", directory=tmp_path)
+    configs = metadata_shell(kafka_391, path, "find", "/image/configs", directory=tmp_path)
     assert "cleanup.policy" in configs

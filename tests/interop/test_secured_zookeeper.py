@@ -40,7 +40,7 @@ from migrator.parts.java import Jvm
 from migrator.parts.kafka import StockKafka
 from migrator.parts.processes import run_to_end
 from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
-from migrator.parts.zookeeper_security import ZooKeeperSasl, ZooKeeperTls, client_jaas
+from migrator.parts.zookeeper_security import ZooKeeperSasl, ZooKeeperTls
 from migrator.zookeeper.ops import Applied, Create
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, default_acl, options_from
 from migrator.zookeeper.writer import ConditionalWriter
@@ -48,6 +48,7 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.faults.cluster import different_rows, rows_of
 from tests.interop.stages import alter_quotas, broker_is_controller, stage
+from tests.parts.jaas import client_jaas
 
 CHROOT = "/kafka"
 CLUSTER = encode_cluster_id(CLUSTER_ID)

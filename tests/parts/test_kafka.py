@@ -9,8 +9,9 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.parts import kafka_jars
-from migrator.parts.kafka import SHELL_ATTEMPTS, KafkaRelease, StockKafka
+from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.parts.processes import StillRunningError, free_port
+from tests.parts.kafka_tools import SHELL_ATTEMPTS, dump_log, metadata_shell
 
 CLUSTER_ID = "XkYOzJkUQQ-rHVYhnWGvTg"
 
@@ -85,8 +86,8 @@ def test_a_stock_controller_formats_runs_and_leaves_a_log_that_the_tools_read(
     with node:
         pass
     segment = tmp_path / "controller/data/__cluster_metadata-0/00000000000000000000.log"
-    assert "FEATURE_LEVEL_RECORD" in kafka_391.dump_log(segment, directory=tmp_path)
-    assert "metadataVersion" in kafka_391.metadata_shell(segment, "ls", "/image/features", directory=tmp_path)
+    assert "FEATURE_LEVEL_RECORD" in dump_log(kafka_391, segment, directory=tmp_path)
+    assert "metadataVersion" in metadata_shell(kafka_391, segment, "ls", "/image/features", directory=tmp_path)
 
 
 def test_a_tool_that_fails_says_why(kafka_391: StockKafka, tmp_path: Path) -> None:
@@ -110,7 +111,7 @@ class HangingKafka(StockKafka):
 
 def test_a_metadata_shell_that_hangs_is_run_again_and_not_for_ever(tmp_path: Path) -> None:
     segment = tmp_path / "a.log"
-    answer = HangingKafka(tmp_path, SHELL_ATTEMPTS - 1).metadata_shell(segment, "ls", directory=tmp_path)
+    answer = metadata_shell(HangingKafka(tmp_path, SHELL_ATTEMPTS - 1), segment, "ls", directory=tmp_path)
     assert answer == f"--snapshot {segment} ls"
     with pytest.raises(StillRunningError, match="MetadataShell still runs"):
-        HangingKafka(tmp_path, SHELL_ATTEMPTS).metadata_shell(segment, "ls", directory=tmp_path)
+        metadata_shell(HangingKafka(tmp_path, SHELL_ATTEMPTS), segment, "ls", directory=tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 
 from migrator.drill.kafka_cluster import until
-from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperEnsemble, ZooKeeperOptions
+from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
 from tests.conftest import ZooKeeperSpace, connect, disconnect
+from tests.parts.ensemble import ZooKeeperEnsemble
 
 
 def test_data_survives_kill_and_restart_until_it_is_deleted(own_zookeeper: EmbeddedZooKeeper) -> None:
@@ -27,7 +29,8 @@ def test_data_survives_kill_and_restart_until_it_is_deleted(own_zookeeper: Embed
         disconnect(client)
     assert own_zookeeper.snapshots
     assert own_zookeeper.transaction_logs
-    own_zookeeper.delete_data()
+    own_zookeeper.stop()
+    shutil.rmtree(own_zookeeper.directory / "data")
     own_zookeeper.start()
     client = connect(own_zookeeper.hosts)
     try:

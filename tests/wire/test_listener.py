@@ -293,7 +293,7 @@ async def test_connections_beyond_the_limit_are_refused() -> None:
                 await assert_closed(reader)
             assert (listener.counters.accepted, listener.refused) == (1, 1)
             await first.request(heartbeat(1), 10)
-        await wait_until(lambda: listener.connection_count == 0)
+        await wait_until(lambda: len(listener._connections) == 0)
         await assert_served(port)
 
 
@@ -303,8 +303,8 @@ async def test_a_peer_that_does_not_read_is_closed_and_holds_little() -> None:
     async with serving(limits=limits, raw_apis=frozenset({FETCH})) as (listener, _, port):
         async with raw_connection(port) as (_, writer):
             writer.write(request_frame(build(request_type(FETCH, 17))) * 1000)
-            await wait_until(lambda: listener.connection_count == 1)
-            await wait_until(lambda: listener.connection_count == 0)
+            await wait_until(lambda: len(listener._connections) == 1)
+            await wait_until(lambda: len(listener._connections) == 0)
         assert 0 < listener.counters.requests[FETCH] < 1000
         assert listener.counters.malformed == listener.counters.failed == 0
 
@@ -317,7 +317,7 @@ async def test_a_peer_that_is_throttled_is_answered_and_then_not_listened_to() -
             await assert_served(port)
             assert [context.client_id for context in handler.contexts] == ["raw", "tester"]
         async with asyncio.timeout(60):  # and when it leaves, it is forgotten at once
-            while listener.connection_count:
+            while len(listener._connections):
                 await asyncio.sleep(0)
 
 
@@ -332,7 +332,7 @@ async def test_the_size_of_a_frame_costs_nothing_before_its_bytes_come() -> None
         for _ in range(20):
             _, writer = await stack.enter_async_context(raw_connection(port))
             writer.write(struct.pack(">i", listener.limits.max_request_bytes))
-        await wait_until(lambda: listener.quotas.identified.held > 0 and listener.connection_count == 20)
+        await wait_until(lambda: listener.quotas.identified.held > 0 and len(listener._connections) == 20)
         assert listener.quotas.identified.held <= 20 * FIRST_BUFFER
         await assert_served(port)
 
@@ -382,7 +382,7 @@ async def test_close_waits_for_running_requests_and_then_does_not() -> None:
         await listener.close(grace=0.01)
         with pytest.raises(TransportError):
             await request
-        assert listener.connection_count == 0
+        assert len(listener._connections) == 0
 
 
 async def test_close_lets_a_running_request_be_answered_and_hangs_up_on_the_idle() -> None:
@@ -391,7 +391,7 @@ async def test_close_lets_a_running_request_be_answered_and_hangs_up_on_the_idle
         request = asyncio.create_task(busy.request(heartbeat(Echo.SLOW), 10))
         await wait_until(lambda: handler.running == 1)
         closing = asyncio.create_task(listener.close(grace=10))
-        await wait_until(lambda: listener.connection_count == 1)
+        await wait_until(lambda: len(listener._connections) == 1)
         handler.release.set()
         await closing
         assert (await request).is_fenced is False

@@ -205,7 +205,7 @@ async def test_who_reads_its_answer_too_slowly_is_cut_off(monkeypatch: pytest.Mo
         frame = b"".join(header + encode_entity(request))
         async with knocking(port, 1, struct.pack(">i", len(frame)) + frame):
             await until(lambda: listener.counters.requests[HEARTBEAT] > 0)
-            await until(lambda: listener.connection_count == 0)
+            await until(lambda: len(listener._connections) == 0)
         await ask(port)
 
 

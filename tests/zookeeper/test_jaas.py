@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import OperatorError
-from migrator.parts.zookeeper_security import client_jaas, quoted
+from migrator.parts.zookeeper_security import quoted
 from migrator.zookeeper.jaas import JaasSyntaxError, parse_jaas
 from migrator.zookeeper.logins import DigestLogin, JaasEntry
+from tests.parts.jaas import client_jaas
 
 STOCK = """
 /* Logins of a broker. */

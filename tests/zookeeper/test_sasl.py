@@ -14,8 +14,8 @@ from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from migrator.drill.cluster import MIGRATOR
 from migrator.errors import ExitCode, OperatorError
-from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperEnsemble, ZooKeeperOptions
-from migrator.parts.zookeeper_security import ZooKeeperSasl, client_jaas
+from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
+from migrator.parts.zookeeper_security import ZooKeeperSasl
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.logins import JaasEntry
 from migrator.zookeeper.ops import Applied, Create, Failed, SetData, ZkError
@@ -28,6 +28,8 @@ from migrator.zookeeper.session import (
 )
 from migrator.zookeeper.writer import ConditionalWriter
 from tests.conftest import ZooKeeperSpace
+from tests.parts.ensemble import ZooKeeperEnsemble
+from tests.parts.jaas import client_jaas
 
 USERS = {"kafka": 'br0ker "secret" \\', "müller": "pässwörd", "other": "o"}
 

@@ -14,7 +14,6 @@ from migrator.errors import OperatorError
 from migrator.parts.certificates import Authority
 from migrator.parts.processes import free_port
 from migrator.parts.zookeeper import EmbeddedZooKeeper
-from migrator.parts.zookeeper_security import client_jaas
 from migrator.zookeeper.logins import JaasEntry
 from migrator.zookeeper.session import (
     SessionOptions,
@@ -23,6 +22,7 @@ from migrator.zookeeper.session import (
     ZooKeeperUnavailableError,
     options_from,
 )
+from tests.parts.jaas import client_jaas
 
 
 def settings(**more: str) -> Settings:

@@ -16,13 +16,14 @@ from migrator.config.tls import TlsChoice
 from migrator.config.types import Secret
 from migrator.parts.certificates import Authority, write_private
 from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
-from migrator.parts.zookeeper_security import ZooKeeperSasl, ZooKeeperTls, client_jaas
+from migrator.parts.zookeeper_security import ZooKeeperSasl, ZooKeeperTls
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.logins import JaasEntry
 from migrator.zookeeper.ops import Applied, Create
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, ZooKeeperUnavailableError
 from migrator.zookeeper.tls import TlsOptions
 from migrator.zookeeper.writer import ConditionalWriter
+from tests.parts.jaas import client_jaas
 
 ADDRESS_ONLY = (x509.IPAddress(ipaddress.ip_address("127.0.0.1")),)
 

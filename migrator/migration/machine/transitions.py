@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from itertools import groupby
 
 from migrator.migration.machine.states import State
 
@@ -247,20 +246,3 @@ changes. Only timers and news from outside make a state do its work again."""
 def next_state(state: State, trigger: Trigger, finding: Finding) -> State | None:
     """The state that follows, which may be the same (its entry effects are then repeated); None: nothing happens."""
     return TRANSITIONS[state].get((trigger, finding))
-
-
-def diagram() -> str:
-    """The table as a Mermaid state diagram, for the documentation. Losing the leadership is left out."""
-    names = {state: state.name.lower() for state in State}
-    lines = ["stateDiagram-v2", "    [*] --> inactive"]
-    lines += [f"    {name} : {state.value}" for state, name in names.items() if name != state.value]
-    edges = [
-        (names[before], names[after], trigger.value if finding is Finding.ANY else f"{trigger.value}, {finding.value}")
-        for before, ways in TRANSITIONS.items()
-        for (trigger, finding), after in ways.items()
-        if trigger is not Trigger.DEPOSED
-    ]
-    edges.sort(key=lambda edge: edge[:2])
-    for (before, after), group in groupby(edges, key=lambda edge: edge[:2]):
-        lines.append(f"    {before} --> {after} : {' / '.join(label for _, _, label in group)}")
-    return "\n".join(lines) + "\n"

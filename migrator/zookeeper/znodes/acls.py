@@ -14,11 +14,9 @@ import orjson
 from migrator.records.acl_codes import AclOperation, AclPermission, PatternType, ResourceType
 from migrator.values import value
 from migrator.zookeeper.znodes import paths
-from migrator.zookeeper.znodes.errors import ZnodeError
-from migrator.zookeeper.znodes.fields import JSON_BYTES_PER_CHARACTER, Fields, utf8
+from migrator.zookeeper.znodes.fields import JSON_BYTES_PER_CHARACTER, Fields
 
 _REMEDY = "Correct the ACLs of this resource with kafka-acls or a ZooKeeper client, and try again"
-_NOTICE_REMEDY = "Delete the notice"
 _ENTRY_BYTES = 128
 """Of an entry beside principal and host: names of fields, operation, permission."""
 
@@ -124,22 +122,6 @@ def encode_acl_change(pattern: ResourcePattern) -> bytes:
             "patternType": pattern.pattern_type.name,
         }
     )
-
-
-def decode_acl_change(path: str, data: bytes | None) -> ResourcePattern:
-    """:raises ZnodeError: when it is not a notice of the kind that the path says."""
-    if path.startswith(paths.LITERAL_ACL_CHANGES):
-        type_name, separator, name = utf8(path, data, _NOTICE_REMEDY).partition(":")
-        pattern_type: PatternType | None = PatternType.LITERAL
-    else:
-        fields = Fields.parse(path, data, _NOTICE_REMEDY)
-        fields.version((1,))
-        type_name, separator, name = fields.text("resourceType"), ":", fields.text("name")
-        pattern_type = _member(PatternType, fields.text("patternType"))
-    resource_type = resource_type_of(type_name)
-    if resource_type is None or pattern_type not in ROOTS or pattern_type is None or not separator:
-        raise ZnodeError(path, "the notice names no resource", _NOTICE_REMEDY)
-    return ResourcePattern(resource_type, name, pattern_type)
 
 
 def _entry(fields: Fields) -> AclEntry:

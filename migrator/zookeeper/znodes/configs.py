@@ -12,7 +12,6 @@ import orjson
 from migrator.zookeeper.znodes.fields import Fields
 
 _REMEDY = "Write the config again with kafka-configs, or correct the znode with a ZooKeeper client, and try again"
-_NOTICE_REMEDY = "Delete the notice"
 
 
 def decode_config(path: str, data: bytes | None) -> dict[str, str]:
@@ -32,17 +31,6 @@ def decode_config(path: str, data: bytes | None) -> dict[str, str]:
 def encode_config(config: Mapping[str, str]) -> bytes:
     """Version 1, keys sorted."""
     return orjson.dumps({"version": 1, "config": dict(sorted(config.items()))})
-
-
-def decode_config_change(path: str, data: bytes | None) -> str:
-    """The changed entity, e.g. ``topics/t`` or ``users/a%40b/clients/<default>``.
-
-    :raises ZnodeError: when it is not a notice of version 1 or 2.
-    """
-    fields = Fields.parse(path, data, _NOTICE_REMEDY)
-    if fields.version((1, 2)) == 1:
-        return f"{fields.text('entity_type')}/{fields.text('entity_name')}"
-    return fields.text("entity_path")
 
 
 def encode_config_change(entity_path: str) -> bytes:

@@ -9,7 +9,7 @@ import orjson
 
 from migrator.image.model import DelegationToken
 from migrator.zookeeper.znodes import paths
-from migrator.zookeeper.znodes.fields import Fields, utf8
+from migrator.zookeeper.znodes.fields import Fields
 
 _REMEDY = "Delete the znode (its owner has to ask for a new token), or correct it with a ZooKeeper client"
 
@@ -57,11 +57,6 @@ def encode_token(token: DelegationToken) -> bytes:
 def encode_token_change(token_id: str) -> bytes:
     """A notice of ``token_changes``: the id."""
     return token_id.encode()
-
-
-def decode_token_change(path: str, data: bytes | None) -> str:
-    """:raises ZnodeError: when it is not text."""
-    return utf8(path, data, "Delete the notice")
 
 
 def _principal(fields: Fields, sanitized: str) -> str:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from migrator.migration.machine.states import PROPERTIES, PaceRule, PublicState, State, Writes, public_state
-from migrator.migration.machine.transitions import TRANSITIONS, Finding, Trigger, diagram, next_state
+from migrator.migration.machine.transitions import TRANSITIONS, Finding, Trigger, next_state
 from migrator.records.metadata import ZkMigrationState
+from tests.migration.machine.diagram import diagram
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "migration.md"
 

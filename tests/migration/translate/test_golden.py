@@ -20,10 +20,10 @@ from migrator.migration.translate.reconcile import reconcile
 from migrator.migration.translate.target import Target
 from migrator.records.metadata import RegisterBrokerRecord
 from migrator.zookeeper.znodes import paths
-from migrator.zookeeper.znodes.acls import decode_acl_change, decode_acls, encode_acl_change, encode_acls
+from migrator.zookeeper.znodes.acls import decode_acls, encode_acl_change, encode_acls
 from migrator.zookeeper.znodes.broker_ids import decode_broker, encode_broker
 from migrator.zookeeper.znodes.cluster_id import decode_cluster_id, encode_cluster_id
-from migrator.zookeeper.znodes.configs import decode_config, decode_config_change, encode_config, encode_config_change
+from migrator.zookeeper.znodes.configs import decode_config, encode_config, encode_config_change
 from migrator.zookeeper.znodes.controller import (
     decode_controller,
     decode_controller_epoch,
@@ -32,7 +32,6 @@ from migrator.zookeeper.znodes.controller import (
 )
 from migrator.zookeeper.znodes.delegation_tokens import (
     decode_token,
-    decode_token_change,
     encode_token,
     encode_token_change,
 )
@@ -43,6 +42,7 @@ from migrator.zookeeper.znodes.producer_ids import decode_producer_ids, encode_p
 from migrator.zookeeper.znodes.topics import decode_topic, encode_topic
 from tests.migration.images import apply, comparable, copy_records, read_image
 from tests.migration.model.zookeeper import ModelZooKeeper
+from tests.zookeeper.znodes.notices import decode_acl_change, decode_config_change, decode_token_change
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "stock-3.9.1"
 BEFORE, AFTER = GOLDEN / "zookeeper.jsonl", GOLDEN / "zookeeper-after.jsonl"

@@ -23,7 +23,7 @@ from migrator.zookeeper.znodes.acls import (
     resource_type_of,
 )
 from migrator.zookeeper.znodes.broker_ids import decode_broker
-from migrator.zookeeper.znodes.configs import decode_config, decode_config_change, encode_config
+from migrator.zookeeper.znodes.configs import decode_config, encode_config
 from migrator.zookeeper.znodes.controller import ControllerClaim, decode_controller, decode_controller_epoch
 from migrator.zookeeper.znodes.delegation_tokens import decode_token
 from migrator.zookeeper.znodes.errors import ZnodeError
@@ -139,10 +139,6 @@ class TestConfigs:
             decode_config("/config/brokers/1", b'{"version":1,"config":{"k":["hunter2"]}}')
         assert "hunter2" not in str(caught.value)
         assert "'k'" in str(caught.value)
-
-    def test_notices_of_version_1(self) -> None:
-        data = b'{"version":1,"entity_type":"topics","entity_name":"t"}'
-        assert decode_config_change("/n", data) == "topics/t"
 
     def test_keys_are_sorted(self) -> None:
         assert encode_config({"b": "1", "a": "2"}) == b'{"version":1,"config":{"a":"2","b":"1"}}'
