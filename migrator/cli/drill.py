@@ -20,7 +20,7 @@ from migrator.cli.terminal import console, say_json
 from migrator.drill.cluster import ClusterOptions
 from migrator.drill.report import DATA, Report, Step
 from migrator.drill.run import run_drill
-from migrator.drill.scenario import DrillOptions
+from migrator.drill.scenario.steps import DrillOptions
 from migrator.errors import ExitCode, OperatorError
 from migrator.migration.machine.states import PublicState
 from migrator.parts.kafka import KafkaRelease, StockKafka

@@ -16,9 +16,9 @@ from kazoo.client import KazooClient
 
 from migrator.config.endpoints import parse_host_port
 from migrator.drill.report import Report
-from migrator.drill.security import IN_CLEAR, LIFE, Secured
-from migrator.drill.watch import Watch
-from migrator.drill.workload import Workload
+from migrator.drill.security.process_watch import Watch
+from migrator.drill.security.protection import IN_CLEAR, LIFE, Secured
+from migrator.drill.workload.workload import Workload
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.migration.machine.finish import FLAG

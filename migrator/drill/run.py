@@ -16,13 +16,13 @@ from confluent_kafka import KafkaException
 from kazoo.exceptions import KazooException
 
 from migrator.drill.cluster import Cluster
-from migrator.drill.doors import MAX_EXAMPLES
-from migrator.drill.leaks import given_away, open_to_others, secrets_of
-from migrator.drill.light_cluster import LightCluster
-from migrator.drill.real_cluster import RealCluster
+from migrator.drill.doors.every_door import MAX_EXAMPLES
+from migrator.drill.doors.leaks import given_away, open_to_others, secrets_of
+from migrator.drill.kafka.real_cluster import RealCluster
+from migrator.drill.light.cluster import LightCluster
 from migrator.drill.report import DATA, DrillFailedError, Report
-from migrator.drill.scenario import DrillOptions, run_scenario
-from migrator.drill.security import Secured
+from migrator.drill.scenario.steps import DrillOptions, run_scenario
+from migrator.drill.security.protection import Secured
 from migrator.errors import MigratorError, OperatorError
 from migrator.observe.printable import json_text
 from migrator.parts.kafka import StockKafka

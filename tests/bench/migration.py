@@ -19,7 +19,7 @@ from kio.schema.errors import ErrorCode
 from rich.console import Console
 
 from migrator.drill.cluster import Controller, zookeeper_client
-from migrator.drill.workload import CREATE_TOPICS
+from migrator.drill.workload.workload import CREATE_TOPICS
 from migrator.errors import MigratorError
 from migrator.parts.memory import PeakMemory
 from migrator.parts.processors import ProcessorMeter

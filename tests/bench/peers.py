@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from migrator.drill.cluster import CHROOT, CLUSTER_ID, ClusterOptions, Controller
-from migrator.drill.light_broker import LightBrokerOptions
-from migrator.drill.light_cluster import LightCluster
-from migrator.drill.steps import DUAL_WRITING
+from migrator.drill.light.broker import LightBrokerOptions
+from migrator.drill.light.cluster import LightCluster
+from migrator.drill.probes import DUAL_WRITING
 from migrator.parts.java import Jvm
 from migrator.parts.kafka import KafkaRelease, StockKafka, StockNode
 from migrator.parts.processes import free_port

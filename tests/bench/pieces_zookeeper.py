@@ -14,7 +14,7 @@ from typing import Self
 
 from migrator.clock import wall_ms
 from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET, zookeeper_client
-from migrator.drill.fill import FillOptions, fill
+from migrator.drill.workload.fill import FillOptions, fill
 from migrator.image.loader import ImageLoader
 from migrator.image.model import MetadataImage
 from migrator.image.snapshot import snapshot_batches

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from kio.schema.errors import ErrorCode
 
-from migrator.drill.light_broker import LightBroker, LightBrokerOptions
+from migrator.drill.light.broker import LightBroker, LightBrokerOptions
 from migrator.values import value
 from migrator.wire.connection import RequestContext
 from migrator.wire.legacy.messages import UpdateType

@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from migrator.drill.cluster import MIGRATOR, ClusterOptions, zookeeper_client
-from migrator.drill.light_broker import BrokerMode
+from migrator.drill.light.broker import BrokerMode
+from migrator.drill.probes import dual_writing, leader_of, until
 from migrator.drill.report import Report
-from migrator.drill.steps import dual_writing, leader_of, until
 from migrator.parts.processes import run_to_end
 from migrator.parts.processors import ProcessorMeter
 from migrator.values import value

@@ -19,9 +19,9 @@ from kazoo.client import KazooClient
 from rich.console import Console
 
 from migrator.drill.cluster import CHROOT, CLUSTER_ID, COMMAND_SECONDS, MIGRATOR, zookeeper_client
-from migrator.drill.kafka_clients import Admin, Traffic
-from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
-from migrator.drill.steps import DUAL_WRITING
+from migrator.drill.kafka.clients import Admin, Traffic
+from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
+from migrator.drill.probes import DUAL_WRITING
 from migrator.errors import MigratorError
 from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.parts.processes import run_to_end

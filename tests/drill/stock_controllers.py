@@ -7,7 +7,7 @@ from pathlib import Path
 
 from migrator.clock import wall_ms
 from migrator.drill.cluster import CLUSTER_ID, ClusterOptions, Controller
-from migrator.drill.light_cluster import LightCluster
+from migrator.drill.light.cluster import LightCluster
 from migrator.errors import OperatorError
 from migrator.observe.status import MigrationStatus, Problem, QuorumStatus, Role, Status
 from migrator.parts.kafka import StockKafka, StockNode

@@ -20,10 +20,10 @@ from migrator.clock import wall_ms
 from migrator.config.load import load_settings
 from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET, ClusterOptions, Controller, zookeeper_client
 from migrator.drill.controller_channel import ControllerChannel
-from migrator.drill.fill import FillOptions, fill
-from migrator.drill.judge import differences
-from migrator.drill.light_broker import LightBroker, LightBrokerOptions
-from migrator.drill.light_cluster import LightCluster
+from migrator.drill.light.broker import LightBroker, LightBrokerOptions
+from migrator.drill.light.cluster import LightCluster
+from migrator.drill.light.image_comparison import differences
+from migrator.drill.workload.fill import FillOptions, fill
 from migrator.image.model import MetadataImage
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.migration.machine.states import State

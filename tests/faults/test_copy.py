@@ -10,7 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from migrator.drill.cluster import Controller
-from migrator.drill.fill import PLAIN_TOPIC
+from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.migration.machine.states import State
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.zookeeper.znodes import paths

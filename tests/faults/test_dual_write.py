@@ -15,9 +15,9 @@ from kio.schema.errors import ErrorCode
 
 from migrator.drill.cluster import MIGRATOR, Controller
 from migrator.drill.cluster import zookeeper_client as connected
-from migrator.drill.fill import PLAIN_TOPIC
-from migrator.drill.light_broker import BrokerMode, LightBroker
-from migrator.drill.steps import controller_claim
+from migrator.drill.light.broker import BrokerMode, LightBroker
+from migrator.drill.probes import controller_claim
+from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.errors import ExitCode
 from migrator.migration.machine.states import State
 from migrator.observe.status import UNKNOWN_LAG, Role

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from migrator.drill.light_broker import BrokerMode, LightBroker
+from migrator.drill.light.broker import BrokerMode, LightBroker
 from migrator.migration.machine.states import State
 from tests.conftest import ZooKeeperSpace
 from tests.faults.cluster import cluster_in, start_all

@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.drill.cluster import zookeeper_client
 from migrator.drill.controller_channel import ControllerChannel
-from migrator.drill.fill import PLAIN_TOPIC
+from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.errors import ExitCode
 from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
 from migrator.parts.zookeeper_security import ZooKeeperSasl

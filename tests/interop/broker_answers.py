@@ -8,7 +8,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from migrator.drill.kafka_cluster import KafkaCluster, until
+from migrator.drill.kafka.cluster import KafkaCluster, until
 from migrator.errors import OperatorError
 from migrator.records.metadata import ConfigResourceType
 from migrator.rpc.transport import TransportError

@@ -13,9 +13,9 @@ from kazoo.client import KazooClient
 from kio.schema.errors import ErrorCode
 
 from migrator.drill.controller_channel import ControllerChannel
-from migrator.drill.kafka_clients import ANSWER_SECONDS, Admin
-from migrator.drill.kafka_cluster import KafkaCluster, until
-from migrator.drill.steps import controller_claim
+from migrator.drill.kafka.clients import ANSWER_SECONDS, Admin
+from migrator.drill.kafka.cluster import KafkaCluster, until
+from migrator.drill.probes import controller_claim
 from migrator.rpc.operator_client import OperatorClient
 from migrator.wire.schemas import build, request_type
 from migrator.zookeeper.znodes import paths

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from migrator.drill.cluster import ClusterOptions
 from migrator.drill.report import Report
-from migrator.drill.scenario import COPYING, DrillOptions, run_scenario
+from migrator.drill.scenario.steps import COPYING, DrillOptions, run_scenario
 from migrator.parts.kafka import StockKafka
 from tests.drill.stock_controllers import StockQuorumCluster
 

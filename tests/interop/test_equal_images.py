@@ -20,7 +20,7 @@ from kio.schema.errors import ErrorCode
 from migrator.clock import wall_ms
 from migrator.drill.cluster import Controller, zookeeper_client
 from migrator.drill.controller_channel import ControllerChannel
-from migrator.drill.light_broker import BROKER_HEARTBEAT, BROKER_REGISTRATION
+from migrator.drill.light.broker import BROKER_HEARTBEAT, BROKER_REGISTRATION
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.migration.machine.states import State
 from migrator.parts.kafka import StockKafka

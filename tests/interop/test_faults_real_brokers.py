@@ -24,8 +24,8 @@ from confluent_kafka.admin import (
 )
 
 from migrator.drill.cluster import CLUSTER_ID, Controller, zookeeper_client
-from migrator.drill.kafka_clients import ANSWER_SECONDS, Admin, Traffic, consume
-from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
+from migrator.drill.kafka.clients import ANSWER_SECONDS, Admin, Traffic, consume
+from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
 from migrator.errors import OperatorError
 from migrator.migration.machine.states import State
 from migrator.observe.status import BrokerState

@@ -14,9 +14,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from migrator.drill.cluster import MIGRATOR, ClusterOptions, Controller
-from migrator.drill.light_broker import BrokerMode
-from migrator.drill.light_cluster import LightCluster
-from migrator.drill.steps import all_report, dual_writing
+from migrator.drill.light.broker import BrokerMode
+from migrator.drill.light.cluster import LightCluster
+from migrator.drill.probes import all_report, dual_writing
 from migrator.errors import OperatorError
 from migrator.handover.execute import HandoverRun
 from migrator.handover.plan import Handover, Way

@@ -26,9 +26,9 @@ from confluent_kafka.admin import (
 from kazoo.client import KazooClient
 
 from migrator.drill.cluster import CLUSTER_ID
-from migrator.drill.kafka_clients import Admin
-from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
-from migrator.drill.kafka_judge import topic_id_of
+from migrator.drill.kafka.clients import Admin
+from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
+from migrator.drill.kafka.image_comparison import topic_id_of
 from migrator.image.model import MetadataImage, QuotaKey
 from migrator.migration.machine.states import State
 from migrator.parts.kafka import StockKafka

@@ -11,11 +11,11 @@ from kazoo.client import KazooClient
 
 from migrator.clock import wall_ms
 from migrator.drill.controller_channel import ControllerChannel
-from migrator.drill.fill import CONTROLLER_EPOCH, DOOMED_TOPIC, FillOptions, fill
-from migrator.drill.judge import differences
-from migrator.drill.light_broker import LightBroker, LightBrokerOptions
-from migrator.drill.light_workload import LightWorkload
-from migrator.drill.metadata_cache import CachedPartition
+from migrator.drill.light.broker import LightBroker, LightBrokerOptions
+from migrator.drill.light.image_comparison import differences
+from migrator.drill.light.metadata_cache import CachedPartition
+from migrator.drill.light.workload import LightWorkload
+from migrator.drill.workload.fill import CONTROLLER_EPOCH, DOOMED_TOPIC, FillOptions, fill
 from migrator.parts.kafka import StockKafka, StockNode
 from migrator.parts.processes import free_port
 from migrator.verify.kraft_files import read_image

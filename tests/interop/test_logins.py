@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from migrator.drill.cluster import CLUSTER_ID
-from migrator.drill.kafka_cluster import BROKER_JVM
+from migrator.drill.kafka.cluster import BROKER_JVM
 from migrator.parts.kafka import StockKafka, start_together
 from migrator.parts.processes import free_port
 from migrator.values import value

@@ -9,8 +9,8 @@ from kazoo.client import KazooClient
 
 from migrator.cli.main import migrator
 from migrator.drill.cluster import CLUSTER_ID
-from migrator.drill.kafka_clients import Admin, Traffic, consume
-from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
+from migrator.drill.kafka.clients import Admin, Traffic, consume
+from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
 from migrator.parts.kafka import StockKafka
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id

@@ -16,12 +16,12 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from migrator.clock import wall_ms
-from migrator.drill import kafka_judge
 from migrator.drill.cluster import CLUSTER_ID, zookeeper_client
-from migrator.drill.fill import PLAIN_TOPIC, FillOptions, write, znodes
-from migrator.drill.kafka_clients import Admin, Traffic, consume
-from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
-from migrator.drill.light_broker import LightBrokerOptions
+from migrator.drill.kafka import image_comparison
+from migrator.drill.kafka.clients import Admin, Traffic, consume
+from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
+from migrator.drill.light.broker import LightBrokerOptions
+from migrator.drill.workload.fill import PLAIN_TOPIC, FillOptions, write, znodes
 from migrator.errors import OperatorError
 from migrator.image.model import TopicImage
 from migrator.parts.java import Jvm
@@ -138,9 +138,9 @@ class Crowd:
         for broker, (host, port) in self.cluster.broker_addresses.items():
             node = self.cluster.brokers[broker]
             data = node.directory / "data"
-            found += await kafka_judge.metadata_differences(broker, host, port, image)
-            found += kafka_judge.log_differences(broker, data, image)
-            found += kafka_judge.violations(node.process.output_text(), data, image)
+            found += await image_comparison.metadata_differences(broker, host, port, image)
+            found += image_comparison.log_differences(broker, data, image)
+            found += image_comparison.violations(node.process.output_text(), data, image)
             if (committed := await self._committed(broker)) != READ:
                 found.append(f"broker {broker}: the group is at {committed}, not at {READ}")
             records += await self._records(broker, topic)

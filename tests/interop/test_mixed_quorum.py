@@ -16,8 +16,8 @@ from pathlib import Path
 from kio.schema.errors import ErrorCode
 
 from migrator.drill.cluster import ClusterOptions, Controller, zookeeper_client
-from migrator.drill.light_cluster import LightCluster
-from migrator.drill.steps import dual_writing, leader_of
+from migrator.drill.light.cluster import LightCluster
+from migrator.drill.probes import dual_writing, leader_of
 from migrator.log.metadata_log import DIRECTORY_NAME, MetadataLog
 from migrator.observe.status import Role
 from migrator.parts.kafka import StockKafka

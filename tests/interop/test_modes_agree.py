@@ -24,8 +24,8 @@ from kazoo.client import KazooClient
 
 from migrator.drill.cluster import CLUSTER_ID
 from migrator.drill.controller_channel import ControllerChannel
-from migrator.drill.kafka_clients import Admin, Traffic, consume
-from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
+from migrator.drill.kafka.clients import Admin, Traffic, consume
+from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
 from migrator.parts.kafka import StockKafka
 from migrator.records.metadata import ConfigResourceType
 from migrator.wire.schemas import build, request_type

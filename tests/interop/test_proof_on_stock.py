@@ -13,9 +13,9 @@ from confluent_kafka.admin import ResourceType
 from kazoo.client import KazooClient
 
 from migrator.drill.cluster import CLUSTER_ID, COMMAND_SECONDS, MIGRATOR
-from migrator.drill.kafka_clients import Admin, Traffic
-from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
-from migrator.drill.steps import DUAL_WRITING
+from migrator.drill.kafka.clients import Admin, Traffic
+from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
+from migrator.drill.probes import DUAL_WRITING
 from migrator.parts.kafka import StockKafka
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id

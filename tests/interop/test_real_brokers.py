@@ -8,8 +8,8 @@ from pathlib import Path
 
 from confluent_kafka.admin import NewPartitions, ResourceType
 
-from migrator.drill.kafka_clients import Admin, Traffic, consume
-from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
+from migrator.drill.kafka.clients import Admin, Traffic, consume
+from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.parts.kafka import StockKafka
 from tests.interop.broker_answers import ask, disagreements

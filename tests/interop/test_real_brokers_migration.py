@@ -23,8 +23,8 @@ from confluent_kafka.admin import (
 from kazoo.client import KazooClient
 
 from migrator.drill.cluster import CLUSTER_ID
-from migrator.drill.kafka_clients import ANSWER_SECONDS, Admin, Traffic, committed, consume
-from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
+from migrator.drill.kafka.clients import ANSWER_SECONDS, Admin, Traffic, committed, consume
+from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
 from migrator.parts.kafka import StockKafka
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id

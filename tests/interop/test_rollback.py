@@ -13,10 +13,10 @@ from confluent_kafka.admin import ResourceType
 from kazoo.client import KazooClient
 
 from migrator.drill.cluster import CLUSTER_ID, COMMAND_SECONDS, MIGRATOR
-from migrator.drill.kafka_clients import Admin, Traffic, committed, consume
-from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
-from migrator.drill.real_cluster import RealCluster
-from migrator.drill.steps import controller_claim, highest_state_epoch, settled_metadata
+from migrator.drill.kafka.clients import Admin, Traffic, committed, consume
+from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
+from migrator.drill.kafka.real_cluster import RealCluster
+from migrator.drill.probes import controller_claim, highest_state_epoch, settled_metadata
 from migrator.errors import ExitCode, OperatorError
 from migrator.image.model import MetadataImage
 from migrator.log.metadata_log import DIRECTORY_NAME

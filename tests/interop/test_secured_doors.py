@@ -8,11 +8,11 @@ import pytest
 
 from migrator.clock import wall_ms
 from migrator.drill.cluster import CHROOT, CLUSTER_ID, zookeeper_client
-from migrator.drill.fill import FillOptions, fill
-from migrator.drill.kafka_clients import Admin
-from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
-from migrator.drill.security import ControllerDoor, Secured
-from migrator.drill.users import OPERATOR
+from migrator.drill.kafka.clients import Admin
+from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
+from migrator.drill.security.protection import ControllerDoor, Secured
+from migrator.drill.security.users import OPERATOR
+from migrator.drill.workload.fill import FillOptions, fill
 from migrator.parts.kafka import StockKafka
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.zookeeper.session import default_acl

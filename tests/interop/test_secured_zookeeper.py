@@ -29,9 +29,9 @@ from kazoo.exceptions import NoNodeError
 
 from migrator.config.load import load_settings, typed_settings
 from migrator.drill.cluster import CLUSTER_ID, COMMAND_SECONDS, MIGRATOR
-from migrator.drill.kafka_clients import Admin
-from migrator.drill.kafka_cluster import BROKER_JVM, KafkaCluster, Mode, until
-from migrator.drill.security import InClear
+from migrator.drill.kafka.clients import Admin
+from migrator.drill.kafka.cluster import BROKER_JVM, KafkaCluster, Mode, until
+from migrator.drill.security.protection import InClear
 from migrator.errors import ExitCode
 from migrator.image.model import MetadataImage
 from migrator.migration.machine.states import State

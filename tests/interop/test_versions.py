@@ -11,8 +11,8 @@ from confluent_kafka.admin import ResourceType
 from kazoo.client import KazooClient
 
 from migrator.drill.cluster import CLUSTER_ID
-from migrator.drill.kafka_clients import Admin, Traffic, consume
-from migrator.drill.kafka_cluster import KafkaCluster, Mode, until
+from migrator.drill.kafka.clients import Admin, Traffic, consume
+from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
 from migrator.image.model import MetadataImage
 from migrator.parts.kafka import KafkaRelease
 from migrator.preflight.check import Concerns, run_checks

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from kazoo.client import KazooClient
 
-from migrator.drill.fill import FillOptions, write, znodes
+from migrator.drill.workload.fill import FillOptions, write, znodes
 from migrator.records.uuid import Uuid, uuid_to_text
 from migrator.zookeeper.ops import Create, SetData
 from migrator.zookeeper.znodes import paths

@@ -9,7 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 
-from migrator.drill.kafka_cluster import until
+from migrator.drill.kafka.cluster import until
 from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
 from tests.conftest import ZooKeeperSpace, connect, disconnect
 from tests.parts.ensemble import ZooKeeperEnsemble

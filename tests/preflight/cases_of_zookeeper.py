@@ -11,7 +11,7 @@ from kazoo.security import make_acl, make_digest_acl
 
 from migrator.clock import wall_ms
 from migrator.drill.cluster import ENCODER_SECRET
-from migrator.drill.fill import write
+from migrator.drill.workload.fill import write
 from migrator.preflight.evidence import Evidence
 from migrator.preflight.lost_states import Reported
 from migrator.records.metadata import SecurityProtocol

@@ -9,7 +9,7 @@ from kazoo.client import KazooClient
 
 from migrator.clock import wall_ms
 from migrator.drill.cluster import CLUSTER_ID
-from migrator.drill.fill import DOOMED_TOPIC, MOVING_TOPIC, FillOptions, fill
+from migrator.drill.workload.fill import DOOMED_TOPIC, MOVING_TOPIC, FillOptions, fill
 from migrator.migration.translate.to_records import RecordReader
 from migrator.preflight.census import TopicCensus
 from migrator.wire.legacy.encode import RequestEncoder

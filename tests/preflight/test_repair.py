@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.cli.main import migrator
-from migrator.drill.fill import CONTROLLER_EPOCH
+from migrator.drill.workload.fill import CONTROLLER_EPOCH
 from migrator.parts.processes import free_port
 from migrator.preflight.lost_states import SETS_AHEAD, Lost, Reported, restore, writes
 from migrator.zookeeper.ops import Applied

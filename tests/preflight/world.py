@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 
 from migrator.clock import wall_ms
 from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET, TOKEN_SECRET, controller_properties, migration_properties
-from migrator.drill.fill import FillOptions, fill
+from migrator.drill.workload.fill import FillOptions, fill
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.parts.processes import free_port
 from migrator.preflight.check import Concerns, Report, run_checks

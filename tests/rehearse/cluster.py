@@ -13,7 +13,7 @@ from migrator.clock import wall_ms
 from migrator.config.load import settings_from
 from migrator.config.settings import Settings
 from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET
-from migrator.drill.fill import FillOptions, fill
+from migrator.drill.workload.fill import FillOptions, fill
 from migrator.parts.kafka import StockKafka
 from migrator.records.versions import parse_version
 from migrator.rehearse.looking import Quorum

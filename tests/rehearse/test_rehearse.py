@@ -12,7 +12,7 @@ import pytest
 from kazoo.exceptions import NoAuthError
 from kazoo.security import make_acl
 
-from migrator.drill.fill import PLAIN_TOPIC
+from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.errors import ExitCode, OperatorError
 from migrator.log.image_snapshot import write_snapshot
 from migrator.log.metadata_log import DIRECTORY_NAME, MetadataLog

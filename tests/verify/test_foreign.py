@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from migrator.drill.cluster import zookeeper_client
-from migrator.drill.fill import PLAIN_TOPIC
-from migrator.drill.light_workload import LightWorkload
+from migrator.drill.light.workload import LightWorkload
+from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.verify.foreign import ForeignWrite, ForeignWrites
 from migrator.verify.log_tail import LogTail

@@ -11,8 +11,8 @@ import pytest
 from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
 
-from migrator.drill.fill import PLAIN_TOPIC
-from migrator.drill.light_workload import LightWorkload
+from migrator.drill.light.workload import LightWorkload
+from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.errors import ExitCode
 from migrator.verify.recheck import Patience
 from migrator.verify.verify import Verdict, VerifyRequest, verify_in

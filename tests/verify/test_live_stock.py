@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from migrator.drill.cluster import ClusterOptions, zookeeper_client
-from migrator.drill.fill import PLAIN_TOPIC
-from migrator.drill.light_workload import LightWorkload
+from migrator.drill.light.workload import LightWorkload
+from migrator.drill.probes import dual_writing, until
 from migrator.drill.report import Report
-from migrator.drill.steps import dual_writing, until
+from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.errors import ExitCode
 from migrator.parts.kafka import StockKafka
 from migrator.verify.foreign import ForeignWrites

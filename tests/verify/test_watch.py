@@ -14,7 +14,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from migrator.drill.cluster import MIGRATOR
-from migrator.drill.fill import PLAIN_TOPIC
+from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.errors import ExitCode, OperatorError
 from migrator.parts.processes import ChildProcess
 from migrator.verify.history import History

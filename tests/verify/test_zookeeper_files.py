@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.security import READ_ACL_UNSAFE
 
-from migrator.drill.fill import FillOptions, fill
+from migrator.drill.workload.fill import FillOptions, fill
 from migrator.errors import OperatorError
 from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
 from migrator.verify.canonical import Row

@@ -1,0 +1,192 @@
+"""Tries every door of a secured cluster, as somebody who must not get in, and as somebody who is nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError, NoNodeError
+
+from migrator.drill.cluster import Cluster, Controller, Doors, zookeeper_client
+from migrator.drill.doors import intruder
+from migrator.drill.doors.grpc_and_metrics import LISTENER, METRICS, try_grpc, try_metrics
+from migrator.drill.doors.intruder import NONE, Attempts
+from migrator.drill.probes import command
+from migrator.drill.report import Report
+from migrator.drill.security.open_ports import ask_every_port
+from migrator.drill.security.protection import Secured
+from migrator.drill.security.users import CONTROLLER, INTRUDER, OPERATOR, WRITER
+from migrator.parts.zookeeper import four_letter_word
+from migrator.zookeeper.session import default_acl
+from migrator.zookeeper.znodes import paths
+
+MAX_EXAMPLES = 5
+BATCH = 500
+"""Requests to ZooKeeper under way at once."""
+
+
+_Deed = Callable[[KazooClient], object]
+_FORBIDDEN: tuple[tuple[str, _Deed], ...] = (
+    ("read a password", lambda client: client.get(f"{paths.USER_CONFIGS}/{WRITER}")),
+    ("see who has a password", lambda client: client.get_children(paths.USER_CONFIGS)),
+    ("change the epoch", lambda client: client.set(paths.CONTROLLER_EPOCH, b"1")),
+    ("depose the controller", lambda client: client.delete(paths.CONTROLLER)),
+    ("register a broker", lambda client: client.create(paths.broker(99), b"{}")),
+    ("give a permission", lambda client: client.create(f"{paths.LITERAL_ACLS}/Topic/open-to-me", b"{}")),
+    ("change an access control list", lambda client: client.set_acls("/", default_acl("/", set_acl=False))),
+)
+
+
+async def try_doors(cluster: Cluster, report: Report, phase: str) -> None:
+    """Note who got in although he may not, which ports answer in clear, and which znodes are open to others.
+
+    Nothing is done to a cluster in clear.
+
+    :param phase: where the migration is, for people.
+    """
+    security = cluster.security
+    if not isinstance(security, Secured):
+        return
+    with report.step(f"Nobody gets in who may not: {phase}"):
+        doors = cluster.doors()
+        ours = [controller for controller in cluster.controllers if controller.runs]
+        report.wait_for("the intruder and strangers are refused")
+        attempts = await _at_brokers(doors, security) + await _at_controllers(doors, security)
+        attempts += await try_grpc(ours, security) + await try_metrics(ours, security)
+        attempts += await asyncio.to_thread(_at_zookeeper, cluster, security)
+        report.attempts(attempts.count, attempts.not_refused)
+        report.wait_for("ports are asked in clear")
+        await asyncio.to_thread(cluster.watch.look)
+        ports = await ask_every_port()
+        report.figure("ports that speak TLS and nothing else", len(ports.tls))
+        report.none_of("ports in clear", len(ports.in_clear), ports.in_clear)
+        missing = _expected_ports(cluster, doors, ours) - ports.tls
+        report.check("every door was among them", not missing, sorted(missing))
+        if ours:  # what it says is looked through for secrets in the end, as all files are
+            await command(cluster, "status", "-c", str(ours[0].property_file))
+        report.wait_for("access control lists of znodes are read")
+        count, found = await asyncio.to_thread(_open_znodes, cluster)
+        report.figure("znodes that belong to the cluster alone", count - len(found))
+        report.none_of("open znodes", len(found), found[:MAX_EXAMPLES])
+
+
+@asynccontextmanager
+async def besieged(cluster: Cluster, report: Report, when: str, *, decided: bool = True) -> AsyncIterator[None]:
+    """While leaders come and go, the intruder asks controllers for changes without a break. Nobody may do what he asks
+    for, also before it is known who may what.
+
+    Nothing is done to a cluster in clear.
+
+    :param when: for people.
+    :param decided: whether the controllers are in charge in the end. Then they have to refuse each change once more;
+        before a copy they leave many requests to others, as stock does (``newPreMigrationException``).
+    """
+    security = cluster.security
+    if not isinstance(security, Secured):
+        yield
+        return
+    where, topic = f"controllers, {when}", cluster.doors().topic
+    siege = await intruder.besiege(where, cluster.addresses, security.at_controllers(INTRUDER), topic)
+    try:
+        yield
+        report.wait_for("the intruder is refused")
+        await siege.call_off()
+        attempts = siege.attempts
+        if decided:
+            as_himself = security.at_controllers(INTRUDER)
+            attempts += await intruder.ask_for_changes(where, cluster.addresses, as_himself, topic, controllers=True)
+        report.figure("answers to the intruder: not now, or not here", siege.put_off)
+        report.attempts(attempts.count, attempts.not_refused)
+    finally:
+        await siege.abandon()
+
+
+async def _at_brokers(doors: Doors, security: Secured) -> Attempts:
+    found = NONE
+    as_himself, strangers = security.at_brokers(INTRUDER), security.strangers_at_brokers()
+    for broker, address in doors.brokers.items():
+        name = f"broker {broker}"
+        found += await intruder.read_and_write(name, address, as_himself, doors.topic)
+        found += await intruder.come_in(name, address, strangers, security.at_brokers(OPERATOR))
+    for broker, address in doors.between_brokers.items():
+        name = f"broker {broker}, where brokers and controllers come in"
+        if doors.brokers:  # light ones let in whoever has a password: there, nobody but controllers does
+            found += await intruder.speak_for_the_cluster(name, address, as_himself, doors.topic)
+        found += await intruder.come_in(name, address, strangers, security.at_brokers(CONTROLLER))
+    if brokers := [*doors.brokers.values()]:
+        found += await intruder.ask_for_changes("brokers", brokers, as_himself, doors.topic, controllers=False)
+    return found
+
+
+async def _at_controllers(doors: Doors, security: Secured) -> Attempts:
+    if not doors.controllers:
+        return NONE
+    as_himself = security.at_controllers(INTRUDER)
+    found = await intruder.ask_for_changes("controllers", doors.controllers, as_himself, doors.topic, controllers=True)
+    for address in doors.controllers:
+        name = f"controller at port {address[1]}"
+        found += await intruder.come_in(name, address, security.strangers(), security.at_controllers(OPERATOR))
+    return found
+
+
+def _expected_ports(cluster: Cluster, doors: Doors, ours: Sequence[Controller]) -> set[int]:
+    """Of all doors that are open now: if one of them was not seen, others may have been missed, too."""
+    addresses = [*doors.brokers.values(), *doors.between_brokers.values(), *doors.controllers]
+    addresses += [at for each in ours for key in (LISTENER, METRICS) if (at := each.address_of(key)) is not None]
+    return {cluster.zookeeper.port, *(port for _, port in addresses)}
+
+
+def _at_zookeeper(cluster: Cluster, security: Secured) -> Attempts:
+    server = cluster.zookeeper
+    strangers = security.strangers()
+    known = security.zookeeper_options().tls
+    if known is None or not four_letter_word(server.port, "srvr", context=known.context()):
+        return Attempts(1, ("ZooKeeper: nobody gets in, so no stranger was refused",))
+    found = [
+        f"ZooKeeper answers somebody {what}"
+        for what, stranger in strangers.items()
+        if four_letter_word(server.port, "srvr", context=stranger.client_context)
+    ]
+    count = len(strangers)
+    with zookeeper_client(security.session(cluster.zookeeper_hosts, certificate=INTRUDER)) as client:
+        for what, forbidden in _FORBIDDEN:
+            count += 1
+            try:
+                forbidden(client)
+            except NoAuthError:
+                continue
+            found.append(f"ZooKeeper lets an intruder {what}")
+    return Attempts(count, tuple(found))
+
+
+def _open_znodes(cluster: Cluster) -> tuple[int, list[str]]:
+    """How many znodes there are below the chroot, and those on which others have more than Kafka gives them."""
+    with cluster.zookeeper_client() as client:
+        everything = list(_all_paths(client))
+        found = []
+        for start in range(0, len(everything), BATCH):
+            batch = everything[start : start + BATCH]
+            for path, answer in [(path, client.get_acls_async(path)) for path in batch]:
+                try:
+                    entries, _ = answer.get()
+                except NoNodeError:
+                    continue
+                granted = {entry.perms for entry in entries if entry.id.scheme == "world"}
+                expected = {entry.perms for entry in default_acl(path, set_acl=True) if entry.id.scheme == "world"}
+                if not granted <= expected:
+                    found.append(f"{path}: {entries}")
+    return len(everything), found
+
+
+def _all_paths(client: KazooClient) -> Iterator[str]:
+    waiting = ["/"]
+    while waiting:
+        batch, waiting = waiting[:BATCH], waiting[BATCH:]
+        yield from batch
+        for path, answer in [(path, client.get_children_async(path)) for path in batch]:
+            try:
+                waiting += [f"{path.rstrip('/')}/{child}" for child in answer.get()]
+            except NoNodeError:
+                continue

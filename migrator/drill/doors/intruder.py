@@ -1,0 +1,311 @@
+"""A user with a password and a certificate, and no permission at all: every request of his must be refused.
+
+So must everybody who cannot prove who he is. An attempt that is not answered proves nothing, and is made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import itertools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from migrator.drill.controller_channel import ControllerChannel
+from migrator.drill.security.users import WRITER
+from migrator.drill.workload.workload import errors_of
+from migrator.records.batch import build_batch
+from migrator.records.metadata import ConfigResourceType, ScramMechanism
+from migrator.rpc.transport import PeerTimeoutError, TransportError
+from migrator.values import value
+from migrator.wire.client import KafkaClient
+from migrator.wire.schemas import build, request_type
+from migrator.wire.security import ListenerSecurity
+
+Address = tuple[str, int]
+TIMEOUT = dt.timedelta(seconds=10)
+REQUEST_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
+RETRY_SECONDS = 0.2
+SIEGE_SECONDS = 2.0
+"""For one request while controllers come and go."""
+SIEGE_PAUSE_SECONDS = 0.05
+DENIALS = frozenset(
+    {
+        ErrorCode.cluster_authorization_failed,
+        ErrorCode.topic_authorization_failed,
+        ErrorCode.group_authorization_failed,
+        ErrorCode.transactional_id_authorization_failed,
+    }
+)
+_TRY_LATER = frozenset(
+    {ErrorCode.request_timed_out, ErrorCode.not_controller, ErrorCode.unknown_server_error, ErrorCode.not_coordinator}
+)
+"""A node that does not know the permissions yet answers with the third of these."""
+_NEW = "drill-of-an-intruder"
+_QUOTA = {
+    "entity": [{"entity_type": "user", "entity_name": WRITER}],
+    "ops": [{"key": "producer_byte_rate", "value": 1.0, "remove": False}],
+}
+_ENTRY = {
+    "resource_type": 2, "resource_name": "*", "resource_pattern_type": 3, "principal": "User:intruder", "host": "*",
+    "operation": 2, "permission_type": 3,
+}  # fmt: skip
+_FILTER = {
+    "resource_type_filter": 2, "resource_name_filter": None, "pattern_type_filter": 1, "principal_filter": None,
+    "host_filter": None, "operation": 1, "permission_type": 1,
+}  # fmt: skip
+Api = tuple[int, int]
+_HARMLESS = build(request_type(60, 0))
+"""DescribeCluster: who is known gets an answer, if only that he may not ask."""
+OF_BROKERS: tuple[tuple[Api, Mapping[str, Any]], ...] = (((67, 0), {"broker_id": 1, "broker_epoch": 1}),)
+"""What only a broker may ask of a controller."""
+
+
+def changes_of(topic: str) -> tuple[tuple[Api, Mapping[str, Any]], ...]:
+    """API and version, and fields: what only an operator may ask for, of a broker or of a controller."""
+    config = {
+        "resource_type": int(ConfigResourceType.TOPIC),
+        "resource_name": topic,
+        "configs": [{"name": "retention.ms", "config_operation": 0, "value": "1"}],
+    }
+    election = {"topic": topic, "partitions": (0,)}
+    move = {"name": topic, "partitions": [{"partition_index": 0, "replicas": (1,)}]}
+    theft = {"name": WRITER, "mechanism": int(ScramMechanism.SHA_512)}
+    return (
+        ((19, 7), {"topics": [{"name": _NEW, "num_partitions": 1, "replication_factor": 1}], "timeout": TIMEOUT}),
+        ((20, 6), {"topics": [{"name": topic, "topic_id": None}], "timeout": TIMEOUT}),
+        ((37, 3), {"topics": [{"name": topic, "count": 9, "assignments": None}], "timeout": TIMEOUT}),
+        ((44, 1), {"resources": [config]}),
+        ((51, 0), {"deletions": [theft], "upsertions": []}),
+        ((49, 1), {"entries": [_QUOTA], "validate_only": False}),
+        ((30, 3), {"creations": [_ENTRY]}),
+        ((31, 3), {"filters": [_FILTER]}),
+        ((43, 2), {"election_type": 1, "topic_partitions": [election], "timeout": TIMEOUT}),
+        ((45, 0), {"topics": [move], "timeout": TIMEOUT}),
+    )
+
+
+@value
+class Attempts:
+    """How many there were, and a sentence for each that was not refused."""
+
+    count: int
+    not_refused: tuple[str, ...]
+
+    def __add__(self, other: Attempts) -> Attempts:
+        return Attempts(self.count + other.count, self.not_refused + other.not_refused)
+
+
+NONE = Attempts(0, ())
+
+
+async def ask_for_changes(
+    where: str, addresses: Sequence[Address], security: ListenerSecurity, topic: str, *, controllers: bool
+) -> Attempts:
+    """Of whichever of these has to decide.
+
+    :param where: for people.
+    """
+    channel = ControllerChannel(addresses, "intruder", security)
+    try:
+        result = NONE
+        for api, fields in changes_of(topic) + (OF_BROKERS if controllers else ()):
+            request = build(request_type(*api), **fields)
+            result += await attempt(where, request, lambda each: channel.request(each, timeout_seconds=REQUEST_SECONDS))
+        return result
+    finally:
+        await channel.close()
+
+
+async def besiege(where: str, addresses: Sequence[Address], security: ListenerSecurity, topic: str) -> Siege:
+    """Ask each controller in turn for one change after the other, until that is called off.
+
+    Controllers come and go meanwhile, and change their parts: what nobody answers, or who has not to decide, counts for
+    nothing, as long as it is not done.
+    """
+    siege = Siege()
+    siege.task = asyncio.create_task(_besiege(siege, where, addresses, security, topic))
+    return siege
+
+
+class Siege:
+    """One under way."""
+
+    task: asyncio.Task[None]
+
+    def __init__(self) -> None:
+        self.attempts = NONE
+        """So far."""
+        self.put_off = 0
+        """Requests that were answered with: not now."""
+        self.ends = False
+
+    async def call_off(self) -> None:
+        """After the request under way."""
+        self.ends = True
+        await self.task
+
+    async def abandon(self) -> None:
+        """At once; safe at any time."""
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+
+async def _besiege(
+    siege: Siege, where: str, addresses: Sequence[Address], security: ListenerSecurity, topic: str
+) -> None:
+    clients = [KafkaClient(*address, "intruder", security=security) for address in addresses]
+    wanted = itertools.cycle(itertools.product(changes_of(topic) + OF_BROKERS, clients))
+    try:
+        while not siege.ends:
+            (api, fields), client = next(wanted)
+            request = build(request_type(*api), **fields)
+            with contextlib.suppress(TransportError):
+                answer = await client.request(request, SIEGE_SECONDS)
+                match verdict_on(answer):
+                    case Verdict.DENIED:
+                        siege.attempts += Attempts(1, ())
+                    case Verdict.LATER:
+                        siege.put_off += 1
+                    case Verdict.LET_IN:
+                        siege.attempts += Attempts(1, (f"{where}: {_not_refused(request, answer)}",))
+            await asyncio.sleep(SIEGE_PAUSE_SECONDS)
+    finally:
+        for client in clients:
+            await client.close()
+
+
+async def read_and_write(broker: str, address: Address, security: ListenerSecurity, topic: str) -> Attempts:
+    """Of one broker, whether or not it leads the partition."""
+    client = KafkaClient(*address, "intruder", security=security)
+    try:
+        result = NONE
+        for request in (_produce(topic), _fetch(topic)):
+            result += await attempt(broker, request, lambda each: client.request(each, REQUEST_SECONDS))
+        return result
+    finally:
+        await client.close()
+
+
+async def speak_for_the_cluster(broker: str, address: Address, security: ListenerSecurity, topic: str) -> Attempts:
+    """Ask a broker for what only brokers and controllers may."""
+    client = KafkaClient(*address, "intruder", security=security)
+    try:
+        request = _write_marker(topic)
+        return await attempt(broker, request, lambda each: client.request(each, REQUEST_SECONDS))
+    finally:
+        await client.close()
+
+
+async def come_in(
+    where: str, address: Address, strangers: Mapping[str, ListenerSecurity], known: ListenerSecurity
+) -> Attempts:
+    """Connect, log in if that is how they come, and ask for something; nobody may answer that.
+
+    :param strangers: by what they have to show.
+    :param known: who does get in there: a door that is shut for everybody proves nothing.
+    """
+    if why := await _shut_out(address, known, is_wanted=True):
+        return Attempts(1, (f"{where}: nobody gets in, so no stranger was refused: {why}",))
+    result = NONE
+    for what, stranger in strangers.items():
+        try:
+            let_in = not await _shut_out(address, stranger)
+        except PeerTimeoutError as error:
+            result += Attempts(1, (f"{where}: somebody {what} was not refused: {error}",))
+        else:
+            result += Attempts(1, (f"{where}: somebody {what} was let in",) if let_in else ())
+    return result
+
+
+async def _shut_out(address: Address, security: ListenerSecurity, *, is_wanted: bool = False) -> str:
+    """Why a connection comes to nothing; empty when it does not.
+
+    :param is_wanted: to be let in, so that whatever is in the way is tried again; otherwise only silence is.
+    :raises PeerTimeoutError: there was nothing but silence.
+    """
+    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    while True:
+        client = KafkaClient(*address, "stranger", security=security)
+        try:
+            await client.connect(REQUEST_SECONDS)
+            if not is_wanted:  # the versions are told before a login
+                await client.request(_HARMLESS, REQUEST_SECONDS)
+        except TransportError as error:
+            in_time = asyncio.get_running_loop().time() < deadline
+            silent = isinstance(error, PeerTimeoutError)
+            if silent and not is_wanted and not in_time:
+                raise
+            if not (in_time and (silent or is_wanted)):
+                return str(error)
+        else:
+            return ""
+        finally:
+            await client.close()
+        await asyncio.sleep(RETRY_SECONDS)
+
+
+class Verdict(Enum):
+    """What an answer to an intruder means."""
+
+    DENIED = "refused for lack of permission, all of it"
+    LATER = "neither refused nor done"
+    LET_IN = "anything else"
+
+
+def verdict_on(answer: Any) -> Verdict:
+    errors = set(errors_of(answer)) - {ErrorCode.none}
+    if errors and errors <= DENIALS:
+        return Verdict.DENIED
+    return Verdict.LATER if errors & _TRY_LATER else Verdict.LET_IN
+
+
+async def attempt(where: str, request: Any, ask: Callable[[Any], Awaitable[Any]]) -> Attempts:
+    """One, made again until it is answered for good."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    answered: object = "no answer"
+    while asyncio.get_running_loop().time() < deadline:
+        try:
+            verdict = verdict_on(answered := await ask(request))
+        except TransportError as error:
+            answered = error
+        else:
+            if verdict is Verdict.DENIED:
+                return Attempts(1, ())
+            if verdict is Verdict.LET_IN:
+                break
+        await asyncio.sleep(RETRY_SECONDS)
+    return Attempts(1, (f"{where}: {_not_refused(request, answered)}",))
+
+
+def _not_refused(request: Any, answered: object) -> str:
+    return f"{type(request).__name__} was not refused: {answered}"
+
+
+def _produce(topic: str) -> Any:
+    batch = build_batch([b"from an intruder"], timestamp_ms=0)
+    partition = {"index": 0, "records": batch}
+    data = {"name": topic, "partition_data": [partition]}
+    return build(request_type(0, 9), transactional_id=None, acks=-1, timeout=TIMEOUT, topic_data=[data])
+
+
+def _write_marker(topic: str) -> Any:
+    """Abort somebody's transaction: what only the brokers may ask of one another."""
+    marker = {
+        "producer_id": 1, "producer_epoch": 0, "transaction_result": False, "coordinator_epoch": 0,
+        "topics": [{"name": topic, "partition_indexes": (0,)}],
+    }  # fmt: skip
+    return build(request_type(27, 1), markers=[marker])
+
+
+def _fetch(topic: str) -> Any:
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1024}
+    return build(
+        request_type(1, 12), replica_id=-1, max_wait=dt.timedelta(0), min_bytes=1, max_bytes=1024, session_epoch=-1,
+        topics=[{"topic": topic, "partitions": [partition]}],
+    )  # fmt: skip

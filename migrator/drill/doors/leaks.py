@@ -1,0 +1,113 @@
+"""Looks for a secured drill's secrets where they must not be: logs, journals, pages, reports, arguments of processes,
+files that others may read.
+
+Passwords belong into property files, private keys into PEM files, SCRAM keys into ZooKeeper and the metadata log, and
+the passwords of configurations into the metadata log, which holds them as they are (``ConfigRecord``).
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+
+from migrator.controller.token_index import token_hmac
+from migrator.drill.cluster import ENCODER_SECRET, TOKEN_SECRET
+from migrator.drill.security.protection import Secured
+from migrator.drill.workload.fill import VAULT_PASSWORD, token_ids
+
+_KEY = re.compile(rb"-----BEGIN PRIVATE KEY-----\s+\S+\s+(\S+)")
+"""Its second line: the first begins as that of any other key."""
+_SCRAM = re.compile(r"(stored_key|server_key)=([^,]+)")
+METADATA_LOG = "__cluster_metadata-0"
+_LOG_DIRECTORIES = (METADATA_LOG, "version-2")
+"""Of controllers and brokers, and of ZooKeeper."""
+_NO_TEXT = (".index", ".timeindex", ".txnindex")
+"""As long as they may ever become, and mostly empty."""
+
+
+class Kind(Enum):
+    """Of secrets, and where each may be."""
+
+    PASSWORD = "password"  # noqa: S105
+    KEY = "private key"
+    CONFIG = "password of a configuration"
+    SCRAM = "SCRAM key"
+    TOKEN = "delegation token"  # noqa: S105 - names of kinds
+
+    def belongs_into(self, path: Path) -> bool:
+        match self:
+            case Kind.PASSWORD:
+                return path.suffix == ".properties" or path.name == "metrics-users"
+            case Kind.KEY:
+                return path.suffix == ".pem"
+            case Kind.CONFIG:  # encrypted in ZooKeeper; KRaft has no encryption for it, and files of its own for it
+                return path.parent.name == METADATA_LOG
+            case Kind.SCRAM:
+                return path.parent.name in _LOG_DIRECTORIES
+            case Kind.TOKEN:
+                return False
+
+
+class Secrets:
+    """All that one drill has; ``find`` says what a text gives away."""
+
+    def __init__(self, known: Mapping[bytes, Kind]) -> None:
+        self._known = known
+        self._any = re.compile(b"|".join(map(re.escape, sorted(known, key=len, reverse=True))))
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def find(self, text: bytes) -> set[Kind]:
+        """The kinds of those that stand there."""
+        return {self._known[match.group()] for match in self._any.finditer(text)}
+
+
+def secrets_of(security: Secured, directory: Path) -> Secrets:
+    """Of a drill with its files in ``directory``."""
+    known: dict[bytes, Kind] = {}
+    for password in (*security.passwords.values(), ENCODER_SECRET, TOKEN_SECRET):
+        known[password.encode()] = Kind.PASSWORD
+    known[VAULT_PASSWORD.encode()] = Kind.CONFIG
+    for path in directory.rglob("*.pem"):
+        known |= dict.fromkeys(_KEY.findall(path.read_bytes()), Kind.KEY)
+    for config in security.users.values():
+        for text in config.values():
+            for _, key in _SCRAM.findall(text):
+                known[key.encode()] = Kind.SCRAM
+                known[base64.b64decode(key).hex().encode()] = Kind.SCRAM
+    for token_id in token_ids():
+        own = token_hmac(TOKEN_SECRET.encode(), token_id)
+        known |= dict.fromkeys((base64.b64encode(own), own.hex().encode()), Kind.TOKEN)
+    return Secrets(known)
+
+
+def given_away(directory: Path, secrets: Secrets) -> tuple[int, list[str]]:
+    """How many files were read, and a sentence for each that holds a secret that does not belong there."""
+    found: list[str] = []
+    count = 0
+    for path in _files(directory):
+        if path.suffix in _NO_TEXT:
+            continue
+        count += 1
+        kinds = {kind.value for kind in secrets.find(path.read_bytes()) if not kind.belongs_into(path)}
+        if kinds:
+            found.append(f"{path.relative_to(directory)}: {', '.join(sorted(kinds))}")
+    return count, found
+
+
+def open_to_others(directory: Path) -> list[str]:
+    """Files below that their group or everybody may read or write, whatever the directories above them say."""
+    return [
+        str(path.relative_to(directory))
+        for path in _files(directory)
+        if stat.S_IMODE(path.stat().st_mode) & (stat.S_IRWXG | stat.S_IRWXO)
+    ]
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    return (path for path in sorted(directory.rglob("*")) if path.is_file() and not path.is_symlink())

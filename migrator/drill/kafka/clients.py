@@ -1,0 +1,230 @@
+"""Kafka's own clients, as a cluster's users have them: an administrator, a producer that never rests, consumers."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from types import MappingProxyType
+from typing import Any, Self
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+
+from migrator.drill.kafka.activity import Pulse
+from migrator.drill.kafka.cluster import until
+
+ANSWER_SECONDS = 60.0
+"""As long as librdkafka itself waits for an answer: a busy machine takes its time to make hundreds of partitions."""
+AGAIN_SECONDS = 0.1
+FLUSH_SECONDS = 30.0
+READ_SECONDS = 30.0
+SEND_EVERY_SECONDS = 0.01
+LIVELY_SECONDS = 0.1
+OUTSTANDING_MAX = 5
+"""Messages without an acknowledgement: as many as librdkafka has requests in flight. With more, its threads poll
+without a pause while brokers are slow, and take the processors that the brokers need."""
+QUIET = {"log_level": 0}
+"""librdkafka prints what it meets, and a restarting broker is much to print."""
+PATIENT = {
+    "reconnect.backoff.max.ms": 200,
+    "retry.backoff.max.ms": 100,
+    "topic.metadata.refresh.fast.interval.ms": 50,
+    **QUIET,
+}
+"""Of producers that go on as soon as they can."""
+Login = Mapping[str, str]
+"""librdkafka's settings of who a client is and how it shows that (`InClear.login`)."""
+ANONYMOUS: Login = MappingProxyType({})
+
+
+class Admin:
+    """An administrator's client, made when the brokers know each other: librdkafka waits for minutes otherwise."""
+
+    def __init__(self, bootstrap: str, brokers: int, login: Login = ANONYMOUS) -> None:
+        self._configuration: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap, **login, **QUIET}
+        until("every broker is in the metadata", lambda: self._brokers() == brokers)
+        self.client = AdminClient(self._configuration)
+
+    def create(self, name: str, partitions: int, replicas: int, **config: str) -> None:
+        """Create a topic; ``_`` in keys of its configuration stands for a dot. A controller that has just started
+        cannot say yet who may (``AuthorizerNotReadyException``), and is asked again."""
+        keys = {key.replace("_", "."): text for key, text in config.items()}
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while True:
+            try:
+                self.wait(self.client.create_topics([NewTopic(name, partitions, replicas, config=keys)]))
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN or time.monotonic() > deadline:
+                    raise
+                time.sleep(AGAIN_SECONDS)
+            else:
+                return
+
+    def create_on(self, name: str, assignment: Sequence[Sequence[int]]) -> None:
+        """Create a topic with these replicas of each partition."""
+        replicas = [list(brokers) for brokers in assignment]
+        self.wait(self.client.create_topics([NewTopic(name, len(replicas), replica_assignment=replicas)]))
+
+    def delete(self, name: str) -> None:
+        """Delete a topic."""
+        self.wait(self.client.delete_topics([name]))
+
+    def topics(self) -> dict[str, list[int]]:
+        """The leaders of every topic's partitions, by name; -1 without a leader."""
+        found = self.client.list_topics(timeout=ANSWER_SECONDS).topics
+        return {name: [part.leader for part in topic.partitions.values()] for name, topic in found.items()}
+
+    def replicas(self, name: str) -> dict[int, list[int]]:
+        """By partition of a topic."""
+        found = self.client.list_topics(name, timeout=ANSWER_SECONDS).topics[name].partitions
+        return {number: partition.replicas for number, partition in found.items()}
+
+    def alter_config(self, kind: ResourceType, name: str, key: str, text: str) -> None:
+        """Set one value of a topic's or a broker's configuration."""
+        change = ConfigEntry(key, text, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(kind, name, incremental_configs=[change])
+        self.wait(self.client.incremental_alter_configs([resource]))
+
+    def in_sync(self) -> bool:
+        """Whether every partition has a leader and all of its replicas in sync."""
+        try:
+            topics = self.client.list_topics(timeout=ANSWER_SECONDS).topics.values()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._PARTIAL:  # noqa: SLF001 - it has no other name
+                raise
+            return False  # the only broker knows of no broker: no controller has told it yet
+        partitions = [partition for topic in topics for partition in topic.partitions.values()]
+        return all(part.leader > 0 and len(part.isrs) == len(part.replicas) for part in partitions)
+
+    def topic_config(self, name: str, key: str) -> str:
+        """One value of a topic's configuration, as a broker has it."""
+        answer = self.wait(self.client.describe_configs([ConfigResource(ResourceType.TOPIC, name)]))
+        return str(next(iter(answer.values()))[key].value)
+
+    @staticmethod
+    def wait(futures: Mapping[Any, Future[Any]]) -> dict[Any, Any]:
+        """Results of requests; raises what was answered to them, or `TimeoutError` with what was not."""
+        done, _ = concurrent.futures.wait(futures.values(), ANSWER_SECONDS)
+        silent = [str(key) for key, future in futures.items() if future not in done]
+        if silent:
+            raise TimeoutError(f"no answer from the brokers in {ANSWER_SECONDS:.0f} s to a request about {silent[0]}")
+        return {key: future.result() for key, future in futures.items()}
+
+    def _brokers(self) -> int:
+        """As a client sees it that knows nothing yet."""
+        try:
+            metadata = AdminClient(self._configuration).list_topics(timeout=1.0)
+        except KafkaException:
+            return 0
+        return len(metadata.brokers) if metadata.controller_id >= 0 else 0
+
+
+class Traffic:
+    """An idempotent producer with acks=all that sends numbers from 0 until its context ends, and loses none.
+
+    :param per_second: how many.
+    :param linger_ms: how long a batch is filled; no pause can be told that is shorter.
+    """
+
+    def __init__(
+        self, bootstrap: str, topic: str, *, per_second: int = 100, linger_ms: int = 5, login: Login = ANONYMOUS
+    ) -> None:
+        self._topic = topic
+        self._per_second = per_second
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": linger_ms, **login, **PATIENT}
+        )
+        self.sent = 0
+        self.acknowledged: set[int] = set()
+        self.errors: list[str] = []
+        self.pulse = Pulse()
+        """Acknowledgements."""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def goes_on(self) -> bool:
+        """Whether messages are acknowledged, now."""
+        return self.pulse.goes_on(LIVELY_SECONDS)
+
+    def longest_pause(self, since: float = 0.0) -> float:
+        """Seconds between two acknowledgements, since a time of `time.monotonic`."""
+        return self.pulse.longest_pause(since)
+
+    def start(self) -> None:
+        """Begin, and wait until messages are acknowledged."""
+        self._thread.start()
+        until("messages are acknowledged", self.goes_on)
+
+    def stop(self) -> None:
+        """Send no more, and wait for the last acknowledgement; safe at any time."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._producer.flush(FLUSH_SECONDS)
+
+    def abandon(self) -> None:
+        """Send no more, and wait for nothing that brokers have to do; safe at any time."""
+        self._stop.set()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        begin = time.monotonic()
+        while not self._stop.is_set():
+            due = int((time.monotonic() - begin) * self._per_second) + 1
+            while self.sent < due and len(self._producer) < OUTSTANDING_MAX:
+                number = str(self.sent)
+                self._producer.produce(self._topic, value=number, key=number, on_delivery=self._delivered)
+                self.sent += 1
+            self._producer.poll(SEND_EVERY_SECONDS)
+
+    def _delivered(self, error: object, message: Message) -> None:
+        if error is None:
+            self.acknowledged.add(int(message.value() or b""))
+            self.pulse.beat()
+        else:
+            self.errors.append(str(error))
+
+
+def consume(bootstrap: str, topic: str, group: str, count: int, login: Login = ANONYMOUS) -> list[str]:
+    """Values of the group's next messages, at most ``count``, whose offsets are then committed."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            **login,
+            **QUIET,
+        }
+    )
+    consumer.subscribe([topic])
+    values: list[str] = []
+    deadline = time.monotonic() + READ_SECONDS
+    try:
+        while len(values) < count and time.monotonic() < deadline:
+            messages = consumer.consume(count - len(values), 0.5)
+            values += [(message.value() or b"").decode() for message in messages if message.error() is None]
+        if values:
+            consumer.commit(asynchronous=False)
+    finally:
+        consumer.close()
+    return values
+
+
+def committed(bootstrap: str, topic: str, group: str, partitions: int, login: Login = ANONYMOUS) -> int:
+    """How many messages the group has behind it, by its committed offsets."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, **login, **QUIET})
+    try:
+        asked = [TopicPartition(topic, partition) for partition in range(partitions)]
+        return sum(max(found.offset, 0) for found in consumer.committed(asked, timeout=READ_SECONDS))
+    finally:
+        consumer.close()

@@ -1,0 +1,340 @@
+"""A throw-away cluster of our controllers and of unmodified Kafka brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Self
+
+from migrator.drill.cluster import (
+    CLUSTER_ID,
+    ENCODER_SECRET,
+    FIRST_CONTROLLER_ID,
+    TOKEN_SECRET,
+    WAIT_SECONDS,
+    Controller,
+    controller_properties,
+    leader_among,
+    migration_properties,
+    statuses_of,
+    voters,
+    zookeeper_client,
+)
+from migrator.drill.security.protection import IN_CLEAR, BrokerPorts, InClear
+from migrator.errors import OperatorError
+from migrator.observe.status import BrokerState, Status
+from migrator.parts.java import Jvm
+from migrator.parts.kafka import StockKafka, StockNode, start_together
+from migrator.parts.processes import free_port
+from migrator.zookeeper.znodes import paths
+
+FIRST_BROKER_ID = 1
+POLL_SECONDS = 0.05
+BROKER_JVM = Jvm(heap="320m")
+
+
+class Mode(Enum):
+    """How a broker is configured: before the migration, during it, and after it."""
+
+    ZOOKEEPER = "zookeeper"
+    MIGRATING = "migrating"
+    KRAFT = "kraft"
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return {"zookeeper": "ZooKeeper", "migrating": "migration", "kraft": "KRaft"}[self.value]
+
+
+class KafkaCluster:
+    """Controllers and brokers as processes; leaving its context ends them.
+
+    :param kafka: the release of the brokers and, later, of stock controllers.
+    :param zookeeper: connection string of the cluster's ZooKeeper; None for a cluster that never had one.
+    :param release_version: of the metadata, and ``inter.broker.protocol.version`` of the brokers, e.g. ``3.6``.
+    :param other_releases: by broker id, of brokers that run another release.
+    :param broker_properties: for every broker, over those that the cluster makes.
+    :param controller_properties: the same for controllers.
+    :param broker_jvm: of every broker.
+    :param security: how nodes are protected, from one another and from everybody else.
+    """
+
+    def __init__(
+        self,
+        kafka: StockKafka,
+        directory: Path,
+        *,
+        controllers: int,
+        brokers: int,
+        zookeeper: str | None = None,
+        release_version: str = "3.9",
+        other_releases: Mapping[int, StockKafka] = MappingProxyType({}),
+        broker_properties: Mapping[str, str] = MappingProxyType({}),
+        controller_properties: Mapping[str, str] = MappingProxyType({}),
+        broker_jvm: Jvm = BROKER_JVM,
+        security: InClear = IN_CLEAR,
+    ) -> None:
+        self.directory = directory
+        self.kafka = kafka
+        self._zookeeper = zookeeper
+        self._release_version = release_version
+        self._more_for_brokers = broker_properties
+        self._more_for_controllers = controller_properties
+        self._security = security
+        controller_ports = {FIRST_CONTROLLER_ID + number: free_port() for number in range(controllers)}
+        self._voters = voters(controller_ports)
+        self.controller_addresses = [("127.0.0.1", port) for port in controller_ports.values()]
+        self._broker_ports = {
+            FIRST_BROKER_ID + number: BrokerPorts(free_port(), free_port()) for number in range(brokers)
+        }
+        self.controllers = [
+            Controller(node, directory / f"controller-{node}", self._controller_properties(node, controller_ports))
+            for node in controller_ports
+        ]
+        self.brokers = {
+            broker: other_releases.get(broker, kafka).node(
+                f"broker {broker}", directory / f"broker-{broker}", {}, jvm=broker_jvm
+            )
+            for broker in self._broker_ports
+        }
+        self._stock_controllers: list[StockNode] = []
+
+    @property
+    def bootstrap(self) -> str:
+        """``bootstrap.servers`` of clients."""
+        return ",".join(f"{host}:{port}" for host, port in self.broker_addresses.values())
+
+    @property
+    def broker_addresses(self) -> dict[int, tuple[str, int]]:
+        """Host and port by broker id."""
+        return {broker: ("127.0.0.1", ports.clients) for broker, ports in self._broker_ports.items()}
+
+    @property
+    def addresses_between_brokers(self) -> dict[int, tuple[str, int]]:
+        """Of the listener for brokers and controllers, by broker id; in clear there is none of its own."""
+        return {broker: ("127.0.0.1", ports.replication) for broker, ports in self._broker_ports.items()}
+
+    def running_controllers(self) -> list[tuple[str, int]]:
+        """Host and port of those, ours or stock, that were started."""
+        run = any(controller.runs for controller in self.controllers) or bool(self._stock_controllers)
+        return self.controller_addresses if run else []
+
+    def start_controllers(self) -> None:
+        """Format and start our controllers, and wait for a leader."""
+        self.format_controllers()
+        self.resume_controllers()
+
+    def format_controllers(self) -> None:
+        """Give each of our controllers an empty log of this cluster."""
+        for controller in self.controllers:
+            controller.format(self._release_version)
+
+    def resume_controllers(self) -> None:
+        """Start our controllers on the logs that they have, and wait for a leader."""
+        for controller in self.controllers:
+            controller.start()
+        until("a controller leads", lambda: self.leader() is not None)
+
+    def forget_controllers(self) -> None:
+        """Delete the directories of controllers that have ended: the next are a new quorum, with the migration on."""
+        for controller in self.controllers:
+            shutil.rmtree(controller.metadata_directory)
+            controller.set_migration(enabled=True)
+
+    def start_brokers(self, mode: Mode) -> None:
+        """Start all brokers at once; those in KRaft mode are formatted before."""
+        for broker, node in self.brokers.items():
+            node.properties = self.properties_of(broker, mode)
+            if mode is Mode.KRAFT:
+                node.format(CLUSTER_ID, release_version=self._release_version)
+        start_together(list(self.brokers.values()))
+
+    def roll_brokers(self, mode: Mode, in_sync: Callable[[], bool]) -> None:
+        """One broker after the other: a controlled shutdown, a start in another mode, and the wait for its replicas."""
+        for broker in self.brokers:
+            self.restart_broker(broker, mode)
+            until(f"replicas of broker {broker} are in sync", in_sync)
+
+    def restart_broker(self, broker: int, mode: Mode) -> None:
+        """A controlled shutdown, and a start in another mode; returns when it serves."""
+        node = self.brokers[broker]
+        node.stop()
+        if mode is not Mode.KRAFT:
+            self._until_forgotten(broker)
+        node.properties = self.properties_of(broker, mode)
+        node.start()
+
+    def kill_leader(self) -> None:
+        """SIGKILL for the controller that leads; it comes back when another one leads."""
+        controller = self.leading()
+        controller.kill()
+        until("another controller leads", lambda: self.leader() is not None)
+        controller.start()
+        until("the controller is back", partial(self._is_back, controller.node_id))
+
+    def restart_killed_broker(self, broker: int) -> None:
+        """Start a broker again as it was, when ZooKeeper has forgotten it."""
+        if self._zookeeper is not None:
+            self._until_forgotten(broker)
+        self.brokers[broker].start()
+
+    def _until_forgotten(self, broker: int) -> None:
+        """A broker that could not close its session leaves its znode until that expires, and dies of it at a start."""
+        with zookeeper_client(self._security.session(self._zookeeper or "")) as client:
+            until(f"the znode of broker {broker} is gone", lambda: client.exists(paths.broker(broker)) is None)
+
+    def finish_migration(self) -> None:
+        """One controller after the other: a restart with the migration turned off."""
+        for controller in self.controllers:
+            controller.set_migration(enabled=False)
+            _must_end_well(controller)
+            controller.start()
+            until("a leader, and the controller is back", partial(self._is_back, controller.node_id))
+
+    def stop_controllers(self) -> None:
+        """End ours in good order."""
+        for controller in self.controllers:
+            _must_end_well(controller)
+
+    def replace_controllers_by_stock(self) -> None:
+        """End ours, and start unmodified Kafka controllers on the directories that ours leave."""
+        self.stop_controllers()
+        self._stock_controllers = [
+            self.kafka.node(
+                f"stock controller {controller.node_id}",
+                controller.directory,
+                controller.stock_properties,
+                jvm=BROKER_JVM,
+            )
+            for controller in self.controllers
+        ]
+        start_together(self._stock_controllers)
+
+    def quotas(self, *arguments: str) -> str:
+        """``kafka-configs``, with which quotas of clients are set and shown."""
+        return self.kafka.configs("--bootstrap-server", self.bootstrap, *arguments, directory=self.directory)
+
+    def statuses(self) -> dict[int, Status]:
+        """By node id, of our controllers that answer."""
+        return asyncio.run(statuses_of(self.controllers))
+
+    def leader(self) -> Status | None:
+        """What the leader says, when there is one."""
+        return leader_among(self.statuses().values())
+
+    def leading(self) -> Controller:
+        """The controller that leads, once one does and says so in time: it may be busy."""
+        found: list[Status] = []
+
+        def leads() -> bool:
+            leader = self.leader()
+            found.extend([] if leader is None else [leader])
+            return bool(found)
+
+        until("a controller leads", leads)
+        return next(each for each in self.controllers if each.node_id == found[0].node_id)
+
+    def migration_state(self) -> str:
+        """The leader's internal state of the migration; empty without a leader."""
+        leader = self.leader()
+        return "" if leader is None else leader.migration.internal_state
+
+    def public_states(self) -> set[str]:
+        """What our controllers report."""
+        return {status.migration.public_state for status in self.statuses().values()}
+
+    def running_brokers(self) -> dict[int, bool]:
+        """Of the unfenced brokers, as the leader sees them: whether they are in ZooKeeper mode."""
+        leader = self.leader()
+        brokers = () if leader is None else leader.brokers
+        return {each.broker_id: each.in_zookeeper_mode for each in brokers if each.state is BrokerState.RUNNING}
+
+    def close(self) -> None:
+        """End everything, at once: what had to end in good order did so before."""
+        for node in (*self.brokers.values(), *self._stock_controllers):
+            node.kill()
+        for controller in self.controllers:
+            controller.kill()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _is_back(self, node_id: int) -> bool:
+        return node_id in self.statuses() and self.leader() is not None
+
+    def properties_of(self, broker: int, mode: Mode) -> dict[str, str]:
+        """What a broker's property file says in that mode."""
+        replication = str(min(len(self._broker_ports), 3))
+        properties = {
+            "log.dirs": str(self.brokers[broker].directory / "data"),
+            **self._security.of_broker(broker, self._broker_ports[broker], in_zookeeper=mode is not Mode.KRAFT),
+            "password.encoder.secret": ENCODER_SECRET,
+            "delegation.token.secret.key": TOKEN_SECRET,
+            "offsets.topic.num.partitions": "3",
+            "offsets.topic.replication.factor": replication,
+            "transaction.state.log.num.partitions": "3",
+            "transaction.state.log.replication.factor": replication,
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "replica.lag.time.max.ms": "3000",
+            "log.cleaner.dedupe.buffer.size": "2097152",
+            "num.network.threads": "2",
+            "num.io.threads": "4",
+            **self._more_for_brokers,
+        }
+        if mode is not Mode.ZOOKEEPER:
+            properties |= {"controller.quorum.voters": self._voters, "controller.listener.names": "CONTROLLER"}
+        if mode is Mode.KRAFT:
+            return properties | {"process.roles": "broker", "node.id": str(broker)}
+        return properties | {
+            "broker.id": str(broker),
+            "zookeeper.connect": self._zookeeper or "",
+            "inter.broker.protocol.version": self._release_version,
+            "zookeeper.metadata.migration.enable": str(mode is Mode.MIGRATING).lower(),
+        }
+
+    def write_properties(self, mode: Mode) -> list[Path]:
+        """Files with what the brokers' property files say in that mode, beside those that they run with."""
+        files = [self.directory / f"broker-{broker}.{mode.value}.properties" for broker in self.brokers]
+        for broker, file in zip(self.brokers, files, strict=True):
+            file.write_text("".join(f"{key}={text}\n" for key, text in self.properties_of(broker, mode).items()))
+        return files
+
+    def _controller_properties(self, node: int, ports: Mapping[int, int]) -> dict[str, str]:
+        migration = {} if self._zookeeper is None else migration_properties(self._zookeeper)
+        return (
+            controller_properties(node, ports)
+            | self._security.of_controller(node)
+            | migration
+            | dict(self._more_for_controllers)
+        )
+
+
+def _must_end_well(controller: Controller) -> None:
+    code = controller.stop()
+    if code != 0:
+        raise OperatorError(
+            f"controller {controller.node_id} ended with exit code {code}", where=str(controller.directory)
+        )
+
+
+def until(what: str, condition: Callable[[], object], *, seconds: float = WAIT_SECONDS) -> float:
+    """Wait for a condition; gives the seconds that it took.
+
+    :raises OperatorError: it did not come.
+    """
+    begin = time.monotonic()
+    while not condition():
+        if time.monotonic() - begin > seconds:
+            raise OperatorError(f"not within {seconds:.0f} s: {what}")
+        time.sleep(POLL_SECONDS)
+    return time.monotonic() - begin

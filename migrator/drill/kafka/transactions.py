@@ -1,0 +1,159 @@
+"""A transactional producer that commits and aborts from start to end, and knows which records must be seen."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from migrator.drill.kafka.activity import Pulse
+from migrator.drill.kafka.clients import ANONYMOUS, PATIENT, Login
+from migrator.drill.kafka.cluster import until
+
+RECORDS = 10
+"""Of one transaction."""
+ABORT_EVERY = 5
+PAUSE_SECONDS = 0.3
+RETRY_SECONDS = 0.05
+CALL_SECONDS = 10.0
+TRIES = 6
+LIVELY_SECONDS = 1.0
+
+
+class Transactions:
+    """One transaction after the other; every fifth is aborted. Values are ``transaction.number``."""
+
+    def __init__(self, bootstrap: str, topic: str, transactional_id: str, login: Login = ANONYMOUS) -> None:
+        self.committed: set[int] = set()
+        self.aborted: set[int] = set()
+        self.written: set[int] = set()
+        """Brokers had acknowledged all of their records before these were aborted."""
+        self.in_doubt: set[int] = set()
+        """Neither was acknowledged: all of their records may be there, or none."""
+        self.errors: list[str] = []
+        self.pulse = Pulse()
+        """Ends of transactions."""
+        self._topic = topic
+        self._configuration = {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": 60_000,
+            **login,
+            **PATIENT,
+        }
+        self._producer = Producer(self._configuration)
+        self._begun = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        """Begin, and wait for the first commit."""
+        _patiently(lambda: self._producer.init_transactions(CALL_SECONDS))
+        self._thread.start()
+        until("transactions are committed", lambda: self.pulse.goes_on(LIVELY_SECONDS))
+
+    def stop(self) -> None:
+        """End after the transaction under way.
+
+        :raises OperatorError: it does not end.
+        """
+        self._stop.set()
+        until("the last transaction ends", lambda: not self._thread.is_alive(), seconds=TRIES * CALL_SECONDS)
+
+    def abandon(self) -> None:
+        """Begin no more, and wait for nothing that brokers have to do; safe at any time."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            number = self._begun
+            self._begun += 1
+            try:
+                self._transact(number)
+            except KafkaException as error:
+                self._recover(number, error)
+            self._stop.wait(PAUSE_SECONDS)
+
+    def _transact(self, number: int) -> None:
+        self._producer.begin_transaction()
+        for value in values_of(number):
+            self._producer.produce(self._topic, value=value, key=value)
+        self._producer.poll(0)
+        if number % ABORT_EVERY == ABORT_EVERY - 1:
+            # What has not left the client is dropped there: brokers then have nothing to undo, and may refuse an abort.
+            if self._producer.flush(CALL_SECONDS) == 0:
+                self.written.add(number)
+            _patiently(lambda: self._producer.abort_transaction(CALL_SECONDS))
+            self.aborted.add(number)
+        else:
+            _patiently(lambda: self._producer.commit_transaction(CALL_SECONDS))
+            self.committed.add(number)
+        self.pulse.beat()
+
+    def _recover(self, number: int, failed: KafkaException) -> None:
+        """Abort where the protocol says so; otherwise a new producer, which fences the old one, ends what it left."""
+        try:
+            if _error(failed).txn_requires_abort():
+                _patiently(lambda: self._producer.abort_transaction(CALL_SECONDS))
+                self.aborted.add(number)
+                return
+            self.in_doubt.add(number)
+            self.errors.append(str(failed))
+            self._producer = Producer(self._configuration)
+            _patiently(lambda: self._producer.init_transactions(CALL_SECONDS))
+        except KafkaException as error:
+            self.in_doubt.add(number)
+            self.errors.append(str(error))
+            self._stop.set()
+
+
+def faults(
+    seen: Iterable[str], committed: Iterable[int], aborted: Iterable[int], in_doubt: Iterable[int]
+) -> Iterator[str]:
+    """A sentence for each transaction of which a reader of committed records saw too little or too much."""
+    counted = Counter(seen)
+
+    def counts(number: int) -> list[int]:
+        return sorted({counted.pop(value, 0) for value in values_of(number)})
+
+    for number in committed:
+        if (times := counts(number)) != [1]:
+            yield f"transaction {number} was committed, its records are there {times} times"
+    for number in aborted:
+        if (times := counts(number)) != [0]:
+            yield f"transaction {number} was aborted, its records are there {times} times"
+    for number in in_doubt:
+        if counts(number) not in ([0], [1]):
+            yield f"of transaction {number} a part is there"
+    yield from (f"nobody sent {value}" for value in counted)
+
+
+def undone(seen: Iterable[str], written: Iterable[int]) -> set[int]:
+    """Of these transactions those whose records are all there for a reader who does not ask what was committed."""
+    held = set(seen)
+    return {number for number in written if held.issuperset(values_of(number))}
+
+
+def values_of(number: int) -> list[str]:
+    """Of a transaction's records."""
+    return [f"{number}.{index}" for index in range(RECORDS)]
+
+
+def _patiently(call: Callable[[], None]) -> None:
+    """Call again while the client says that this may help."""
+    for left in reversed(range(TRIES)):
+        try:
+            return call()
+        except KafkaException as error:
+            if not _error(error).retriable() or left == 0:
+                raise
+            time.sleep(RETRY_SECONDS)
+    return None
+
+
+def _error(failed: KafkaException) -> KafkaError:
+    error: KafkaError = failed.args[0]
+    return error

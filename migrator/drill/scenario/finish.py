@@ -1,0 +1,86 @@
+"""The end of a migration: brokers become KRaft brokers, controllers drop the flag, and there is no way back."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+
+from migrator.drill.cluster import WAIT_SECONDS, Cluster
+from migrator.drill.doors.every_door import besieged, try_doors
+from migrator.drill.probes import all_report, answers, dual_writing, log_tail, settled_metadata, until
+from migrator.drill.report import Report
+from migrator.errors import ExitCode
+from migrator.migration.machine.states import PublicState
+
+FINISHED = PublicState.FINISHED.label
+
+
+async def finish(cluster: Cluster, report: Report) -> None:
+    """Roll the brokers to KRaft mode, then the controllers to a configuration without the migration.
+
+    :raises DrillFailedError: it cannot go on.
+    """
+    with report.step("Finishing too early is refused"):
+        await _too_early(cluster, report)
+    with report.step("Brokers restart in KRaft mode"):
+        await cluster.roll_to_kraft(report)
+        await until(cluster, report, "dual-write goes on", lambda: dual_writing(cluster), seconds=WAIT_SECONDS)
+    await try_doors(cluster, report, "brokers in KRaft mode")
+    with report.step("Controllers restart without the migration"):
+        async with besieged(cluster, report, "while they restart"):
+            for controller in cluster.controllers:
+                controller.set_migration(enabled=False)
+                code = await asyncio.to_thread(controller.stop)
+                report.check(f"controller {controller.node_id} left in good order", code == ExitCode.OK, code)
+                await asyncio.to_thread(controller.start)
+                back = functools.partial(answers, cluster, controller.node_id)
+                await until(cluster, report, f"controller {controller.node_id} is back", back, seconds=WAIT_SECONDS)
+        seconds = await until(
+            cluster, report, "every controller reports Finished", lambda: all_report(cluster, FINISHED),
+            seconds=WAIT_SECONDS,
+        )  # fmt: skip
+        report.figure("seconds from the last restart to Finished", seconds)
+
+
+async def refuse_rollback(cluster: Cluster, report: Report) -> None:
+    """Turn the migration on again: it stays finished, and nothing goes to ZooKeeper or comes back from it.
+
+    :raises DrillFailedError: it cannot go on.
+    """
+    with report.step("Rollback at Finished is refused"):
+        before = await asyncio.to_thread(_metadata, cluster)
+        for controller in cluster.controllers:
+            controller.set_migration(enabled=True)
+            await asyncio.to_thread(controller.stop)
+            await asyncio.to_thread(controller.start)
+        await until(
+            cluster, report, "every controller still reports Finished", lambda: all_report(cluster, FINISHED),
+            seconds=WAIT_SECONDS,
+        )  # fmt: skip
+        await cluster.refuse_migrating_broker(report)
+        now = await asyncio.to_thread(_metadata, cluster)
+        report.check("ZooKeeper stays as it was", now == before)
+
+
+async def _too_early(cluster: Cluster, report: Report) -> None:
+    leader = await cluster.leader()
+    controller = next(each for each in cluster.controllers if each is not leader or len(cluster.controllers) == 1)
+    await asyncio.to_thread(controller.stop)
+    controller.set_migration(enabled=False)
+    await asyncio.to_thread(controller.start)
+    process = controller.process
+    if process is None:
+        return
+    code = await asyncio.to_thread(process.wait, timeout_seconds=WAIT_SECONDS)
+    tail = log_tail(controller)
+    report.check("a controller without the flag ends with exit code 2", code == ExitCode.REFUSED, tail)
+    named = all(str(broker) in tail for broker in cluster.broker_ids)
+    report.check("and names the brokers in ZooKeeper mode", named, tail)
+    controller.set_migration(enabled=True)
+    await asyncio.to_thread(controller.start)
+    await until(cluster, report, "dual-write goes on", lambda: dual_writing(cluster), seconds=WAIT_SECONDS)
+
+
+def _metadata(cluster: Cluster) -> dict[str, bytes | None]:
+    with cluster.zookeeper_client() as client:
+        return settled_metadata(client, cluster.brokers_own)

@@ -1,0 +1,323 @@
+"""The steps of a drill and what must hold at each.
+
+A drill goes from a ZooKeeper cluster to a finished migration, or back from the state that it was told to roll back
+at. Each step notes its checks and figures in the report; what does not come in time ends the drill.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+
+from migrator.drill.cluster import WAIT_SECONDS, Cluster, ClusterOptions, Controller
+from migrator.drill.doors.every_door import besieged, try_doors
+from migrator.drill.probes import (
+    StopAtClaim,
+    all_report,
+    answers,
+    controller_claim,
+    doomed_topics,
+    dual_writing,
+    leader_of,
+    partition_count,
+    settled_metadata,
+    until,
+    verify,
+)
+from migrator.drill.report import Report
+from migrator.drill.scenario.finish import finish, refuse_rollback
+from migrator.drill.scenario.preflight_and_rehearsal import foresee
+from migrator.drill.scenario.rollback import roll_back
+from migrator.drill.workload.fill import PLAIN_TOPIC
+from migrator.drill.workload.workload import Workload
+from migrator.errors import ExitCode
+from migrator.migration.machine.states import PublicState
+from migrator.values import value
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.controller import ControllerClaim
+
+INELIGIBLE, COPYING, DUAL_WRITE, FINISHED = (state.label for state in PublicState)
+WORK_SECONDS = 6.0
+
+
+@value
+class DrillOptions:
+    """``kill_leader_at`` and ``rollback_at`` are public states of the migration, or None."""
+
+    cluster: ClusterOptions
+    kill_leader_at: str | None = None
+    rollback_at: str | None = None
+
+
+async def run_scenario(cluster: Cluster, options: DrillOptions, report: Report) -> None:
+    """Run it to its end.
+
+    :raises DrillFailedError: it cannot go on.
+    :raises OperatorError: a part does not start, or a command is refused.
+    """
+    drill = _Drill(cluster, options, report)
+    await drill.zookeeper_cluster()
+    await try_doors(cluster, report, "ZooKeeper mode")
+    await foresee(cluster, report)
+    await drill.quorum()
+    if options.rollback_at == INELIGIBLE:
+        return await _back(cluster, report, drill.before, INELIGIBLE)
+    await drill.copy()
+    if options.rollback_at == COPYING:
+        return await _back(cluster, report, drill.before, COPYING)
+    await drill.work()
+    await try_doors(cluster, report, "dual-write")
+    await drill.compare()
+    if options.rollback_at == DUAL_WRITE:
+        return await _back(cluster, report, {}, DUAL_WRITE)
+    await drill.corrupt()
+    await finish(cluster, report)
+    await try_doors(cluster, report, "the migration is finished")
+    if options.kill_leader_at == FINISHED:
+        await drill.kill_leader(lambda: all_report(cluster, FINISHED))
+    if options.rollback_at == FINISHED:
+        await refuse_rollback(cluster, report)
+    await cluster.hand_over(report)
+    await try_doors(cluster, report, "the end")
+    drill.check_acknowledged()
+    await cluster.audit_records(report)
+    return None
+
+
+async def _back(cluster: Cluster, report: Report, before: Mapping[str, bytes | None], state: str) -> None:
+    await roll_back(cluster, report, before, state)
+    await cluster.use_zookeeper_controller(report)
+    await try_doors(cluster, report, "back in ZooKeeper mode")
+    await cluster.audit_records(report)
+
+
+class _Drill:
+    """The way to dual-write and through it."""
+
+    def __init__(self, cluster: Cluster, options: DrillOptions, report: Report) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._report = report
+        self._workload: Workload | None = None
+        self.before: dict[str, bytes | None] = {}
+        """The metadata in ZooKeeper before the migration."""
+
+    async def zookeeper_cluster(self) -> None:
+        with self._report.step("A Kafka cluster in ZooKeeper mode"):
+            await self._cluster.begin(self._report)
+            claim, self.before = await asyncio.to_thread(self._look)
+            elected = claim is not None and claim.broker_id in self._cluster.broker_ids
+            if len(self._cluster.broker_ids) > 1:
+                self._report.check("a broker was elected as the ZooKeeper controller", elected, claim)
+
+    async def quorum(self) -> None:
+        with self._report.step("The quorum waits for the last broker"):
+            for controller in self._cluster.controllers:
+                await asyncio.to_thread(controller.format)
+            async with besieged(self._cluster, self._report, "from their first start on", decided=False):
+                for controller in self._cluster.controllers:
+                    await asyncio.to_thread(controller.start)
+                await until(
+                    self._cluster, self._report, "every controller is MigrationIneligible",
+                    lambda: all_report(self._cluster, INELIGIBLE), seconds=WAIT_SECONDS,
+                )  # fmt: skip
+            await self._cluster.migrate_first_brokers(self._report)
+            late = self._cluster.late_broker
+            await until(
+                self._cluster, self._report, f"the leader names broker {late} as missing",
+                lambda: self._names_missing(late), seconds=WAIT_SECONDS,
+            )  # fmt: skip
+            claim, now = await asyncio.to_thread(self._look)
+            kraft = claim is not None and claim.is_kraft
+            self._report.check("nothing was written to ZooKeeper", now == self.before and not kraft, claim)
+            if self._options.kill_leader_at == INELIGIBLE:
+                await self.kill_leader(lambda: self._names_missing(late))
+
+    async def copy(self) -> None:
+        with self._report.step("Copy in one metadata transaction, up to dual-write"):
+            stop_there = COPYING in (self._options.kill_leader_at, self._options.rollback_at)
+            trap = StopAtClaim(self._cluster) if stop_there else None
+            if trap is not None:
+                await asyncio.to_thread(trap.arm)
+            begin = asyncio.get_running_loop().time()
+            if self._options.rollback_at == COPYING:
+                return await self._join_last_broker(trap)
+            async with besieged(self._cluster, self._report, "during the copy"):
+                await self._join_last_broker(trap)
+            await until(
+                self._cluster, self._report, "the leader dual-writes",
+                lambda: dual_writing(self._cluster), seconds=WAIT_SECONDS,
+            )  # fmt: skip
+            seconds = asyncio.get_running_loop().time() - begin
+            self._report.figure("seconds from the last broker's start to dual-write", seconds)
+            await until(
+                self._cluster, self._report, "every controller reports DualWrite",
+                lambda: all_report(self._cluster, DUAL_WRITE), seconds=WAIT_SECONDS,
+            )  # fmt: skip
+            image = (await leader_of(self._cluster)).image()
+            expected = partition_count(self.before)
+            copied = sum(len(topic.partitions) for topic in image.topics.by_id.values())
+            self._report.check("every partition was copied", copied == expected, f"{copied} instead of {expected}")
+            doomed = doomed_topics(self.before).intersection(image.topics.ids)
+            self._report.check("no topic under deletion was", not doomed, doomed)
+            return None
+
+    async def _join_last_broker(self, trap: StopAtClaim | None) -> None:
+        """It runs in migration mode in the end, unless all controllers were killed on the way."""
+        joining = asyncio.create_task(self._cluster.migrate_last_broker(self._report))
+        try:
+            if trap is not None:
+                await self._kill_mid_copy(trap)
+                if self._options.rollback_at == COPYING:
+                    return
+            await joining
+        finally:
+            joining.cancel()
+            await asyncio.wait({joining})
+
+    async def work(self) -> None:
+        with self._report.step("Changes of every kind while dual-writing"):
+            workload = self._workload = self._cluster.workload()
+            running = asyncio.create_task(workload.run())
+            try:
+                await asyncio.wait({running}, timeout=WORK_SECONDS / 2)
+                if self._options.kill_leader_at == DUAL_WRITE:
+                    await self.kill_leader(lambda: dual_writing(self._cluster))
+                await asyncio.wait({running}, timeout=WORK_SECONDS / 2)
+            finally:
+                workload.stop()
+                await running
+                await workload.close()
+            await until(
+                self._cluster, self._report, "ZooKeeper has everything",
+                lambda: dual_writing(self._cluster), seconds=WAIT_SECONDS,
+            )  # fmt: skip
+            self._report.figure("acknowledged changes", sum(workload.acknowledged.values()))
+            self._report.figure("kinds of change", len(workload.acknowledged))
+            self._report.figure("longest wait for an answer, seconds", workload.longest_wait_seconds)
+            self._report.check("no change was refused", not workload.refusals, workload.refusals[:5])
+
+    async def compare(self) -> None:
+        with self._report.step("ZooKeeper, metadata log and brokers agree"):
+            await until(
+                self._cluster, self._report, "the brokers know what the log says",
+                self._brokers_agree, seconds=WAIT_SECONDS,
+            )  # fmt: skip
+            image = (await leader_of(self._cluster)).image()
+            for who, violations in self._cluster.violations(image).items():
+                self._report.check(f"{who} saw nothing that a real one suffers from", not violations, violations[:5])
+            self._check_acknowledged()
+            if self._options.rollback_at == DUAL_WRITE:  # otherwise the next step compares
+                await self._verify(ExitCode.OK, "Spark says that both sides are equal")
+
+    async def corrupt(self) -> None:
+        with self._report.step("One znode is corrupted, found, and repaired"):
+            name = await asyncio.to_thread(self._corrupt_a_config)
+            await self._verify(ExitCode.DIFFERENT, "Spark finds that, and nothing else", expected=name)
+            await self._verify(ExitCode.OK, "verify --repair mends it", repair=True)
+
+    def check_acknowledged(self) -> None:
+        """After the end: no change that was acknowledged is lost."""
+        with self._report.step("No acknowledged change was lost"):
+            self._check_acknowledged()
+
+    async def kill_leader(self, recovered: Callable[[], Awaitable[bool]]) -> None:
+        """``kill -9`` the leader, wait for the next one to be where this one was, start the killed one again."""
+        leader = await leader_of(self._cluster)
+        copied = self._options.kill_leader_at != INELIGIBLE
+        async with besieged(self._cluster, self._report, "from the leader's death on", decided=copied):
+            await asyncio.to_thread(leader.kill)
+            await self._recover(leader, recovered)
+
+    async def _recover(self, killed: Controller, recovered: Callable[[], Awaitable[bool]]) -> None:
+        """Fewer than three controllers have no majority without the killed one: then it comes back first."""
+        majority_left = len(self._cluster.controllers) >= 3
+        if not majority_left:
+            await asyncio.to_thread(killed.start)
+        seconds = await until(
+            self._cluster, self._report, f"another leader after controller {killed.node_id} was killed", recovered,
+            seconds=WAIT_SECONDS,
+        )  # fmt: skip
+        self._report.figure("seconds from kill -9 to the next leader's same state", seconds)
+        if majority_left:
+            await asyncio.to_thread(killed.start)
+        await until(
+            self._cluster, self._report, f"controller {killed.node_id} is back",
+            lambda: answers(self._cluster, killed.node_id), seconds=WAIT_SECONDS,
+        )  # fmt: skip
+
+    async def _kill_mid_copy(self, trap: StopAtClaim) -> None:
+        try:
+            self._report.wait_for("a controller claims ZooKeeper")
+            await asyncio.wait_for(trap.claimed.wait(), WAIT_SECONDS)
+            leader = await leader_of(self._cluster)
+            status = await leader.status()
+            state = "nothing" if status is None else status.migration.public_state
+            self._report.check("the leader was killed during the copy", state == COPYING, state)
+            victims = self._cluster.controllers if self._options.rollback_at == COPYING else [leader]
+            for victim in victims:
+                await asyncio.to_thread(victim.kill)
+        finally:
+            await asyncio.to_thread(trap.release)
+        if self._options.rollback_at != COPYING:
+            await self._recover(leader, lambda: dual_writing(self._cluster))
+
+    async def _brokers_agree(self) -> bool:
+        """Whether nothing moves any more, and every broker knows and holds what the leader's image says."""
+        leader = await self._cluster.leader()
+        if leader is None:
+            return False
+        image = leader.image()
+        partitions = [each for topic in image.topics.by_id.values() for each in topic.partitions.values()]
+        at_rest = all(set(each.isr) == set(each.replicas) and not each.adding_replicas for each in partitions)
+        found = await self._cluster.differences(image)
+        if found:
+            self._report.wait_for(f"brokers know what the log says: {found[0]}")
+        return at_rest and not found
+
+    async def _names_missing(self, broker_id: int) -> bool:
+        statuses = await self._cluster.statuses()
+        mention = re.compile(rf"\b{broker_id}\b")
+        return any(
+            mention.search(f"{problem.who} {problem.what}") and problem.remedy
+            for status in statuses.values()
+            for problem in status.problems
+        )
+
+    async def _verify(self, expected_code: int, name: str, *, expected: str = "", repair: bool = False) -> None:
+        """Compare in Spark; every difference that is not about the ``expected`` entity counts in the report."""
+        self._report.wait_for("verify --repair" if repair else "verify compares in Spark")
+        code, verdict = await verify(self._cluster, repair=repair)
+        examples = [json.dumps(example, ensure_ascii=False) for example in verdict["examples"]]
+        wanted = sum(1 for example in examples if expected and expected in example)
+        sound = code == expected_code and (wanted > 0) == bool(expected)
+        self._report.check(name, sound, f"exit code {code}: {examples[:5]}")
+        self._report.none_of("differences", verdict["differences"] - wanted, examples[:5])
+        if self._cluster.options.secure:
+            reachable = self._cluster.watch.reachable
+            self._report.figure("ports that Spark opened, on loopback", len(self._cluster.watch.ports))
+            self._report.check("nobody on the network reaches Spark", not reachable, reachable)
+
+    def _check_acknowledged(self) -> None:
+        workload = self._workload
+        if workload is None:
+            return
+        controllers = self._cluster.controllers
+        controller = next((each for each in controllers if each.runs), controllers[0])
+        missing = list(workload.ledger.missing_from(controller.image()))
+        self._report.none_of("lost changes", len(missing), missing[:5])
+        if blocks := workload.producer_ids:
+            self._report.check("no producer id was given twice", len(set(blocks)) == len(blocks), blocks)
+
+    def _corrupt_a_config(self) -> str:
+        """Write to a topic's config past the controllers; gives the topic's name."""
+        with self._cluster.zookeeper_client() as client:
+            name = min(name for name in client.get_children(paths.TOPIC_CONFIGS) if name.startswith(PLAIN_TOPIC))
+            client.set(paths.topic_config(name), b'{"version":1,"config":{"retention.ms":"1"}}')
+        return str(name)
+
+    def _look(self) -> tuple[ControllerClaim | None, dict[str, bytes | None]]:
+        with self._cluster.zookeeper_client() as client:
+            return controller_claim(client), settled_metadata(client, self._cluster.brokers_own)

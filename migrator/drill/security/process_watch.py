@@ -1,0 +1,54 @@
+"""What the processes of a secured drill show of themselves: their arguments, their environments, their ports."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import psutil
+
+from migrator.config.endpoints import is_loopback
+from migrator.drill.security.open_ports import listening_ports, processes
+
+LOOK_EVERY_SECONDS = 0.5
+
+
+class Watch:
+    """Of the drill's own processes and of the commands that it runs.
+
+    :param enabled: otherwise nobody looks.
+    """
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled = enabled
+        self.shown: set[str] = set()
+        """Arguments and environments: every user of the machine sees the first, its owner the second."""
+        self.ports: dict[tuple[str, int], str] = {}
+        """Where commands listened: address and port -> name of the process."""
+
+    @property
+    def reachable(self) -> list[str]:
+        """Of these, ports that are not on loopback."""
+        return [f"{host}:{port} of {name}" for (host, port), name in self.ports.items() if not _is_loopback(host)]
+
+    async def follow(self, pid: int) -> None:
+        """Look at a command and at all that it starts, until this is cancelled."""
+        while self._enabled:
+            await asyncio.to_thread(self._look_at_command, pid)
+            await asyncio.sleep(LOOK_EVERY_SECONDS)
+
+    def look(self, top: int | None = None) -> None:
+        """At this process, or the one with that number, and all that it has started."""
+        for process in processes(top):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self.shown.update(process.cmdline())
+                self.shown.update(f"{key}={text}" for key, text in process.environ().items())
+
+    def _look_at_command(self, pid: int) -> None:
+        self.look(pid)
+        self.ports.update(listening_ports(pid, as_bound=True))
+
+
+def _is_loopback(host: str) -> bool:
+    """Also as Java binds IPv4 addresses."""
+    return is_loopback(host.removeprefix("::ffff:"))

@@ -1,0 +1,100 @@
+"""What the drill says of gRPC and metrics: nothing when all are refused, and a sentence for each who gets in."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+from pathlib import Path
+
+from migrator.drill.cluster import CLUSTER_ID, Controller
+from migrator.drill.doors.grpc_and_metrics import LISTENER, METRICS, try_grpc, try_metrics
+from migrator.drill.doors.intruder import Attempts
+from migrator.drill.security.protection import METRICS_READER, Secured
+from migrator.drill.security.users import INTRUDER
+from migrator.migration.machine.states import State
+from migrator.observe.metrics_access import AccessFiles
+from migrator.observe.metrics_endpoint import MetricsEndpoint
+from migrator.raft.messages import RaftRequest, RaftResponse
+from migrator.rpc.doors import DOORS, Role
+from migrator.rpc.identity import Identities
+from migrator.rpc.operator_service import OperatorService
+from migrator.rpc.quorum_service import QuorumService
+from migrator.rpc.server import GrpcServer
+from migrator.rpc.tls import TlsFiles
+from tests.rpc.operator_node import PlayedNode
+from tests.rpc.test_raft_transports import VOTED, View
+
+NODE = 3001
+VOTER = {f"User:CN=controller-{NODE}": NODE}
+BY_STRANGERS = 4
+
+
+async def tried(directory: Path, identities: Identities) -> Attempts:
+    """The doors of one controller that knows these."""
+    secured = Secured(directory / "security")
+
+    async def answer(_: RaftRequest) -> RaftResponse:
+        return VOTED
+
+    quorum = QuorumService(CLUSTER_ID, answer, View())
+    server = GrpcServer([quorum, OperatorService(PlayedNode(State.DUAL_WRITING))], identities)
+    files = TlsFiles(*secured.authority.files(directory / "grpc", f"controller-{NODE}"))
+    port = server.listen("127.0.0.1", 0, files)
+    await server.start()
+    try:
+        return await try_grpc([Controller(NODE, directory, {LISTENER: f"127.0.0.1:{port}"})], secured)
+    finally:
+        await server.close(grace=0)
+
+
+async def test_whoever_is_not_named_is_refused_over_grpc(tmp_path: Path) -> None:
+    assert await tried(tmp_path, Identities(VOTER)) == Attempts(BY_STRANGERS + len(DOORS), ())
+
+
+async def test_an_intruder_who_is_let_in_is_named_with_each_call(tmp_path: Path) -> None:
+    found = await tried(tmp_path, Identities(VOTER, frozenset({f"User:CN={INTRUDER}"})))
+    open_to_him = [method for method, door in DOORS.items() if Role.OPERATOR in door.roles]
+    assert len(found.not_refused) == len(open_to_him)
+    for method, said in zip(open_to_him, found.not_refused, strict=True):
+        assert f"gRPC of controller {NODE}, intruder: {method} was answered" in said
+
+
+async def test_a_grpc_door_that_is_shut_for_everybody_proves_nothing(tmp_path: Path) -> None:
+    found = await tried(tmp_path, Identities())
+    assert found.not_refused == (f"gRPC of controller {NODE}: nobody gets in, so no stranger was refused",)
+
+
+async def scraped(directory: Path, *, password: bool, certificates: bool) -> Attempts:
+    secured = Secured(directory / "security")
+    keys = secured.of_controller(NODE)
+    access = AccessFiles(
+        keys["migrator.metrics.tls.certificate.file"],
+        keys["migrator.metrics.tls.key.file"],
+        keys["migrator.metrics.tls.ca.file"] if certificates else "",
+        keys["migrator.metrics.basic.auth.file"] if password else "",
+    )
+    endpoint = await asyncio.to_thread(MetricsEndpoint, "127.0.0.1", 0, [], access=access)
+    with closing(endpoint):
+        controller = Controller(NODE, directory, {METRICS: f"127.0.0.1:{endpoint.port}"})
+        return await try_metrics([controller], secured)
+
+
+async def test_metrics_are_for_those_with_certificate_and_password(tmp_path: Path) -> None:
+    assert await scraped(tmp_path, password=True, certificates=True) == Attempts(4, ())
+
+
+async def test_without_passwords_somebody_reads_them(tmp_path: Path) -> None:
+    found = await scraped(tmp_path, password=False, certificates=True)
+    assert [text.partition(": ")[2] for text in found.not_refused] == [
+        "somebody with no password gets 200",
+        "somebody with a guess gets 200",
+    ]
+
+
+async def test_without_certificates_so_does_somebody_with_the_password(tmp_path: Path) -> None:
+    found = await scraped(tmp_path, password=True, certificates=False)
+    assert [text.partition(": ")[2] for text in found.not_refused] == [
+        "somebody without a certificate gets 200",
+        "somebody with a certificate of another authority gets 200",
+    ]
+    assert METRICS_READER not in str(found)

@@ -1,0 +1,34 @@
+"""What the drill's administrator says of brokers that do not answer."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+import pytest
+
+from migrator.drill.kafka import clients
+from migrator.drill.kafka.clients import Admin
+
+
+def answered(text: str) -> Future[str]:
+    future: Future[str] = Future()
+    future.set_result(text)
+    return future
+
+
+def test_a_request_without_an_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "ANSWER_SECONDS", 0.01)
+    silent: Future[str] = Future()
+    with pytest.raises(TimeoutError, match=r"no answer from the brokers .* about orders$"):
+        Admin.wait({"payments": answered("created"), "orders": silent})
+
+
+def test_answers_come_by_what_they_are_about() -> None:
+    assert Admin.wait({"payments": answered("created")}) == {"payments": "created"}
+
+
+def test_what_is_answered_is_raised() -> None:
+    refused: Future[str] = Future()
+    refused.set_exception(ValueError("it exists"))
+    with pytest.raises(ValueError, match="it exists"):
+        Admin.wait({"payments": refused})
