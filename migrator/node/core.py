@@ -20,13 +20,13 @@ from migrator.log.meta_properties import MetaProperties
 from migrator.log.metadata_log import LogLimits, MetadataLog
 from migrator.log.quorum_state import QuorumStateFile
 from migrator.node.active import ActiveController, Admit, Check, IndexKeeper
-from migrator.node.ballot import AskVoter, Ballot
 from migrator.node.leadership import Leadership
 from migrator.node.metadata import MetadataRuntime
 from migrator.node.periodic import PeriodicTasks
-from migrator.node.quorum import Quorum
+from migrator.node.quorum.ballot import AskVoter, Ballot
+from migrator.node.quorum.runner import Quorum
+from migrator.node.quorum.storage import NodeStorage
 from migrator.node.snapshotter import Snapshotter
-from migrator.node.storage import NodeStorage
 from migrator.observe.loop_health import TurnGauge
 from migrator.raft.config import RaftConfig
 from migrator.raft.core import RaftNode

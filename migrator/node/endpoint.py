@@ -13,8 +13,8 @@ from migrator.config.settings import Settings
 from migrator.controller.context import Context
 from migrator.controller.decision import RefusedError
 from migrator.controller.migration_gate import Operation
+from migrator.node.access.authorization import Authorization
 from migrator.node.active import ActiveController
-from migrator.node.authorization import Authorization
 from migrator.node.metadata import MetadataRuntime
 from migrator.supervision import OnFailure
 from migrator.wire.aside import INLINE_BYTES, MESSAGES, is_big, lane_of

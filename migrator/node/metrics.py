@@ -10,7 +10,7 @@ from migrator.image.model import MetadataImage
 from migrator.migration.machine.states import PublicState, State, public_state
 from migrator.migration.machine.volatile_state import DriverStatus
 from migrator.node.core import NodeCore
-from migrator.node.migration_status import MigrationInsight
+from migrator.node.migration.status import MigrationInsight
 from migrator.observe.loop_health import LoopHealth
 from migrator.observe.metrics import MetadataType, MigrationFigures, Reading
 from migrator.records.metadata import ZkMigrationState

@@ -19,26 +19,26 @@ from migrator.controller.context import SUPPORTED_FEATURES, Context
 from migrator.controller.index import ControllerIndex
 from migrator.controller.mutation_quotas import MutationBuckets
 from migrator.errors import InvariantViolation, MigratorError, OperatorError
-from migrator.node.accounts import PublishedAccounts
-from migrator.node.connection_bounds import connection_quotas, listener_limits, raise_limit_of_open_files
+from migrator.node.access.accounts import PublishedAccounts
+from migrator.node.access.connection_bounds import connection_quotas, listener_limits, raise_limit_of_open_files
+from migrator.node.access.dynamic_bounds import DynamicBounds
+from migrator.node.access.ip_rates import IpRates
+from migrator.node.access.own_principal import check_own_principal
 from migrator.node.core import NodeCore, OpenedDirectory
-from migrator.node.describe import QuorumDescriber
-from migrator.node.dynamic_bounds import DynamicBounds
 from migrator.node.endpoint import ControllerEndpoint
-from migrator.node.ip_rates import IpRates
 from migrator.node.metrics import reader
-from migrator.node.migrated_cluster import migrated_cluster
-from migrator.node.migration import MigrationRuntime
-from migrator.node.migration_status import MigrationInsight
-from migrator.node.own_principal import check_own_principal
+from migrator.node.migration.cluster import migrated_cluster
+from migrator.node.migration.runtime import MigrationRuntime
+from migrator.node.migration.start_check import check_start
+from migrator.node.migration.status import MigrationInsight
+from migrator.node.migration.write_gate import WriteGate
 from migrator.node.propagation import KRaftPropagation
-from migrator.node.quorum_view import NodeQuorumView
+from migrator.node.quorum.describe import QuorumDescriber
+from migrator.node.quorum.transports import grpc_address, grpc_tls, kafka_transport, peer_clients, raft_transport
+from migrator.node.quorum.view import NodeQuorumView
+from migrator.node.quorum.voter_changes import VOTER_CHANGES, VoterChanges
 from migrator.node.registration import KRAFT_VERSION, ControllerRegistrar
-from migrator.node.start_check import check_start
 from migrator.node.status_source import NodeStatusSource
-from migrator.node.transports import grpc_address, grpc_tls, kafka_transport, peer_clients, raft_transport
-from migrator.node.voter_changes import VOTER_CHANGES, VoterChanges
-from migrator.node.write_gate import WriteGate
 from migrator.observe.doors import DoorCollector
 from migrator.observe.journal import Journal
 from migrator.observe.loop_health import LoopHealth, calm_garbage_collector

@@ -20,7 +20,7 @@ from migrator.errors import PeerError
 from migrator.image.model import ControllerRegistration
 from migrator.node.active import ActiveController
 from migrator.node.metadata import MetadataRuntime
-from migrator.node.quorum import Quorum
+from migrator.node.quorum.runner import Quorum
 from migrator.records.metadata import Endpoint, FeatureRange, SecurityProtocol
 from migrator.records.uuid import random_uuid
 from migrator.records.versions import MinLevel

@@ -18,7 +18,7 @@ from migrator.log.errors import StorageError
 from migrator.log.image_snapshot import write_snapshot
 from migrator.log.retention import HELD_BACK, Retention
 from migrator.node.metadata import MetadataRuntime
-from migrator.node.storage import NodeStorage
+from migrator.node.quorum.storage import NodeStorage
 from migrator.raft.messages import EpochOffset
 
 log = logging.getLogger(__name__)

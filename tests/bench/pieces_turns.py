@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 
-from migrator.node import reads
+from migrator.node.quorum import reads
 from migrator.observe.loop_health import Work
 from migrator.records.batch import BATCH_BYTES_MAX
 from tests.bench.pieces_memory import Sample

@@ -15,7 +15,7 @@ from migrator.config.settings import Settings
 from migrator.log.metadata_log import MetadataLog
 from migrator.node.core import NodeCore, OpenedDirectory
 from migrator.node.node import _listeners
-from migrator.node.quorum_view import NodeQuorumView
+from migrator.node.quorum.view import NodeQuorumView
 from migrator.raft.messages import RaftRequest, RaftResponse
 from migrator.rpc.channel import CLUSTER_KEY
 from migrator.rpc.quorum_service import NodeAddress, QuorumService

@@ -11,8 +11,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from migrator.node.core import NodeCore
-from migrator.node.either_transport import EitherTransport
 from migrator.node.endpoint import ControllerEndpoint
+from migrator.node.quorum.either_transport import EitherTransport
 from migrator.parts.processes import free_port
 from migrator.raft.messages import (
     BeginQuorumEpochRequest,

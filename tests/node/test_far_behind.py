@@ -12,10 +12,10 @@ from kio.schema.errors import ErrorCode
 
 from migrator.config.settings import Settings
 from migrator.log.metadata_log import MetadataLog
-from migrator.node import reads
 from migrator.node.core import NodeCore
-from migrator.node.intake import TURN_BATCHES, TURN_BYTES, check_records
 from migrator.node.metadata import TURN_RECORDS
+from migrator.node.quorum import reads
+from migrator.node.quorum.intake import TURN_BATCHES, TURN_BYTES, check_records
 from migrator.node.status_source import NodeStatusSource
 from migrator.observe.loop_health import TurnGauge, Work
 from migrator.raft.messages import FetchResponse, RaftResponse

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from migrator.log.metadata_log import MetadataLog
 from migrator.log.snapshots import SnapshotStore
 from migrator.node.core import NodeCore
-from migrator.node.reads import CONTESTED_BYTES_MAX, READ_BYTES_MAX
+from migrator.node.quorum.reads import CONTESTED_BYTES_MAX, READ_BYTES_MAX
 from migrator.raft.messages import (
     EpochOffset,
     FetchRequest,

@@ -8,7 +8,7 @@ from migrator.parts.certificates import Authority, common_name
 from migrator.preflight.checks.security import voters_without_right
 from migrator.preflight.evidence import Evidence, MachineFacts
 from migrator.preflight.files import FileGatherer
-from tests.node.test_own_principal import PROTECTED
+from tests.node.access.test_own_principal import PROTECTED
 
 RULE = "RULE:^CN=(.*)$/$1/"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from migrator.node.ballot import Ballot
+from migrator.node.quorum.ballot import Ballot
 from migrator.wire.api_versions import Features
 from migrator.wire.raft_codec import Endpoint
 from migrator.wire.security import PLAINTEXT, ListenerSecurity

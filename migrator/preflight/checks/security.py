@@ -125,7 +125,7 @@ def anonymous_brokers(evidence: Evidence) -> Iterator[Found]:
 
 
 def voters_without_right(evidence: Evidence) -> Iterator[Found]:
-    """Each controller as each other one sees it (`migrator.node.own_principal`)."""
+    """Each controller as each other one sees it (`migrator.node.access.own_principal`)."""
     for one in evidence.controllers:
         if one.door is None or not one.file.sets(AUTHORIZER) or len(one.voters) == 1:
             continue

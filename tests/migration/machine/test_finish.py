@@ -19,7 +19,7 @@ from migrator.migration.machine.finish import (
 )
 from migrator.migration.machine.states import State
 from migrator.migration.machine.transitions import Finding
-from migrator.node.verdicts import Verdicts
+from migrator.node.migration.verdicts import Verdicts
 from migrator.observe.status import VerdictReport
 from tests.migration.builders import broker, cluster
 

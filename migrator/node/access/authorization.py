@@ -1,0 +1,99 @@
+"""Who may do what now: the authorizer of the published access control entries, which follows them entry by entry."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from migrator.apis.authorization import Access, Authorizer, Unlimited
+from migrator.config.settings import Settings
+from migrator.controller.acl_index import AclIndex
+from migrator.controller.decision import RefusedError
+from migrator.image.model import ImageDelta
+from migrator.node.access.denials import Denials
+from migrator.node.metadata import MetadataRuntime
+from migrator.records.acl_codes import AclOperation, ResourceType
+from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
+from migrator.wire.principal import Principal
+
+ENTRIES = TaskKind("access-control-entries", OnError.STOP)
+_DONE: Final = object()
+NOT_READY: Final = "The access control entries are not loaded yet; try again."
+
+
+class _NotReady:
+    """Access of everybody but super users, until the entries are known."""
+
+    def allows(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """Nobody can say: clients try again, as upon stock's AuthorizerNotReadyException.
+
+        :raises RefusedError: UNKNOWN_SERVER_ERROR.
+        """
+        del operation, resource_type, name
+        raise RefusedError(ErrorCode.unknown_server_error, NOT_READY)
+
+
+class Authorization:
+    """Follows the published image of ``metadata``, whose log on disk is loaded.
+
+    Many changes at once (a snapshot) are taken in over several turns of the event loop; until they are, the entries
+    of before hold. Nobody but super users gets in before this node knows what the quorum has committed: entries that
+    deny could be missing. Source: ``AclPublisher``, ``StandardAuthorizerData``.
+    """
+
+    def __init__(self, settings: Settings, metadata: MetadataRuntime, on_failure: OnFailure) -> None:
+        self._supervisor = Supervisor(on_failure)
+        self._enabled = bool(settings.authorizer_class_name)
+        self._super_users = settings.super_user_names
+        self._allow_if_no_acl = settings.allow_everyone_if_no_acl_found
+        self._metadata = metadata
+        self._ready = False
+        self._denials = Denials()
+        self._index = AclIndex()
+        self._authorizer = self._arranged()
+        self._waiting: deque[ImageDelta] = deque()
+        self._work: Iterator[None] | None = None
+        if self._enabled:
+            self._index = AclIndex.of(metadata.published.acls)
+            self._authorizer = self._arranged()
+            metadata.subscribers.append(self._published)
+
+    def access_of(self, principal: Principal, host: str, request: tuple[int, int] = (-1, -1)) -> Access:
+        """What somebody may do; what is denied is logged.
+
+        :param request: API key and version, for the log.
+        """
+        if not self._enabled or str(principal) in self._super_users:
+            return Unlimited()
+        if not self._ready:
+            self._ready = self._metadata.has_reached_high_watermark and self._work is None
+        if not self._ready:
+            return _NotReady()
+        access = self._authorizer.access_of(str(principal), host)
+        return self._denials.watch(access, str(principal), host, request)
+
+    def _arranged(self) -> Authorizer:
+        return Authorizer(self._index, self._super_users, allow_if_no_acl=self._allow_if_no_acl)
+
+    def _published(self, delta: ImageDelta) -> None:
+        if delta.changes.acls:
+            self._waiting.append(delta)
+            if self._work is None:
+                self._work = self._take_in()
+                self._go_on()
+
+    def _go_on(self) -> None:
+        """One slice of what waits; the next one in another turn."""
+        if self._work is not None and next(self._work, _DONE) is not _DONE:
+            self._supervisor.call_soon(ENTRIES, self._go_on)
+        else:
+            self._work = None
+
+    def _take_in(self) -> Iterator[None]:
+        while self._waiting:
+            delta = self._waiting.popleft()
+            self._index = yield from self._index.follow(delta.before.acls, delta.after.acls, delta.changes.acls)
+            self._authorizer = self._arranged()

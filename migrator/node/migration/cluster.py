@@ -1,0 +1,147 @@
+"""The ZooKeeper cluster that is migrated, as one controller reaches it; or nothing, where the migration is off.
+
+With ``zookeeper.metadata.migration.enable=true`` a controller has a session, worker processes with sessions of their
+own, and channels to brokers in ZooKeeper mode. Without it there is none of these, whatever else the property file
+says: Kafka's manual ends a migration by removing ``zookeeper.connect`` as well, and ZooKeeper may be gone by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import NoReturn, cast
+
+from migrator.config.settings import Settings
+from migrator.errors import InvariantViolation
+from migrator.image.model import ImageDelta
+from migrator.migration.broker_rpcs.messenger import BrokerMessenger
+from migrator.migration.copying.worker import Task, Tools, Workers
+from migrator.migration.ports import BrokersPort, MigratedCluster, StartWorker, ZooKeeperPort
+from migrator.node.core import NodeCore
+from migrator.node.migration.runtime import NodeBrokers, NodeZooKeeper
+from migrator.records.metadata import Endpoint
+from migrator.wire.client import KafkaClient
+from migrator.wire.listener_settings import broker_security
+from migrator.zookeeper.password_encoder import password_encoder
+from migrator.zookeeper.session import SessionState, ZooKeeperSession, options_from
+
+
+class ReachedCluster:
+    """The `MigratedCluster` of a controller whose migration is on; the protocol says what each method does.
+
+    :raises OperatorError: the settings of ZooKeeper, or of the brokers' listener, cannot be used.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        core: NodeCore,
+        on_failure: Callable[[BaseException], None],
+        on_told: Callable[[float], None],
+    ) -> None:
+        security, name = broker_security(settings), f"controller-{settings.node_id}"
+
+        def connect(_broker_id: int, endpoint: Endpoint) -> KafkaClient:
+            return KafkaClient(endpoint.host, endpoint.port, name, security=security)
+
+        self._session = ZooKeeperSession(options_from(settings))
+        self._workers = Workers(Tools(self._session.options, password_encoder(settings)))
+        self._messenger = BrokerMessenger(settings.broker_rpc_listener, connect, on_failure, on_told)
+        self.zookeeper = NodeZooKeeper(self._session)
+        self.brokers = NodeBrokers(settings, core, self.zookeeper, self._messenger)
+        self.start_worker: StartWorker = self._workers.worker
+
+    @property
+    def connected(self) -> bool:
+        return self._session.state is SessionState.CONNECTED
+
+    @property
+    def away(self) -> tuple[str, str]:
+        error = self._session.away("it is out of reach")
+        return error.what, error.remedy
+
+    @property
+    def troubles(self) -> Mapping[int, str]:
+        return self._messenger.troubles
+
+    def start(self, on_connection: Callable[[SessionState], None]) -> None:
+        self._session.add_listener(on_connection)
+        self._session.start_in_background()
+
+    def lead(self) -> None:
+        self._workers.prepare()
+
+    def leave(self) -> None:
+        self._messenger.close()
+        self._workers.release()
+
+    def publish(self, delta: ImageDelta) -> None:
+        self._messenger.publish(delta)
+
+    async def close(self) -> None:
+        self._messenger.close()
+        await self._messenger.closed()
+        await asyncio.to_thread(self._workers.close)
+        await asyncio.to_thread(self._session.close)
+
+
+class NoCluster:
+    """A `MigratedCluster`, of a controller whose migration is off: no state of its driver asks anything of it."""
+
+    connected = False
+    away = ("the migration is turned off on this controller", "")
+
+    def __init__(self) -> None:
+        self.troubles: Mapping[int, str] = {}
+        self.zookeeper = cast("ZooKeeperPort", _Absent("ZooKeeper"))
+        self.brokers = cast("BrokersPort", _Absent("the channels to brokers"))
+
+    def start_worker(self, task: Task) -> NoReturn:
+        """Nobody may ask."""
+        raise _asked(f"a worker for {type(task).__name__}")
+
+    def start(self, on_connection: Callable[[SessionState], None]) -> None:
+        """There is nothing to connect to."""
+
+    def lead(self) -> None:
+        """Workers will not be wanted."""
+
+    def leave(self) -> None:
+        """Nothing was begun."""
+
+    def publish(self, delta: ImageDelta) -> None:
+        """Nobody is told."""
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class _Absent:
+    """Nothing of it may be used."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise _asked(f"{self._what} ({name})")
+
+
+def _asked(what: str) -> InvariantViolation:
+    return InvariantViolation(f"the migration is turned off on this controller, and {what} was asked for")
+
+
+def migrated_cluster(
+    settings: Settings,
+    core: NodeCore,
+    on_failure: Callable[[BaseException], None],
+    on_told: Callable[[float], None],
+) -> MigratedCluster:
+    """What the settings of this controller reach.
+
+    :param on_told: see `BrokerMessenger`.
+
+    :raises OperatorError: see `ReachedCluster`.
+    """
+    if settings.zookeeper_metadata_migration_enable:
+        return ReachedCluster(settings, core, on_failure, on_told)
+    return NoCluster()

@@ -1,0 +1,92 @@
+"""What this node's log proves of ``/migration``: whether its offset is ours, and what has to be kept to prove that."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from migrator.errors import MigratorError
+from migrator.log.errors import StorageError
+from migrator.migration.machine.guards import Evidence
+from migrator.node.quorum.storage import NodeStorage
+from migrator.raft.messages import EpochOffset
+from migrator.wire.voters import VoterAnswer
+from migrator.zookeeper.leadership import ClaimView
+from migrator.zookeeper.znodes.migration import MigrationState
+
+log = logging.getLogger(__name__)
+
+
+class MarkProofs:
+    """One per node.
+
+    :param ask: what one voter says of itself now; None when it does not answer.
+    """
+
+    def __init__(self, storage: NodeStorage, node_id: int, ask: Callable[[int], Awaitable[VoterAnswer | None]]) -> None:
+        self._storage = storage
+        self._node_id = node_id
+        self._ask = ask
+        self._mark: MigrationState | None = None
+
+    def crc_at(self, offset: int) -> int | None:
+        """See `migrator.zookeeper.leadership.CrcAt`; costs a look into the index and some headers behind it."""
+        try:
+            header = self._storage.log.header_at(offset)
+        except StorageError as error:
+            log.warning("/migration is not updated: %s", error)
+            return None
+        return None if header is None else header.crc
+
+    async def evidence(self, mark: MigrationState) -> Evidence:
+        """What the log tells of a mark that says copied, and of whoever wrote it.
+
+        :raises StorageError: the disk refuses.
+        """
+        metadata_log = self._storage.log
+        start = metadata_log.start_offset()
+        if mark.kraft_metadata_offset < start:
+            first = metadata_log.epoch_at(start)
+            newest = metadata_log.last_epoch() if first is None else first
+            return Evidence(compacted=mark.kraft_metadata_epoch <= newest)
+        header = metadata_log.header_at(mark.kraft_metadata_offset)
+        if header is None:
+            return Evidence()
+        by_stock = mark.batch_crc is None and await self._wrote_as_stock(mark)
+        return Evidence(header.leader_epoch, header.crc, stock_wrote=by_stock)
+
+    async def kept_from(self, view: Callable[[], ClaimView], base: EpochOffset) -> int:
+        """The offset from which on the log has to stay, so that a leader can prove what ``/migration`` says.
+
+        :param view: reads ZooKeeper, in a thread. While it is away the mark that was read last counts.
+        :param base: the end of the copy, for as long as no mark was read.
+        """
+        try:
+            self._mark = (await asyncio.to_thread(view)).migration
+        except MigratorError as error:
+            log.debug("It is unknown which controller wrote /migration: %s", error)
+        if self._mark is None or not self._mark.copied:
+            return max(0, base.offset)
+        return self.needed_from(self._mark)
+
+    def needed_from(self, mark: MigrationState) -> int:
+        """The offset from which on the log has to be kept, or `evidence` cannot tell any more."""
+        if mark.batch_crc is not None:
+            return mark.kraft_metadata_offset
+        elected = self._storage.log.epoch_start(mark.kraft_controller_epoch)
+        return mark.kraft_metadata_offset if elected is None else min(elected, mark.kraft_metadata_offset)
+
+    async def _wrote_as_stock(self, mark: MigrationState) -> bool:
+        """Whether the log shows that a stock controller led, with the id and in the epoch that the mark names.
+
+        Old versions of this program left no trace of themselves in the log. So a voter that is this program now is not
+        taken for a stock one of then.
+        """
+        change = self._storage.leader_of(mark.kraft_controller_epoch)
+        if change is None or change.led_by_migrator or change.leader_id != mark.kraft_controller_id:
+            return False
+        if change.leader_id == self._node_id:
+            return False
+        answer = await self._ask(change.leader_id)
+        return answer is None or not answer.is_ours

@@ -1,0 +1,380 @@
+"""The migration's ports, on a real node: log and quorum, brokers, ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+
+from migrator.clock import monotonic_ms, wall_ms
+from migrator.config.settings import Settings
+from migrator.errors import OperatorError
+from migrator.image.model import ImageDelta, MetadataImage
+from migrator.migration.broker_rpcs.messenger import BrokerMessenger
+from migrator.migration.executor import MigrationExecutor, News, Options
+from migrator.migration.machine import effects as ef
+from migrator.migration.machine import events as ev
+from migrator.migration.machine.finish import FinishInputs, zk_mode_brokers
+from migrator.migration.machine.guards import Evidence
+from migrator.migration.machine.readiness import ControllerSignals
+from migrator.migration.machine.volatile_state import Identity
+from migrator.migration.ports import MigratedCluster
+from migrator.migration.translate.source import names_below
+from migrator.migration.write_behind.lag import Lag, has_effect
+from migrator.migration.write_behind.multis import limits_of
+from migrator.node.core import NodeCore
+from migrator.node.migration.behind import Debt, tell_of_write
+from migrator.node.migration.mark_proofs import MarkProofs
+from migrator.node.migration.pause import PauseOrder
+from migrator.node.migration.verdicts import Verdicts
+from migrator.observe.journal import Journal
+from migrator.raft.messages import EpochOffset
+from migrator.records.metadata import MetadataRecord, ZkMigrationState
+from migrator.supervision import OnError, Supervisor, TaskKind
+from migrator.wire.legacy.messages import Controller
+from migrator.wire.voters import VoterSignals, ready, stock
+from migrator.zookeeper.bulk import BulkReader
+from migrator.zookeeper.claim import Claimer
+from migrator.zookeeper.leadership import ClaimView
+from migrator.zookeeper.ops import MultiOutcome, Op
+from migrator.zookeeper.password_encoder import password_encoder
+from migrator.zookeeper.recovery import create_standard_paths
+from migrator.zookeeper.session import SessionState, ZooKeeperSession
+from migrator.zookeeper.writer import ConditionalWriter
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.migration import MigrationState
+
+log = logging.getLogger(__name__)
+
+READ_RETRY_SECONDS = 2.0
+"""How long one small read goes on through lost connections: the executor asks again itself."""
+
+CONNECTION_NEWS = TaskKind("zookeeper-connection-news", OnError.STOP)
+
+
+class NodeController:
+    """The log and the quorum of a real node: a `ControllerPort`, which says what each method does."""
+
+    def __init__(
+        self, settings: Settings, core: NodeCore, voters: VoterSignals, verdicts: Verdicts, proofs: MarkProofs
+    ) -> None:
+        self._settings = settings
+        self._core = core
+        self._voters = voters
+        self._verdicts = verdicts
+        self._proofs = proofs
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._core.metadata.published
+
+    async def append(self, epoch: int, records: Sequence[MetadataRecord]) -> int:
+        return await self._core.controller.append(epoch, records)
+
+    async def append_encoded(self, epoch: int, batches: Callable[[int, int], bytes]) -> int:
+        return await self._core.controller.append_encoded(epoch, batches)
+
+    async def committed(self, offset: int) -> None:
+        """Waits until the image is published too, so that what follows sees it."""
+        await self._core.metadata.stable(offset)
+
+    async def abort_open(self, epoch: int, reason: str) -> int | None:
+        return await self._core.controller.abort_open(epoch, reason)
+
+    def crc_at(self, offset: int) -> int | None:
+        return self._proofs.crc_at(offset)
+
+    async def evidence(self, mark: MigrationState) -> Evidence:
+        return await self._proofs.evidence(mark)
+
+    async def signals(self) -> ControllerSignals:
+        answers = await self._voters.ask()
+        sessions, now_ms = self._core.keeper.sessions, monotonic_ms()
+        return ControllerSignals(
+            ready(answers), stock(answers), sessions.silent(self.image, now_ms), sessions.asking(now_ms)
+        )
+
+    async def finish_inputs(self) -> FinishInputs:
+        answers = await self._voters.ask()
+        best = sorted(self._core.quorum.status().voters, key=lambda row: -row.end_offset)
+        return FinishInputs(
+            migrating=ready(answers),
+            zk_brokers=zk_mode_brokers(self.image.cluster),
+            caught_up=tuple(row.replica_id for row in best if row.replica_id != self._settings.node_id),
+            verified=self._verdicts.cover(self._core.controller.epoch)
+            if self._settings.migrator_finish_require_verify
+            else None,
+        )
+
+    def hand_over(self, successor: int) -> None:
+        self._core.quorum.resign(self._core.quorum.epoch, successor)
+
+
+class NodeZooKeeper:
+    """One real session: a `ZooKeeperPort`, which says what each method does."""
+
+    def __init__(self, session: ZooKeeperSession) -> None:
+        self._session = session
+        self._claimer = Claimer(session)
+        self._writer = ConditionalWriter(session)
+        self.reader = BulkReader(session, retry_seconds=READ_RETRY_SECONDS)
+
+    def view(self) -> ClaimView:
+        return self._claimer.view()
+
+    def submit(self, ops: Sequence[Op]) -> Future[MultiOutcome]:
+        return self._writer.submit(ops)
+
+    def wake_brokers(self) -> bool:
+        return self._claimer.wake_brokers()
+
+    def topics_with_config(self) -> frozenset[str]:
+        """Names below ``/config/topics``: brokers read the configuration of others when they create logs.
+
+        :raises OperatorError: ZooKeeper is away.
+        """
+        return frozenset(names_below(self.reader, paths.TOPIC_CONFIGS))
+
+    def prepare(self) -> None:
+        """Create the standard parents that are missing, as every broker does at its start.
+
+        :raises OperatorError: ZooKeeper is away, or does not let us.
+        """
+        for path in create_standard_paths(self._session):
+            log.info("Created the missing znode %s", path)
+
+
+class NodeBrokers:
+    """The messenger as a `BrokersPort`, which says what each method does."""
+
+    def __init__(
+        self, settings: Settings, core: NodeCore, zookeeper: NodeZooKeeper, messenger: BrokerMessenger
+    ) -> None:
+        self._node_id = settings.node_id
+        self._core = core
+        self._zookeeper = zookeeper
+        self._messenger = messenger
+        self._claims = 0
+        """Claims taken and given up so far: what has awaited something looks whether its claim is still held."""
+        self._opened = asyncio.Event()
+        """Whether the channels of the latest claim are open, or will not be."""
+
+    async def take_over(self, zk_epoch: int) -> None:
+        epoch = self._core.controller.epoch
+        self._claims += 1
+        claim = self._claims
+        self._opened.clear()
+        try:
+            has_config = await asyncio.to_thread(self._zookeeper.topics_with_config)
+        except OperatorError as error:
+            log.warning("Brokers receive no LeaderAndIsr until the comparison with ZooKeeper has ended: %s", error)
+            has_config = frozenset()
+        start = self._core.quorum.epoch_start_offset
+        held = claim == self._claims and epoch is not None and self._core.controller.epoch == epoch
+        if held and epoch is not None and start is not None:
+            controller = Controller(self._node_id, zk_epoch, epoch)
+            self._messenger.open(controller, self._core.metadata.published, has_config, start - 1)
+        if claim == self._claims:
+            self._opened.set()
+
+    async def send_full(self, zk_epoch: int) -> bool:  # noqa: ARG002 - the channels know it since they were opened
+        await self._opened.wait()
+        return await self._messenger.full()
+
+    def written(self, at: EpochOffset) -> None:
+        self._messenger.reached(at.offset)
+
+    async def stop(self) -> None:
+        self._claims += 1
+        self._opened.set()
+        self._messenger.close()
+        await self._messenger.closed()
+
+
+class MigrationRuntime:
+    """The migration of one node; alive while the node is the active controller.
+
+    :param cluster: ZooKeeper and the brokers in ZooKeeper mode, as far as this node's settings reach them.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        core: NodeCore,
+        cluster: MigratedCluster,
+        voters: VoterSignals,
+        journal: Journal,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._settings = settings
+        self._enabled = settings.zookeeper_metadata_migration_enable
+        self._core = core
+        self._cluster = cluster
+        self._journal = journal
+        self._loop = asyncio.get_running_loop()
+        self._supervisor = Supervisor(on_failure)
+        self._said = ""
+        self._debt = Debt()
+        self._last_effect: int | None = None
+        """No record behind this offset is kept in ZooKeeper; followed also while another node leads."""
+        self._proofs = MarkProofs(core.storage, settings.node_id, voters.ask_one)
+        self.verdicts = Verdicts()
+        options = Options(
+            identity=Identity(
+                settings.node_id,
+                core.cluster_id,
+                settings.broker_rpc_listener,
+                settings.migrator_audit_interval_ms,
+                frozenset(voter.voter_id for voter in settings.voters),
+            ),
+            directory=core.storage.directory,
+            passwords=password_encoder(settings),
+            batch_records=max(
+                settings.zookeeper_metadata_migration_min_batch_size, settings.migrator_copy_batch_records
+            ),
+            max_deletes=settings.migrator_reconcile_max_deletes,
+            limits=limits_of(settings.migrator_zookeeper_jute_maxbuffer),
+        )
+        self.executor = MigrationExecutor(
+            options,
+            NodeController(settings, core, voters, self.verdicts, self._proofs),
+            cluster.brokers,
+            cluster.zookeeper,
+            cluster.start_worker,
+            on_transition=self._tell,
+            on_failure=on_failure,
+        )
+        self.pause_order = PauseOrder(settings.node_id, core, self.executor, self.note)
+        core.leadership.listeners.append(self)
+        core.metadata.subscribers.append(self._published)
+        if settings.zookeeper_metadata_migration_enable:
+            core.snapshotter.needed_from = self.needed_from
+
+    def start(self) -> None:
+        """Connect to ZooKeeper, now and whenever the connection was lost."""
+        self._cluster.start(self._connection_changed)
+
+    async def close(self) -> None:
+        """Stop everything; ZooKeeper keeps what is written."""
+        await self.executor.close()
+        await self._cluster.close()
+
+    async def needed_from(self) -> int | None:
+        """The first offset that the proof of /migration needs; None outside of dual-write."""
+        if not self._migrated:
+            return None
+        return await self._proofs.kept_from(self._cluster.zookeeper.view, self._core.metadata.migration_base)
+
+    def became_active(self, epoch: int, image: MetadataImage) -> None:
+        """This node is the active controller now: its driver begins from what this image says."""
+        state, hold = image.features.zk_migration_state, image.features.migration_hold
+        self._debt.leads_again()
+        self._cluster.lead()
+        became = ev.BecameLeader(epoch, state, self._enabled, self._core.metadata.migration_base, hold)
+        self.executor.lead(became, self._last_effect)
+        if self._cluster.connected:
+            self.executor.feed(ev.ZooKeeperConnected())
+
+    def lost_leadership(self, epoch: int) -> None:
+        """Another node leads, or nobody; what ZooKeeper lacks is remembered (`Debt`)."""
+        if self._migrated and self._enabled:
+            self._debt.led(epoch, self.executor.coordinator)
+        self.executor.feed(ev.LostLeadership(epoch))
+        self._cluster.leave()
+
+    @property
+    def must_follow(self) -> bool:
+        """Whether ZooKeeper has to follow this node: not on who is not the active controller, before the copy, or with
+        the migration turned off. Any thread may ask."""
+        return self._migrated and self._enabled and self._core.controller.epoch is not None
+
+    @property
+    def _migrated(self) -> bool:
+        """Whether the copy is complete, and the migration not finished."""
+        return self._core.metadata.published.features.zk_migration_state is ZkMigrationState.MIGRATION
+
+    @property
+    def owed(self) -> OperatorError | None:
+        """What ZooKeeper lacked when this node lost the leadership; None for nothing, or when another has led since."""
+        other_leads = self._core.quorum.leader_id not in {None, self._settings.node_id}
+        return self._debt.owed(other_leads=other_leads, latest_epoch=self._core.metadata.published.provenance.epoch)
+
+    @property
+    def lag(self) -> Lag | None:
+        """What ZooKeeper does not hold yet; None while it need not follow (`must_follow`)."""
+        if not self.must_follow:
+            return None
+        return self.executor.coordinator.write_behind.lag(monotonic_ms())
+
+    @property
+    def zookeeper_away(self) -> tuple[str, str]:
+        """Why ZooKeeper does not answer, as far as anybody knows, and the remedy."""
+        return self._cluster.away
+
+    @property
+    def broker_troubles(self) -> Mapping[int, str]:
+        """What is wrong with brokers in ZooKeeper mode that are up and cannot be told, by id."""
+        return self._cluster.troubles
+
+    @property
+    def verified(self) -> bool | None:
+        """Whether a verdict allows the end of the migration; None where none is demanded."""
+        if not self._settings.migrator_finish_require_verify:
+            return None
+        return self.verdicts.cover(self._core.controller.epoch)
+
+    def note(self, kind: str, text: str, **details: str) -> None:
+        """Put something into the journal.
+
+        :raises OperatorError: the disk refuses.
+        """
+        self._journal.append(wall_ms(), kind, text, **details)
+
+    def _published(self, delta: ImageDelta) -> None:
+        if has_effect(delta.changes):
+            self._last_effect = delta.after.provenance.offset
+        elif self._last_effect is None:
+            self._last_effect = delta.before.provenance.offset
+        if self._core.controller.epoch is not None:
+            self._cluster.publish(delta)
+            self.executor.published(delta)
+            if delta.changes.zk_migration_state:
+                hold = delta.after.features.migration_hold
+                self.executor.feed(ev.OperatorResume() if hold is None else ev.OperatorPause(hold))
+
+    def _connection_changed(self, state: SessionState) -> None:
+        """On kazoo's thread."""
+        self._supervisor.call_soon_threadsafe(self._loop, CONNECTION_NEWS, self._connection, state)
+
+    def _connection(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            self.executor.feed(ev.ZooKeeperConnected())
+        else:
+            log.warning("The connection to ZooKeeper is %s", state.value)
+            self.executor.feed(ev.ZooKeeperLost(f"the connection is {state.value}"))
+
+    def _tell(self, effect: News) -> None:
+        if isinstance(effect, ef.JournalTransition | ef.ReportSituation):
+            self._tell_transition(effect)
+        else:
+            tell_of_write(effect, self.note)
+
+    def _tell_transition(self, effect: ef.JournalTransition | ef.ReportSituation) -> None:
+        if isinstance(effect, ef.ReportSituation):
+            if effect.sentence != self._said:
+                log.info("Migration: %s", effect.sentence)
+            if effect.for_journal:
+                self.note("audit", effect.sentence)
+            self._said = effect.sentence
+            return
+        log.info("Migration: %s -> %s: %s", effect.before.value, effect.after.value, effect.sentence)
+        self._said = effect.sentence
+        self.note(
+            "transition",
+            effect.sentence,
+            epoch=str(effect.epoch),
+            before=effect.before.value,
+            after=effect.after.value,
+            state=effect.public.label,
+        )

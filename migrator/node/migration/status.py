@@ -1,0 +1,287 @@
+"""What a running migration tells operators, and what they may ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from migrator.clock import monotonic_ms
+from migrator.errors import OperatorError
+from migrator.image.model import MetadataImage
+from migrator.migration.machine import events as ev
+from migrator.migration.machine.finish import FLAG, VerdictContext, zk_mode_brokers
+from migrator.migration.machine.readiness import Gap, Severity
+from migrator.migration.machine.states import PublicState, State, forceable_in
+from migrator.migration.machine.volatile_state import DriverStatus, held
+from migrator.migration.write_behind.core import WriteBehind
+from migrator.node.core import NodeCore
+from migrator.node.migration.behind import LARGE_WRITE_REMEDY, SET_ASIDE_REMEDY, drain
+from migrator.node.migration.runtime import MigrationRuntime
+from migrator.node.migration.write_gate import WriteGate
+from migrator.observe.status import (
+    UNKNOWN_LAG,
+    ClaimStatus,
+    Force,
+    Gate,
+    Goal,
+    MigrationStatus,
+    Orderer,
+    Problem,
+    VerdictAnswer,
+    VerdictReport,
+    WriteBehindStatus,
+)
+from migrator.records.metadata import MigrationHold, ZkMigrationState
+from migrator.wire.voters import VoterSignals, ready
+
+NOT_TOLD_REMEDY = (
+    "The controller informs the other brokers, and tries this one again. Check the log of this "
+    "broker, the host and port that it advertises for the listener between brokers, and the certificates or "
+    "passwords of that listener. A restart of the broker starts the connection anew"
+)
+
+
+class MigrationInsight:
+    """A `MigrationView` on the runtime."""
+
+    def __init__(self, core: NodeCore, runtime: MigrationRuntime, gate: WriteGate, signals: VoterSignals) -> None:
+        self._core = core
+        self._runtime = runtime
+        self._gate = gate
+        self._signals = signals
+
+    @property
+    def driver(self) -> DriverStatus:
+        """The driver's own view of itself."""
+        return self._runtime.executor.coordinator.status(monotonic_ms())
+
+    @property
+    def blocked_ms(self) -> int:
+        """How long writes have waited for ZooKeeper."""
+        return self._gate.blocked_ms
+
+    @property
+    def broker_troubles(self) -> Mapping[int, str]:
+        """What is wrong with brokers in ZooKeeper mode that cannot be told."""
+        return self._runtime.broker_troubles
+
+    async def drain(self, seconds: float) -> OperatorError | None:
+        """Let ZooKeeper catch up before a leader leaves; what is missing in the end."""
+        runtime = self._runtime
+        return await drain(runtime.executor.coordinator, lambda: runtime.lag, lambda: runtime.owed, seconds)
+
+    def migration_status(self) -> MigrationStatus | None:
+        """See `MigrationView`."""
+        status = self.driver
+        if status.state is State.INACTIVE:
+            return None
+        return MigrationStatus(
+            status.public.label, status.state.value, status.age_ms, active=True, paused=status.paused
+        )
+
+    def problems(self) -> tuple[Problem, ...]:
+        """See `MigrationView`."""
+        status = self.driver
+        hold = self._core.metadata.published.features.migration_hold
+        if status.state.properties.at_rest:
+            return () if hold is None else (_held(hold),)
+        waits_for_operator = bool(status.situation.remedy) and status.state is not State.DUAL_WRITING
+        found = []
+        if status.situation.remedy or status.state is not State.DUAL_WRITING:
+            why, remedy = status.situation.why, status.situation.remedy
+            found.append(Problem("migration", why, remedy, warning=not waits_for_operator))
+        readiness = status.readiness
+        if readiness is not None and status.public is PublicState.MIGRATION_INELIGIBLE:
+            if status.state in (State.WAITING_FOR_CONTROLLERS, State.WAITING_FOR_BROKERS):
+                found = [_problem(gap) for gap in (*readiness.controllers, *readiness.brokers)] or found
+            found += [_problem(gap) for gap in readiness.warnings]
+        found += [
+            Problem(f"broker {broker_id}", what, NOT_TOLD_REMEDY, warning=True)
+            for broker_id, what in self._runtime.broker_troubles.items()
+        ]
+        found += [_problem(gap) for gap in status.strays]
+        if hold is not None and status.state is not State.PAUSED:
+            found.append(_held(hold))
+        if not status.zookeeper_connected and status.state.properties.needs_zookeeper:
+            found.append(Problem("ZooKeeper", *self._runtime.zookeeper_away))
+        unanswered = self._write_behind.unanswered
+        if unanswered is not None:
+            found.append(Problem("ZooKeeper", str(unanswered), LARGE_WRITE_REMEDY))
+        found += [Problem(item.entity, str(item), SET_ASIDE_REMEDY) for item in self._write_behind.set_aside]
+        return tuple(found)
+
+    def write_behind_status(self) -> WriteBehindStatus | None:
+        """See `MigrationView`."""
+        lag = self._runtime.lag
+        if lag is None:
+            return None
+        records = UNKNOWN_LAG if lag.records is None else lag.records
+        reached = self._write_behind.reached.offset
+        return WriteBehindStatus(records, lag.age_ms, self._gate.blocked_ms, reached)
+
+    @property
+    def set_aside(self) -> tuple[str, ...]:
+        """Paths that are too large for ZooKeeper, and are not in it."""
+        return tuple(item.path for item in self._write_behind.set_aside)
+
+    @property
+    def _write_behind(self) -> WriteBehind:
+        return self._runtime.executor.coordinator.write_behind
+
+    def claim_status(self) -> ClaimStatus | None:
+        """See `MigrationView`."""
+        claim = self._write_behind.claim
+        if claim is None:
+            return None
+        return ClaimStatus(claim.zk_epoch, claim.epoch_version, claim.migration_version)
+
+    def voters_ready(self) -> dict[int, bool | None]:
+        """See `MigrationView`."""
+        return ready(self._signals.last)
+
+    def gates(self, goal: Goal) -> tuple[Gate, ...]:
+        """See `MigrationView`."""
+        image = self._core.metadata.published
+        return finish_gates(self, image) if goal is Goal.FINISH else rollback_gates(self, image)
+
+    async def pause(self, reason: str, by: Orderer) -> None:
+        """See `MigrationView`; errors as `PauseOrder.give`."""
+        await self._runtime.pause_order.give(reason, by)
+
+    async def resume(self, by: Orderer) -> None:
+        """See `MigrationView`; errors as `PauseOrder.take_back`."""
+        await self._runtime.pause_order.take_back(by)
+
+    def force(self, kind: Force, reason: str, by: Orderer) -> None:
+        """See `MigrationView`; only what the migration waits for right now can be forced.
+
+        :raises OperatorError: it does not wait for that, or there is no reason for the journal.
+        """
+        state = self.driver.state
+        if not reason:
+            raise OperatorError("the journal needs a reason", where=f"force {kind}", remedy="Give --reason")
+        if kind not in state.properties.forceable:
+            good = " or ".join(sorted(each.value for each in forceable_in(kind)))
+            raise OperatorError(
+                f"nothing was forced: the migration is {state.value}, and this order needs {good}",
+                where=f"force {kind}",
+                remedy="'migrator status' shows what the migration waits for",
+            )
+        self._runtime.note("force", reason, what=kind.value, **by.details)
+        self._runtime.executor.feed(ev.OperatorForce(kind))
+
+    def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
+        """See `MigrationView`."""
+        epoch = self._core.controller.epoch
+        standing = VerdictContext(
+            self._core.cluster_id,
+            -1 if epoch is None else epoch,
+            self.driver.state,
+            self._core.storage.log.epoch_at(report.offset) if report.offset >= 0 else None,
+        )
+        answer = self._runtime.verdicts.take(report, standing)
+        found = "equal" if report.equal else f"{report.differences} differences"
+        self._runtime.note(
+            "verdict",
+            f"verify found {found}; {answer.sentence}",
+            offset=str(report.offset),
+            zxid=f"{report.zxid:#x}",
+            **by.details,
+        )
+        return answer
+
+    @property
+    def verified(self) -> bool | None:
+        """Whether a verdict allows the end of the migration; None where none is demanded."""
+        return self._runtime.verified
+
+    @property
+    def last_verdict(self) -> int:
+        """1 equal, 0 different, -1 never verified."""
+        return self._runtime.verdicts.last
+
+
+def finish_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, ...]:
+    """What stands between here and POST_MIGRATION."""
+    brokers = zk_mode_brokers(image.cluster)
+    verdict = Gate(
+        "verdict",
+        bool(view.verified),
+        "a comparison that found both sides equal after ZooKeeper was last written",
+        "Run 'migrator verify -c FILE --report' when every controller has the migration turned off",
+    )
+    return (
+        *(() if view.verified is None else (verdict,)),
+        Gate(
+            "state",
+            view.driver.public in (PublicState.DUAL_WRITE, PublicState.FINISHED),
+            f"the migration is in {view.driver.public.label}",
+            "Only a migration in DualWrite can be finished",
+        ),
+        Gate(
+            "brokers",
+            not brokers,
+            f"brokers in ZooKeeper mode: {', '.join(map(str, brokers)) or 'none'}",
+            "Restart them in KRaft mode",
+        ),
+        _lag_gate(view),
+    )
+
+
+def rollback_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, ...]:
+    """What stands between here and a cluster under a ZooKeeper controller."""
+    kraft = tuple(
+        sorted(i for i, registration in image.cluster.brokers.items() if not registration.is_migrating_zk_broker)
+    )
+    return (
+        Gate(
+            "state",
+            view.driver.public is not PublicState.FINISHED,
+            f"the migration is in {view.driver.public.label}",
+            "A finished migration cannot be rolled back",
+        ),
+        Gate(
+            "brokers",
+            not kraft,
+            f"brokers in KRaft mode: {', '.join(map(str, kraft)) or 'none'}",
+            "Restart them in ZooKeeper mode with the migration enabled",
+        ),
+        _written_gate(view, image),
+        Gate(
+            "sizes",
+            not view.set_aside,
+            f"too large for ZooKeeper, and not in it: {', '.join(view.set_aside) or 'nothing'}",
+            "A rollback would lose these changes. Make the entities smaller; 'migrator status' shows how",
+        ),
+    )
+
+
+def _held(hold: MigrationHold) -> Problem:
+    situation = held(hold)
+    return Problem("migration", situation.why, situation.remedy, warning=True)
+
+
+def _written_gate(view: MigrationInsight, image: MetadataImage) -> Gate:
+    """A rollback needs a ZooKeeper that holds everything, and a leader whose flag is off does not write to it."""
+    if image.features.zk_migration_state is ZkMigrationState.MIGRATION and view.write_behind_status() is None:
+        return Gate(
+            "lag",
+            open=False,
+            what="the migration is turned off on the leading controller, so changes are not written to ZooKeeper",
+            remedy=f"Set {FLAG}=true and zookeeper.connect on the controllers, restart them, and wait for DualWrite",
+        )
+    return _lag_gate(view)
+
+
+def _lag_gate(view: MigrationInsight) -> Gate:
+    behind = view.write_behind_status()
+    lag = 0 if behind is None else behind.lag_records
+    what = (
+        "it is not known yet how far ZooKeeper is behind"
+        if lag == UNKNOWN_LAG
+        else f"ZooKeeper is {lag} records behind"
+    )
+    return Gate("lag", lag == 0, what, "Wait until ZooKeeper has caught up")
+
+
+def _problem(gap: Gap) -> Problem:
+    return Problem(gap.who, gap.reason, gap.remedy, warning=gap.severity is Severity.WARNING)

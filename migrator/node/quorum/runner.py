@@ -1,0 +1,439 @@
+"""Performs what the consensus core wants done, on a real log, a real clock and a real transport.
+
+The contract is in the docstring of `migrator.raft`: one step at a time, every effect in order, what has to be durable
+at once before the next effect, fsyncs of the log in a thread and shared by all that wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar, Protocol
+
+from kio.schema.errors import ErrorCode
+
+from migrator.clock import monotonic_ms, wall_ms
+from migrator.log.errors import NoSpaceError, StorageError
+from migrator.node.quorum.intake import CheckedRecords, check_records
+from migrator.node.quorum.reads import CONTESTED_BYTES_MAX, READ_BYTES_MAX, FetchReads
+from migrator.node.quorum.refusals import Refusals
+from migrator.node.quorum.storage import NodeStorage
+from migrator.observe.loop_health import TurnGauge, Work
+from migrator.raft import effects as fx
+from migrator.raft import events as ev
+from migrator.raft.config import EPOCH_LIMIT, EPOCHS_USED_UP
+from migrator.raft.core import QuorumStatus, RaftNode
+from migrator.raft.messages import (
+    EpochOffset,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotResponse,
+    RaftRequest,
+    RaftResponse,
+    VoteRequest,
+)
+from migrator.raft.states import Role
+from migrator.records.errors import CorruptRecordsError
+from migrator.records.metadata import MetadataRecord
+from migrator.rpc.transport import ForeignClusterError, RaftTransport, TransportError
+from migrator.supervision import OnError, Supervisor, TaskKind
+from migrator.wire.answers import ANSWER
+
+log = logging.getLogger(__name__)
+
+TICK = TaskKind("quorum-timer", OnError.STOP)
+SYNC = TaskKind("log-sync", OnError.STOP)
+DOWNLOAD = TaskKind("snapshot-download", OnError.STOP)
+EXCHANGE = TaskKind("quorum-exchange", OnError.DROP)
+"""With one peer; it counts as not answered, and consensus asks again."""
+
+CHECK_SHARE = 0.75
+"""Of the request time-out: by then a fetched response is checked, or as much of it as can be. At its end consensus
+would forget the request."""
+
+
+class QuorumObserver(Protocol):
+    """Who is told what the quorum did, in order."""
+
+    def appended(self, size: int) -> None:
+        """The log has grown by so many bytes."""
+
+    def appended_own(self, batches: bytes, records: Sequence[MetadataRecord]) -> None:
+        """The log has appended one batch that `Quorum.append` made of these records."""
+
+    def truncated(self, offset: int) -> None:
+        """The log ends at ``offset`` now."""
+
+    def installed(self, snapshot: EpochOffset) -> None:
+        """A snapshot has taken the place of the whole log."""
+
+    def committed(self, high_watermark: int) -> None:
+        """Everything below is committed."""
+
+    def role_changed(self, role: Role, epoch: int, leader_id: int | None) -> None:
+        """This node's role, epoch or leader is another."""
+
+
+class Quorum:
+    """One node's part in the quorum.
+
+    :param before_vote: awaited with the candidate's id before the core is given a Vote; bounded.
+    :param on_failure: told when the disk fails or an invariant is broken; this process has to stop then.
+    :param gauge: told how much each turn of the event loop reads, checks and writes.
+    """
+
+    def __init__(
+        self,
+        core: RaftNode,
+        storage: NodeStorage,
+        transport: RaftTransport,
+        observer: QuorumObserver,
+        *,
+        request_timeout_ms: int,
+        before_vote: Callable[[int], Awaitable[None]],
+        on_failure: Callable[[BaseException], None],
+        gauge: TurnGauge,
+    ) -> None:
+        self._before_vote = before_vote
+        self._request_timeout_seconds = request_timeout_ms / 1000
+        self._core = core
+        self._storage = storage
+        self._transport = transport
+        self._observer = observer
+        self._on_failure = on_failure
+        self._loop = asyncio.get_running_loop()
+        self._inbox: deque[ev.Event] = deque()
+        self._is_stepping = False
+        self._is_closed = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._replies: dict[Hashable, asyncio.Future[RaftResponse | fx.ReadLog | fx.ReadSnapshot]] = {}
+        self._contexts = itertools.count()
+        self._supervisor = Supervisor(self._fail)
+        self._syncer = ThreadPoolExecutor(1, thread_name_prefix="log-sync")
+        self._sync_wanted: int | None = None
+        self._is_syncing = False
+        self._proposal: tuple[bytes, Sequence[MetadataRecord]] | None = None
+        self._strangers: set[int] = set()
+        """Peers of another cluster, as far as that was said in the log."""
+        self._last_epoch_said = -1
+        self.refusals = Refusals()
+        self._gauge = gauge
+        self._checked: CheckedRecords | None = None
+        """The records of the response that is being stepped."""
+        self._reads = FetchReads(storage.log, lambda: core.epoch, self._answer_fetch, self._fail, gauge)
+        self._ready_to_stop = asyncio.Event()
+
+    @property
+    def role(self) -> Role:
+        """Of this node."""
+        return self._core.role
+
+    @property
+    def epoch(self) -> int:
+        """The highest leader epoch known."""
+        return self._core.epoch
+
+    @property
+    def leader_id(self) -> int | None:
+        """The leader, None while unknown."""
+        return self._core.leader_id
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below is committed, as far as this node knows."""
+        return self._core.high_watermark
+
+    @property
+    def leader_high_watermark(self) -> int | None:
+        """What the leader has committed, as it said last; None while unknown."""
+        return self._core.leader_high_watermark
+
+    @property
+    def epoch_start_offset(self) -> int | None:
+        """On a leader: its first own offset."""
+        return self._core.epoch_start_offset
+
+    def status(self) -> QuorumStatus:
+        """What DescribeQuorum shows."""
+        return self._core.status(monotonic_ms())
+
+    def start(self) -> None:
+        """Begin to take part."""
+        self._step(ev.Tick())
+
+    async def handle(self, request: RaftRequest) -> RaftResponse:
+        """Answer a peer's, an observer's or a client's request; a fetch may wait as long as it asks to, and then until
+        there is room for its answer."""
+        if isinstance(request, VoteRequest):
+            await self._before_vote(request.candidate_id)
+        context = next(self._contexts)
+        try:
+            reply = self._expect(context)
+            self._step(ev.RequestReceived(context, request))
+            found = await reply
+            if isinstance(found, fx.ReadLog):
+                return await self._log_read(context, found)
+            return await self._snapshot_read(found) if isinstance(found, fx.ReadSnapshot) else found
+        finally:
+            self._replies.pop(context, None)
+
+    def _expect(self, context: Hashable) -> asyncio.Future[Any]:
+        future = self._replies[context] = self._loop.create_future()
+        return future
+
+    async def _log_read(self, context: Hashable, effect: fx.ReadLog) -> FetchResponse:
+        answer = ANSWER.get()
+        try:
+            size = self._reads.size_of(effect, _most(answer.is_contested))
+        except StorageError as error:
+            self._fail(error)
+            raise
+        await answer.reserve(size)
+        response = self._expect(context)
+        if self._is_closed:
+            response.cancel()
+        self._reads.add(effect, size)
+        read: FetchResponse = await response
+        return read
+
+    async def _snapshot_read(self, effect: fx.ReadSnapshot) -> FetchSnapshotResponse:
+        answer = ANSWER.get()
+        most = min(effect.max_bytes, _most(answer.is_contested))
+        await answer.reserve(most)
+        response = self._storage.read_snapshot_chunk(effect.response, most)
+        self._gauge.count(Work.READ_BYTES, len(response.data))
+        return response
+
+    def append(self, epoch: int, batches: bytes, records: Sequence[MetadataRecord] | None = None) -> None:
+        """Append whole batches, encoded from the log's end with ``epoch``, as its leader.
+
+        :param records: of the one batch, when the caller has them: they are then applied at once.
+        """
+        self._proposal = None if records is None else (batches, records)
+        self._step(ev.Propose(epoch, batches))
+        self._proposal = None
+
+    def resign(self, epoch: int, successor: int | None = None) -> None:
+        """Give up the leadership of ``epoch``."""
+        self._step(ev.Resign(epoch, successor))
+
+    async def shut_down(self, patience_seconds: float) -> None:
+        """Hand leadership over if there is somebody to take it, and leave."""
+        if not self._is_closed:
+            self._step(ev.Shutdown())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ready_to_stop.wait(), patience_seconds)
+        await self.close()
+
+    async def close(self) -> None:
+        """Leave at once."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._reads.close()
+        await self._supervisor.close()
+        for future in self._replies.values():
+            future.cancel()
+        self._syncer.shutdown(wait=True)
+
+    def _step(self, event: ev.Event) -> None:
+        """Let the core handle the event, and those that come up meanwhile, one after the other."""
+        self._inbox.append(event)
+        if self._is_stepping:
+            return
+        self._is_stepping = True
+        try:
+            while self._inbox and not self._is_closed:
+                for effect in self._core.step(self._inbox.popleft(), monotonic_ms()):
+                    self._PERFORM[type(effect)](self, effect)
+        except Exception as error:  # noqa: BLE001 - a step that broke off leaves no state to go on from
+            self._fail(error)
+        finally:
+            self._is_stepping = False
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline = self._core.deadline()
+        if deadline is not None and not self._is_closed:
+            delay = max(0, deadline - monotonic_ms()) / 1000
+            self._timer = self._supervisor.call_later(TICK, delay, self._step, ev.Tick())
+
+    # What each effect takes.
+
+    def _persist(self, effect: fx.PersistElectionState) -> None:
+        self._storage.persist_election_state(effect.state)
+
+    def _role_changed(self, effect: fx.RoleChanged) -> None:
+        if effect.epoch + 1 >= EPOCH_LIMIT and effect.epoch > self._last_epoch_said:
+            self._last_epoch_said = effect.epoch
+            log.critical(EPOCHS_USED_UP, effect.epoch)
+        self._observer.role_changed(effect.role, effect.epoch, effect.leader_id)
+
+    def _append_leader_change(self, effect: fx.AppendLeaderChange) -> None:
+        self._write(self._storage.leader_change(effect, wall_ms()))
+
+    def _append(self, effect: fx.Append) -> None:
+        self._write(effect.batches)
+
+    def _write(self, batches: bytes) -> None:
+        metadata_log, checked = self._storage.log, self._checked
+        size = metadata_log.size()
+        try:
+            metadata_log.append(checked.take() if checked is not None and checked.records is batches else batches)
+        except (NoSpaceError, CorruptRecordsError) as error:
+            self.refusals.refused(str(error))
+            self._inbox.append(ev.AppendFailed())
+            return
+        self.refusals.accepted()
+        grown = metadata_log.size() - size
+        self._gauge.count(Work.WRITTEN_BYTES, grown)
+        if self._proposal is not None and self._proposal[0] is batches:
+            self._observer.appended_own(*self._proposal)
+        else:
+            self._observer.appended(grown)
+
+    def _truncate(self, effect: fx.TruncateTo) -> None:
+        self._storage.log.truncate_to(effect.offset)
+        self._observer.truncated(effect.offset)
+
+    def _request_sync(self, effect: fx.RequestSync) -> None:
+        self._sync_wanted = effect.generation
+        if not self._is_syncing:
+            self._supervisor.spawn(SYNC, self._sync())
+
+    async def _sync(self) -> None:
+        """One fsync after the other for as long as somebody waits; each serves all who asked before it began."""
+        self._is_syncing = True
+        try:
+            while self._sync_wanted is not None:
+                generation, self._sync_wanted = self._sync_wanted, None
+                end_offset = await self._loop.run_in_executor(self._syncer, self._storage.log.sync)
+                self._step(ev.LogSynced(end_offset, generation))
+        except StorageError as error:
+            self._fail(error)
+        finally:
+            self._is_syncing = False
+
+    def _fail(self, error: BaseException) -> None:
+        self._is_closed = True
+        self._on_failure(error)
+
+    def _committed(self, effect: fx.AdvanceHighWatermark) -> None:
+        self._observer.committed(effect.offset)
+
+    def _send(self, effect: fx.Send) -> None:
+        self._supervisor.spawn(EXCHANGE, self._exchange(effect), f"an exchange with node {effect.peer}")
+
+    async def _exchange(self, effect: fx.Send) -> None:
+        deadline = self._loop.time() + self._request_timeout_seconds * CHECK_SHARE
+        try:
+            response = await self._transport.send(effect.peer, effect.request, self._request_timeout_seconds)
+            self._note_cluster(effect.peer, is_ours=response.top_error is not ErrorCode.inconsistent_cluster_id)
+            checked = await self._check(effect.request, response, deadline)
+        except TransportError as error:
+            if isinstance(error, ForeignClusterError):
+                self._note_cluster(effect.peer, is_ours=False)
+            self._step(ev.RequestFailed(effect.peer, effect.correlation))
+        except Exception:  # the top of an exchange: consensus must not wait for an answer that nobody will give
+            self._step(ev.RequestFailed(effect.peer, effect.correlation))
+            raise
+        else:
+            self._checked = checked
+            self._step(ev.ResponseReceived(effect.peer, effect.correlation, response))
+            self._checked = None
+
+    async def _check(self, request: RaftRequest, response: RaftResponse, deadline: float) -> CheckedRecords | None:
+        if not isinstance(request, FetchRequest) or not isinstance(response, FetchResponse) or not response.records:
+            return None
+        return await check_records(response, request.fetch_offset, deadline, self._gauge)
+
+    def _note_cluster(self, peer: int, *, is_ours: bool) -> None:
+        """Say once that a voter's directory was formatted for another cluster; nothing else would tell."""
+        if is_ours:
+            self._strangers.discard(peer)
+        elif peer not in self._strangers:
+            self._strangers.add(peer)
+            log.warning(
+                "Node %d belongs to another cluster than this node. One of the two was formatted with a wrong "
+                "cluster id. Compare cluster.id in their meta.properties files, and format the wrong one again",
+                peer,
+            )
+
+    def _reply(self, effect: fx.Reply) -> None:
+        self._answer(effect.context, effect.response)
+
+    def _read_log(self, effect: fx.ReadLog) -> None:
+        self._answer(effect.context, effect)
+
+    def _answer_fetch(self, effect: fx.ReadLog, response: FetchResponse) -> None:
+        self._answer(effect.context, response)
+
+    def _read_snapshot(self, effect: fx.ReadSnapshot) -> None:
+        self._answer(effect.context, effect)
+
+    def _answer(self, context: Hashable, response: RaftResponse | fx.ReadLog | fx.ReadSnapshot) -> None:
+        future = self._replies.get(context)
+        if future is not None and not future.done():
+            future.set_result(response)
+
+    def _write_snapshot_chunk(self, effect: fx.WriteSnapshotChunk) -> None:
+        try:
+            self._storage.write_snapshot_chunk(effect.snapshot_id, effect.position, effect.data)
+        except StorageError as error:
+            log.warning("%s", error)
+            self._storage.drop_download()
+            self._inbox.append(ev.SnapshotFailed(effect.snapshot_id))
+
+    def _finish_snapshot(self, effect: fx.FinishSnapshot) -> None:
+        self._supervisor.spawn(DOWNLOAD, self._finish(effect.snapshot_id))
+
+    async def _finish(self, snapshot_id: EpochOffset) -> None:
+        try:
+            await self._loop.run_in_executor(self._syncer, self._storage.finish_snapshot, snapshot_id)
+        except StorageError as error:
+            log.warning("%s", error)
+            self._step(ev.SnapshotFailed(snapshot_id))
+        else:
+            self._step(ev.SnapshotFinished(snapshot_id))
+
+    def _install_snapshot(self, effect: fx.InstallSnapshot) -> None:
+        self._storage.install_snapshot(effect.snapshot_id)
+        self._observer.installed(effect.snapshot_id)
+
+    def _blame(self, effect: fx.BlamePeer) -> None:
+        self.refusals.refused(f"node {effect.peer} broke the protocol: {effect.reason}")
+
+    def _stop(self, _effect: fx.ReadyToStop) -> None:
+        self._ready_to_stop.set()
+
+    _PERFORM: ClassVar[dict[type, Callable[[Quorum, Any], None]]] = {
+        fx.PersistElectionState: _persist,
+        fx.RoleChanged: _role_changed,
+        fx.AppendLeaderChange: _append_leader_change,
+        fx.Append: _append,
+        fx.TruncateTo: _truncate,
+        fx.RequestSync: _request_sync,
+        fx.AdvanceHighWatermark: _committed,
+        fx.Send: _send,
+        fx.Reply: _reply,
+        fx.ReadLog: _read_log,
+        fx.ReadSnapshot: _read_snapshot,
+        fx.WriteSnapshotChunk: _write_snapshot_chunk,
+        fx.FinishSnapshot: _finish_snapshot,
+        fx.InstallSnapshot: _install_snapshot,
+        fx.BlamePeer: _blame,
+        fx.ReadyToStop: _stop,
+    }
+    """Which method performs which effect."""
+
+
+def _most(is_contested: bool) -> int:  # noqa: FBT001
+    return CONTESTED_BYTES_MAX if is_contested else READ_BYTES_MAX

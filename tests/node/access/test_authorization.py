@@ -1,0 +1,108 @@
+"""Who gets in while the access control entries are loaded, and how the authorizer follows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from migrator.controller.acl_index import SLICE
+from migrator.controller.context import Context
+from migrator.controller.decision import Decision, RefusedError
+from migrator.controller.migration_gate import Operation
+from migrator.image.model import Acl, MetadataImage
+from migrator.image.security import acl_record
+from migrator.node.access.authorization import Authorization
+from migrator.node.core import NodeCore
+from migrator.records.acl_codes import AclOperation, ResourceType
+from migrator.records.metadata import MetadataRecord, RemoveAccessControlEntryRecord
+from migrator.wire.principal import Principal
+from tests.calls import CallCounter
+from tests.controller.world import some_uuid
+from tests.node.cluster import Cluster, running, until
+
+DENY = 2
+BOB, ROOT = Principal("User", "bob"), Principal("User", "root")
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:root",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
+def deny_bob(topic: str) -> Acl:
+    return Acl(ResourceType.TOPIC, topic, 3, "User:bob", "*", AclOperation.ALL, DENY)
+
+
+async def write(node: NodeCore, *records: MetadataRecord) -> None:
+    def decide(_image: MetadataImage, _context: Context) -> Decision[None]:
+        return Decision(None, records)
+
+    await node.controller.write(Operation.CREATE_ACLS, decide)
+
+
+def may_read(authorization: Authorization, who: Principal, topic: str = "t") -> bool:
+    return authorization.access_of(who, "1.2.3.4").allows(AclOperation.READ, ResourceType.TOPIC, topic)
+
+
+async def test_nobody_but_super_users_gets_in_before_the_entries_are_loaded(tmp_path: Path) -> None:
+    async with running(tmp_path, 2, **AUTHORIZER) as cluster:
+        node = await cluster.leader()
+        await write(node, acl_record(some_uuid(1), deny_bob("t")))
+        for node_id in list(cluster.nodes):
+            await cluster.stop(node_id)
+        node = cluster.start(1)  # alone, it can learn of nothing that is committed
+        authorization = Authorization(cluster.settings(1), node.metadata, cluster.failures.append)
+        assert may_read(authorization, ROOT)
+        with pytest.raises(RefusedError) as refusal:
+            may_read(authorization, BOB)
+        assert refusal.value.error.code is ErrorCode.unknown_server_error
+        cluster.start(2)
+        await until(lambda: node.metadata.has_reached_high_watermark, "the high watermark")
+        assert not may_read(authorization, BOB)
+        assert may_read(authorization, BOB, "other")
+        await cluster.stop(2)  # and what was ready stays so
+        assert not may_read(authorization, BOB)
+
+
+async def test_the_authorizer_follows_each_change(tmp_path: Path) -> None:
+    async with running(tmp_path, 1, **AUTHORIZER) as cluster:
+        node = await cluster.leader()
+        authorization = Authorization(cluster.settings(1), node.metadata, cluster.failures.append)
+        assert may_read(authorization, BOB)
+        await write(node, acl_record(some_uuid(1), deny_bob("t")))
+        assert not may_read(authorization, BOB)
+        await write(node, RemoveAccessControlEntryRecord(some_uuid(1)))
+        assert may_read(authorization, BOB)
+
+
+async def test_a_change_is_followed_at_the_price_of_a_change(tmp_path: Path) -> None:
+    """Each used to arrange all entries anew."""
+    async with running(tmp_path, 1, **AUTHORIZER) as cluster:
+        node = await cluster.leader()
+        count = 10 * SLICE
+        await write(node, *(acl_record(some_uuid(number), deny_bob(f"t{number}")) for number in range(count)))
+        authorization = Authorization(cluster.settings(1), node.metadata, cluster.failures.append)
+        await until(lambda: may_read(authorization, BOB), "ready")
+        with CallCounter() as counter:
+            await write(node, acl_record(some_uuid(count), deny_bob("t")))
+            assert not may_read(authorization, BOB)
+        assert counter.calls < count
+
+
+async def test_many_changes_are_taken_in_over_several_turns_and_hold_together(tmp_path: Path) -> None:
+    async with running(tmp_path, 1, **AUTHORIZER) as cluster:
+        node = await cluster.leader()
+        authorization = Authorization(cluster.settings(1), node.metadata, cluster.failures.append)
+        count = 5 * SLICE
+        await write(node, *(acl_record(some_uuid(number), deny_bob(f"t{number}")) for number in range(count)))
+        await write(node, acl_record(some_uuid(count), deny_bob("last")))
+        await until(lambda: not may_read(authorization, BOB, "last"), "the last entry")
+        assert not any(may_read(authorization, BOB, f"t{number}") for number in range(count))
+
+
+def test_a_node_without_an_authorizer_lets_everybody_in(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, 1)
+    authorization = Authorization(cluster.settings(1), None, cluster.failures.append)  # type: ignore[arg-type]  # it has nothing to follow
+    assert may_read(authorization, BOB)

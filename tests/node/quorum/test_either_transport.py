@@ -1,0 +1,105 @@
+"""A voter is reached over gRPC where it answers there, and over the Kafka protocol where it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from migrator.node.quorum.either_transport import EitherTransport
+from migrator.parts.processes import free_port
+from migrator.raft.messages import RaftRequest, RaftResponse, VoteResponse
+from migrator.rpc.transport import RaftHandler, TransportError
+from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
+from migrator.wire.raft_codec import Endpoint
+from migrator.wire.raft_transport import KafkaRaftTransport, RaftService
+from migrator.wire.server import KafkaListener
+from tests.rpc.test_raft_transports import OK, PEER, VOTE, Grpc, grpc_transport
+
+OVER_GRPC, OVER_KAFKA = 100, 200
+"""Leader epochs, by which the answers are told apart."""
+
+
+def answer(epoch: int) -> RaftHandler:
+    async def respond(_request: RaftRequest) -> RaftResponse:
+        return VoteResponse(OK, OK, -1, epoch, vote_granted=True)
+
+    return respond
+
+
+class Peer:
+    """A voter on two fixed ports, on each of which it may or may not listen."""
+
+    def __init__(self, kafka_port: int, grpc_port: int) -> None:
+        self.kafka_port = kafka_port
+        self.grpc_port = grpc_port
+        self.transport = EitherTransport(
+            grpc_transport(grpc_port),
+            KafkaRaftTransport(1, {PEER: Endpoint("CONTROLLER", "127.0.0.1", kafka_port)}),
+        )
+
+    @asynccontextmanager
+    async def serves(self, *, kafka: bool = False, grpc: bool = False, is_ours: bool = False) -> AsyncIterator[None]:
+        features = Features({OUR_FEATURE: OUR_FEATURE_RANGE} if is_ours else {}, {})
+        async with AsyncExitStack() as stack:
+            if kafka:
+                service = RaftService(answer(OVER_KAFKA), lambda _: None)
+                listener = KafkaListener("CONTROLLER", service, features=lambda: features)
+                await listener.start("127.0.0.1", self.kafka_port)
+                stack.push_async_callback(listener.close, grace=0)
+            if grpc:
+                await stack.enter_async_context(Grpc().serve(answer(OVER_GRPC), self.grpc_port))
+            yield
+
+    async def way(self, timeout: float = 10.0) -> int:
+        """How a request was answered."""
+        response = await self.transport.send(PEER, VOTE, timeout)
+        return response.leader_epoch
+
+    async def way_in_the_end(self, wanted: int) -> None:
+        """gRPC leaves a port alone for a second after a refused connection."""
+        async with asyncio.timeout(30):
+            while await self.way() != wanted:
+                await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[Peer]:
+    found = Peer(free_port(), free_port())
+    yield found
+    await found.transport.close()
+
+
+async def test_grpc_is_used_where_it_is_answered(peer: Peer) -> None:
+    async with peer.serves(kafka=True, grpc=True, is_ours=True):
+        assert await peer.way() == OVER_GRPC
+
+
+async def test_a_stock_voter_takes_the_place_of_ours_and_goes_again(peer: Peer) -> None:
+    async with peer.serves(kafka=True, grpc=True, is_ours=True):
+        assert await peer.way() == OVER_GRPC
+    async with peer.serves(kafka=True):
+        assert await peer.way() == OVER_KAFKA
+        assert await peer.way() == OVER_KAFKA
+    with pytest.raises(TransportError):
+        await peer.way()
+    async with peer.serves(kafka=True, grpc=True, is_ours=True):
+        await peer.way_in_the_end(OVER_GRPC)
+
+
+async def test_ours_is_reached_over_grpc_again_once_it_listens_there(peer: Peer) -> None:
+    async with peer.serves(kafka=True, is_ours=True):
+        assert await peer.way() == OVER_KAFKA
+        async with peer.serves(grpc=True):
+            await peer.way_in_the_end(OVER_GRPC)
+
+
+async def test_a_port_that_swallows_everything_delays_only_the_first_request(peer: Peer) -> None:
+    """As a firewall makes it: gRPC gives up on a connection before the request's time is over."""
+    with socket.create_server(("127.0.0.1", peer.grpc_port)):
+        async with peer.serves(kafka=True):
+            assert await peer.way() == OVER_KAFKA
+            assert await peer.way() == OVER_KAFKA
