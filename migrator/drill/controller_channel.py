@@ -9,7 +9,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from migrator.rpc.transport import PeerTimeoutError, TransportError, UnreachableError
+from migrator.raft.transport import PeerTimeoutError, TransportError, UnreachableError
 from migrator.wire.client import KafkaClient
 from migrator.wire.security import PLAINTEXT, ListenerSecurity
 

@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.handover.world import Program, Quorum, Voter
+from migrator.raft.transport import TransportError
 from migrator.records.versions import FEATURE_NAME
-from migrator.rpc.transport import TransportError
 from migrator.wire.client import KafkaClient
 from migrator.wire.listener_settings import controller_security, voter_endpoints
 from migrator.wire.observer import NoAnswerError, Observer

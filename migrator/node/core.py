@@ -31,11 +31,11 @@ from migrator.observe.loop_health import TurnGauge
 from migrator.raft.config import RaftConfig
 from migrator.raft.core import RaftNode
 from migrator.raft.states import NEVER_ELECTED
+from migrator.raft.transport import RaftTransport
 from migrator.records.batch import Batch
 from migrator.records.metadata import MetadataRecord
 from migrator.records.uuid import ZERO_UUID
 from migrator.records.versions import LATEST_SUPPORTED, version_at
-from migrator.rpc.transport import RaftTransport
 from migrator.supervision import OnError, Supervisor, TaskKind
 
 log = logging.getLogger(__name__)

@@ -21,10 +21,10 @@ from migrator.image.model import ControllerRegistration
 from migrator.node.active import ActiveController
 from migrator.node.metadata import MetadataRuntime
 from migrator.node.quorum.runner import Quorum
+from migrator.raft.transport import TransportError
 from migrator.records.metadata import Endpoint, FeatureRange, SecurityProtocol
 from migrator.records.uuid import random_uuid
 from migrator.records.versions import MinLevel
-from migrator.rpc.transport import TransportError
 from migrator.wire.client import KafkaClient
 from migrator.wire.schemas import build
 

@@ -9,10 +9,10 @@ import grpc
 import grpc.aio
 
 from migrator.errors import InvariantViolation, PeerError
+from migrator.raft.transport import RaftHandler
 from migrator.rpc.channel import CLUSTER_KEY, metadata_value
 from migrator.rpc.codec import from_proto, to_proto
 from migrator.rpc.stubs import quorum_pb2, quorum_pb2_grpc
-from migrator.rpc.transport import RaftHandler
 from migrator.values import value
 
 

@@ -13,6 +13,13 @@ import grpc.aio
 
 from migrator.errors import OperatorError, PeerError
 from migrator.raft.messages import RaftRequest, RaftResponse
+from migrator.raft.transport import (
+    ForeignClusterError,
+    PeerTimeoutError,
+    TransportError,
+    UnreachableError,
+    WrongVoterError,
+)
 from migrator.rpc.channel import CLUSTER_KEY
 from migrator.rpc.codec import REQUESTS, from_proto, to_proto
 from migrator.rpc.quorum_service import (
@@ -24,13 +31,6 @@ from migrator.rpc.quorum_service import (
 )
 from migrator.rpc.stubs import quorum_pb2, quorum_pb2_grpc
 from migrator.rpc.tls import Stamp, TlsFiles, WrongNameError, WrongPeerError, connect
-from migrator.rpc.transport import (
-    ForeignClusterError,
-    PeerTimeoutError,
-    TransportError,
-    UnreachableError,
-    WrongVoterError,
-)
 from migrator.values import value
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from migrator.errors import PeerError
-from migrator.rpc.transport import PeerTimeoutError, TransportError, UnreachableError
+from migrator.raft.transport import PeerTimeoutError, TransportError, UnreachableError
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.values import value
 from migrator.wire.api_versions import NO_FEATURES, Features, parse_api_versions

@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.errors import MigratorError
 from migrator.raft.messages import EpochOffset, FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
-from migrator.rpc.transport import RaftTransport, TransportError
+from migrator.raft.transport import RaftTransport, TransportError
 
 NOBODY = -1
 MAX_BYTES = 8 * 1024 * 1024

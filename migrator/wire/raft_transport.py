@@ -9,7 +9,7 @@ from typing import Any
 
 from migrator.errors import PeerError
 from migrator.raft.messages import RaftRequest, RaftResponse
-from migrator.rpc.transport import PeerTimeoutError, RaftHandler, TransportError, UnreachableError
+from migrator.raft.transport import PeerTimeoutError, RaftHandler, TransportError, UnreachableError
 from migrator.wire.client import ClientLimits, KafkaClient
 from migrator.wire.connection import RequestContext
 from migrator.wire.raft_codec import (

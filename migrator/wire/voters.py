@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from migrator.config.settings import Settings
 from migrator.errors import PeerError
-from migrator.rpc.transport import TransportError
+from migrator.raft.transport import TransportError
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.values import value
 from migrator.wire.api_versions import Features

@@ -23,7 +23,7 @@ from migrator.drill.workload.workload import CREATE_TOPICS
 from migrator.errors import MigratorError
 from migrator.parts.memory import PeakMemory
 from migrator.parts.processors import ProcessorMeter
-from migrator.rpc.transport import TransportError
+from migrator.raft.transport import TransportError
 from migrator.values import value
 from migrator.wire.legacy.messages import UpdateType
 from migrator.wire.schemas import UPDATE_METADATA, build, request_type

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from kio.schema.errors import ErrorCode
 
-from migrator.rpc.transport import TransportError
+from migrator.raft.transport import TransportError
 from migrator.wire.client import KafkaClient
 from migrator.wire.schemas import build, request_type
 

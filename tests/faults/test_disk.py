@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from migrator.drill.cluster import MIGRATOR, Controller
 from migrator.errors import ExitCode
 from migrator.parts.processes import ChildProcess
-from migrator.rpc.transport import TransportError
+from migrator.raft.transport import TransportError
 from tests.conftest import ZooKeeperSpace
 from tests.faults.cluster import cluster_in, start_all
 from tests.faults.requests import create_topic

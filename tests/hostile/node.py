@@ -17,9 +17,9 @@ from migrator.node.core import NodeCore, OpenedDirectory
 from migrator.node.node import _listeners
 from migrator.node.quorum.view import NodeQuorumView
 from migrator.raft.messages import RaftRequest, RaftResponse
+from migrator.raft.transport import RaftTransport, UnreachableError
 from migrator.rpc.channel import CLUSTER_KEY
 from migrator.rpc.quorum_service import NodeAddress, QuorumService
-from migrator.rpc.transport import RaftTransport, UnreachableError
 from migrator.wire.connection import RequestContext, max_elements
 from migrator.wire.decode import decode_body
 from migrator.wire.encode import encode_entity

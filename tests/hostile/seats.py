@@ -16,10 +16,10 @@ from migrator.errors import PeerError
 from migrator.migration.machine.states import State
 from migrator.raft import messages as m
 from migrator.raft.messages import EpochOffset, RaftRequest, RaftResponse
+from migrator.raft.transport import TransportError, UnreachableError
 from migrator.rpc.codec import from_proto, to_proto
 from migrator.rpc.identity import CALLER, Caller
 from migrator.rpc.operator_service import OperatorService
-from migrator.rpc.transport import TransportError, UnreachableError
 from migrator.wire.decode import decode_exactly
 from migrator.wire.encode import encode_entity
 from migrator.wire.principal import Principal

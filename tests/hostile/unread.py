@@ -22,7 +22,7 @@ from kio.schema.errors import ErrorCode
 from migrator.drill.cluster import Controller
 from migrator.parts.processes import free_port
 from migrator.raft.messages import FetchRequest
-from migrator.rpc.transport import TransportError
+from migrator.raft.transport import TransportError
 from migrator.wire.client import ClientLimits, KafkaClient
 from migrator.wire.encode import encode_entity
 from migrator.wire.raft_codec import encode_raft_request

@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 
 from migrator.drill.kafka.cluster import KafkaCluster, until
 from migrator.errors import OperatorError
+from migrator.raft.transport import TransportError
 from migrator.records.metadata import ConfigResourceType
-from migrator.rpc.transport import TransportError
 from migrator.values import value
 from migrator.wire.client import KafkaClient
 from migrator.wire.schemas import build, request_type

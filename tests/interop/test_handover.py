@@ -24,8 +24,8 @@ from migrator.handover.target import parse_target
 from migrator.parts.java import Jvm
 from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.parts.processes import ChildProcess, run_to_end
+from migrator.raft.transport import TransportError
 from migrator.records.metadata import ZkMigrationState
-from migrator.rpc.transport import TransportError
 from migrator.wire.schemas import build, request_type
 from tests.patience import PATIENCE_SECONDS
 

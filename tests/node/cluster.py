@@ -15,8 +15,8 @@ from migrator.config.settings import Settings
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.node.core import NodeCore, OpenedDirectory
 from migrator.raft.messages import RaftRequest, RaftResponse
+from migrator.raft.transport import PeerTimeoutError, UnreachableError
 from migrator.records.versions import parse_version
-from migrator.rpc.transport import PeerTimeoutError, UnreachableError
 from tests.patience import PATIENCE_SECONDS
 
 CLUSTER_ID = "9egfFDzKSbaonHwNn88EuQ"

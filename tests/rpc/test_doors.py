@@ -18,6 +18,7 @@ from migrator.migration.machine.states import State
 from migrator.observe.certificates import CERTIFICATES
 from migrator.parts.certificates import Authority, write_private
 from migrator.raft.messages import RaftRequest, RaftResponse, VoteRequest
+from migrator.raft.transport import TransportError, UnreachableError, WrongVoterError
 from migrator.rpc import doorkeeper, raft_transport
 from migrator.rpc.channel import CLUSTER_KEY, MAX_REQUEST_BYTES
 from migrator.rpc.doors import DOORS, Role
@@ -28,7 +29,6 @@ from migrator.rpc.quorum_service import QuorumService
 from migrator.rpc.server import GrpcServer
 from migrator.rpc.stubs import operator_pb2, quorum_pb2
 from migrator.rpc.tls import OWN_USE, TRUST_USE, TlsFiles
-from migrator.rpc.transport import TransportError, UnreachableError, WrongVoterError
 from migrator.values import value
 from tests.rpc.identities import AUTHORITY, IDENTITIES, files_of, voter
 from tests.rpc.operator_node import PlayedNode

@@ -27,12 +27,7 @@ from migrator.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from migrator.records.uuid import Uuid
-from migrator.rpc.quorum_service import NodeAddress, QuorumDescription, QuorumService, ReplicaProgress
-from migrator.rpc.raft_transport import GrpcRaftTransport, PeerAddress
-from migrator.rpc.server import GrpcServer
-from migrator.rpc.tls import TlsFiles
-from migrator.rpc.transport import (
+from migrator.raft.transport import (
     ForeignClusterError,
     PeerTimeoutError,
     RaftHandler,
@@ -40,6 +35,11 @@ from migrator.rpc.transport import (
     TransportError,
     UnreachableError,
 )
+from migrator.records.uuid import Uuid
+from migrator.rpc.quorum_service import NodeAddress, QuorumDescription, QuorumService, ReplicaProgress
+from migrator.rpc.raft_transport import GrpcRaftTransport, PeerAddress
+from migrator.rpc.server import GrpcServer
+from migrator.rpc.tls import TlsFiles
 from migrator.wire.raft_codec import Endpoint
 from migrator.wire.raft_transport import KafkaRaftTransport, RaftService
 from migrator.wire.server import KafkaListener

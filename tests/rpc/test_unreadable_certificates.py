@@ -14,10 +14,10 @@ from migrator.config.names import distinguished_name
 from migrator.errors import OperatorError
 from migrator.observe.logins import LoginBook
 from migrator.raft.messages import EpochOffset, FetchSnapshotRequest
+from migrator.raft.transport import UnreachableError
 from migrator.rpc.identity import NOBODY, Identities, read_certificate
 from migrator.rpc.raft_transport import GrpcRaftTransport, PeerAddress
 from migrator.rpc.tls import TlsFiles
-from migrator.rpc.transport import UnreachableError
 from migrator.wire.server import KafkaListener
 from tests.wire.odd_certificates import UNREADABLE, make, unreadable
 from tests.wire.test_tls import WhoAmI, everything_from, security

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from migrator.errors import PeerError
-from migrator.rpc.transport import TransportError
+from migrator.raft.transport import TransportError
 from migrator.wire.client import KafkaClient
 from migrator.wire.encode import encode_entity
 from migrator.wire.sasl import ScramClient

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from migrator.errors import InvariantViolation, PeerError
-from migrator.rpc.transport import PeerTimeoutError, TransportError, UnreachableError
+from migrator.raft.transport import PeerTimeoutError, TransportError, UnreachableError
 from migrator.wire.api_versions import Features
 from migrator.wire.client import ClientLimits, KafkaClient
 from migrator.wire.connection import ALTER_PARTITION, MAX_REQUEST_ELEMENTS, RequestContext, max_elements

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.config.key_uses import Use, judge
 from migrator.errors import OperatorError
-from migrator.rpc.transport import TransportError
+from migrator.raft.transport import TransportError
 from migrator.wire.client import KafkaClient, KafkaConnection
 from migrator.wire.sasl import NotReadyError, SaslServer, ScramAccount
 from migrator.wire.sasl.unsecured import unsecured_token

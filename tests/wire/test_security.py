@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 from migrator.config.names import distinguished_name, map_name, parse_mapping_rules
 from migrator.errors import InvariantViolation, OperatorError, PeerError
 from migrator.parts.certificates import Authority, common_name
-from migrator.rpc.transport import TransportError
+from migrator.raft.transport import TransportError
 from migrator.wire.client import KafkaClient
 from migrator.wire.connection import RequestContext
 from migrator.wire.pem import PemStore

@@ -25,9 +25,9 @@ from migrator.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
+from migrator.raft.transport import RaftHandler, UnreachableError
 from migrator.records import control
 from migrator.records.batch import build_batch
-from migrator.rpc.transport import RaftHandler, UnreachableError
 from migrator.wire.api_versions import Features
 from migrator.wire.connection import RequestContext
 from migrator.wire.raft_codec import RAFT_APIS, Endpoint

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from migrator.observe.logins import LoginBook
-from migrator.rpc.transport import TransportError
+from migrator.raft.transport import TransportError
 from migrator.wire import frames
 from migrator.wire.client import KafkaClient
 from migrator.wire.encode import encode_entity

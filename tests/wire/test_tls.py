@@ -18,7 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from migrator.errors import OperatorError
 from migrator.observe.certificates import CERTIFICATES
 from migrator.observe.logins import LoginBook
-from migrator.rpc.transport import TransportError
+from migrator.raft.transport import TransportError
 from migrator.wire.acceptor import TLS_BUFFER_BYTES
 from migrator.wire.client import KafkaClient
 from migrator.wire.connection import RequestContext

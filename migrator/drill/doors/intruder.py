@@ -18,9 +18,9 @@ from kio.schema.errors import ErrorCode
 from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.security.users import WRITER
 from migrator.drill.workload.workload import errors_of
+from migrator.raft.transport import PeerTimeoutError, TransportError
 from migrator.records.batch import build_batch
 from migrator.records.metadata import ConfigResourceType, ScramMechanism
-from migrator.rpc.transport import PeerTimeoutError, TransportError
 from migrator.values import value
 from migrator.wire.client import KafkaClient
 from migrator.wire.schemas import build, request_type

@@ -11,8 +11,8 @@ from typing import Any
 
 from migrator.image.model import MetadataImage, TopicImage
 from migrator.log.metadata_log import PARTITION_METADATA_FILE
+from migrator.raft.transport import TransportError
 from migrator.records.uuid import Uuid, uuid_from_text
-from migrator.rpc.transport import TransportError
 from migrator.wire.client import KafkaClient
 from migrator.wire.schemas import build, request_type
 from migrator.wire.security import PLAINTEXT, ListenerSecurity

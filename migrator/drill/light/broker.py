@@ -24,8 +24,8 @@ from migrator.drill.light.broker_session import BrokerSession
 from migrator.drill.light.isr_keeper import IsrKeeper
 from migrator.drill.light.metadata_cache import LEADER_DURING_DELETE, MetadataCache
 from migrator.drill.light.replicas import Key, Replica, Replicas
+from migrator.raft.transport import TransportError
 from migrator.records.metadata import Endpoint, SecurityProtocol
-from migrator.rpc.transport import TransportError
 from migrator.values import value
 from migrator.wire.connection import RequestContext
 from migrator.wire.schemas import (

@@ -27,8 +27,8 @@ from migrator.drill.workload.acknowledged_facts import (
     ScramFact,
     TopicFact,
 )
+from migrator.raft.transport import TransportError
 from migrator.records.metadata import ConfigResourceType, ScramMechanism
-from migrator.rpc.transport import TransportError
 from migrator.wire.schemas import build, request_type
 
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = (19, 7), (20, 6), (37, 3)

@@ -23,8 +23,8 @@ from migrator.errors import PeerError
 from migrator.image.model import BrokerRegistration
 from migrator.migration.broker_rpcs.receipts import Receipt
 from migrator.migration.broker_rpcs.requests import Addressed
+from migrator.raft.transport import TransportError
 from migrator.records.metadata import Endpoint
-from migrator.rpc.transport import TransportError
 from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
 from migrator.values import value
 from migrator.wire.decode import decode_body

@@ -6,8 +6,8 @@ import asyncio
 import logging
 
 from migrator.raft.messages import RaftRequest, RaftResponse
+from migrator.raft.transport import RaftTransport, UnreachableError
 from migrator.rpc.raft_transport import GrpcRaftTransport
-from migrator.rpc.transport import RaftTransport, UnreachableError
 from migrator.wire.raft_transport import KafkaRaftTransport
 
 log = logging.getLogger(__name__)

@@ -38,9 +38,9 @@ from migrator.raft.messages import (
     VoteRequest,
 )
 from migrator.raft.states import Role
+from migrator.raft.transport import ForeignClusterError, RaftTransport, TransportError
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.metadata import MetadataRecord
-from migrator.rpc.transport import ForeignClusterError, RaftTransport, TransportError
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.wire.answers import ANSWER
 

@@ -9,10 +9,10 @@ from migrator.config.principals import names_of
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.node.quorum.either_transport import EitherTransport
+from migrator.raft.transport import RaftTransport
 from migrator.rpc.channel import host_port
 from migrator.rpc.raft_transport import GrpcRaftTransport, PeerAddress
 from migrator.rpc.tls import TlsFiles, tls_files
-from migrator.rpc.transport import RaftTransport
 from migrator.wire.client import ClientLimits, KafkaClient
 from migrator.wire.listener_settings import voter_endpoints
 from migrator.wire.raft_transport import KafkaRaftTransport

@@ -14,7 +14,7 @@ from migrator.drill.doors import intruder
 from migrator.drill.doors.intruder import NONE, Attempts, Verdict, attempt, besiege, changes_of, come_in, verdict_on
 from migrator.drill.security.protection import IN_CLEAR, WITH_NOTHING, ControllerDoor, Secured
 from migrator.drill.security.users import INTRUDER, OPERATOR
-from migrator.rpc.transport import TransportError
+from migrator.raft.transport import TransportError
 from migrator.wire.connection import RequestContext
 from migrator.wire.schemas import build, request_type, response_type
 from migrator.wire.server import KafkaListener

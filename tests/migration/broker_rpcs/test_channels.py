@@ -14,8 +14,8 @@ from migrator.image.model import BrokerRegistration
 from migrator.migration.broker_rpcs import channels as rpc_channels
 from migrator.migration.broker_rpcs.channels import EVERYTHING, LEADERS, Answered, BrokerChannels
 from migrator.migration.broker_rpcs.requests import Addressed
+from migrator.raft.transport import TransportError
 from migrator.records.metadata import Endpoint
-from migrator.rpc.transport import TransportError
 from migrator.wire.encode import encode_entity
 from migrator.wire.legacy.encode import RequestEncoder
 from migrator.wire.legacy.messages import (

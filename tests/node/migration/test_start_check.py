@@ -23,6 +23,7 @@ from migrator.raft.messages import (
     RaftRequest,
     RaftResponse,
 )
+from migrator.raft.transport import RaftTransport
 from migrator.records.batch import build_batch
 from migrator.records.codec import encode_all
 from migrator.records.metadata import (
@@ -37,7 +38,6 @@ from migrator.records.metadata import (
 )
 from migrator.records.uuid import Uuid
 from migrator.records.versions import FEATURE_NAME, parse_version
-from migrator.rpc.transport import RaftTransport
 from migrator.wire.observer import NoAnswerError, Observer
 from migrator.wire.remote_image import read_remote_image
 from migrator.wire.voters import VoterAnswer

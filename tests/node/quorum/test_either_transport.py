@@ -12,7 +12,7 @@ import pytest
 from migrator.node.quorum.either_transport import EitherTransport
 from migrator.parts.processes import free_port
 from migrator.raft.messages import RaftRequest, RaftResponse, VoteResponse
-from migrator.rpc.transport import RaftHandler, TransportError
+from migrator.raft.transport import RaftHandler, TransportError
 from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
 from migrator.wire.raft_codec import Endpoint
 from migrator.wire.raft_transport import KafkaRaftTransport, RaftService
