@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from migrator.controller.context import metadata_version
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.records.metadata import (
@@ -61,7 +60,7 @@ def activation_records(
     :param image: without the open transaction's records.
     :raises OperatorError: the migration is on in a cluster that can't be migrated.
     """
-    level = metadata_version(image)
+    level = image.features.metadata_version
     if migration_enabled and level < MinLevel.ZK_MIGRATION:
         raise _too_low(level, MinLevel.ZK_MIGRATION, f"Set {FLAG}=false.")
     if migration_enabled and image.features.zk_migration_state is ZkMigrationState.NONE:

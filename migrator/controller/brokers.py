@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from kio.schema.errors import ErrorCode
 
 from migrator.controller.brokers_view import check_node
-from migrator.controller.context import Context, metadata_version, supports, zk_brokers_allowed
+from migrator.controller.context import Context, supports, zk_brokers_allowed
 from migrator.controller.decision import Decision, RefusedError, decided
 from migrator.controller.partition_change import leader_and_isr_changes
 from migrator.image.model import BrokerRegistration, MetadataImage
@@ -162,7 +162,7 @@ def _check_directories(image: MetadataImage, request: RegistrationRequest) -> No
 def _checked_features(image: MetadataImage, request: RegistrationRequest, context: Context) -> tuple[FeatureRange, ...]:
     """The features to record. A broker that names no metadata.version supports the first one only."""
     finalized = {**image.features.levels, KRAFT_VERSION: context.kraft_version}
-    finalized.setdefault(FEATURE_NAME, metadata_version(image))
+    finalized.setdefault(FEATURE_NAME, image.features.metadata_version)
     features = request.features
     if all(feature.name != FEATURE_NAME for feature in features):
         features = (*features, FeatureRange(FEATURE_NAME, MINIMUM_SUPPORTED, MINIMUM_SUPPORTED))

@@ -91,14 +91,9 @@ class Context:
     transaction_open: bool = False
 
 
-def metadata_version(image: MetadataImage) -> int:
-    """The finalized level of metadata.version; a log that names none is of the first KRaft version."""
-    return image.features.metadata_version
-
-
 def supports(image: MetadataImage, feature: MinLevel) -> bool:
     """Whether the cluster's metadata.version has the feature."""
-    return metadata_version(image) >= feature
+    return image.features.metadata_version >= feature
 
 
 def zk_brokers_allowed(image: MetadataImage, context: Context) -> bool:

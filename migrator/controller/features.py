@@ -8,7 +8,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from migrator.controller.context import SUPPORTED_FEATURES, Context, metadata_version, supports
+from migrator.controller.context import SUPPORTED_FEATURES, Context, supports
 from migrator.controller.decision import NO_ERROR, ApiError, Decision, decided
 from migrator.image.model import MetadataImage
 from migrator.records.metadata import FeatureLevelRecord, FeatureRange, MetadataRecord, ZkMigrationState
@@ -67,7 +67,7 @@ def _faults(image: MetadataImage, update: FeatureUpdate, context: Context) -> It
         yield "a level can't be negative"
     yield from _unsupported(image, update, context)
     is_metadata_version = update.name == FEATURE_NAME
-    current = metadata_version(image) if is_metadata_version else image.features.levels.get(update.name, 0)
+    current = image.features.metadata_version if is_metadata_version else image.features.levels.get(update.name, 0)
     if update.level < current and update.upgrade_type is UpgradeType.UPGRADE:
         yield "a lower level takes the upgrade type of a downgrade"
     if update.level > current and update.upgrade_type is not UpgradeType.UPGRADE:

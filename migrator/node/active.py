@@ -20,7 +20,7 @@ from kio.schema.errors import ErrorCode
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.config.settings import Settings
 from migrator.controller import activation
-from migrator.controller.context import Context, metadata_version
+from migrator.controller.context import Context
 from migrator.controller.decision import Decision, RefusedError
 from migrator.controller.index import ControllerIndex
 from migrator.controller.migration_gate import Operation, check_gate
@@ -389,7 +389,8 @@ def _batch(image: MetadataImage, records: Sequence[MetadataRecord], base: int, e
 def _level(image: MetadataImage, records: Iterable[MetadataRecord]) -> int:
     """The metadata.version to encode with; in the first batch of a log the batch itself names it."""
     named = (r.feature_level for r in records if isinstance(r, FeatureLevelRecord) and r.name == FEATURE_NAME)
-    return metadata_version(image) if image.features.levels else next(named, metadata_version(image))
+    level = image.features.metadata_version
+    return level if image.features.levels else next(named, level)
 
 
 def _groups(records: Iterable[MetadataRecord]) -> Iterator[tuple[MetadataRecord, ...]]:

@@ -9,7 +9,6 @@ from typing import Protocol
 
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.config.settings import Settings
-from migrator.controller.context import metadata_version
 from migrator.errors import OperatorError
 from migrator.image.model import BrokerRegistration
 from migrator.migration.machine.states import State, public_state
@@ -105,7 +104,7 @@ class NodeStatusSource:
     def status(self) -> Status:
         """See `StatusSource`."""
         migration = self._migration
-        level = metadata_version(self._core.metadata.published)
+        level = self._core.metadata.published.features.metadata_version
         return Status(
             cluster_id=self._core.cluster_id,
             node_id=self._settings.node_id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
@@ -15,35 +15,43 @@ from migrator.raft.messages import (
     FetchSnapshotResponse,
     VoteResponse,
 )
-
-if TYPE_CHECKING:
-    from migrator.raft.quorum import Quorum
+from migrator.raft.storage import LogView
 
 NONE = ErrorCode.none
 
 
-def _leader(quorum: Quorum) -> int:
-    leader = quorum.leader_id
-    return -1 if leader is None else leader
+class Responder(Protocol):
+    """What responses tell of the node that gives them: leader and epoch, and where its log begins."""
+
+    @property
+    def leader_id(self) -> int | None: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def log(self) -> LogView: ...
 
 
-def vote(quorum: Quorum, error: ErrorCode, *, granted: bool = False, top_error: ErrorCode = NONE) -> VoteResponse:
+def _leader(node: Responder) -> int:
+    return -1 if node.leader_id is None else node.leader_id
+
+
+def vote(node: Responder, error: ErrorCode, *, granted: bool = False, top_error: ErrorCode = NONE) -> VoteResponse:
     """Answer to Vote."""
-    return VoteResponse(top_error, error, _leader(quorum), quorum.epoch, granted)
+    return VoteResponse(top_error, error, _leader(node), node.epoch, granted)
 
 
-def begin(quorum: Quorum, error: ErrorCode, *, top_error: ErrorCode = NONE) -> BeginQuorumEpochResponse:
+def begin(node: Responder, error: ErrorCode, *, top_error: ErrorCode = NONE) -> BeginQuorumEpochResponse:
     """Answer to BeginQuorumEpoch."""
-    return BeginQuorumEpochResponse(top_error, error, _leader(quorum), quorum.epoch)
+    return BeginQuorumEpochResponse(top_error, error, _leader(node), node.epoch)
 
 
-def end(quorum: Quorum, error: ErrorCode, *, top_error: ErrorCode = NONE) -> EndQuorumEpochResponse:
+def end(node: Responder, error: ErrorCode, *, top_error: ErrorCode = NONE) -> EndQuorumEpochResponse:
     """Answer to EndQuorumEpoch."""
-    return EndQuorumEpochResponse(top_error, error, _leader(quorum), quorum.epoch)
+    return EndQuorumEpochResponse(top_error, error, _leader(node), node.epoch)
 
 
 def fetch(
-    quorum: Quorum,
+    node: Responder,
     error: ErrorCode,
     *,
     high_watermark: int = -1,
@@ -52,14 +60,14 @@ def fetch(
     top_error: ErrorCode = NONE,
 ) -> FetchResponse:
     """Answer to Fetch, without records."""
-    start = quorum.log.start_offset()
-    return FetchResponse(top_error, error, _leader(quorum), quorum.epoch, high_watermark, start, diverging, snapshot_id)
+    start = node.log.start_offset()
+    return FetchResponse(top_error, error, _leader(node), node.epoch, high_watermark, start, diverging, snapshot_id)
 
 
 def fetch_snapshot(
-    quorum: Quorum, error: ErrorCode, request: FetchSnapshotRequest, *, top_error: ErrorCode = NONE
+    node: Responder, error: ErrorCode, request: FetchSnapshotRequest, *, top_error: ErrorCode = NONE
 ) -> FetchSnapshotResponse:
     """Answer to FetchSnapshot, without data."""
     return FetchSnapshotResponse(
-        top_error, error, _leader(quorum), quorum.epoch, request.snapshot_id, 0, request.position, b""
+        top_error, error, _leader(node), node.epoch, request.snapshot_id, 0, request.position, b""
     )
