@@ -18,7 +18,7 @@ from rich.text import Text
 
 from migrator.cli.terminal import console, say_json
 from migrator.drill.cluster import ClusterOptions
-from migrator.drill.report import DATA, Report, Step
+from migrator.drill.report import DATA, DrillReport, DrillStep
 from migrator.drill.run import run_drill
 from migrator.drill.scenario.steps import DrillOptions
 from migrator.errors import ExitCode, OperatorError
@@ -94,7 +94,7 @@ def command(
     options = DrillOptions(cluster, kill_leader_at, rollback_at)
     where = directory or Path(tempfile.mkdtemp(prefix="migrator-drill-"))
     shown = dataclasses.asdict(options) | {"kafka": LIGHT if release is None else release.version}
-    display = _Display(Report(shown))
+    display = _Display(DrillReport(shown))
     with Live(get_renderable=display.render, console=terminal, refresh_per_second=8):
         run_drill(options, display.report, where, keep=keep, kafka=release)
     report = display.report
@@ -144,7 +144,7 @@ def _draw(display: _Display, path: Path) -> None:
 class _Display:
     """The report so far, as lines."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: DrillReport) -> None:
         self.report = report
         self._spinner = Spinner("dots")
 
@@ -171,7 +171,7 @@ class _Display:
         style = "bold green" if self.report.held else "bold red"
         return Text(f"{words}{self.report.totals_text(': ')}.", style)
 
-    def _step(self, step: Step) -> RenderableType:
+    def _step(self, step: DrillStep) -> RenderableType:
         if step.held:
             return Text(f"  ✓ {step.name} ({step.seconds:.1f} s)", "green")
         if step.done or self.report.failure:

@@ -10,10 +10,10 @@ import click
 from migrator.cli.options import Command
 from migrator.cli.terminal import ask, say
 from migrator.errors import ExitCode, OperatorError
-from migrator.handover.control import Commands
 from migrator.handover.execute import PATIENCE_SECONDS, HandoverRun, Picture
+from migrator.handover.node_control import OperatorCommands
 from migrator.handover.plan import Action, Handover, Way
-from migrator.handover.target import parse_target
+from migrator.handover.target_release import parse_target
 
 
 @click.group("handover")
@@ -61,7 +61,7 @@ def check(configs: tuple[Path, ...], way: str, release: str) -> None:
 
     Exit codes: 0 the handover can begin, 1 something prevents it, 2 failed.
     """
-    run = HandoverRun(configs, _wanted(way, release), Commands(None, None, say), tell=say)
+    run = HandoverRun(configs, _wanted(way, release), OperatorCommands(None, None, say), tell=say)
     picture = asyncio.run(_look(run))
     for line in _described(run, picture, Way(way)):
         say(line)
@@ -102,7 +102,7 @@ def run_command(
     run = HandoverRun(
         configs,
         _wanted(way, release),
-        Commands(stop_command, start_command, say),
+        OperatorCommands(stop_command, start_command, say),
         tell=say,
         patience_seconds=patience,
     )

@@ -28,9 +28,9 @@ from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.records.metadata import FeatureLevelRecord
 from migrator.records.versions import FEATURE_NAME, LATEST_SUPPORTED, MetadataVersion, parse_version, version_at
 from migrator.rehearse.forecast import Estimate
-from migrator.rehearse.looking import Quorum
-from migrator.rehearse.rehearse import Request, rehearse
-from migrator.rehearse.report import Outcome, Report
+from migrator.rehearse.read_only_zookeeper import PlannedQuorum
+from migrator.rehearse.rehearse import RehearsalRequest, rehearse
+from migrator.rehearse.report import Outcome, RehearsalReport
 from migrator.verify.verify import VerifyRequest
 from migrator.zookeeper.password_encoder import password_encoder
 from migrator.zookeeper.session import options_from
@@ -92,7 +92,7 @@ def command(
     with ExitStack() as stack:
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="migrator-rehearsal-")))
-        request = Request(
+        request = RehearsalRequest(
             session=options_from(settings),
             passwords=password_encoder(settings),
             directory=directory,
@@ -128,11 +128,13 @@ def _settings(zookeeper: str | None, config: Path | None) -> Settings:
     return settings if zookeeper is None else dataclasses.replace(settings, zookeeper_connect=zookeeper)
 
 
-def _quorum(settings: Settings, *, assumed: bool) -> Quorum:
+def _quorum(settings: Settings, *, assumed: bool) -> PlannedQuorum:
     if assumed:
-        return Quorum(settings.node_id)
+        return PlannedQuorum(settings.node_id)
     formatted = read_meta_properties(settings.metadata_directory)
-    return Quorum(settings.node_id, settings.broker_rpc_listener, None if formatted is None else formatted.cluster_id)
+    return PlannedQuorum(
+        settings.node_id, settings.broker_rpc_listener, None if formatted is None else formatted.cluster_id
+    )
 
 
 def _version(text: str | None, settings: Settings) -> MetadataVersion:
@@ -170,7 +172,7 @@ def _verification(settings: Settings, directory: Path, config: Path | None) -> V
     return VerifyRequest(settings.zookeeper_connect, str(directory), None if config is None else str(config))
 
 
-def _print(report: Report, terminal: Console) -> None:
+def _print(report: RehearsalReport, terminal: Console) -> None:
     for gap in report.blockers:
         terminal.print(Text.assemble(("blocker", "red"), f" {printable(str(gap))}"))
     unnamed = report.blockers_in_all - len(report.blockers)
@@ -195,7 +197,7 @@ def _print(report: Report, terminal: Console) -> None:
     terminal.print(Text.assemble("Verdict: ", (report.outcome.value, f"bold {style}")))
 
 
-def _figures(report: Report) -> Table:
+def _figures(report: RehearsalReport) -> Table:
     """What there is, what it took, what it will take."""
     table = Table("", "", show_header=False)
     table.columns[1].justify = "right"

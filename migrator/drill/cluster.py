@@ -15,8 +15,8 @@ from typing import ClassVar
 from kazoo.client import KazooClient
 
 from migrator.config.endpoints import parse_host_port
-from migrator.drill.report import Report
-from migrator.drill.security.process_watch import Watch
+from migrator.drill.report import DrillReport
+from migrator.drill.security.process_watch import ProcessWatch
 from migrator.drill.security.protection import IN_CLEAR, LIFE, Secured
 from migrator.drill.workload.workload import Workload
 from migrator.errors import OperatorError
@@ -68,7 +68,7 @@ class Doors:
     topic: str
 
 
-class Controller:
+class ControllerProcess:
     """One `migrator controller` process, on its own directory and property file."""
 
     def __init__(self, node_id: int, directory: Path, properties: Mapping[str, str]) -> None:
@@ -156,7 +156,7 @@ class Controller:
         return read_image(self.metadata_directory)
 
 
-async def statuses_of(controllers: Sequence[Controller]) -> dict[int, Status]:
+async def statuses_of(controllers: Sequence[ControllerProcess]) -> dict[int, Status]:
     """By node id, of those that answer."""
     answers = await asyncio.gather(*(controller.status() for controller in controllers))
     return {
@@ -188,10 +188,10 @@ class Cluster(ABC):
         self.zookeeper = EmbeddedZooKeeper(directory / "zookeeper", options=self.security.zookeeper_options())
         self.zookeeper_hosts = self.zookeeper.hosts + CHROOT
         self.broker_ids = tuple(range(1, options.brokers + 1))
-        self.controllers: list[Controller] = []
+        self.controllers: list[ControllerProcess] = []
         self.addresses: Sequence[tuple[str, int]] = ()
         """Host and port of each controller, whether it runs or not."""
-        self.watch = Watch(enabled=options.secure)
+        self.watch = ProcessWatch(enabled=options.secure)
 
     def migration_files(self) -> Sequence[Path]:
         """The property files that the brokers are to be restarted with; brokers that are not Kafka's have none."""
@@ -215,27 +215,27 @@ class Cluster(ABC):
         """By node id, of the controllers that answer."""
         return await statuses_of(self.controllers)
 
-    async def leader(self) -> Controller | None:
+    async def leader(self) -> ControllerProcess | None:
         """The controller that leads in the highest epoch; None when none does."""
         leader = leader_among((await self.statuses()).values())
         return None if leader is None else self.controller(leader.node_id)
 
-    def controller(self, node_id: int) -> Controller:
+    def controller(self, node_id: int) -> ControllerProcess:
         return next(controller for controller in self.controllers if controller.node_id == node_id)
 
     @abstractmethod
-    async def begin(self, report: Report) -> None:
+    async def begin(self, report: DrillReport) -> None:
         """Start ZooKeeper and brokers in ZooKeeper mode, with metadata of every kind; notes what there is.
 
         :raises OperatorError: a part does not start.
         """
 
     @abstractmethod
-    async def migrate_first_brokers(self, report: Report) -> None:
+    async def migrate_first_brokers(self, report: DrillReport) -> None:
         """All brokers but the last one run in migration mode when it returns."""
 
     @abstractmethod
-    async def migrate_last_broker(self, report: Report) -> None:
+    async def migrate_last_broker(self, report: DrillReport) -> None:
         """The last one runs in migration mode, too; what it waits for is the end of the copy."""
 
     @abstractmethod
@@ -255,27 +255,27 @@ class Cluster(ABC):
         """By whom: what it saw that nobody may see, now that the metadata are these."""
 
     @abstractmethod
-    async def roll_to_kraft(self, report: Report) -> None:
+    async def roll_to_kraft(self, report: DrillReport) -> None:
         """One broker after the other restarts in KRaft mode."""
 
     @abstractmethod
-    async def roll_to_zookeeper(self, report: Report) -> None:
+    async def roll_to_zookeeper(self, report: DrillReport) -> None:
         """One broker after the other restarts in ZooKeeper mode."""
 
     @abstractmethod
-    async def refuse_migrating_broker(self, report: Report) -> None:
+    async def refuse_migrating_broker(self, report: DrillReport) -> None:
         """Start a broker in migration mode after the end, and wait until its registration is refused."""
 
     @abstractmethod
-    async def hand_over(self, report: Report) -> None:
+    async def hand_over(self, report: DrillReport) -> None:
         """After the end of the migration: let other controllers take over, if these brokers obey them."""
 
     @abstractmethod
-    async def use_zookeeper_controller(self, report: Report) -> None:
+    async def use_zookeeper_controller(self, report: DrillReport) -> None:
         """After the way back: let the ZooKeeper controller work, if these brokers have one that does."""
 
     @abstractmethod
-    async def audit_records(self, report: Report) -> None:
+    async def audit_records(self, report: DrillReport) -> None:
         """At the very end: count what clients wrote and read, if these brokers hold records."""
 
     async def close(self) -> None:
@@ -307,7 +307,7 @@ def migration_properties(zookeeper: str) -> dict[str, str]:
     return {"zookeeper.connect": zookeeper, "zookeeper.metadata.migration.enable": "true"}
 
 
-def speak_grpc(controllers: Sequence[Controller], authority: Authority | None = None) -> None:
+def speak_grpc(controllers: Sequence[ControllerProcess], authority: Authority | None = None) -> None:
     """Let the quorum speak gRPC among its own, each with a certificate for its number.
 
     :param authority: signs them; by default one that nothing else trusts.

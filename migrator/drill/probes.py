@@ -13,8 +13,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import WatchedEvent
 
-from migrator.drill.cluster import COMMAND_SECONDS, MIGRATOR, WAIT_SECONDS, Cluster, Controller
-from migrator.drill.report import DrillFailedError, Report
+from migrator.drill.cluster import COMMAND_SECONDS, MIGRATOR, WAIT_SECONDS, Cluster, ControllerProcess
+from migrator.drill.report import DrillFailedError, DrillReport
 from migrator.errors import OperatorError
 from migrator.migration.machine.states import State
 from migrator.observe.status import Status
@@ -42,7 +42,7 @@ _PARTITION = re.compile(r"/brokers/topics/([^/]+)/partitions/\d+")
 
 
 async def until(
-    cluster: Cluster, report: Report, what: str, condition: Callable[[], Awaitable[bool]], *, seconds: float
+    cluster: Cluster, report: DrillReport, what: str, condition: Callable[[], Awaitable[bool]], *, seconds: float
 ) -> float:
     """Wait for a condition; gives the seconds that it took.
 
@@ -103,7 +103,7 @@ async def answers(cluster: Cluster, node_id: int) -> bool:
     return node_id in await cluster.statuses()
 
 
-async def leader_of(cluster: Cluster) -> Controller:
+async def leader_of(cluster: Cluster) -> ControllerProcess:
     """The one that leads, once it says so: a controller with much to do may be late with its answer.
 
     :raises DrillFailedError: nobody leads.
@@ -237,7 +237,7 @@ class StopAtClaim:
             self._loop.call_soon_threadsafe(self.claimed.set)
 
 
-def log_tail(controller: Controller) -> str:
+def log_tail(controller: ControllerProcess) -> str:
     """The last lines of a controller's output."""
     if controller.process is None:
         raise OperatorError("was not started", where=f"controller {controller.node_id}")

@@ -20,7 +20,7 @@ IF_SECURED = (
     "For anything else run it once without --secure: should that hold, protection is in the way."
 )
 PAUSES = ("produce", "consume", "commit")
-"""What `Step.traffic` calls the longest pauses."""
+"""What `DrillStep.traffic` calls the longest pauses."""
 
 
 class DrillFailedError(Exception):
@@ -28,7 +28,7 @@ class DrillFailedError(Exception):
 
 
 @dataclass(slots=True)
-class Check:
+class DrillCheck:
     """One thing that must hold; ``detail`` says what was seen when it did not."""
 
     name: str
@@ -37,12 +37,12 @@ class Check:
 
 
 @dataclass(slots=True)
-class Step:
+class DrillStep:
     """A stretch of the drill."""
 
     name: str
     seconds: float = 0.0
-    checks: list[Check] = field(default_factory=list)
+    checks: list[DrillCheck] = field(default_factory=list)
     figures: dict[str, float | int | str] = field(default_factory=dict)
     traffic: dict[str, float | int] = field(default_factory=dict)
     """What clients of the cluster saw meanwhile, by name: their longest pauses in seconds, and counts."""
@@ -65,7 +65,7 @@ class Step:
         return f"records: {', '.join(texts)}" if texts else ""
 
 
-class Report:
+class DrillReport:
     """The steps in order.
 
     :param changed: called after every change, for a live display.
@@ -73,7 +73,7 @@ class Report:
 
     def __init__(self, options: Mapping[str, Any], changed: Callable[[], None] = lambda: None) -> None:
         self.options = dict(options)
-        self.steps: list[Step] = []
+        self.steps: list[DrillStep] = []
         self.failure = ""
         self.now = ""
         """What the drill waits for at the moment."""
@@ -84,7 +84,7 @@ class Report:
         self.refused: dict[str, int] = {}
         """``attempts`` of those who may not get in, and how many were ``denied``; empty on a cluster in clear."""
         self.meter: Meter | None = None
-        """Asked at the end of each step for its `Step.traffic`."""
+        """Asked at the end of each step for its `DrillStep.traffic`."""
         self._changed = changed
         self._begin = time.monotonic()
         self._end: float | None = None
@@ -109,9 +109,9 @@ class Report:
         return (self._end or time.monotonic()) - self._begin
 
     @contextmanager
-    def step(self, name: str) -> Iterator[Step]:
+    def step(self, name: str) -> Iterator[DrillStep]:
         """A step under way; it has been done when its block ends without an exception."""
-        step = Step(name)
+        step = DrillStep(name)
         self.steps.append(step)
         self._changed()
         begin = time.monotonic()
@@ -128,7 +128,7 @@ class Report:
 
     def check(self, name: str, held: bool, detail: object = "") -> None:  # noqa: FBT001 (reads as a sentence)
         """Note in the current step whether something holds."""
-        self.steps[-1].checks.append(Check(name, held, "" if held else str(detail)))
+        self.steps[-1].checks.append(DrillCheck(name, held, "" if held else str(detail)))
         self._changed()
 
     def figure(self, name: str, number: float | str) -> None:

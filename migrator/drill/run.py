@@ -20,7 +20,7 @@ from migrator.drill.doors.every_door import MAX_EXAMPLES
 from migrator.drill.doors.leaks import given_away, open_to_others, secrets_of
 from migrator.drill.kafka.real_cluster import RealCluster
 from migrator.drill.light.cluster import LightCluster
-from migrator.drill.report import DATA, DrillFailedError, Report
+from migrator.drill.report import DATA, DrillFailedError, DrillReport
 from migrator.drill.scenario.steps import DrillOptions, run_scenario
 from migrator.drill.security.protection import Secured
 from migrator.errors import MigratorError, OperatorError
@@ -29,7 +29,7 @@ from migrator.parts.kafka import StockKafka
 
 
 def run_drill(
-    options: DrillOptions, report: Report, directory: Path, *, keep: bool, kafka: StockKafka | None = None
+    options: DrillOptions, report: DrillReport, directory: Path, *, keep: bool, kafka: StockKafka | None = None
 ) -> None:
     """Run it, and write the report to ``directory``.
 
@@ -78,7 +78,7 @@ def _logged_to(path: Path) -> Iterator[None]:
         handler.close()
 
 
-async def _run(options: DrillOptions, report: Report, data: Path, kafka: StockKafka | None) -> None:
+async def _run(options: DrillOptions, report: DrillReport, data: Path, kafka: StockKafka | None) -> None:
     task = asyncio.current_task()
     if task is not None:  # SIGTERM as Ctrl-C
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -97,7 +97,7 @@ async def _run(options: DrillOptions, report: Report, data: Path, kafka: StockKa
         await asyncio.to_thread(_look_for_secrets, cluster, cluster.security, report)
 
 
-def _look_for_secrets(cluster: Cluster, security: Secured, report: Report) -> None:
+def _look_for_secrets(cluster: Cluster, security: Secured, report: DrillReport) -> None:
     """When nothing runs any more, and all that was to be written lies there."""
     with report.step("No secret stands where it does not belong"):
         secrets = secrets_of(security, cluster.directory)

@@ -15,11 +15,11 @@ from migrator.clock import wall_ms
 from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
-from migrator.handover.control import NodeControl
 from migrator.handover.files import StockFile, format_empty, look_into
-from migrator.handover.plan import Action, Handover, Step, choose, next_step
+from migrator.handover.node_control import NodeControl
+from migrator.handover.observations import LocalNode, MetadataDirectory, ObservedQuorum
+from migrator.handover.plan import Action, Handover, HandoverStep, choose, next_step
 from migrator.handover.survey import Survey
-from migrator.handover.world import Directory, Node, Quorum
 from migrator.log.files import make_directory
 from migrator.log.lock import DirectoryLock
 from migrator.observe.journal import Journal
@@ -51,8 +51,8 @@ class Site:
 class Picture:
     """Everything as it was at one time, and what follows for each voter at hand."""
 
-    quorum: Quorum
-    steps: tuple[Step, ...]
+    quorum: ObservedQuorum
+    steps: tuple[HandoverStep, ...]
 
 
 class HandoverRun:
@@ -83,9 +83,9 @@ class HandoverRun:
             raise OperatorError("two of the property files belong to the same voter", where="-c")
         self._survey = Survey(next(iter(self.sites.values())).settings)
         self._taken: dict[int, Action] = {}
-        self._attempts: Counter[Step] = Counter()
+        self._attempts: Counter[HandoverStep] = Counter()
         self._said: dict[int, str] = {}
-        self._known: dict[int, Directory] = {}
+        self._known: dict[int, MetadataDirectory] = {}
 
     def _site(self, path: Path) -> Site:
         settings, _ = load_settings(path)
@@ -104,7 +104,7 @@ class HandoverRun:
             found = await look_into(site.settings, self._known.get(site.node_id))
             if not found.in_use:
                 self._known[site.node_id] = found
-            nodes.append(Node(site.node_id, found, site.file.is_written))
+            nodes.append(LocalNode(site.node_id, found, site.file.is_written))
         return Picture(quorum, tuple(next_step(node, quorum, self._wanted) for node in nodes))
 
     async def run(self) -> None:
@@ -161,7 +161,7 @@ class HandoverRun:
                 self._tell(str(step))
             self._said[step.node_id] = step.why
 
-    async def _take(self, journal: Journal, step: Step, quorum: Quorum) -> None:
+    async def _take(self, journal: Journal, step: HandoverStep, quorum: ObservedQuorum) -> None:
         self._attempts[step] += 1
         if self._attempts[step] > ATTEMPTS_MAX:
             raise OperatorError(

@@ -11,8 +11,8 @@ from migrator.config.properties import parse_properties, without_keys
 from migrator.config.settings import Settings
 from migrator.config.types import split_list
 from migrator.errors import OperatorError
-from migrator.handover.target import Target
-from migrator.handover.world import Directory
+from migrator.handover.observations import MetadataDirectory
+from migrator.handover.target_release import TargetRelease
 from migrator.log.files import write_durably
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.log.lock import is_in_use
@@ -31,7 +31,7 @@ HEADER = "# Made by 'migrator handover' from {name} for Apache Kafka {version}\n
 class StockFile:
     """The stock property file beside ours: the same, without what only this program, or only ZooKeeper, needed."""
 
-    def __init__(self, ours: Path, target: Target) -> None:
+    def __init__(self, ours: Path, target: TargetRelease) -> None:
         self.ours = ours
         self.path = ours.with_name(f"{ours.stem}.stock{ours.suffix}")
         self._target = target
@@ -68,7 +68,7 @@ class StockFile:
         return header + without_keys(self.ours.read_text(encoding="utf-8"), self._target.drops)
 
 
-async def look_into(settings: Settings, known: Directory | None) -> Directory:
+async def look_into(settings: Settings, known: MetadataDirectory | None) -> MetadataDirectory:
     """What a node's metadata directory holds, or what the process that uses it says.
 
     :param known: what was seen in it before; the end of a migration is final and need not be read again.
@@ -76,20 +76,20 @@ async def look_into(settings: Settings, known: Directory | None) -> Directory:
     """
     directory = settings.metadata_directory
     if is_in_use(directory):
-        return Directory(in_use=True, finished=await _says_finished(directory))
+        return MetadataDirectory(in_use=True, finished=await _says_finished(directory))
     if known is not None and known.holds_log and known.finished:
         return known
     identity = read_meta_properties(directory) if directory.is_dir() else None
     if identity is None:
-        return Directory()
+        return MetadataDirectory()
     if identity.node_id != settings.node_id:
         raise OperatorError(f"the directory belongs to node {identity.node_id}", where=str(directory))
     if not (directory / DIRECTORY_NAME).is_dir():
-        return Directory(formatted=True)
+        return MetadataDirectory(formatted=True)
     image = await asyncio.to_thread(read_image, directory)
     if image.provenance.offset < 0:
-        return Directory(formatted=True)
-    return Directory(
+        return MetadataDirectory(formatted=True)
+    return MetadataDirectory(
         formatted=True,
         holds_log=True,
         finished=not image.features.zk_migration_state.is_under_way,

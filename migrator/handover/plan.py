@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
-from migrator.handover.target import Target
-from migrator.handover.world import Node, Program, Quorum, Voter
+from migrator.handover.observations import LocalNode, ObservedQuorum, ObservedVoter, Program
+from migrator.handover.target_release import TargetRelease
 from migrator.records.versions import version_at
 from migrator.values import value
 
@@ -31,7 +31,7 @@ class Action(Enum):
 
 
 @value
-class Step:
+class HandoverStep:
     """``why`` says what is waited for, or refused; ``remedy`` what to do about that."""
 
     node_id: int
@@ -47,11 +47,11 @@ class Step:
 class Handover:
     """What is wanted."""
 
-    target: Target
+    target: TargetRelease
     way: Way
 
 
-def next_step(node: Node, quorum: Quorum, wanted: Handover) -> Step:
+def next_step(node: LocalNode, quorum: ObservedQuorum, wanted: Handover) -> HandoverStep:
     """The one thing to do about this voter now."""
     voter = quorum.voters[node.node_id]
     refusal = _refusal(node, quorum, wanted)
@@ -60,7 +60,7 @@ def next_step(node: Node, quorum: Quorum, wanted: Handover) -> Step:
     if voter.program is Program.STOCK:
         return _joined(voter, quorum)
     if not node.file_written:
-        return Step(node.node_id, Action.WRITE_FILE)
+        return HandoverStep(node.node_id, Action.WRITE_FILE)
     if voter.program is Program.OURS:
         return _stop(node, quorum, wanted)
     if node.directory.in_use:
@@ -70,22 +70,22 @@ def next_step(node: Node, quorum: Quorum, wanted: Handover) -> Step:
     return _start(node, quorum, wanted)
 
 
-def _wait(node: Node | Voter, why: str, remedy: str = "") -> Step:
-    return Step(node.node_id, Action.WAIT, why, remedy)
+def _wait(node: LocalNode | ObservedVoter, why: str, remedy: str = "") -> HandoverStep:
+    return HandoverStep(node.node_id, Action.WAIT, why, remedy)
 
 
-def _refusal(node: Node, quorum: Quorum, wanted: Handover) -> Step | None:
+def _refusal(node: LocalNode, quorum: ObservedQuorum, wanted: Handover) -> HandoverStep | None:
     """What no waiting mends. The end of the migration is final, so whoever knows of it is believed."""
     seen = node.directory
     if wanted.way is Way.ROLLING and not wanted.target.rolling:
-        return Step(
+        return HandoverStep(
             node.node_id,
             Action.REFUSE,
             f"Kafka {wanted.target.version} cannot join a quorum of this program",
             "Use --way directory, or hand over to 3.9 first",
         )
     if quorum.finished is False or (quorum.finished is None and seen.finished is False):
-        return Step(
+        return HandoverStep(
             node.node_id,
             Action.REFUSE,
             "the migration is not finished, and stock controllers would end it at once",
@@ -94,7 +94,7 @@ def _refusal(node: Node, quorum: Quorum, wanted: Handover) -> Step | None:
         )
     level = quorum.level or seen.level
     if level and not wanted.target.lowest <= level <= wanted.target.highest:
-        return Step(
+        return HandoverStep(
             node.node_id,
             Action.REFUSE,
             f"Kafka {wanted.target.version} cannot start with metadata.version {version_at(level).name}",
@@ -104,9 +104,9 @@ def _refusal(node: Node, quorum: Quorum, wanted: Handover) -> Step | None:
     return None
 
 
-def _joined(voter: Voter, quorum: Quorum) -> Step:
+def _joined(voter: ObservedVoter, quorum: ObservedQuorum) -> HandoverStep:
     if quorum.is_up(voter.node_id):
-        return Step(voter.node_id, Action.DONE)
+        return HandoverStep(voter.node_id, Action.DONE)
     if quorum.leader_id is None:
         return _wait(voter, "Kafka's controller runs, but the quorum has no leader yet")
     return _wait(
@@ -116,7 +116,7 @@ def _joined(voter: Voter, quorum: Quorum) -> Step:
     )
 
 
-def _stop(node: Node, quorum: Quorum, wanted: Handover) -> Step:
+def _stop(node: LocalNode, quorum: ObservedQuorum, wanted: Handover) -> HandoverStep:
     if quorum.finished is None and not node.directory.finished:
         return _wait(node, "no controller answers whether the migration is finished")
     missing = quorum.missing(node.node_id)
@@ -128,10 +128,10 @@ def _stop(node: Node, quorum: Quorum, wanted: Handover) -> Step:
             f"voters do not: {names}",
             "Start these voters, or wait until they have caught up",
         )
-    return Step(node.node_id, Action.STOP)
+    return HandoverStep(node.node_id, Action.STOP)
 
 
-def _start(node: Node, quorum: Quorum, wanted: Handover) -> Step:
+def _start(node: LocalNode, quorum: ObservedQuorum, wanted: Handover) -> HandoverStep:
     seen = node.directory
     ours = quorum.others_of(Program.OURS, node.node_id)
     if wanted.way is Way.DIRECTORY and ours:
@@ -148,15 +148,19 @@ def _start(node: Node, quorum: Quorum, wanted: Handover) -> Step:
                 "Start these voters first, or restore this directory from a copy",
             )
         if not seen.formatted:
-            return Step(node.node_id, Action.FORMAT)
+            return HandoverStep(node.node_id, Action.FORMAT)
     elif quorum.finished is None and seen.finished is None:
         return _wait(node, "neither the quorum nor its own log says whether the migration is finished")
-    return Step(node.node_id, Action.START)
+    return HandoverStep(node.node_id, Action.START)
 
 
 def choose(
-    steps: Sequence[Step], taken: Mapping[int, Action], quorum: Quorum, way: Way, first: int | None = None
-) -> Step | None:
+    steps: Sequence[HandoverStep],
+    taken: Mapping[int, Action],
+    quorum: ObservedQuorum,
+    way: Way,
+    first: int | None = None,
+) -> HandoverStep | None:
     """Which of the steps comes next: refusals, then who is down; who leads is stopped last.
 
     :param taken: by voter, the last step that was taken. As long as it is still the next one it does not show yet; in a

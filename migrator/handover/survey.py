@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
-from migrator.handover.world import Program, Quorum, Voter
+from migrator.handover.observations import ObservedQuorum, ObservedVoter, Program
 from migrator.raft.transport import TransportError
 from migrator.records.versions import FEATURE_NAME
 from migrator.wire.client import KafkaClient
@@ -44,7 +44,7 @@ class Survey:
         self._level = 0
         self._committed = -1
 
-    async def look(self) -> Quorum:
+    async def look(self) -> ObservedQuorum:
         """The quorum as it is now. Who has caught up is measured by what was committed at the look before: in a quorum
         that works, somebody always is a record behind."""
         ids = sorted(self._endpoints)
@@ -56,8 +56,10 @@ class Survey:
         ends = {} if described is None else {row.replica_id: row.log_end_offset for row in described.current_voters}
         now = -1 if described is None else described.high_watermark
         before, self._committed = self._committed, now
-        return Quorum(
-            voters={voter: Voter(voter, _program(answer), ends.get(voter, -1)) for voter, answer in answers.items()},
+        return ObservedQuorum(
+            voters={
+                voter: ObservedVoter(voter, _program(answer), ends.get(voter, -1)) for voter, answer in answers.items()
+            },
             leader_id=None if described is None else described.leader_id,
             high_watermark=min(before, now) if before >= 0 else now,
             finished=self._finished,

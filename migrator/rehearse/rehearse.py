@@ -37,8 +37,8 @@ from migrator.records.versions import MetadataVersion
 from migrator.rehearse import stock
 from migrator.rehearse.forecast import Times, forecast
 from migrator.rehearse.local_log import EPOCH, LocalLog
-from migrator.rehearse.looking import Looking, Quorum, blockers, gaps
-from migrator.rehearse.report import Check, FirstReconcile, Outcome, Report, counts_of
+from migrator.rehearse.read_only_zookeeper import PlannedQuorum, ReadOnlyZooKeeper, blockers, gaps
+from migrator.rehearse.report import FirstReconcile, Outcome, RehearsalCheck, RehearsalReport, counts_of
 from migrator.values import value
 from migrator.verify.verify import Verdict, VerifyRequest, verify
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
@@ -56,7 +56,7 @@ Progress = Callable[[str], None]
 
 
 @value
-class Request:
+class RehearsalRequest:
     """What to rehearse.
 
     :ivar directory: new or empty.
@@ -69,7 +69,7 @@ class Request:
     session: SessionOptions
     passwords: PasswordEncoder
     directory: Path
-    quorum: Quorum
+    quorum: PlannedQuorum
     version: MetadataVersion
     batch_records: int
     max_deletes: int
@@ -79,13 +79,15 @@ class Request:
     retry_seconds: float = RETRY_SECONDS
 
 
-async def rehearse(request: Request, progress: Progress) -> Report:
+async def rehearse(request: RehearsalRequest, progress: Progress) -> RehearsalReport:
     """Rehearse, and leave log, snapshot and `REPORT_FILE` in the directory.
 
     :raises OperatorError: it could not be told: the directory is in use or the disk refuses, ZooKeeper cannot be read,
         Java is missing.
     """
-    report = Report(request.session.hosts, directory=str(request.directory), metadata_version=request.version.name)
+    report = RehearsalReport(
+        request.session.hosts, directory=str(request.directory), metadata_version=request.version.name
+    )
     _claim_directory(request.directory)
     meter = ProcessorMeter(())
     with PeakMemory() as memory:
@@ -109,7 +111,7 @@ def _claim_directory(directory: Path) -> None:
 
 
 class _Rehearsal:
-    def __init__(self, request: Request, report: Report, progress: Progress) -> None:
+    def __init__(self, request: RehearsalRequest, report: RehearsalReport, progress: Progress) -> None:
         self._request = request
         self._report = report
         self._progress = progress
@@ -119,16 +121,16 @@ class _Rehearsal:
         self._workers.prepare()
         try:
             with ZooKeeperSession(self._request.session) as session:
-                await self._on(Looking(session, self._request.retry_seconds))
+                await self._on(ReadOnlyZooKeeper(session, self._request.retry_seconds))
         finally:
             self._workers.close()
 
-    async def _on(self, looking: Looking) -> None:
+    async def _on(self, zookeeper: ReadOnlyZooKeeper) -> None:
         report, request = self._report, self._request
         with self._phase("examine"):
-            standing, brokers = looking.standing(), looking.brokers()
+            standing, brokers = zookeeper.standing(), zookeeper.brokers()
             found = gaps(standing, brokers, request.quorum)
-            zxid = looking.zxid()
+            zxid = zookeeper.zxid()
         report.cluster_id, report.brokers = standing.cluster_id or "", len(brokers.listeners.keys() | brokers.replicas)
         report.blockers = blockers(found)
         report.warnings = tuple(gap for gap in found if gap.severity is Severity.WARNING)
@@ -140,7 +142,7 @@ class _Rehearsal:
             return
         image = await self._produce(standing.cluster_id)
         self._load()
-        self._verify(looking, image, zxid)
+        self._verify(zookeeper, image, zxid)
 
     async def _decode(self) -> tuple[tuple[Gap, ...], int]:
         """The znodes that do not decode, as many as are named, and how many there are."""
@@ -193,26 +195,28 @@ class _Rehearsal:
         """A stock controller has to take the log."""
         kafka = self._request.kafka
         if isinstance(kafka, str):
-            self._report.kafka = Check(Outcome.NOT_CHECKED, kafka)
+            self._report.kafka = RehearsalCheck(Outcome.NOT_CHECKED, kafka)
             return
         with self._phase("stock Kafka"):
             node_id, partitions = self._request.quorum.node_id, self._report.counts["partitions"]
             found = stock.check(kafka, self._request.directory, node_id, partitions)
         if found.problem:
-            self._report.kafka = Check(
+            self._report.kafka = RehearsalCheck(
                 Outcome.DIFFERENT, f"Kafka {found.version} did not load the log: {found.problem}"
             )
         else:
-            self._report.kafka = Check(Outcome.FINE, f"Kafka {found.version} loaded the log, and has the same metadata")
+            self._report.kafka = RehearsalCheck(
+                Outcome.FINE, f"Kafka {found.version} loaded the log, and has the same metadata"
+            )
 
-    def _verify(self, looking: Looking, image: MetadataImage, zxid: int) -> None:
+    def _verify(self, zookeeper: ReadOnlyZooKeeper, image: MetadataImage, zxid: int) -> None:
         """What was copied has to be what ZooKeeper holds; ``zxid`` is from before the copy."""
         if self._request.verification is None:
-            self._report.verified = Check(Outcome.NOT_CHECKED, "it was not asked for")
+            self._report.verified = RehearsalCheck(Outcome.NOT_CHECKED, "it was not asked for")
             return
         with self._phase("verify"):
             verdict = verify(self._request.verification)
-            changed = looking.changed_since(zxid, image) if verdict.comparison.differences else []
+            changed = zookeeper.changed_since(zxid, image) if verdict.comparison.differences else []
         self._report.verified = _judged(verdict, changed)
 
     @contextmanager
@@ -243,17 +247,17 @@ class _Rehearsal:
             ) from error
 
 
-def _judged(verdict: Verdict, changed: list[str]) -> Check:
+def _judged(verdict: Verdict, changed: list[str]) -> RehearsalCheck:
     comparison = verdict.comparison
     if not comparison.differences:
-        return Check(Outcome.FINE, f"{comparison.rows:,} rows are equal")
+        return RehearsalCheck(Outcome.FINE, f"{comparison.rows:,} rows are equal")
     examples = "; ".join(f"{each.kind} {each.entity} {each.field}" for each in comparison.examples[:EXAMPLES])
     found = f"{comparison.differences:,} of {comparison.rows:,} rows differ: {examples}"
     if changed:
         some = ", ".join(changed[:EXAMPLES])
-        return Check(
+        return RehearsalCheck(
             Outcome.UNKNOWN,
             f"{found}. A possible cause: {len(changed):,} znodes were written since the copy began ({some}). "
             f"Rehearse again while nothing changes",
         )
-    return Check(Outcome.DIFFERENT, found)
+    return RehearsalCheck(Outcome.DIFFERENT, found)

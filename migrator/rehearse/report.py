@@ -32,14 +32,14 @@ _EXIT_CODES = {
 
 
 @value
-class Check:
+class RehearsalCheck:
     """``detail`` says why it is not fine, or what was looked at."""
 
     outcome: Outcome
     detail: str
 
 
-NOTHING_COPIED = Check(Outcome.NOT_CHECKED, "nothing was copied")
+NOTHING_COPIED = RehearsalCheck(Outcome.NOT_CHECKED, "nothing was copied")
 
 
 @value
@@ -53,7 +53,7 @@ class FirstReconcile:
 
 
 @dataclass
-class Report:
+class RehearsalReport:
     """Filled as the rehearsal goes on. ``phases``: seconds by name, in order; ``counts``: entities by kind;
     ``others_share``: of the processors, what others used meanwhile, a ZooKeeper on the same machine included."""
 
@@ -69,8 +69,8 @@ class Report:
     blockers_in_all: int = 0
     warnings: tuple[Gap, ...] = ()
     first_reconcile: FirstReconcile | None = None
-    kafka: Check = NOTHING_COPIED
-    verified: Check = NOTHING_COPIED
+    kafka: RehearsalCheck = NOTHING_COPIED
+    verified: RehearsalCheck = NOTHING_COPIED
     forecast: Forecast | None = None
     others_share: float = 0.0
     peak_memory_bytes: int = 0
@@ -131,7 +131,7 @@ def _gap(gap: Gap) -> dict[str, str]:
     return {"path": gap.who, "reason": gap.reason, "remedy": gap.remedy}
 
 
-def _check(check: Check) -> dict[str, str]:
+def _check(check: RehearsalCheck) -> dict[str, str]:
     return {"outcome": check.outcome.value, "detail": check.detail}
 
 

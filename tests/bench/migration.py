@@ -18,7 +18,7 @@ from kazoo.exceptions import KazooException
 from kio.schema.errors import ErrorCode
 from rich.console import Console
 
-from migrator.drill.cluster import Controller, zookeeper_client
+from migrator.drill.cluster import ControllerProcess, zookeeper_client
 from migrator.drill.workload.workload import CREATE_TOPICS
 from migrator.errors import MigratorError
 from migrator.parts.memory import PeakMemory
@@ -201,7 +201,7 @@ class _Bench:
         return max(at for at in heard() if at is not None)
 
     async def _dual_write(self, claim: Claim) -> float:
-        controller: Controller = self._cluster.controller(claim.node_id)
+        controller: ControllerProcess = self._cluster.controller(claim.node_id)
         await self._until_async(
             f"controller {claim.node_id} dual-writes", lambda: self._cluster.dual_writes(controller), STATUS_SECONDS
         )

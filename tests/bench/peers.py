@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from migrator.drill.cluster import CHROOT, CLUSTER_ID, ClusterOptions, Controller
+from migrator.drill.cluster import CHROOT, CLUSTER_ID, ClusterOptions, ControllerProcess
 from migrator.drill.light.broker import LightBrokerOptions
 from migrator.drill.light.cluster import LightCluster
 from migrator.drill.probes import DUAL_WRITING
@@ -56,7 +56,7 @@ class BenchCluster(LightCluster):
     def title(self) -> str:
         return f"ours (quorum by {self.options.transport})"
 
-    async def dual_writes(self, controller: Controller) -> bool:
+    async def dual_writes(self, controller: ControllerProcess) -> bool:
         """Whether this controller, which leads, has come to dual-writing."""
         status = await controller.status()
         return status is not None and status.migration.active and status.migration.internal_state == DUAL_WRITING
@@ -77,7 +77,7 @@ class StockBenchCluster(BenchCluster):
     def title(self) -> str:
         return f"stock {STOCK_VERSION} (quorum by kafka)"
 
-    async def dual_writes(self, controller: Controller) -> bool:
+    async def dual_writes(self, controller: ControllerProcess) -> bool:
         """See `BenchCluster`."""
         if controller.process is None:
             return False
@@ -88,7 +88,7 @@ class StockBenchCluster(BenchCluster):
 class _StockController(StockController):
     """With the memory and the compilers that a real one has."""
 
-    def __init__(self, kafka: StockKafka, like: Controller) -> None:
+    def __init__(self, kafka: StockKafka, like: ControllerProcess) -> None:
         super().__init__(kafka, like)
         self._release = kafka
 

@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from migrator.drill.cluster import MIGRATOR, ClusterOptions, zookeeper_client
-from migrator.drill.light.broker import BrokerMode
+from migrator.drill.light.broker import LightBrokerMode
 from migrator.drill.probes import dual_writing, leader_of, until
-from migrator.drill.report import Report
+from migrator.drill.report import DrillReport
 from migrator.parts.processes import run_to_end
 from migrator.parts.processors import ProcessorMeter
 from migrator.values import value
@@ -65,7 +65,7 @@ async def rehearse_and_migrate(directory: Path, partitions: int, *, kafka: str =
         late = cluster.brokers[-1]
         for broker in cluster.brokers[:-1]:
             await broker.start()
-        await late.start(BrokerMode.ZOOKEEPER)
+        await late.start(LightBrokerMode.ZOOKEEPER)
         for controller in cluster.controllers:
             await asyncio.to_thread(controller.format)
         meter = ProcessorMeter([])
@@ -74,7 +74,7 @@ async def rehearse_and_migrate(directory: Path, partitions: int, *, kafka: str =
         figures = {"rehearsal": time.monotonic() - begin, "others_rehearsal": 100 * meter.others_share}
         for controller in cluster.controllers:
             await asyncio.to_thread(controller.start)
-        story = Report({})
+        story = DrillReport({})
 
         async def registered() -> bool:
             return all(broker.epoch >= 0 for broker in cluster.brokers[:-1])

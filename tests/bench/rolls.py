@@ -20,7 +20,7 @@ from rich.console import Console
 
 from migrator.drill.cluster import CHROOT, CLUSTER_ID, COMMAND_SECONDS, MIGRATOR, zookeeper_client
 from migrator.drill.kafka.clients import Admin, Traffic
-from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
+from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
 from migrator.drill.probes import DUAL_WRITING
 from migrator.errors import MigratorError
 from migrator.parts.kafka import KafkaRelease, StockKafka
@@ -102,7 +102,7 @@ class _Rolls:
 
     def run(self, cluster: KafkaCluster, zookeeper: str) -> None:
         self._say("three brokers start in ZooKeeper mode")
-        cluster.start_brokers(Mode.ZOOKEEPER)
+        cluster.start_brokers(KafkaBrokerMode.ZOOKEEPER)
         admin = Admin(cluster.bootstrap, BROKERS)
         admin.create(TOPIC, 6, BROKERS, min_insync_replicas="2")
         with (
@@ -120,11 +120,11 @@ class _Rolls:
             self._say("the same migration once more")
             cluster.forget_controllers()
             cluster.start_controllers()
-            cluster.roll_brokers(Mode.MIGRATING, admin.in_sync)
+            cluster.roll_brokers(KafkaBrokerMode.MIGRATING, admin.in_sync)
             _until_dual_write(cluster)
             self._told("told_zookeeper_ms", cluster, admin)
             with self._phase("roll_kraft", "roll_kraft", traffic):
-                cluster.roll_brokers(Mode.KRAFT, admin.in_sync)
+                cluster.roll_brokers(KafkaBrokerMode.KRAFT, admin.in_sync)
             self._told("told_kraft_ms", cluster, admin)
             with self._phase("finish", "finish", traffic):
                 cluster.finish_migration()
@@ -142,7 +142,7 @@ class _Rolls:
     def _migrate(self, cluster: KafkaCluster, admin: Admin, traffic: Traffic, watch: ZooKeeperWatch) -> None:
         """The copy begins while the last broker still comes up, so its stretch of time begins before the roll ends."""
         with self._phase("roll_migrating", "roll_migrating", traffic):
-            cluster.roll_brokers(Mode.MIGRATING, admin.in_sync)
+            cluster.roll_brokers(KafkaBrokerMode.MIGRATING, admin.in_sync)
         _until_dual_write(cluster)
         self.figures["copy_pause"] = traffic.longest_pause(watch.claims[0].at)
 
@@ -157,7 +157,7 @@ class _Rolls:
                 run_to_end("rollback", _rollback(cluster), timeout_seconds=COMMAND_SECONDS)
             until("a broker is the controller", lambda: broker_is_controller(client), seconds=WAIT_SECONDS)
         with self._phase("roll_back", "roll_back", traffic):
-            cluster.roll_brokers(Mode.ZOOKEEPER, admin.in_sync)
+            cluster.roll_brokers(KafkaBrokerMode.ZOOKEEPER, admin.in_sync)
 
     @contextmanager
     def _phase(self, name: str, seconds: str, traffic: Traffic) -> Iterator[None]:

@@ -38,7 +38,7 @@ from migrator.raft.messages import EpochOffset
 from migrator.records.codec import encode_all
 from migrator.records.metadata import ConfigRecord, MetadataRecord, UserScramCredentialRecord
 from migrator.records.versions import LATEST_SUPPORTED
-from migrator.rehearse.report import Check, Outcome, Report
+from migrator.rehearse.report import Outcome, RehearsalCheck, RehearsalReport
 from migrator.verify.compare import Comparison, Difference
 from migrator.verify.page import render
 from tests.verify.test_page import DIFFERENT, NOW_MS
@@ -113,8 +113,8 @@ def test_a_status_of_a_hostile_peer_is_text() -> None:
 
 def test_a_rehearsal_shows_names_as_text() -> None:
     gap = Gap(EVIL, EVIL, EVIL)
-    report = Report(EVIL, counts={"topics": 1}, blockers=(gap,), warnings=(gap,))
-    report.kafka = report.verified = Check(Outcome.DIFFERENT, EVIL)
+    report = RehearsalReport(EVIL, counts={"topics": 1}, blockers=(gap,), warnings=(gap,))
+    report.kafka = report.verified = RehearsalCheck(Outcome.DIFFERENT, EVIL)
     file = io.StringIO()
     rehearse._print(report, terminal.console(file=file, width=5_000))
     check(file.getvalue())

@@ -15,7 +15,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from migrator.clock import wall_ms
-from migrator.drill.cluster import CLUSTER_ID, Controller
+from migrator.drill.cluster import CLUSTER_ID, ControllerProcess
 from migrator.parts.kafka import StockKafka
 from migrator.parts.processes import ChildProcess, port_is_open
 from migrator.records import metadata as rec
@@ -185,7 +185,7 @@ class Ours(Side):
     def __init__(
         self, port: int, directory: Path, properties: Mapping[str, str], release: str, *, registers: bool
     ) -> None:
-        self._controller = Controller(NODE, directory, properties)
+        self._controller = ControllerProcess(NODE, directory, properties)
         super().__init__(port, directory, self._controller.metadata_directory, release, registers=registers)
 
     @property

@@ -11,7 +11,14 @@ from random import Random
 
 from migrator.config.checks import STANDARD_AUTHORIZER
 from migrator.config.load import load_settings
-from migrator.drill.cluster import CLUSTER_ID, Controller, controller_properties, leader_among, speak_grpc, statuses_of
+from migrator.drill.cluster import (
+    CLUSTER_ID,
+    ControllerProcess,
+    controller_properties,
+    leader_among,
+    speak_grpc,
+    statuses_of,
+)
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.observe.status import Status
 from migrator.parts.certificates import Authority, PemFiles, write_private
@@ -42,7 +49,9 @@ class Controllers:
     def __init__(self, directory: Path, extra: Mapping[str, str]) -> None:
         self.authority = Authority("doors")
         ports = {node: free_port() for node in (1, 2, 3)}
-        self.nodes = [Controller(node, directory / str(node), controller_properties(node, ports)) for node in ports]
+        self.nodes = [
+            ControllerProcess(node, directory / str(node), controller_properties(node, ports)) for node in ports
+        ]
         speak_grpc(self.nodes, self.authority)
         (directory / "passwords").write_text(PASSWORD)
         (directory / "passwords").chmod(0o400)
@@ -53,7 +62,7 @@ class Controllers:
             controller.properties |= extra
             self._format(controller)
 
-    def _kafka_door(self, controller: Controller) -> dict[str, str]:
+    def _kafka_door(self, controller: ControllerProcess) -> dict[str, str]:
         store = controller.directory / "kafka.pem"
         self.authority.store(store, name_of(controller.node_id))
         supers = [f"User:CN={name_of(node.node_id)}" for node in self.nodes]
@@ -68,7 +77,7 @@ class Controllers:
             "super.users": ";".join([*supers, f"User:CN={SUPER_USER}"]),
         }
 
-    def _metrics_door(self, controller: Controller, directory: Path) -> dict[str, str]:
+    def _metrics_door(self, controller: ControllerProcess, directory: Path) -> dict[str, str]:
         properties = controller.properties
         return {
             "migrator.metrics.listener": f"127.0.0.1:{free_port()}",
@@ -78,20 +87,20 @@ class Controllers:
             "migrator.metrics.basic.auth.file": str(directory / "passwords"),
         }
 
-    def _format(self, controller: Controller) -> None:
+    def _format(self, controller: ControllerProcess) -> None:
         controller.write_properties()
         directory = load_settings(controller.property_file)[0].metadata_directory
         plan = FormatPlan((directory,), directory, CLUSTER_ID, controller.node_id, parse_version("3.9"))
         format_directories(plan, random=Random(controller.node_id), now_ms=0)
 
-    def replace_certificate(self, controller: Controller, key_and_certificate: tuple[str, str]) -> None:
+    def replace_certificate(self, controller: ControllerProcess, key_and_certificate: tuple[str, str]) -> None:
         """At the doors of gRPC and of the metrics; that of the Kafka listener stays."""
         key, certificate = key_and_certificate
         files = self.files(controller)
         write_private(files.key, key)
         write_private(files.certificate, certificate)
 
-    def files(self, controller: Controller) -> PemFiles:
+    def files(self, controller: ControllerProcess) -> PemFiles:
         """What it proves itself with over gRPC."""
         keys = ("certificate", "key", "ca")
         return PemFiles(*(Path(controller.properties[f"migrator.grpc.tls.{key}.file"]) for key in keys))
@@ -100,7 +109,7 @@ class Controllers:
         """By node id, of those that answer."""
         return await statuses_of(self.nodes)
 
-    async def leader(self) -> Controller:
+    async def leader(self) -> ControllerProcess:
         """Once one leads, and all that run follow it."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
@@ -118,7 +127,7 @@ class Controllers:
         return "\n".join(node.process.tail() for node in self.nodes if node.process is not None)
 
 
-def log_of(controller: Controller) -> str:
+def log_of(controller: ControllerProcess) -> str:
     """All that it said."""
     return (controller.directory / "controller.log").read_text()
 

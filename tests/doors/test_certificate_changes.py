@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from migrator.drill.cluster import Controller, voters
+from migrator.drill.cluster import ControllerProcess, voters
 from migrator.observe.status import Status
 from migrator.parts.processes import free_port
 from migrator.records.acl_codes import AclOperation
@@ -30,7 +30,7 @@ async def until(what: str, condition: Callable[[], Awaitable[bool]], cluster: Co
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def said(cluster: Controllers, controller: Controller, *texts: str) -> None:
+async def said(cluster: Controllers, controller: ControllerProcess, *texts: str) -> None:
     """Wait until one line of its log has all of these."""
 
     async def has_said() -> bool:
@@ -39,13 +39,13 @@ async def said(cluster: Controllers, controller: Controller, *texts: str) -> Non
     await until(f"controller {controller.node_id} says {texts}", has_said, cluster)
 
 
-async def status(controller: Controller) -> Status:
+async def status(controller: ControllerProcess) -> Status:
     found = await controller.status()
     assert found is not None
     return found
 
 
-async def kept_out(cluster: Controllers, leader: Controller, voter: Controller) -> None:
+async def kept_out(cluster: Controllers, leader: ControllerProcess, voter: ControllerProcess) -> None:
     """The leader's log grows, and what is committed, too; the voter gets nothing of it."""
     ends = (await status(voter)).quorum.log_end_offset
     before = (await status(leader)).quorum
@@ -60,7 +60,7 @@ async def kept_out(cluster: Controllers, leader: Controller, voter: Controller) 
     assert (after.leader_id, after.leader_epoch) == (leader.node_id, before.leader_epoch), "nobody had to elect"
 
 
-async def let_in(cluster: Controllers, voter: Controller) -> None:
+async def let_in(cluster: Controllers, voter: ControllerProcess) -> None:
     """It has what was committed when it was let in, and follows with all others."""
     committed = max(each.quorum.high_watermark for each in (await cluster.statuses()).values())
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from migrator.drill.cluster import Controller
+from migrator.drill.cluster import ControllerProcess
 from migrator.observe.metrics_endpoint import METHODS, PATH
 from migrator.rpc.operator_client import OperatorClient
 from migrator.rpc.operator_socket import SOCKET_DIRECTORY, SOCKET_NAME, SocketDirectory
@@ -40,7 +40,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controllers]:
 
 
 @asynccontextmanager
-async def unharmed(cluster: Controllers) -> AsyncIterator[Controller]:
+async def unharmed(cluster: Controllers) -> AsyncIterator[ControllerProcess]:
     """The leader, which leads in the same epoch ever after, while nobody that may not has ordered anything."""
     leader = await cluster.leader()
     before = (await cluster.statuses())[leader.node_id].quorum
@@ -49,7 +49,7 @@ async def unharmed(cluster: Controllers) -> AsyncIterator[Controller]:
     assert (after.leader_id, after.leader_epoch) == (before.leader_id, before.leader_epoch), cluster.account()
 
 
-async def orders(controller: Controller) -> list[tuple[str, str]]:
+async def orders(controller: ControllerProcess) -> list[tuple[str, str]]:
     """Which orders its journal has, and of whom."""
     async with OperatorClient.on_socket(controller.metadata_directory) as client:
         events = [event async for event in client.journal()]

@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from migrator.drill.cluster import Controller, speak_grpc
+from migrator.drill.cluster import ControllerProcess, speak_grpc
 from migrator.errors import OperatorError
 from migrator.migration.machine.states import State
 from migrator.observe.journal import FILE_NAME
@@ -26,7 +26,7 @@ VERDICT = VerdictReport("another-cluster", 1, 1, 1, 1, equal=True, differences=0
 Connect = Callable[[], OperatorClient]
 
 
-def noted(controller: Controller) -> list[tuple[str, str, str, str]]:
+def noted(controller: ControllerProcess) -> list[tuple[str, str, str, str]]:
     """Kind, text, who and from where of each order, as the file has them."""
     lines = (controller.metadata_directory / FILE_NAME).read_bytes().splitlines()
     events = [orjson.loads(line) for line in lines]
@@ -37,7 +37,7 @@ def noted(controller: Controller) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def operator(controller: Controller, authority: Authority, directory: Path, name: str) -> Connect:
+def operator(controller: ControllerProcess, authority: Authority, directory: Path, name: str) -> Connect:
     """Somebody with that certificate, on the network."""
     files = TlsFiles(*authority.files(directory / name, name))
     expected = frozenset({f"User:CN=controller-{controller.node_id}"})

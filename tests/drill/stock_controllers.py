@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from migrator.clock import wall_ms
-from migrator.drill.cluster import CLUSTER_ID, ClusterOptions, Controller
+from migrator.drill.cluster import CLUSTER_ID, ClusterOptions, ControllerProcess
 from migrator.drill.light.cluster import LightCluster
 from migrator.errors import OperatorError
 from migrator.observe.status import MigrationStatus, Problem, QuorumStatus, Role, Status
@@ -25,10 +25,10 @@ _STATES = {
 }
 
 
-class StockController(Controller):
+class StockController(ControllerProcess):
     """One stock controller, whose state is read from what it logs."""
 
-    def __init__(self, kafka: StockKafka, like: Controller) -> None:
+    def __init__(self, kafka: StockKafka, like: ControllerProcess) -> None:
         super().__init__(like.node_id, like.directory, like.stock_properties)
         self._kafka = kafka
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from migrator.cli.drill import _Display, _draw
-from migrator.drill.report import DrillFailedError, Report
+from migrator.drill.report import DrillFailedError, DrillReport
 
 
 def test_it_holds() -> None:
     changes: list[int] = []
-    report = Report({"partitions": 5}, lambda: changes.append(1))
+    report = DrillReport({"partitions": 5}, lambda: changes.append(1))
     with report.step("first"):
         report.figure("seconds", 1.23456)
         report.check("so", True, "not shown")
@@ -27,7 +27,7 @@ def test_it_holds() -> None:
 
 
 def test_what_there_must_be_none_of() -> None:
-    report = Report({})
+    report = DrillReport({})
     with report.step("first"):
         report.none_of("differences", 0)
         report.none_of("lost records", 0)
@@ -42,7 +42,7 @@ def test_what_there_must_be_none_of() -> None:
 
 
 def test_what_clients_saw_in_a_step() -> None:
-    report = Report({})
+    report = DrillReport({})
     stretches: list[float] = []
 
     def meter(since: float, until: float) -> dict[str, float | int]:
@@ -59,11 +59,11 @@ def test_what_clients_saw_in_a_step() -> None:
 
 
 def test_it_does_not_hold_without_steps() -> None:
-    assert not Report({}).held
+    assert not DrillReport({}).held
 
 
 def test_a_check_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    report = Report({})
+    report = DrillReport({})
     with report.step("first"):
         report.check("so", False, "was otherwise")
     with report.step("second"):
@@ -77,14 +77,14 @@ def test_a_check_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_step_that_ends_early() -> None:
-    report = Report({})
+    report = DrillReport({})
     with pytest.raises(DrillFailedError), report.step("first"):
         raise DrillFailedError("it did not come")
     assert not report.held
 
 
 def test_who_reads_that_it_did_not_hold_reads_what_to_do() -> None:
-    report = Report({})
+    report = DrillReport({})
     with report.step("first"):
         report.attempts(3, [])
     assert report.remedy == ""
@@ -103,7 +103,7 @@ def test_who_reads_that_it_did_not_hold_reads_what_to_do() -> None:
 
 
 def test_the_picture_of_a_secured_drill_says_what_is_protected(tmp_path: Path) -> None:
-    report = Report({})
+    report = DrillReport({})
     report.secured = ("ZooKeeper: one port, TLS",)
     with report.step("Nobody gets in who may not"):
         report.attempts(2, [])
@@ -114,7 +114,7 @@ def test_the_picture_of_a_secured_drill_says_what_is_protected(tmp_path: Path) -
 
 
 def test_the_picture_shows_the_report_and_loads_nothing(tmp_path: Path) -> None:
-    report = Report({})
+    report = DrillReport({})
     with report.step("Copy <all> & more"):
         report.figure("seconds", 3)
     _draw(_Display(report), tmp_path / "summary.svg")

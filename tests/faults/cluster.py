@@ -18,7 +18,7 @@ from kazoo.exceptions import NoNodeError
 
 from migrator.clock import wall_ms
 from migrator.config.load import load_settings
-from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET, ClusterOptions, Controller, zookeeper_client
+from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET, ClusterOptions, ControllerProcess, zookeeper_client
 from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.light.broker import LightBroker, LightBrokerOptions
 from migrator.drill.light.cluster import LightCluster
@@ -99,7 +99,7 @@ class FaultCluster(LightCluster):
             controller.properties["zookeeper.connect"] = self.gates[controller.node_id].hosts + self.chroot
             self.format_one(controller)
 
-    def format_one(self, controller: Controller, cluster_id: str = CLUSTER_ID) -> None:
+    def format_one(self, controller: ControllerProcess, cluster_id: str = CLUSTER_ID) -> None:
         """One of them, for this cluster or for another."""
         controller.write_properties()
         settings, _ = load_settings(controller.property_file)
@@ -118,7 +118,7 @@ class FaultCluster(LightCluster):
         self._clients.append(ControllerChannel(answering, "client"))
         return self._clients[-1]
 
-    async def active(self) -> tuple[Controller, Status] | None:
+    async def active(self) -> tuple[ControllerProcess, Status] | None:
         """The controller that acts in the migration, in the highest epoch."""
         acting = [
             (status.quorum.leader_epoch, node, status)
@@ -161,14 +161,14 @@ class FaultCluster(LightCluster):
         found = await self.active()
         return found is not None and found[1].migration.internal_state in {state.value for state in states}
 
-    async def until_state(self, *states: State) -> Controller:
+    async def until_state(self, *states: State) -> ControllerProcess:
         """Wait for one of these states; gives the active controller."""
         await self.until(" or ".join(state.value for state in states), lambda: self.in_state(*states))
         found = await self.active()
         assert found is not None
         return found[0]
 
-    async def until_dual_writing(self) -> Controller:
+    async def until_dual_writing(self) -> ControllerProcess:
         """Wait until the active controller dual-writes and ZooKeeper lags behind nothing."""
 
         async def caught_up() -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from migrator.drill.cluster import CLUSTER_ID, Controller
+from migrator.drill.cluster import CLUSTER_ID, ControllerProcess
 from migrator.migration.machine.states import State
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
@@ -140,7 +140,7 @@ async def test_a_controller_that_was_formatted_for_another_cluster_takes_no_part
         assert every_znode(zookeeper_client) == before
 
 
-def names_foreign(controller: Controller | None, other: Controller) -> bool:
+def names_foreign(controller: ControllerProcess | None, other: ControllerProcess) -> bool:
     """Whether it says in its log that the other is of another cluster, and what to do."""
     assert controller is not None
     assert controller.process is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from migrator.drill.cluster import Controller
+from migrator.drill.cluster import ControllerProcess
 from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.migration.machine.states import State
 from migrator.parts.zookeeper import EmbeddedZooKeeper
@@ -57,7 +57,7 @@ def stop_at(cluster: FaultCluster, trap: Trap) -> None:
         gate.stop_at(trap(gate))
 
 
-async def stopped(cluster: FaultCluster) -> Controller:
+async def stopped(cluster: FaultCluster) -> ControllerProcess:
     """Wait until the leader stands there; gives it."""
     await cluster.until("the leader comes there", lambda: any(gate.reached.is_set() for gate in cluster.gates.values()))
     (node,) = (node for node, gate in cluster.gates.items() if gate.reached.is_set())

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from migrator.drill.cluster import MIGRATOR, Controller
+from migrator.drill.cluster import MIGRATOR, ControllerProcess
 from migrator.errors import ExitCode
 from migrator.parts.processes import ChildProcess
 from migrator.raft.transport import TransportError
@@ -26,7 +26,7 @@ VOLUME_BYTES = 32 << 20
 TOPICS_MAX = 100
 
 
-def segment(controller: Controller) -> Path:
+def segment(controller: ControllerProcess) -> Path:
     """The file that the controller appends to."""
     return max(controller.metadata_directory.glob("__cluster_metadata-0/*.log"))
 
@@ -48,19 +48,19 @@ class SizeLimit:
 
     words = ("File too large", "ulimit -f")
 
-    def start(self, controller: Controller) -> None:
+    def start(self, controller: ControllerProcess) -> None:
         controller.start()
 
-    def exhaust(self, controller: Controller) -> None:
+    def exhaust(self, controller: ControllerProcess) -> None:
         assert controller.process is not None
         limit = segment(controller).stat().st_size + ROOM_BYTES
         assert controller.process.output.stat().st_size < limit - ROOM_BYTES, "its messages are to have room"
         self._limit(controller, limit)
 
-    def relieve(self, controller: Controller) -> None:
+    def relieve(self, controller: ControllerProcess) -> None:
         self._limit(controller, resource.RLIM_INFINITY)
 
-    def _limit(self, controller: Controller, limit: int) -> None:
+    def _limit(self, controller: ControllerProcess, limit: int) -> None:
         assert controller.process is not None
         resource.prlimit(controller.process.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 
@@ -74,7 +74,7 @@ class SmallVolume:
 
     words = ("No space left on device", "Free space")
 
-    def start(self, controller: Controller) -> None:
+    def start(self, controller: ControllerProcess) -> None:
         controller.write_properties()
         directory = controller.metadata_directory
         origin = shutil.copytree(directory, directory.with_name("origin"))
@@ -90,17 +90,17 @@ class SmallVolume:
         )
         controller.metadata_directory = Path(f"/proc/{controller.process.pid}/root{directory}")
 
-    def exhaust(self, controller: Controller) -> None:
+    def exhaust(self, controller: ControllerProcess) -> None:
         with self._ballast(controller).open("wb", buffering=0) as ballast:
             with contextlib.suppress(OSError):
                 while True:
                     ballast.write(bytes(VOLUME_BYTES))
             assert 0 < ballast.tell() < VOLUME_BYTES
 
-    def relieve(self, controller: Controller) -> None:
+    def relieve(self, controller: ControllerProcess) -> None:
         self._ballast(controller).unlink()
 
-    def _ballast(self, controller: Controller) -> Path:
+    def _ballast(self, controller: ControllerProcess) -> Path:
         return controller.metadata_directory / "ballast"
 
 
@@ -145,7 +145,7 @@ async def test_the_leader_s_disk_is_full(
         assert "Traceback" not in leader.process.output_text()
 
 
-def has_topic(controller: Controller, name: str) -> bool:
+def has_topic(controller: ControllerProcess, name: str) -> bool:
     """Whether the log in its directory, which may be mid-write, holds a topic."""
     return name.encode() in segment(controller).read_bytes()
 

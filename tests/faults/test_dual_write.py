@@ -13,9 +13,9 @@ import pytest
 from kazoo.client import KazooClient
 from kio.schema.errors import ErrorCode
 
-from migrator.drill.cluster import MIGRATOR, Controller
+from migrator.drill.cluster import MIGRATOR, ControllerProcess
 from migrator.drill.cluster import zookeeper_client as connected
-from migrator.drill.light.broker import BrokerMode, LightBroker
+from migrator.drill.light.broker import LightBroker, LightBrokerMode
 from migrator.drill.probes import controller_claim
 from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.errors import ExitCode
@@ -121,7 +121,7 @@ async def test_an_outage_of_zookeeper_is_no_outage_of_kafka(
         assert not [text for broker in cluster.brokers for text in broker.violations]
 
 
-async def held_mark(cluster: FaultCluster, leader: Controller, topic: str) -> Gate:
+async def held_mark(cluster: FaultCluster, leader: ControllerProcess, topic: str) -> Gate:
     """Create a topic; ZooKeeper's copy of it stands before the leader's gate."""
     gate = cluster.gates[leader.node_id]
     gate.stop_at(lambda request: request.marks)
@@ -162,7 +162,7 @@ async def test_the_writes_of_a_leader_that_was_asleep_are_refused(
         assert not [text for broker in cluster.brokers for text in broker.violations]
 
 
-async def follows(controller: Controller) -> bool:
+async def follows(controller: ControllerProcess) -> bool:
     """Whether a controller is a follower and takes no part in the migration."""
     status = await controller.status()
     return status is not None and status.quorum.role is Role.FOLLOWER and not status.migration.active
@@ -205,7 +205,7 @@ async def test_a_quorum_that_was_forgotten_after_a_rollback_is_refused(
         assert await asyncio.to_thread(controller.stop) == 0
         client.delete(paths.CONTROLLER)
         client.delete(paths.MIGRATION)
-        await asyncio.gather(*(broker.start(BrokerMode.ZOOKEEPER) for broker in cluster.brokers))
+        await asyncio.gather(*(broker.start(LightBrokerMode.ZOOKEEPER) for broker in cluster.brokers))
         claim = controller_claim(client)
         assert claim is not None
         assert not claim.is_kraft

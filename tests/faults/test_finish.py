@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from migrator.drill.cluster import Controller
-from migrator.drill.report import Report
+from migrator.drill.cluster import ControllerProcess
+from migrator.drill.report import DrillReport
 from migrator.migration.machine.finish import FLAG
 from migrator.migration.machine.states import PublicState, State
 from migrator.observe.status import Status
@@ -14,7 +14,7 @@ from tests.conftest import ZooKeeperSpace
 from tests.faults.cluster import FaultCluster, cluster_in, start_all
 
 
-async def restart(cluster: FaultCluster, controller: Controller) -> Status:
+async def restart(cluster: FaultCluster, controller: ControllerProcess) -> Status:
     """With the properties as they are now; gives its status, once it knows who leads."""
     assert await asyncio.to_thread(controller.stop) == 0
     controller.start()
@@ -36,7 +36,7 @@ async def test_without_flag_connection_and_listener_and_with_zookeeper_gone(
     async with cluster_in(tmp_path, zookeeper.hosts, brokers=2, partitions=30) as cluster:
         start_all(cluster)
         await cluster.until_converged()
-        await cluster.roll_to_kraft(Report({}))
+        await cluster.roll_to_kraft(DrillReport({}))
         leading = await cluster.until_dual_writing()
         first, second = (each for each in cluster.controllers if each is not leading)
 

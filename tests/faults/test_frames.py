@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from migrator.drill.cluster import Controller, speak_grpc
+from migrator.drill.cluster import ControllerProcess, speak_grpc
 from migrator.migration.machine.states import State
 from migrator.parts.processes import free_port, port_is_open
 from migrator.rpc.operator_socket import SocketDirectory
@@ -110,7 +110,7 @@ async def test_garbage_costs_only_its_own_connection(zookeeper: ZooKeeperSpace, 
 class Lonely:
     """A controller that is a quorum by itself, and its ports."""
 
-    controller: Controller
+    controller: ControllerProcess
     port: int
     grpc_port: int
     metrics_port: int
@@ -138,7 +138,7 @@ def lonely(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lonely]:
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         "migrator.metrics.listener": f"127.0.0.1:{metrics_port}",
     }
-    controller = Controller(NODE, tmp_path_factory.mktemp("lonely"), properties)
+    controller = ControllerProcess(NODE, tmp_path_factory.mktemp("lonely"), properties)
     speak_grpc((controller,))
     controller.properties["migrator.grpc.operator.principals"] = f"User:CN=controller-{NODE}"
     grpc_port = int(controller.properties["migrator.grpc.listener"].rpartition(":")[2])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.drill.cluster import MIGRATOR, Controller, controller_properties
+from migrator.drill.cluster import MIGRATOR, ControllerProcess, controller_properties
 from migrator.parts.processes import free_port, run_to_end
 from tests.patience import PATIENCE_SECONDS
 
@@ -20,7 +20,7 @@ PLAIN = (
 
 
 @pytest.fixture
-def controller(tmp_path: Path) -> Iterator[Controller]:
+def controller(tmp_path: Path) -> Iterator[ControllerProcess]:
     properties = controller_properties(NODE, {NODE: free_port()}) | {
         "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
@@ -31,12 +31,12 @@ def controller(tmp_path: Path) -> Iterator[Controller]:
         "delegation.token.secret.key": MARK,
         "com.example.password": MARK,
     }
-    found = Controller(NODE, tmp_path / "controllerf", properties)
+    found = ControllerProcess(NODE, tmp_path / "controllerf", properties)
     yield found
     found.kill()
 
 
-def test_a_running_controller_tells_no_secret(controller: Controller) -> None:
+def test_a_running_controller_tells_no_secret(controller: ControllerProcess) -> None:
     controller.format()
     controller.start()
     assert controller.process is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from migrator.drill.light.broker import BrokerMode, LightBroker
+from migrator.drill.light.broker import LightBroker, LightBrokerMode
 from migrator.migration.machine.states import State
 from tests.conftest import ZooKeeperSpace
 from tests.faults.cluster import cluster_in, start_all
@@ -22,7 +22,7 @@ async def test_a_broker_without_the_migration_and_one_with_the_id_of_a_controlle
         await cluster.until_converged()
         forgotten, options = cluster.brokers[1], cluster.brokers[0].options
         await forgotten.stop()
-        await forgotten.start(BrokerMode.ZOOKEEPER)
+        await forgotten.start(LightBrokerMode.ZOOKEEPER)
         named = f"broker {forgotten.options.broker_id}"
         await cluster.until_problem(named, "sends no heartbeats", "zookeeper.metadata.migration.enable=true")
 

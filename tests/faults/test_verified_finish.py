@@ -7,7 +7,7 @@ import secrets
 from pathlib import Path
 
 from migrator.drill.cluster import COMMAND_SECONDS, MIGRATOR
-from migrator.drill.report import Report
+from migrator.drill.report import DrillReport
 from migrator.migration.machine.states import State
 from migrator.observe.status import Goal, VerdictReport
 from migrator.parts.processes import run_to_end
@@ -46,7 +46,7 @@ async def test_the_migration_ends_only_on_a_verdict_that_began_after_the_last_wr
             return "" if answer.counts else answer.sentence
 
         assert "dual-writing: what is written from now on is not covered" in await reported(early.leader_epoch)
-        await cluster.roll_to_kraft(Report({}))
+        await cluster.roll_to_kraft(DrillReport({}))
         assert await asyncio.to_thread(controller.stop) == 0
         controller.set_migration(enabled=False)
         controller.start()

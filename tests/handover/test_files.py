@@ -11,10 +11,10 @@ import pytest
 from migrator.config.load import load_settings, settings_from
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
-from migrator.handover.control import Commands
 from migrator.handover.files import StockFile, format_empty, look_into
-from migrator.handover.target import parse_target
-from migrator.handover.world import Directory
+from migrator.handover.node_control import OperatorCommands
+from migrator.handover.observations import MetadataDirectory
+from migrator.handover.target_release import parse_target
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.log.lock import DirectoryLock
 from migrator.log.meta_properties import read_meta_properties
@@ -110,10 +110,10 @@ def written(directory: Path, state: m.ZkMigrationState) -> None:
     ],
 )
 async def test_what_a_directory_says(tmp_path: Path, state: m.ZkMigrationState, finished: bool) -> None:
-    assert await look_into(settings(tmp_path / "none"), None) == Directory()
+    assert await look_into(settings(tmp_path / "none"), None) == MetadataDirectory()
     written(tmp_path, state)
     found = await look_into(settings(tmp_path), None)
-    assert found == Directory(formatted=True, holds_log=True, finished=finished, level=21)
+    assert found == MetadataDirectory(formatted=True, holds_log=True, finished=finished, level=21)
 
 
 async def test_a_directory_in_use_is_not_disturbed(tmp_path: Path) -> None:
@@ -136,14 +136,14 @@ async def test_an_empty_directory_is_formatted_for_this_node(tmp_path: Path) -> 
     found = read_meta_properties(tmp_path / "new")
     assert found is not None
     assert (found.cluster_id, found.node_id) == (CLUSTER_ID, 1)
-    assert await look_into(one, None) == Directory(formatted=True)
+    assert await look_into(one, None) == MetadataDirectory(formatted=True)
 
 
 async def test_commands_are_run_as_they_are(tmp_path: Path) -> None:
     said: list[str] = []
     script = "import sys; open(sys.argv[1], 'w').write(' '.join(sys.argv[2:]))"
     stop = f"{sys.executable} -c \"{script}\" '{tmp_path}/stopped {{node}}' ';' '$HOME'"
-    control = Commands(stop, None, said.append)
+    control = OperatorCommands(stop, None, said.append)
     await control.stop(7)
     assert (tmp_path / "stopped 7").read_text() == "; $HOME"
     await control.start(7, tmp_path / "controller.stock.properties")
@@ -152,10 +152,10 @@ async def test_commands_are_run_as_they_are(tmp_path: Path) -> None:
 
 
 async def test_a_command_that_fails_says_how() -> None:
-    failing = Commands(None, f"{sys.executable} -c \"import sys; sys.exit('no such unit')\"", print)
+    failing = OperatorCommands(None, f"{sys.executable} -c \"import sys; sys.exit('no such unit')\"", print)
     with pytest.raises(OperatorError, match=r"exit code 1: no such unit"):
         await failing.start(1, Path("file"))
     with pytest.raises(OperatorError, match="can't be run"):
-        await Commands("/nowhere/stop", None, print).stop(1)
+        await OperatorCommands("/nowhere/stop", None, print).stop(1)
     with pytest.raises(OperatorError, match="--stop-command"):
-        Commands("'", None, print)
+        OperatorCommands("'", None, print)

@@ -6,40 +6,45 @@ import itertools
 
 import pytest
 
-from migrator.handover.plan import Action, Handover, Step, Way, choose, next_step
-from migrator.handover.target import GONE_IN_4, parse_target
-from migrator.handover.world import Directory, Node, Program, Quorum, Voter
+from migrator.handover.observations import LocalNode, MetadataDirectory, ObservedQuorum, ObservedVoter, Program
+from migrator.handover.plan import Action, Handover, HandoverStep, Way, choose, next_step
+from migrator.handover.target_release import GONE_IN_4, parse_target
 
 OURS, STOCK, AWAY = Program.OURS, Program.STOCK, None
 LEVEL = 21
 ROLLING = Handover(parse_target("3.9.1"), Way.ROLLING)
 BY_DIRECTORY = Handover(parse_target("4.1.0"), Way.DIRECTORY)
-HELD = Directory(formatted=True, holds_log=True, finished=True, level=LEVEL)
-EMPTY = Directory(formatted=True)
+HELD = MetadataDirectory(formatted=True, holds_log=True, finished=True, level=LEVEL)
+EMPTY = MetadataDirectory(formatted=True)
 
 
 def quorum(
     *programs: Program | None, leader: int | None = 1, ends: tuple[int, ...] = (), finished: bool | None = True
-) -> Quorum:
+) -> ObservedQuorum:
     """Voters 1, 2, ...; who answers has everything unless ``ends`` says otherwise."""
     voters = {
-        number: Voter(number, program, ends[number - 1] if ends else (-1 if program is None else 100))
+        number: ObservedVoter(number, program, ends[number - 1] if ends else (-1 if program is None else 100))
         for number, program in enumerate(programs, 1)
     }
-    return Quorum(voters, leader, 100 if leader else -1, finished, LEVEL if finished is not None else 0)
+    return ObservedQuorum(voters, leader, 100 if leader else -1, finished, LEVEL if finished is not None else 0)
 
 
 def step(
-    seen: Quorum, wanted: Handover = ROLLING, *, node: int = 2, directory: Directory = HELD, written: bool = True
-) -> Step:
+    seen: ObservedQuorum,
+    wanted: Handover = ROLLING,
+    *,
+    node: int = 2,
+    directory: MetadataDirectory = HELD,
+    written: bool = True,
+) -> HandoverStep:
     in_use = seen.voters[node].program is not None
-    return next_step(Node(node, Directory(in_use=True) if in_use else directory, written), seen, wanted)
+    return next_step(LocalNode(node, MetadataDirectory(in_use=True) if in_use else directory, written), seen, wanted)
 
 
 def test_the_way_of_one_voter() -> None:
     assert step(quorum(OURS, OURS, OURS), written=False).action is Action.WRITE_FILE
     assert step(quorum(OURS, OURS, OURS)).action is Action.STOP
-    assert step(quorum(OURS, AWAY, OURS), directory=Directory(in_use=True)).action is Action.WAIT
+    assert step(quorum(OURS, AWAY, OURS), directory=MetadataDirectory(in_use=True)).action is Action.WAIT
     assert step(quorum(OURS, AWAY, OURS)).action is Action.START
     assert step(quorum(OURS, STOCK, OURS, ends=(100, 40, 100))).action is Action.WAIT
     assert step(quorum(OURS, STOCK, OURS)).action is Action.DONE
@@ -62,7 +67,7 @@ def test_nothing_is_begun_before_the_end_of_the_migration(
         quorum(OURS, OURS, OURS, leader=None),
     ],
 )
-def test_no_voter_is_stopped_while_another_is_missed(seen: Quorum) -> None:
+def test_no_voter_is_stopped_while_another_is_missed(seen: ObservedQuorum) -> None:
     found = step(seen)
     assert found.action is Action.WAIT
     assert found.remedy
@@ -73,11 +78,11 @@ def test_who_is_down_is_started_whoever_else_is_down() -> None:
 
 
 def test_an_empty_directory_needs_all_the_others() -> None:
-    for empty in (EMPTY, Directory()):
+    for empty in (EMPTY, MetadataDirectory()):
         for behind in (quorum(OURS, AWAY, AWAY), quorum(OURS, AWAY, STOCK, ends=(100, -1, 99))):
             assert step(behind, directory=empty).action is Action.WAIT
         assert step(quorum(OURS, AWAY, OURS, leader=None), directory=empty).action is Action.WAIT
-    assert step(quorum(OURS, AWAY, STOCK), directory=Directory()).action is Action.FORMAT
+    assert step(quorum(OURS, AWAY, STOCK), directory=MetadataDirectory()).action is Action.FORMAT
     assert step(quorum(OURS, AWAY, STOCK), directory=EMPTY).action is Action.START
 
 
@@ -85,7 +90,7 @@ def test_by_directory_nobody_starts_before_all_of_ours_are_stopped() -> None:
     assert step(quorum(OURS, OURS, AWAY), BY_DIRECTORY).action is Action.STOP
     assert step(quorum(OURS, AWAY, AWAY, leader=None), BY_DIRECTORY).action is Action.WAIT
     assert step(quorum(STOCK, AWAY, AWAY, leader=None, finished=None), BY_DIRECTORY).action is Action.START
-    unknown = Directory(formatted=True, holds_log=True, finished=False, level=LEVEL)
+    unknown = MetadataDirectory(formatted=True, holds_log=True, finished=False, level=LEVEL)
     alone = quorum(AWAY, AWAY, AWAY, leader=None, finished=None)
     assert step(alone, BY_DIRECTORY, directory=unknown).action is Action.REFUSE
     assert step(quorum(STOCK, STOCK, STOCK, leader=None), BY_DIRECTORY).action is Action.WAIT
@@ -94,14 +99,14 @@ def test_by_directory_nobody_starts_before_all_of_ours_are_stopped() -> None:
 def test_the_last_of_ours_says_itself_that_the_migration_is_finished() -> None:
     """When the others are stopped already nobody leads who could be asked."""
     seen = quorum(AWAY, OURS, AWAY, leader=None, finished=None)
-    said = next_step(Node(2, Directory(in_use=True, finished=True), file_written=True), seen, BY_DIRECTORY)
-    silent = next_step(Node(2, Directory(in_use=True), file_written=True), seen, BY_DIRECTORY)
+    said = next_step(LocalNode(2, MetadataDirectory(in_use=True, finished=True), file_written=True), seen, BY_DIRECTORY)
+    silent = next_step(LocalNode(2, MetadataDirectory(in_use=True), file_written=True), seen, BY_DIRECTORY)
     assert (said.action, silent.action) == (Action.STOP, Action.WAIT)
 
 
 def test_releases() -> None:
     assert step(quorum(OURS, OURS, OURS), Handover(parse_target("4.1.0"), Way.ROLLING)).action is Action.REFUSE
-    old = Quorum(quorum(OURS, OURS, OURS).voters, 1, 100, finished=True, level=6)
+    old = ObservedQuorum(quorum(OURS, OURS, OURS).voters, 1, 100, finished=True, level=6)
     assert step(old, BY_DIRECTORY).action is Action.REFUSE
     assert "3.3-IV2" in step(old, BY_DIRECTORY).why
     assert step(old).action is Action.STOP
@@ -115,18 +120,18 @@ def test_releases() -> None:
 
 def test_who_leads_is_stopped_last_and_who_is_down_comes_first() -> None:
     seen = quorum(OURS, OURS, OURS, leader=1)
-    stops = [Step(node, Action.STOP) for node in (1, 2, 3)]
+    stops = [HandoverStep(node, Action.STOP) for node in (1, 2, 3)]
     assert choose(stops, {}, seen, Way.ROLLING) == stops[1]
     assert choose(stops, {}, seen, Way.ROLLING, first=3) == stops[2]
-    assert choose([stops[0], Step(3, Action.START)], {}, seen, Way.ROLLING) == Step(3, Action.START)
-    refused = Step(3, Action.REFUSE)
+    assert choose([stops[0], HandoverStep(3, Action.START)], {}, seen, Way.ROLLING) == HandoverStep(3, Action.START)
+    refused = HandoverStep(3, Action.REFUSE)
     assert choose([stops[0], refused], {}, seen, Way.ROLLING) == refused
     assert choose(stops[:1], {}, seen, Way.ROLLING) == stops[0]
 
 
 def test_nothing_else_is_done_while_a_step_does_not_show() -> None:
     seen = quorum(OURS, OURS, OURS, leader=1)
-    stops = [Step(node, Action.STOP) for node in (1, 2, 3)]
+    stops = [HandoverStep(node, Action.STOP) for node in (1, 2, 3)]
     assert choose(stops, {2: Action.STOP}, seen, Way.ROLLING) is None
     assert choose(stops, {2: Action.STOP}, seen, Way.DIRECTORY) == stops[2]
     assert choose(stops, dict.fromkeys((1, 2, 3), Action.STOP), seen, Way.DIRECTORY) is None

@@ -19,7 +19,7 @@ import click
 import psutil
 from kio.schema.errors import ErrorCode
 
-from migrator.drill.cluster import Controller
+from migrator.drill.cluster import ControllerProcess
 from migrator.parts.processes import free_port
 from migrator.raft.messages import FetchRequest
 from migrator.raft.transport import TransportError
@@ -41,7 +41,7 @@ ENDS = (0, 7, 8)
 """What Linux says in the first byte of TCP_INFO of a connection that is over: unknown, CLOSE, CLOSE_WAIT."""
 
 
-def controller_in(directory: Path) -> Controller:
+def controller_in(directory: Path) -> ControllerProcess:
     """A quorum of one, formatted, with a listener in clear."""
     port = free_port()
     properties = {
@@ -51,12 +51,12 @@ def controller_in(directory: Path) -> Controller:
         "controller.listener.names": "CONTROLLER",
         "listeners": f"CONTROLLER://127.0.0.1:{port}",
     }
-    controller = Controller(1, directory, properties)
+    controller = ControllerProcess(1, directory, properties)
     controller.format()
     return controller
 
 
-async def leads(controller: Controller) -> int:
+async def leads(controller: ControllerProcess) -> int:
     """The epoch in which it leads, once it does."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:

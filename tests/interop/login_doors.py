@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from migrator.config.checks import STANDARD_AUTHORIZER
-from migrator.drill.cluster import CLUSTER_ID, TOKEN_SECRET, Controller
+from migrator.drill.cluster import CLUSTER_ID, TOKEN_SECRET, ControllerProcess
 from migrator.parts.certificates import Authority
 from migrator.parts.java import Jvm
 from migrator.parts.kafka import StockKafka
@@ -178,7 +178,7 @@ class Door:
         self.name = "ours" if kafka is None else "stock"
         self.ports = {name: free_port() for name in LISTENERS}
         properties = town.properties(self.ports)
-        self._ours = Controller(NODE, directory, properties) if kafka is None else None
+        self._ours = ControllerProcess(NODE, directory, properties) if kafka is None else None
         flags = (*Jvm().flags, f"-D{_ALLOWED}={town.keys.as_uri()}")
         self._stock = kafka and kafka.node("stock", directory, properties, jvm=Jvm(heap="320m", flags=flags))
         self.tokens: dict[str, Token] = {}

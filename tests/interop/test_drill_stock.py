@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from migrator.drill.cluster import ClusterOptions
-from migrator.drill.report import Report
+from migrator.drill.report import DrillReport
 from migrator.drill.scenario.steps import COPYING, DrillOptions, run_scenario
 from migrator.parts.kafka import StockKafka
 from tests.drill.stock_controllers import StockQuorumCluster
@@ -13,7 +13,7 @@ from tests.drill.stock_controllers import StockQuorumCluster
 
 async def test_rollback_from_the_middle_of_the_copy(kafka_391: StockKafka, tmp_path: Path) -> None:
     options = DrillOptions(ClusterOptions(partitions=100, controllers=1, transport="kafka"), rollback_at=COPYING)
-    report = Report({})
+    report = DrillReport({})
     cluster = StockQuorumCluster(kafka_391, tmp_path, options.cluster)
     try:
         await run_scenario(cluster, options, report)

@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 from kio.schema.errors import ErrorCode
 
 from migrator.clock import wall_ms
-from migrator.drill.cluster import Controller, zookeeper_client
+from migrator.drill.cluster import ControllerProcess, zookeeper_client
 from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.light.broker import BROKER_HEARTBEAT, BROKER_REGISTRATION
 from migrator.log.formatting import FormatPlan, format_directories
@@ -152,7 +152,7 @@ async def by_us(kafka: StockKafka, directory: Path, hosts: str, release: str) ->
     port = free_port()
     properties = dict(stock_controller(kafka, directory, hosts, port).properties)
     del properties["log.dirs"]
-    controller = Controller(3000, directory, properties)
+    controller = ControllerProcess(3000, directory, properties)
     format_directory(controller.metadata_directory, release)
     try:
         controller.start()
@@ -164,7 +164,7 @@ async def by_us(kafka: StockKafka, directory: Path, hosts: str, release: str) ->
     return Migrated(records_of(controller.metadata_directory), await asyncio.to_thread(content, hosts))
 
 
-async def dual_writes(controller: Controller) -> bool:
+async def dual_writes(controller: ControllerProcess) -> bool:
     status = await controller.status()
     return status is not None and status.migration.internal_state == State.DUAL_WRITING.value
 

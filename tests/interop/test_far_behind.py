@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from migrator.drill.cluster import Controller, controller_properties
+from migrator.drill.cluster import ControllerProcess, controller_properties
 from migrator.log.metadata_log import DIRECTORY_NAME, MetadataLog
 from migrator.log.segment import segment_name
 from migrator.observe.status import Role
@@ -108,7 +108,7 @@ def some_topics(random: Random) -> Iterator[tuple[m.MetadataRecord, ...]]:
         number += 1
 
 
-def write_log(controller: Controller, data: bytes) -> int:
+def write_log(controller: ControllerProcess, data: bytes) -> int:
     """As its log's only segment; gives the end offset."""
     log = MetadataLog.open(controller.metadata_directory)
     try:
@@ -117,7 +117,7 @@ def write_log(controller: Controller, data: bytes) -> int:
         log.close()
 
 
-def segment(controller: Controller) -> Path:
+def segment(controller: ControllerProcess) -> Path:
     return controller.metadata_directory / DIRECTORY_NAME / segment_name(0)
 
 
@@ -133,7 +133,8 @@ async def test_a_voter_that_was_away_for_a_day_catches_up(
 ) -> None:
     ports = {voter: free_port() for voter in VOTERS}
     plain = [
-        Controller(voter, tmp_path / str(voter), controller_properties(voter, ports) | KEEP_ALL) for voter in VOTERS
+        ControllerProcess(voter, tmp_path / str(voter), controller_properties(voter, ports) | KEEP_ALL)
+        for voter in VOTERS
     ]
     ours, stock = plain[0], StockController(kafka_391, plain[1])
     leader, away = (ours, stock) if leader_id == OURS else (stock, ours)

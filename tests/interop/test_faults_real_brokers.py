@@ -23,9 +23,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from migrator.drill.cluster import CLUSTER_ID, Controller, zookeeper_client
+from migrator.drill.cluster import CLUSTER_ID, ControllerProcess, zookeeper_client
 from migrator.drill.kafka.clients import ANSWER_SECONDS, Admin, Traffic, consume
-from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
+from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
 from migrator.errors import OperatorError
 from migrator.migration.machine.states import State
 from migrator.observe.status import BrokerState
@@ -195,7 +195,7 @@ class Scene:
             return exists
         return True
 
-    def followers(self) -> list[Controller]:
+    def followers(self) -> list[ControllerProcess]:
         leader = self.cluster.leading()
         return [each for each in self.cluster.controllers if each is not leader]
 
@@ -240,7 +240,9 @@ def test_nothing_acknowledged_is_lost(kafka_391: StockKafka, own_zookeeper: Embe
         controller_properties=QUICK_CONTROLLERS,
     ) as cluster:
         for broker, node in cluster.brokers.items():
-            node.properties = cluster.properties_of(broker, Mode.ZOOKEEPER if broker == LATE else Mode.MIGRATING)
+            node.properties = cluster.properties_of(
+                broker, KafkaBrokerMode.ZOOKEEPER if broker == LATE else KafkaBrokerMode.MIGRATING
+            )
         start_together(list(cluster.brokers.values()))
         cluster.start_controllers()
         admin = Admin(cluster.bootstrap, 3)
@@ -252,7 +254,7 @@ def test_nothing_acknowledged_is_lost(kafka_391: StockKafka, own_zookeeper: Embe
                 faults_in_the_copy(scene)
             with scene.writing("after"):
                 faults(scene, "dual-write", State.DUAL_WRITING, running=ZOOKEEPER_MODE)
-                cluster.roll_brokers(Mode.KRAFT, admin.in_sync)
+                cluster.roll_brokers(KafkaBrokerMode.KRAFT, admin.in_sync)
                 faults(scene, "brokers in KRaft mode", State.DUAL_WRITING, running=KRAFT_MODE)
                 so_far = [*changes.acknowledged]
                 until("ZooKeeper has every change", lambda: written(own_zookeeper, so_far))
@@ -279,7 +281,7 @@ def faults_in_the_copy(scene: Scene) -> None:
         cluster.resume_controllers()
         until("the copy is held", held)
         late = cluster.brokers[LATE]
-        late.properties = cluster.properties_of(LATE, Mode.MIGRATING)
+        late.properties = cluster.properties_of(LATE, KafkaBrokerMode.MIGRATING)
         late.start()
         late.process.wait_for_output(rf"Incarnation \S+ of broker {LATE} in cluster", timeout_seconds=PATIENCE_SECONDS)
         until("the late one is not registered, and the others are", lambda: set(registered(cluster)) == {1, 2})
@@ -392,7 +394,7 @@ def test_brokers_that_must_not_come_in(
         with stage("in dual-write: a KRaft broker with a live broker's id"):
             third = cluster.brokers[3]
             third.stop()
-            third.properties = cluster.properties_of(3, Mode.MIGRATING)
+            third.properties = cluster.properties_of(3, KafkaBrokerMode.MIGRATING)
             third.start()
             until("dual-write", lambda: cluster.migration_state() == State.DUAL_WRITING.value, seconds=PATIENCE_SECONDS)
             until("brokers are unfenced", lambda: cluster.running_brokers() == dict.fromkeys((1, 2, 3), True))
@@ -411,7 +413,7 @@ def an_unauthorized_principal(cluster: KafkaCluster) -> None:
     """The brokers' principal may do nothing; the controller lives, and takes them when its file is put right."""
     cluster.start_controllers()
     broker = cluster.brokers[3]
-    broker.properties = cluster.properties_of(3, Mode.MIGRATING)
+    broker.properties = cluster.properties_of(3, KafkaBrokerMode.MIGRATING)
     broker.launch()
     broker.process.wait_for_output(
         "CLUSTER_AUTHORIZATION_FAILED|ClusterAuthorization", timeout_seconds=PATIENCE_SECONDS
@@ -426,7 +428,7 @@ def an_unauthorized_principal(cluster: KafkaCluster) -> None:
 def a_broker_with_another_metadata_version(cluster: KafkaCluster) -> None:
     """It is refused and named; the two others are taken."""
     for broker, node in cluster.brokers.items():
-        node.properties = cluster.properties_of(broker, Mode.MIGRATING)
+        node.properties = cluster.properties_of(broker, KafkaBrokerMode.MIGRATING)
     wrong = cluster.brokers[3]
     wrong.properties["inter.broker.protocol.version"] = "3.8"
     start_together([cluster.brokers[1], cluster.brokers[2]])
@@ -456,7 +458,7 @@ class Strangers:
         node = self._kafka.node(
             f"stranger {broker_id}", self._directory / f"stranger-{broker_id}", {}, jvm=Jvm(heap="320m")
         )
-        node.properties |= self._cluster.properties_of(1, Mode.KRAFT) | {
+        node.properties |= self._cluster.properties_of(1, KafkaBrokerMode.KRAFT) | {
             "node.id": str(broker_id),
             "log.dirs": str(node.directory / "data"),
             "listeners": f"PLAINTEXT://127.0.0.1:{free_port()}",

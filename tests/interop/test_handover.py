@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from migrator.drill.cluster import MIGRATOR, ClusterOptions, Controller
-from migrator.drill.light.broker import BrokerMode
+from migrator.drill.cluster import MIGRATOR, ClusterOptions, ControllerProcess
+from migrator.drill.light.broker import LightBrokerMode
 from migrator.drill.light.cluster import LightCluster
 from migrator.drill.probes import all_report, dual_writing
 from migrator.errors import OperatorError
 from migrator.handover.execute import HandoverRun
 from migrator.handover.plan import Handover, Way
-from migrator.handover.target import parse_target
+from migrator.handover.target_release import parse_target
 from migrator.parts.java import Jvm
 from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.parts.processes import ChildProcess, run_to_end
@@ -135,7 +135,7 @@ async def migrated(directory: Path) -> None:
         await until("dual-write", lambda: dual_writing(cluster))
         for broker in cluster.brokers:
             await broker.stop()
-            await broker.start(BrokerMode.KRAFT)
+            await broker.start(LightBrokerMode.KRAFT)
             await asyncio.wait_for(broker.running.wait(), PATIENCE_SECONDS)
         await until("dual-write goes on", lambda: dual_writing(cluster))
         await refused(cluster, "3.9.1", Way.ROLLING, "not finished")
@@ -197,7 +197,7 @@ async def quorum(finished: Path, directory: Path, kafka: StockKafka) -> AsyncIte
             shutil.copytree(finished / controller.directory.name / "metadata", controller.metadata_directory)
             await asyncio.to_thread(controller.start)
         await until("somebody leads", lambda: _is_led(cluster))
-        await cluster.brokers[0].start(BrokerMode.KRAFT)
+        await cluster.brokers[0].start(LightBrokerMode.KRAFT)
         await asyncio.wait_for(cluster.brokers[0].running.wait(), PATIENCE_SECONDS)
         yield cluster, services
     finally:
@@ -206,7 +206,7 @@ async def quorum(finished: Path, directory: Path, kafka: StockKafka) -> AsyncIte
 
 
 def assert_nothing_is_lost(finished: Path, cluster: LightCluster, created: list[str]) -> None:
-    before = Controller(0, finished / cluster.controllers[0].directory.name, {}).image()
+    before = ControllerProcess(0, finished / cluster.controllers[0].directory.name, {}).image()
     for controller in cluster.controllers:
         image = controller.image()
         assert image.features.zk_migration_state is ZkMigrationState.POST_MIGRATION
@@ -273,7 +273,7 @@ async def goes_back(cluster: LightCluster, services: Services) -> None:
     assert await asyncio.to_thread(first.stop) == 0
 
 
-async def _follows(controller: Controller) -> bool:
+async def _follows(controller: ControllerProcess) -> bool:
     status = await controller.status()
     return status is not None and status.quorum.leader_id >= 0 and status.migration.public_state == "Finished"
 

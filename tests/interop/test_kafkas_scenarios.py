@@ -27,7 +27,7 @@ from kazoo.client import KazooClient
 
 from migrator.drill.cluster import CLUSTER_ID
 from migrator.drill.kafka.clients import Admin
-from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
+from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
 from migrator.drill.kafka.image_comparison import topic_id_of
 from migrator.image.model import MetadataImage, QuotaKey
 from migrator.migration.machine.states import State
@@ -110,7 +110,7 @@ def scene(
     """Brokers in migration mode before there is any quorum: a ZooKeeper controller leads them."""
     zookeeper_client.create(paths.CLUSTER_ID, encode_cluster_id(CLUSTER_ID), makepath=True)
     with KafkaCluster(kafka_391, tmp_path, controllers=1, brokers=3, zookeeper=zookeeper.hosts) as cluster:
-        cluster.start_brokers(Mode.MIGRATING)
+        cluster.start_brokers(KafkaBrokerMode.MIGRATING)
         yield Scene(cluster, zookeeper_client)
 
 
@@ -294,7 +294,7 @@ def reassignment_in_hybrid_mode(scene: Scene) -> None:
 def second_roll_keeps_topics_and_producer_ids_apart(scene: Scene) -> None:
     """testDeleteLogOnStartup; and the rest of testDualWrite: no producer id is given twice, also by a broker that has
     asked for a new block."""
-    scene.cluster.roll_brokers(Mode.MIGRATING, scene.admin.in_sync)
+    scene.cluster.roll_brokers(KafkaBrokerMode.MIGRATING, scene.admin.in_sync)
     until("the brokers know the topics", lambda: {STAYS, *TOPICS} <= scene.admin.topics().keys())
     until("a producer has a new id", lambda: scene.new_producer_id() > scene.producer_id)
 

@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from migrator.cli.main import migrator
 from migrator.drill.cluster import CLUSTER_ID
 from migrator.drill.kafka.clients import Admin, Traffic, consume
-from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
+from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
 from migrator.parts.kafka import StockKafka
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
@@ -37,10 +37,10 @@ def test_brokers_obey_a_restored_state(
     with KafkaCluster(kafka_391, tmp_path, controllers=1, brokers=2, zookeeper=zookeeper.hosts) as cluster:
         cluster.format_controllers()
         config = str(cluster.controllers[0].property_file)
-        cluster.start_brokers(Mode.ZOOKEEPER)
+        cluster.start_brokers(KafkaBrokerMode.ZOOKEEPER)
         Admin(cluster.bootstrap, 2).create(TOPIC, 1, 2)
         with Traffic(cluster.bootstrap, TOPIC) as traffic:
-            cluster.roll_brokers(Mode.ZOOKEEPER, in_sync)
+            cluster.roll_brokers(KafkaBrokerMode.ZOOKEEPER, in_sync)
             known, version = state()
             assert known.leader_epoch > 0
             assert version > known.leader_epoch, "in-sync replicas changed, too"
@@ -62,7 +62,7 @@ def test_brokers_obey_a_restored_state(
             until("the leader shrinks the in-sync replicas", lambda: state()[0].isr == (restored.leader,))
             cluster.restart_killed_broker(follower)
             until("the leader extends them", in_sync)
-            cluster.restart_broker(restored.leader, Mode.ZOOKEEPER)
+            cluster.restart_broker(restored.leader, KafkaBrokerMode.ZOOKEEPER)
             until("another leads, and all are in sync", lambda: in_sync() and state()[0].leader == follower)
             until("messages are acknowledged", traffic.goes_on)
         assert traffic.errors == []

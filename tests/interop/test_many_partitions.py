@@ -19,7 +19,7 @@ from migrator.clock import wall_ms
 from migrator.drill.cluster import CLUSTER_ID, zookeeper_client
 from migrator.drill.kafka import image_comparison
 from migrator.drill.kafka.clients import Admin, Traffic, consume
-from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
+from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
 from migrator.drill.light.broker import LightBrokerOptions
 from migrator.drill.workload.fill import PLAIN_TOPIC, FillOptions, write, znodes
 from migrator.errors import OperatorError
@@ -80,7 +80,7 @@ class Crowd:
         """At first: brokers in ZooKeeper mode, records, a group's offsets; then everybody stops in good order."""
         with zookeeper_client(self.zookeeper.hosts) as client:
             client.create(paths.CLUSTER_ID, encode_cluster_id(CLUSTER_ID), makepath=True)
-        self.cluster.start_brokers(Mode.ZOOKEEPER)
+        self.cluster.start_brokers(KafkaBrokerMode.ZOOKEEPER)
         admin = Admin(self.cluster.bootstrap, len(RELEASES))
         admin.create(TOPIC, TOPIC_PARTITIONS, 3)
         with Traffic(self.cluster.bootstrap, TOPIC) as traffic:
@@ -103,7 +103,7 @@ class Crowd:
         """The real brokers come back, in migration mode, to a quorum that then has everybody."""
         self.cluster.format_controllers()
         self.cluster.resume_controllers()
-        self.cluster.start_brokers(Mode.MIGRATING)
+        self.cluster.start_brokers(KafkaBrokerMode.MIGRATING)
         self.until_calm()
 
     def until_calm(self) -> None:
@@ -212,6 +212,6 @@ def migrate_and_restart_everybody(crowd: Crowd) -> None:
     crowd.until_calm()
     crowd.judge()
     for broker in crowd.cluster.brokers:
-        crowd.cluster.restart_broker(broker, Mode.MIGRATING)
+        crowd.cluster.restart_broker(broker, KafkaBrokerMode.MIGRATING)
         crowd.until_calm()
     crowd.judge()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kio.schema.errors import ErrorCode
 
-from migrator.drill.cluster import ClusterOptions, Controller, zookeeper_client
+from migrator.drill.cluster import ClusterOptions, ControllerProcess, zookeeper_client
 from migrator.drill.light.cluster import LightCluster
 from migrator.drill.probes import dual_writing, leader_of
 from migrator.log.metadata_log import DIRECTORY_NAME, MetadataLog
@@ -52,7 +52,7 @@ class Mixed:
         self.created: set[str] = set()
         self._channel = cluster.channel("creator")
 
-    async def start(self, *controllers: Controller) -> None:
+    async def start(self, *controllers: ControllerProcess) -> None:
         for controller in controllers:
             await asyncio.to_thread(controller.start)
 
@@ -87,7 +87,7 @@ class Mixed:
         leader = await self.cluster.leader()
         return leader is not None and (leader is self.stock) == stock
 
-    async def grow_without(self, frozen: Controller, *others: Controller) -> None:
+    async def grow_without(self, frozen: ControllerProcess, *others: ControllerProcess) -> None:
         """Freeze a voter until all the others have records that it lacks, and that cannot be on their way to it."""
         await asyncio.to_thread(frozen.pause)
         longest = 0
@@ -99,7 +99,7 @@ class Mixed:
             longest = max(map(log_size, self.cluster.controllers))
             await until("the others' logs grow", all_grew)
 
-    async def only_stock_has_all(self) -> tuple[Controller, Controller]:
+    async def only_stock_has_all(self) -> tuple[ControllerProcess, ControllerProcess]:
         """Our leader is dead, and our other voter has fewer records than the stock one, so it cannot be elected.
         Gives the dead one and the other one."""
         killed, other = self.ours
@@ -129,21 +129,21 @@ class Mixed:
         await until("everybody follows again", self.all_follow)
         assert "Leader" not in self.said_by_stock()
 
-    async def has_refused(self, controller: Controller) -> bool:
+    async def has_refused(self, controller: ControllerProcess) -> bool:
         """Whether one of ours says that it gives the stock voter no vote, and why."""
         process = controller.process
         assert process is not None
         said = re.findall(REFUSAL.format(self.stock.node_id), process.output_text())
         return bool(said)
 
-    async def elects_stock(self) -> Controller:
+    async def elects_stock(self) -> ControllerProcess:
         """Our leader dies, and the stock voter is elected. Gives the controller that was killed."""
         killed, _ = await self.only_stock_has_all()
         await until("the stock controller leads", lambda: self.leads(stock=True))
         return killed
 
     @property
-    def ours(self) -> tuple[Controller, Controller]:
+    def ours(self) -> tuple[ControllerProcess, ControllerProcess]:
         first, second, _ = self.cluster.controllers
         return first, second
 
@@ -215,12 +215,12 @@ def topics_in_zookeeper(hosts: str) -> set[str]:
         return set(client.get_children(paths.TOPICS))
 
 
-def log_size(controller: Controller) -> int:
+def log_size(controller: ControllerProcess) -> int:
     """Bytes of its log. Logs of one quorum are alike, so the longer one has more records."""
     return sum(segment.stat().st_size for segment in (controller.metadata_directory / DIRECTORY_NAME).glob("*.log"))
 
 
-def log_bytes(controller: Controller) -> bytes:
+def log_bytes(controller: ControllerProcess) -> bytes:
     log = MetadataLog.open(controller.metadata_directory)
     try:
         assert log.start_offset() == 0

@@ -25,7 +25,7 @@ from kazoo.client import KazooClient
 from migrator.drill.cluster import CLUSTER_ID
 from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.kafka.clients import Admin, Traffic, consume
-from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
+from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
 from migrator.parts.kafka import StockKafka
 from migrator.records.metadata import ConfigResourceType
 from migrator.wire.schemas import build, request_type
@@ -57,7 +57,7 @@ def cluster(
         broker_properties={"zookeeper.session.timeout.ms": "6000", "broker.heartbeat.interval.ms": "1000"},
         controller_properties={"broker.session.timeout.ms": "5000"},
     ) as cluster:
-        cluster.start_brokers(Mode.MIGRATING)
+        cluster.start_brokers(KafkaBrokerMode.MIGRATING)
         admin = Admin(cluster.bootstrap, 2)
         admin.create(TOPIC, 2, 2, retention_ms="7200000")
         cluster.start_controllers()
@@ -65,7 +65,7 @@ def cluster(
         until("both are unfenced", lambda: cluster.running_brokers() == {1: True, 2: True})
         node = cluster.brokers[IN_KRAFT_MODE]
         node.stop()
-        node.properties = cluster.properties_of(IN_KRAFT_MODE, Mode.KRAFT)
+        node.properties = cluster.properties_of(IN_KRAFT_MODE, KafkaBrokerMode.KRAFT)
         node.start()
         until("replicas are in sync", admin.in_sync)
         until("one of each mode", lambda: cluster.running_brokers() == {IN_ZOOKEEPER_MODE: True, IN_KRAFT_MODE: False})

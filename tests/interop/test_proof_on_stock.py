@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 
 from migrator.drill.cluster import CLUSTER_ID, COMMAND_SECONDS, MIGRATOR
 from migrator.drill.kafka.clients import Admin, Traffic
-from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
+from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
 from migrator.drill.probes import DUAL_WRITING
 from migrator.parts.kafka import StockKafka
 from migrator.zookeeper.znodes import paths
@@ -36,7 +36,7 @@ def cluster(
     zookeeper_client.create(paths.CLUSTER_ID, encode_cluster_id(CLUSTER_ID), makepath=True)
     with KafkaCluster(kafka_391, tmp_path, controllers=1, brokers=BROKERS, zookeeper=zookeeper.hosts) as cluster:
         cluster.controllers = [*(StockController(kafka_391, each) for each in cluster.controllers)]
-        cluster.start_brokers(Mode.ZOOKEEPER)
+        cluster.start_brokers(KafkaBrokerMode.ZOOKEEPER)
         yield cluster
 
 
@@ -49,7 +49,7 @@ def test_a_stock_migration_is_foreseen_rehearsed_and_proven(
     admin.alter_config(ResourceType.BROKER, "1", "num.io.threads", "5")
     controller.write_properties()
     file = str(controller.property_file)
-    brokers = map(str, cluster.write_properties(Mode.MIGRATING))
+    brokers = map(str, cluster.write_properties(KafkaBrokerMode.MIGRATING))
 
     found = command("preflight", "-c", file, "--brokers", *brokers, "--controllers", "stock")
     assert [finding for finding in found["findings"] if finding["severity"] == "blocker"] == []
@@ -60,7 +60,7 @@ def test_a_stock_migration_is_foreseen_rehearsed_and_proven(
 
     with Traffic(cluster.bootstrap, TOPIC) as traffic:
         cluster.start_controllers()
-        cluster.roll_brokers(Mode.MIGRATING, admin.in_sync)
+        cluster.roll_brokers(KafkaBrokerMode.MIGRATING, admin.in_sync)
         until("stock dual-writes", lambda: cluster.migration_state() == DUAL_WRITING, seconds=COPY_SECONDS)
         admin.alter_config(ResourceType.TOPIC, TOPIC, "retention.ms", "3600000")
         (_, port), *_ = cluster.controller_addresses

@@ -9,7 +9,7 @@ from pathlib import Path
 from confluent_kafka.admin import NewPartitions, ResourceType
 
 from migrator.drill.kafka.clients import Admin, Traffic, consume
-from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
+from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.parts.kafka import StockKafka
 from tests.interop.broker_answers import ask, disagreements
@@ -23,7 +23,7 @@ SOON_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "2000", "me
 def test_brokers_run_on_our_quorum(kafka_391: StockKafka, tmp_path: Path) -> None:
     with KafkaCluster(kafka_391, tmp_path, controllers=1, brokers=2, controller_properties=SOON_SNAPSHOTS) as cluster:
         cluster.start_controllers()
-        cluster.start_brokers(Mode.KRAFT)
+        cluster.start_brokers(KafkaBrokerMode.KRAFT)
         until("both brokers are unfenced", lambda: cluster.running_brokers() == {1: False, 2: False})
         admin = Admin(cluster.bootstrap, 2)
         bootstrap = ("--bootstrap-server", cluster.bootstrap)
@@ -42,7 +42,7 @@ def test_brokers_run_on_our_quorum(kafka_391: StockKafka, tmp_path: Path) -> Non
             admin.alter_config(ResourceType.TOPIC, TOPIC, "retention.ms", "123456")
             until("the brokers know it", lambda: admin.topic_config(TOPIC, "retention.ms") == "123456")
             begin = time.monotonic()
-            cluster.roll_brokers(Mode.KRAFT, admin.in_sync)
+            cluster.roll_brokers(KafkaBrokerMode.KRAFT, admin.in_sync)
             assert traffic.longest_pause(begin) < PAUSE_SECONDS
             admin.wait(admin.client.create_partitions([NewPartitions(TOPIC, 4)]))
             until("the new partition has a leader", lambda: len(admin.topics()[TOPIC]) == 4)

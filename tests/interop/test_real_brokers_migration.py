@@ -24,7 +24,7 @@ from kazoo.client import KazooClient
 
 from migrator.drill.cluster import CLUSTER_ID
 from migrator.drill.kafka.clients import ANSWER_SECONDS, Admin, Traffic, committed, consume
-from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
+from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
 from migrator.parts.kafka import StockKafka
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
@@ -54,7 +54,7 @@ def cluster(
     """Two brokers in ZooKeeper mode, with metadata of every kind, and three controllers."""
     zookeeper_client.create(paths.CLUSTER_ID, encode_cluster_id(CLUSTER_ID), makepath=True)
     with KafkaCluster(kafka_391, tmp_path, controllers=3, brokers=2, zookeeper=zookeeper.hosts) as cluster:
-        cluster.start_brokers(Mode.ZOOKEEPER)
+        cluster.start_brokers(KafkaBrokerMode.ZOOKEEPER)
         admin = Admin(cluster.bootstrap, 2)
         admin.create(TOPIC, PARTITIONS, 2, retention_ms="7200000")
         admin.create(DOOMED, 2, 1)
@@ -77,7 +77,7 @@ def migrate(cluster: KafkaCluster, admin: Admin) -> None:
     """Start our quorum, restart the brokers in migration mode, and wait for dual-write."""
     cluster.start_controllers()
     until("only brokers are missing", lambda: cluster.migration_state() == "waiting for brokers")
-    cluster.roll_brokers(Mode.MIGRATING, admin.in_sync)
+    cluster.roll_brokers(KafkaBrokerMode.MIGRATING, admin.in_sync)
     until("dual-write", lambda: cluster.migration_state() == "dual-writing")
     until("both brokers are unfenced", lambda: cluster.running_brokers() == {1: True, 2: True})
 
@@ -124,7 +124,7 @@ def test_to_kraft_and_on_to_stock_controllers(cluster: KafkaCluster, zookeeper_c
         begin = time.monotonic()
         cluster.kill_leader()
         until("the next leader dual-writes", lambda: cluster.migration_state() == "dual-writing")
-        cluster.roll_brokers(Mode.KRAFT, admin.in_sync)
+        cluster.roll_brokers(KafkaBrokerMode.KRAFT, admin.in_sync)
         until("no broker is left in ZooKeeper mode", lambda: cluster.running_brokers() == {1: False, 2: False})
         admin.create("late", 1, 2)
         until("dual-write goes on", lambda: zookeeper_client.exists(paths.partition_state("late", 0)))

@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 
 from migrator.drill.cluster import CLUSTER_ID, COMMAND_SECONDS, MIGRATOR
 from migrator.drill.kafka.clients import Admin, Traffic, committed, consume
-from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
+from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
 from migrator.drill.kafka.real_cluster import RealCluster
 from migrator.drill.probes import controller_claim, highest_state_epoch, settled_metadata
 from migrator.errors import ExitCode, OperatorError
@@ -66,7 +66,7 @@ class Journey:
     def until_state(self, state: State) -> None:
         until(state.value, lambda: self.cluster.migration_state() == state.value)
 
-    def roll(self, mode: Mode) -> None:
+    def roll(self, mode: KafkaBrokerMode) -> None:
         self.cluster.roll_brokers(mode, self.admin.in_sync)
 
     def until_unfenced(self, *, in_zookeeper_mode: bool) -> None:
@@ -76,7 +76,7 @@ class Journey:
     def migrate(self) -> None:
         """From brokers in ZooKeeper mode and a quorum that waits for them, to dual-write."""
         self.until_state(State.WAITING_FOR_BROKERS)
-        self.roll(Mode.MIGRATING)
+        self.roll(KafkaBrokerMode.MIGRATING)
         self.until_state(State.DUAL_WRITING)
         self.until_unfenced(in_zookeeper_mode=True)
 
@@ -95,7 +95,7 @@ class Journey:
 
     def lives_without_us(self, name: str) -> None:
         """The brokers, without any setting of the migration, do with their own controller what they always did."""
-        self.roll(Mode.ZOOKEEPER)
+        self.roll(KafkaBrokerMode.ZOOKEEPER)
         assert broker_is_controller(self.client)
         assert self.client.exists(paths.MIGRATION) is None
         assert states_below(self.client, self.image) == []
@@ -112,7 +112,7 @@ def journey(
     """Two brokers in ZooKeeper mode with a topic, and one controller, which is not formatted yet."""
     zookeeper_client.create(paths.CLUSTER_ID, encode_cluster_id(CLUSTER_ID), makepath=True)
     with KafkaCluster(kafka_391, tmp_path, controllers=1, brokers=2, zookeeper=zookeeper.hosts) as cluster:
-        cluster.start_brokers(Mode.ZOOKEEPER)
+        cluster.start_brokers(KafkaBrokerMode.ZOOKEEPER)
         journey = Journey(cluster, zookeeper_client)
         journey.admin.create(TOPIC, PARTITIONS, 2, retention_ms="7200000")
         yield journey
@@ -154,7 +154,7 @@ def back_before_the_migration(journey: Journey) -> None:
     cluster.resume_controllers()
     journey.until_state(State.WAITING_FOR_BROKERS)
     pause_migration(cluster)
-    journey.roll(Mode.MIGRATING)
+    journey.roll(KafkaBrokerMode.MIGRATING)
     journey.until_state(State.PAUSED)
     assert broker_is_controller(client)
     assert client.exists(paths.MIGRATION) is None
@@ -237,11 +237,11 @@ def back_from_kraft_brokers(journey: Journey) -> None:
     assert all(metadata_logs(cluster)), "brokers keep the log of the first quorum (KAFKA-16463)"
     journey.migrate()
     assert HYBRID in journey.image.topics.ids
-    journey.roll(Mode.KRAFT)
+    journey.roll(KafkaBrokerMode.KRAFT)
     journey.until_unfenced(in_zookeeper_mode=False)
     create_move_elect_delete(cluster, journey.admin, client, "while-in-kraft-mode")
     journey.admin.create("kraft-born", 1, 2)
-    journey.roll(Mode.MIGRATING)
+    journey.roll(KafkaBrokerMode.MIGRATING)
     journey.until_unfenced(in_zookeeper_mode=True)
     journey.admin.alter_config(ResourceType.TOPIC, TOPIC, "retention.ms", "3600000")
     assert "partition states whose version was raised to the partition epoch: 0\n" in journey.give_back()
@@ -256,7 +256,7 @@ def on_to_the_end(journey: Journey) -> None:
     cluster.forget_controllers()
     cluster.start_controllers()
     journey.migrate()
-    journey.roll(Mode.KRAFT)
+    journey.roll(KafkaBrokerMode.KRAFT)
     journey.until_unfenced(in_zookeeper_mode=False)
     cluster.finish_migration()
     until("the migration is finished", lambda: cluster.public_states() == {"Finished"})

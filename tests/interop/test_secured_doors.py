@@ -9,7 +9,7 @@ import pytest
 from migrator.clock import wall_ms
 from migrator.drill.cluster import CHROOT, CLUSTER_ID, zookeeper_client
 from migrator.drill.kafka.clients import Admin
-from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
+from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
 from migrator.drill.security.protection import ControllerDoor, Secured
 from migrator.drill.security.users import OPERATOR
 from migrator.drill.workload.fill import FillOptions, fill
@@ -51,14 +51,14 @@ def fill_zookeeper(server: EmbeddedZooKeeper, security: Secured) -> None:
 
 def migrate(cluster: KafkaCluster, security: Secured) -> None:
     """From ZooKeeper to stock controllers; at each stage a topic is created, and in the end all of them are there."""
-    cluster.start_brokers(Mode.ZOOKEEPER)
+    cluster.start_brokers(KafkaBrokerMode.ZOOKEEPER)
     admin = Admin(cluster.bootstrap, len(BROKERS), security.login(OPERATOR))
     admin.create("before", 1, 1)
     cluster.start_controllers()
-    cluster.roll_brokers(Mode.MIGRATING, admin.in_sync)
+    cluster.roll_brokers(KafkaBrokerMode.MIGRATING, admin.in_sync)
     until("dual-write", lambda: cluster.migration_state() == "dual-writing")
     admin.create("during", 1, 1)
-    cluster.roll_brokers(Mode.KRAFT, admin.in_sync)
+    cluster.roll_brokers(KafkaBrokerMode.KRAFT, admin.in_sync)
     admin.create("kraft", 1, 1)
     cluster.finish_migration()
     until("the migration is finished", lambda: cluster.public_states() == {"Finished"})

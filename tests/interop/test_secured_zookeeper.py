@@ -30,7 +30,7 @@ from kazoo.exceptions import NoNodeError
 from migrator.config.load import load_settings, typed_settings
 from migrator.drill.cluster import CLUSTER_ID, COMMAND_SECONDS, MIGRATOR
 from migrator.drill.kafka.clients import Admin
-from migrator.drill.kafka.cluster import BROKER_JVM, KafkaCluster, Mode, until
+from migrator.drill.kafka.cluster import BROKER_JVM, KafkaBrokerMode, KafkaCluster, until
 from migrator.drill.security.protection import InClear
 from migrator.errors import ExitCode
 from migrator.image.model import MetadataImage
@@ -258,12 +258,12 @@ class Journey:
     def until_state(self, state: State) -> None:
         until(state.value, lambda: self.cluster.migration_state() == state.value)
 
-    def restart(self, mode: Mode) -> None:
+    def restart(self, mode: KafkaBrokerMode) -> None:
         self.cluster.roll_brokers(mode, self.admin.in_sync)
 
     def migrate(self) -> None:
         self.until_state(State.WAITING_FOR_BROKERS)
-        self.restart(Mode.MIGRATING)
+        self.restart(KafkaBrokerMode.MIGRATING)
         self.until_state(State.DUAL_WRITING)
         until("the broker is unfenced", lambda: self.cluster.running_brokers() == {1: True})
 
@@ -316,7 +316,7 @@ def journey(request: pytest.FixtureRequest, kafka_391: StockKafka, tmp_path: Pat
             cluster_id = f"{CHROOT}{paths.CLUSTER_ID}"
             made = [*(Create(path, None) for path in paths.ancestors(cluster_id)), Create(cluster_id, CLUSTER)]
             assert isinstance(ConditionalWriter(whole).write(made), Applied)
-        cluster.start_brokers(Mode.ZOOKEEPER)
+        cluster.start_brokers(KafkaBrokerMode.ZOOKEEPER)
         with ZooKeeperSession(options) as session:
             yield Journey(cluster, session, identity.owner, every_command=every_command)
 
@@ -352,7 +352,7 @@ def test_there_and_back_and_to_the_end(journey: Journey) -> None:
         cluster.stop_controllers()
         journey.run("rollback", "-c", str(journey.property_file), "--yes")
         assert broker_is_controller(client)
-        journey.restart(Mode.ZOOKEEPER)
+        journey.restart(KafkaBrokerMode.ZOOKEEPER)
         journey.make(BACK)
         journey.admin.alter_config(ResourceType.TOPIC, f"{SECOND}-topic", "retention.ms", "7200001")
         until("stock writes what we made", lambda: b"7200001" in client.get(paths.topic_config(f"{SECOND}-topic"))[0])
@@ -364,7 +364,7 @@ def test_there_and_back_and_to_the_end(journey: Journey) -> None:
         journey.make(THIRD)
         journey.none_is_wrong()
         assert journey.lost(journey.equal(), FIRST, SECOND, BACK, THIRD) == []
-        journey.restart(Mode.KRAFT)
+        journey.restart(KafkaBrokerMode.KRAFT)
         cluster.finish_migration()
         until("the migration is finished", lambda: cluster.public_states() == {"Finished"})
         assert journey.lost(cluster.controllers[0].image(), FIRST, SECOND, BACK, THIRD) == []

@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 
 from migrator.drill.cluster import CLUSTER_ID
 from migrator.drill.kafka.clients import Admin, Traffic, consume
-from migrator.drill.kafka.cluster import KafkaCluster, Mode, until
+from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
 from migrator.image.model import MetadataImage
 from migrator.parts.kafka import KafkaRelease
 from migrator.preflight.check import Concerns, run_checks
@@ -57,7 +57,7 @@ def cluster(
         release_version=release,
         other_releases=releases,
     ) as cluster:
-        cluster.start_brokers(Mode.ZOOKEEPER)
+        cluster.start_brokers(KafkaBrokerMode.ZOOKEEPER)
         yield cluster
 
 
@@ -72,11 +72,11 @@ def test_from_zookeeper_to_the_finished_quorum(cluster: KafkaCluster, zookeeper_
         expected = {"M306", "M322"} | ({"M508"} if os.geteuid() == 0 else set())
         assert found_beforehand(cluster) == expected, "AclAuthorizer will have to go, and the doors are open"
         cluster.resume_controllers()
-        cluster.roll_brokers(Mode.MIGRATING, admin.in_sync)
+        cluster.roll_brokers(KafkaBrokerMode.MIGRATING, admin.in_sync)
         until("dual-write", lambda: cluster.migration_state() == "dual-writing")
         until("all brokers are unfenced", lambda: cluster.running_brokers() == dict.fromkeys(cluster.brokers, True))
         change(cluster, admin, zookeeper_client)
-        cluster.roll_brokers(Mode.KRAFT, admin.in_sync)
+        cluster.roll_brokers(KafkaBrokerMode.KRAFT, admin.in_sync)
         until(
             "no broker is in ZooKeeper mode", lambda: cluster.running_brokers() == dict.fromkeys(cluster.brokers, False)
         )
@@ -87,7 +87,7 @@ def test_from_zookeeper_to_the_finished_quorum(cluster: KafkaCluster, zookeeper_
     values = consume(cluster.bootstrap, TOPIC, "auditors", traffic.sent)
     assert sorted(map(int, values)) == list(range(traffic.sent))
     cluster.stop_controllers()
-    release = cluster.properties_of(1, Mode.MIGRATING)["inter.broker.protocol.version"]
+    release = cluster.properties_of(1, KafkaBrokerMode.MIGRATING)["inter.broker.protocol.version"]
     for controller in cluster.controllers:
         assert_versions(controller.metadata_directory, controller.image(), release)
 
@@ -97,7 +97,7 @@ def found_beforehand(cluster: KafkaCluster) -> set[str]:
     files = []
     for broker in cluster.brokers:
         files.append(cluster.directory / f"prepared-{broker}.properties")
-        properties = cluster.properties_of(broker, Mode.MIGRATING)
+        properties = cluster.properties_of(broker, KafkaBrokerMode.MIGRATING)
         files[-1].write_text("".join(f"{key}={text}\n" for key, text in properties.items()))
     controllers = tuple(controller.property_file for controller in cluster.controllers)
     report = run_checks(CHECKS, gather(Request(controllers, tuple(files)), lambda _: None), Concerns.OURS)

@@ -16,9 +16,9 @@ from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET
 from migrator.drill.workload.fill import FillOptions, fill
 from migrator.parts.kafka import StockKafka
 from migrator.records.versions import parse_version
-from migrator.rehearse.looking import Quorum
-from migrator.rehearse.rehearse import Request, rehearse
-from migrator.rehearse.report import Report
+from migrator.rehearse.read_only_zookeeper import PlannedQuorum
+from migrator.rehearse.rehearse import RehearsalRequest, rehearse
+from migrator.rehearse.report import RehearsalReport
 from migrator.verify.verify import VerifyRequest
 from migrator.zookeeper.password_encoder import password_encoder
 from migrator.zookeeper.session import options_from
@@ -94,17 +94,17 @@ def request(
     spark: bool = False,
     batch_records: int = 200,
     silence_ms: int = PATIENT_MS,
-) -> Request:
+) -> RehearsalRequest:
     """To rehearse into ``directory / "out"``."""
     keys = properties(hosts, directory) | {"zookeeper.session.timeout.ms": str(silence_ms)}
     settings: Settings = settings_from(keys, "a test")[0]
     out = directory / "out"
     config = str(property_file(hosts, directory))
-    return Request(
+    return RehearsalRequest(
         session=options_from(settings),
         passwords=password_encoder(settings),
         directory=out,
-        quorum=Quorum(NODE_ID, settings.broker_rpc_listener),
+        quorum=PlannedQuorum(NODE_ID, settings.broker_rpc_listener),
         version=parse_version("3.9"),
         batch_records=batch_records,
         max_deletes=50,
@@ -115,7 +115,7 @@ def request(
     )
 
 
-async def run(wanted: Request, on_phase: Callable[[str], None] = lambda _: None) -> Report:
+async def run(wanted: RehearsalRequest, on_phase: Callable[[str], None] = lambda _: None) -> RehearsalReport:
     """Rehearse it."""
     return await rehearse(wanted, on_phase)
 

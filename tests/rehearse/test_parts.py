@@ -6,7 +6,7 @@ import pytest
 
 from migrator.migration.machine.readiness import Gap
 from migrator.rehearse.forecast import ERROR_SECONDS, ERROR_SHARE, Times, forecast
-from migrator.rehearse.report import Check, Outcome, Report
+from migrator.rehearse.report import Outcome, RehearsalCheck, RehearsalReport
 
 
 def test_a_forecast_grows_with_what_it_rests_on_and_bounds_its_error() -> None:
@@ -36,6 +36,8 @@ GAP = (Gap("broker 3", "it is not there", "Start it."),)
 def test_the_verdict_is_the_worst_of_all(
     kafka: Outcome, verified: Outcome, blockers: tuple[Gap, ...], expected: Outcome
 ) -> None:
-    report = Report("zk", kafka=Check(kafka, ""), verified=Check(verified, ""), blockers=blockers)
+    report = RehearsalReport(
+        "zk", kafka=RehearsalCheck(kafka, ""), verified=RehearsalCheck(verified, ""), blockers=blockers
+    )
     assert report.outcome is expected
     assert report.to_json()["verdict"] == expected.value

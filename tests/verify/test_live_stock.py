@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from migrator.drill.cluster import ClusterOptions, zookeeper_client
 from migrator.drill.light.workload import LightWorkload
 from migrator.drill.probes import dual_writing, until
-from migrator.drill.report import Report
+from migrator.drill.report import DrillReport
 from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.errors import ExitCode
 from migrator.parts.kafka import StockKafka
@@ -48,7 +48,7 @@ async def test_a_stock_migration_is_compared_while_it_dual_writes(
     spark: SparkSession, kafka_391: StockKafka, tmp_path: Path
 ) -> None:
     options = ClusterOptions(partitions=PARTITIONS, controllers=1, transport="kafka")
-    report = Report({})
+    report = DrillReport({})
     cluster = StockQuorumCluster(kafka_391, tmp_path, options)
     try:
         (controller,) = cluster.controllers

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NoNodeError
 
-from migrator.drill.cluster import Cluster, Controller, Doors, zookeeper_client
+from migrator.drill.cluster import Cluster, ControllerProcess, Doors, zookeeper_client
 from migrator.drill.doors import intruder
 from migrator.drill.doors.grpc_and_metrics import LISTENER, METRICS, try_grpc, try_metrics
 from migrator.drill.doors.intruder import NONE, Attempts
 from migrator.drill.probes import command
-from migrator.drill.report import Report
+from migrator.drill.report import DrillReport
 from migrator.drill.security.open_ports import ask_every_port
 from migrator.drill.security.protection import Secured
 from migrator.drill.security.users import CONTROLLER, INTRUDER, OPERATOR, WRITER
@@ -39,7 +39,7 @@ _FORBIDDEN: tuple[tuple[str, _Deed], ...] = (
 )
 
 
-async def try_doors(cluster: Cluster, report: Report, phase: str) -> None:
+async def try_doors(cluster: Cluster, report: DrillReport, phase: str) -> None:
     """Note who got in although he may not, which ports answer in clear, and which znodes are open to others.
 
     Nothing is done to a cluster in clear.
@@ -73,7 +73,7 @@ async def try_doors(cluster: Cluster, report: Report, phase: str) -> None:
 
 
 @asynccontextmanager
-async def besieged(cluster: Cluster, report: Report, when: str, *, decided: bool = True) -> AsyncIterator[None]:
+async def besieged(cluster: Cluster, report: DrillReport, when: str, *, decided: bool = True) -> AsyncIterator[None]:
     """While leaders come and go, the intruder asks controllers for changes without a break. Nobody may do what he asks
     for, also before it is known who may what.
 
@@ -131,7 +131,7 @@ async def _at_controllers(doors: Doors, security: Secured) -> Attempts:
     return found
 
 
-def _expected_ports(cluster: Cluster, doors: Doors, ours: Sequence[Controller]) -> set[int]:
+def _expected_ports(cluster: Cluster, doors: Doors, ours: Sequence[ControllerProcess]) -> set[int]:
     """Of all doors that are open now: if one of them was not seen, others may have been missed, too."""
     addresses = [*doors.brokers.values(), *doors.between_brokers.values(), *doors.controllers]
     addresses += [at for each in ours for key in (LISTENER, METRICS) if (at := each.address_of(key)) is not None]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import grpc
 import grpc.aio
 
-from migrator.drill.cluster import CLUSTER_ID, Controller
+from migrator.drill.cluster import CLUSTER_ID, ControllerProcess
 from migrator.drill.doors.intruder import NONE, PATIENCE_SECONDS, RETRY_SECONDS, Address, Attempts
 from migrator.drill.security.protection import METRICS_READER, Secured
 from migrator.drill.security.users import INTRUDER
@@ -29,7 +29,7 @@ _SILENCE = frozenset({grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELL
 OK, UNAUTHORIZED = 200, 401
 
 
-async def try_grpc(controllers: Sequence[Controller], security: Secured) -> Attempts:
+async def try_grpc(controllers: Sequence[ControllerProcess], security: Secured) -> Attempts:
     """Every call as the intruder, whose certificate is of the right authority and of nobody who may call; a vote and a
     look without a certificate and with one of another authority."""
     found = NONE
@@ -49,7 +49,7 @@ async def try_grpc(controllers: Sequence[Controller], security: Secured) -> Atte
     return found
 
 
-async def try_metrics(controllers: Sequence[Controller], security: Secured) -> Attempts:
+async def try_metrics(controllers: Sequence[ControllerProcess], security: Secured) -> Attempts:
     """Without a certificate, with one of another authority, with the right one but no password or a wrong one."""
     found = NONE
     for controller in controllers:

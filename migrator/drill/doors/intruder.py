@@ -168,11 +168,11 @@ async def _besiege(
             with contextlib.suppress(TransportError):
                 answer = await client.request(request, SIEGE_SECONDS)
                 match verdict_on(answer):
-                    case Verdict.DENIED:
+                    case AccessVerdict.DENIED:
                         siege.attempts += Attempts(1, ())
-                    case Verdict.LATER:
+                    case AccessVerdict.LATER:
                         siege.put_off += 1
-                    case Verdict.LET_IN:
+                    case AccessVerdict.LET_IN:
                         siege.attempts += Attempts(1, (f"{where}: {_not_refused(request, answer)}",))
             await asyncio.sleep(SIEGE_PAUSE_SECONDS)
     finally:
@@ -250,7 +250,7 @@ async def _shut_out(address: Address, security: ListenerSecurity, *, is_wanted: 
         await asyncio.sleep(RETRY_SECONDS)
 
 
-class Verdict(Enum):
+class AccessVerdict(Enum):
     """What an answer to an intruder means."""
 
     DENIED = "refused for lack of permission, all of it"
@@ -258,11 +258,11 @@ class Verdict(Enum):
     LET_IN = "anything else"
 
 
-def verdict_on(answer: Any) -> Verdict:
+def verdict_on(answer: Any) -> AccessVerdict:
     errors = set(errors_of(answer)) - {ErrorCode.none}
     if errors and errors <= DENIALS:
-        return Verdict.DENIED
-    return Verdict.LATER if errors & _TRY_LATER else Verdict.LET_IN
+        return AccessVerdict.DENIED
+    return AccessVerdict.LATER if errors & _TRY_LATER else AccessVerdict.LET_IN
 
 
 async def attempt(where: str, request: Any, ask: Callable[[Any], Awaitable[Any]]) -> Attempts:
@@ -275,9 +275,9 @@ async def attempt(where: str, request: Any, ask: Callable[[Any], Awaitable[Any]]
         except TransportError as error:
             answered = error
         else:
-            if verdict is Verdict.DENIED:
+            if verdict is AccessVerdict.DENIED:
                 return Attempts(1, ())
-            if verdict is Verdict.LET_IN:
+            if verdict is AccessVerdict.LET_IN:
                 break
         await asyncio.sleep(RETRY_SECONDS)
     return Attempts(1, (f"{where}: {_not_refused(request, answered)}",))

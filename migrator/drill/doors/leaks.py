@@ -29,7 +29,7 @@ _NO_TEXT = (".index", ".timeindex", ".txnindex")
 """As long as they may ever become, and mostly empty."""
 
 
-class Kind(Enum):
+class SecretKind(Enum):
     """Of secrets, and where each may be."""
 
     PASSWORD = "password"  # noqa: S105
@@ -40,49 +40,51 @@ class Kind(Enum):
 
     def belongs_into(self, path: Path) -> bool:
         match self:
-            case Kind.PASSWORD:
+            case SecretKind.PASSWORD:
                 return path.suffix == ".properties" or path.name == "metrics-users"
-            case Kind.KEY:
+            case SecretKind.KEY:
                 return path.suffix == ".pem"
-            case Kind.CONFIG:  # encrypted in ZooKeeper; KRaft has no encryption for it, and files of its own for it
+            case (
+                SecretKind.CONFIG
+            ):  # encrypted in ZooKeeper; KRaft has no encryption for it, and files of its own for it
                 return path.parent.name == METADATA_LOG
-            case Kind.SCRAM:
+            case SecretKind.SCRAM:
                 return path.parent.name in _LOG_DIRECTORIES
-            case Kind.TOKEN:
+            case SecretKind.TOKEN:
                 return False
 
 
 class Secrets:
     """All that one drill has; ``find`` says what a text gives away."""
 
-    def __init__(self, known: Mapping[bytes, Kind]) -> None:
+    def __init__(self, known: Mapping[bytes, SecretKind]) -> None:
         self._known = known
         self._any = re.compile(b"|".join(map(re.escape, sorted(known, key=len, reverse=True))))
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def find(self, text: bytes) -> set[Kind]:
+    def find(self, text: bytes) -> set[SecretKind]:
         """The kinds of those that stand there."""
         return {self._known[match.group()] for match in self._any.finditer(text)}
 
 
 def secrets_of(security: Secured, directory: Path) -> Secrets:
     """Of a drill with its files in ``directory``."""
-    known: dict[bytes, Kind] = {}
+    known: dict[bytes, SecretKind] = {}
     for password in (*security.passwords.values(), ENCODER_SECRET, TOKEN_SECRET):
-        known[password.encode()] = Kind.PASSWORD
-    known[VAULT_PASSWORD.encode()] = Kind.CONFIG
+        known[password.encode()] = SecretKind.PASSWORD
+    known[VAULT_PASSWORD.encode()] = SecretKind.CONFIG
     for path in directory.rglob("*.pem"):
-        known |= dict.fromkeys(_KEY.findall(path.read_bytes()), Kind.KEY)
+        known |= dict.fromkeys(_KEY.findall(path.read_bytes()), SecretKind.KEY)
     for config in security.users.values():
         for text in config.values():
             for _, key in _SCRAM.findall(text):
-                known[key.encode()] = Kind.SCRAM
-                known[base64.b64decode(key).hex().encode()] = Kind.SCRAM
+                known[key.encode()] = SecretKind.SCRAM
+                known[base64.b64decode(key).hex().encode()] = SecretKind.SCRAM
     for token_id in token_ids():
         own = token_hmac(TOKEN_SECRET.encode(), token_id)
-        known |= dict.fromkeys((base64.b64encode(own), own.hex().encode()), Kind.TOKEN)
+        known |= dict.fromkeys((base64.b64encode(own), own.hex().encode()), SecretKind.TOKEN)
     return Secrets(known)
 
 

@@ -1,4 +1,4 @@
-"""What must go on all the time, and its longest pause in any stretch of time."""
+"""When something happened that must happen all the time, and the longest pause between."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from collections.abc import Callable
 from itertools import pairwise
 
 
-class Pulse:
-    """Beats, written by one thread and read by others. Times are those of the clock."""
+class Activity:
+    """The times of one kind of event, e.g. of acknowledged records. One thread notes them, others read them.
+
+    :param clock: seconds; all times here are its times.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._times: list[float] = []
 
-    def beat(self) -> None:
-        """It went on, now."""
+    def note(self) -> None:
+        """The event happened, now."""
         self._times.append(self._clock())
 
     @property
@@ -24,17 +27,18 @@ class Pulse:
         return len(self._times)
 
     def count_between(self, since: float, until: float) -> int:
-        """How many beats there were then."""
+        """How often the event happened then."""
         times = self._times[:]
         return bisect_right(times, until) - bisect_left(times, since)
 
     def goes_on(self, within_seconds: float) -> bool:
-        """Whether there was a beat just now."""
+        """Whether the event happened just now."""
         return bool(self._times) and self._clock() - self._times[-1] < within_seconds
 
     def longest_pause(self, since: float = 0.0, until: float | None = None) -> float:
-        """Seconds without a beat. A pause that began before ``since`` counts from its beginning: it is noticed where it
-        ends; one that is not over at ``until`` (None: now) counts up to then. Infinite when there never was a beat."""
+        """Seconds without the event. A pause that began before ``since`` counts from its beginning, because clients
+        notice a pause when it ends. A pause that is not over at ``until`` (None: now) counts up to then. Infinite when
+        the event never happened."""
         end = self._clock() if until is None else until
         times = self._times[:]
         first = max(bisect_left(times, since) - 1, 0)

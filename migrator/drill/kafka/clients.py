@@ -13,7 +13,7 @@ from typing import Any, Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from migrator.drill.kafka.activity import Pulse
+from migrator.drill.kafka.activity import Activity
 from migrator.drill.kafka.cluster import until
 
 ANSWER_SECONDS = 60.0
@@ -140,18 +140,18 @@ class Traffic:
         self.sent = 0
         self.acknowledged: set[int] = set()
         self.errors: list[str] = []
-        self.pulse = Pulse()
+        self.activity = Activity()
         """Acknowledgements."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def goes_on(self) -> bool:
         """Whether messages are acknowledged, now."""
-        return self.pulse.goes_on(LIVELY_SECONDS)
+        return self.activity.goes_on(LIVELY_SECONDS)
 
     def longest_pause(self, since: float = 0.0) -> float:
         """Seconds between two acknowledgements, since a time of `time.monotonic`."""
-        return self.pulse.longest_pause(since)
+        return self.activity.longest_pause(since)
 
     def start(self) -> None:
         """Begin, and wait until messages are acknowledged."""
@@ -189,7 +189,7 @@ class Traffic:
     def _delivered(self, error: object, message: Message) -> None:
         if error is None:
             self.acknowledged.add(int(message.value() or b""))
-            self.pulse.beat()
+            self.activity.note()
         else:
             self.errors.append(str(error))
 

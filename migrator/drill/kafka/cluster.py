@@ -18,7 +18,7 @@ from migrator.drill.cluster import (
     FIRST_CONTROLLER_ID,
     TOKEN_SECRET,
     WAIT_SECONDS,
-    Controller,
+    ControllerProcess,
     controller_properties,
     leader_among,
     migration_properties,
@@ -39,7 +39,7 @@ POLL_SECONDS = 0.05
 BROKER_JVM = Jvm(heap="320m")
 
 
-class Mode(Enum):
+class KafkaBrokerMode(Enum):
     """How a broker is configured: before the migration, during it, and after it."""
 
     ZOOKEEPER = "zookeeper"
@@ -94,7 +94,9 @@ class KafkaCluster:
             FIRST_BROKER_ID + number: BrokerPorts(free_port(), free_port()) for number in range(brokers)
         }
         self.controllers = [
-            Controller(node, directory / f"controller-{node}", self._controller_properties(node, controller_ports))
+            ControllerProcess(
+                node, directory / f"controller-{node}", self._controller_properties(node, controller_ports)
+            )
             for node in controller_ports
         ]
         self.brokers = {
@@ -147,25 +149,25 @@ class KafkaCluster:
             shutil.rmtree(controller.metadata_directory)
             controller.set_migration(enabled=True)
 
-    def start_brokers(self, mode: Mode) -> None:
+    def start_brokers(self, mode: KafkaBrokerMode) -> None:
         """Start all brokers at once; those in KRaft mode are formatted before."""
         for broker, node in self.brokers.items():
             node.properties = self.properties_of(broker, mode)
-            if mode is Mode.KRAFT:
+            if mode is KafkaBrokerMode.KRAFT:
                 node.format(CLUSTER_ID, release_version=self._release_version)
         start_together(list(self.brokers.values()))
 
-    def roll_brokers(self, mode: Mode, in_sync: Callable[[], bool]) -> None:
+    def roll_brokers(self, mode: KafkaBrokerMode, in_sync: Callable[[], bool]) -> None:
         """One broker after the other: a controlled shutdown, a start in another mode, and the wait for its replicas."""
         for broker in self.brokers:
             self.restart_broker(broker, mode)
             until(f"replicas of broker {broker} are in sync", in_sync)
 
-    def restart_broker(self, broker: int, mode: Mode) -> None:
+    def restart_broker(self, broker: int, mode: KafkaBrokerMode) -> None:
         """A controlled shutdown, and a start in another mode; returns when it serves."""
         node = self.brokers[broker]
         node.stop()
-        if mode is not Mode.KRAFT:
+        if mode is not KafkaBrokerMode.KRAFT:
             self._until_forgotten(broker)
         node.properties = self.properties_of(broker, mode)
         node.start()
@@ -228,7 +230,7 @@ class KafkaCluster:
         """What the leader says, when there is one."""
         return leader_among(self.statuses().values())
 
-    def leading(self) -> Controller:
+    def leading(self) -> ControllerProcess:
         """The controller that leads, once one does and says so in time: it may be busy."""
         found: list[Status] = []
 
@@ -271,12 +273,14 @@ class KafkaCluster:
     def _is_back(self, node_id: int) -> bool:
         return node_id in self.statuses() and self.leader() is not None
 
-    def properties_of(self, broker: int, mode: Mode) -> dict[str, str]:
+    def properties_of(self, broker: int, mode: KafkaBrokerMode) -> dict[str, str]:
         """What a broker's property file says in that mode."""
         replication = str(min(len(self._broker_ports), 3))
         properties = {
             "log.dirs": str(self.brokers[broker].directory / "data"),
-            **self._security.of_broker(broker, self._broker_ports[broker], in_zookeeper=mode is not Mode.KRAFT),
+            **self._security.of_broker(
+                broker, self._broker_ports[broker], in_zookeeper=mode is not KafkaBrokerMode.KRAFT
+            ),
             "password.encoder.secret": ENCODER_SECRET,
             "delegation.token.secret.key": TOKEN_SECRET,
             "offsets.topic.num.partitions": "3",
@@ -291,18 +295,18 @@ class KafkaCluster:
             "num.io.threads": "4",
             **self._more_for_brokers,
         }
-        if mode is not Mode.ZOOKEEPER:
+        if mode is not KafkaBrokerMode.ZOOKEEPER:
             properties |= {"controller.quorum.voters": self._voters, "controller.listener.names": "CONTROLLER"}
-        if mode is Mode.KRAFT:
+        if mode is KafkaBrokerMode.KRAFT:
             return properties | {"process.roles": "broker", "node.id": str(broker)}
         return properties | {
             "broker.id": str(broker),
             "zookeeper.connect": self._zookeeper or "",
             "inter.broker.protocol.version": self._release_version,
-            "zookeeper.metadata.migration.enable": str(mode is Mode.MIGRATING).lower(),
+            "zookeeper.metadata.migration.enable": str(mode is KafkaBrokerMode.MIGRATING).lower(),
         }
 
-    def write_properties(self, mode: Mode) -> list[Path]:
+    def write_properties(self, mode: KafkaBrokerMode) -> list[Path]:
         """Files with what the brokers' property files say in that mode, beside those that they run with."""
         files = [self.directory / f"broker-{broker}.{mode.value}.properties" for broker in self.brokers]
         for broker, file in zip(self.brokers, files, strict=True):
@@ -319,7 +323,7 @@ class KafkaCluster:
         )
 
 
-def _must_end_well(controller: Controller) -> None:
+def _must_end_well(controller: ControllerProcess) -> None:
     code = controller.stop()
     if code != 0:
         raise OperatorError(

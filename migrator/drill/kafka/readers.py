@@ -7,7 +7,7 @@ import time
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from migrator.drill.kafka.activity import Pulse
+from migrator.drill.kafka.activity import Activity
 from migrator.drill.kafka.clients import ANONYMOUS, ANSWER_SECONDS, QUIET, Login
 from migrator.drill.kafka.cluster import until
 from migrator.drill.security.users import AUDITORS
@@ -19,7 +19,7 @@ READ_ALL_SECONDS = 60.0
 _PROMPT = {"fetch.error.backoff.ms": 50, "reconnect.backoff.max.ms": 200, **QUIET}
 
 
-class Progress:
+class GroupProgress:
     """Where a group is in a topic. Without transactions there is a record at every offset, so a jump ahead lost
     records, and a jump back behind an acknowledged commit lost that commit."""
 
@@ -54,8 +54,8 @@ class GroupReader:
 
     def __init__(self, bootstrap: str, topic: str, group: str, login: Login = ANONYMOUS) -> None:
         self.read: set[int] = set()
-        self.progress = Progress()
-        self.pulse = Pulse()
+        self.progress = GroupProgress()
+        self.activity = Activity()
         """Records."""
         self._topic = topic
         self._stop = threading.Event()
@@ -76,7 +76,7 @@ class GroupReader:
         """Begin, and wait for the first records."""
         self._consumer.subscribe([self._topic], on_revoke=self._on_revoke)
         self._thread.start()
-        until("the group reads", lambda: self.pulse.goes_on(LIVELY_SECONDS))
+        until("the group reads", lambda: self.activity.goes_on(LIVELY_SECONDS))
 
     def stop(self) -> dict[int, int]:
         """Commit and leave the group; gives the offsets by partition that must stay committed.
@@ -106,7 +106,7 @@ class GroupReader:
     def _take(self, message: Message) -> None:
         self.progress.take(message.partition() or 0, message.offset() or 0)
         self.read.add(int(message.value() or b""))
-        self.pulse.beat()
+        self.activity.note()
 
     def _commit(self, *, asynchronous: bool) -> None:
         behind = [TopicPartition(self._topic, partition, offset) for partition, offset in self.progress.next.items()]

@@ -27,11 +27,11 @@ from migrator.drill.cluster import (
 from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.kafka import image_comparison
 from migrator.drill.kafka.clients import Admin
-from migrator.drill.kafka.cluster import KafkaCluster, Mode
+from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster
 from migrator.drill.kafka.reassignment import reassign
 from migrator.drill.kafka.traffic import ClientTraffic
 from migrator.drill.probes import until
-from migrator.drill.report import Report
+from migrator.drill.report import DrillReport
 from migrator.drill.security.users import OPERATOR, ORDERS
 from migrator.drill.workload.fill import AWKWARD_TOPICS, PLAIN_TOPIC, FillOptions, fill, topic_config
 from migrator.drill.workload.workload import Workload
@@ -80,7 +80,7 @@ class RealCluster(Cluster):
 
     def migration_files(self) -> Sequence[Path]:
         """See `Cluster`."""
-        return self._kafka.write_properties(Mode.MIGRATING)
+        return self._kafka.write_properties(KafkaBrokerMode.MIGRATING)
 
     @property
     def _admin(self) -> Admin:
@@ -88,12 +88,12 @@ class RealCluster(Cluster):
             raise InvariantViolation("the brokers were not started")
         return self._clients
 
-    async def begin(self, report: Report) -> None:
+    async def begin(self, report: DrillReport) -> None:
         """See `Cluster`."""
         report.wait_for("ZooKeeper is filled")
         await asyncio.to_thread(self._fill)
         report.wait_for(f"brokers of Kafka {self._kafka.kafka.version} start in ZooKeeper mode")
-        await _blocking(lambda: self._kafka.start_brokers(Mode.ZOOKEEPER))
+        await _blocking(lambda: self._kafka.start_brokers(KafkaBrokerMode.ZOOKEEPER))
         login = self.security.login(OPERATOR)
         self._clients = await _blocking(lambda: Admin(self._kafka.bootstrap, len(self.broker_ids), login))
         report.wait_for("topics are created")
@@ -103,13 +103,13 @@ class RealCluster(Cluster):
         await self._in_sync(report)
         report.meter = self._traffic.meter
 
-    async def migrate_first_brokers(self, report: Report) -> None:
+    async def migrate_first_brokers(self, report: DrillReport) -> None:
         """See `Cluster`."""
-        await self._roll(self.broker_ids[:-1], Mode.MIGRATING, report)
+        await self._roll(self.broker_ids[:-1], KafkaBrokerMode.MIGRATING, report)
 
-    async def migrate_last_broker(self, report: Report) -> None:
+    async def migrate_last_broker(self, report: DrillReport) -> None:
         """See `Cluster`."""
-        await self._roll(self.broker_ids[-1:], Mode.MIGRATING, report)
+        await self._roll(self.broker_ids[-1:], KafkaBrokerMode.MIGRATING, report)
 
     def doors(self) -> Doors:
         """See `Cluster`."""
@@ -136,18 +136,18 @@ class RealCluster(Cluster):
             for node in self._kafka.brokers.values()
         }
 
-    async def roll_to_kraft(self, report: Report) -> None:
+    async def roll_to_kraft(self, report: DrillReport) -> None:
         """See `Cluster`."""
-        await self._roll(self.broker_ids, Mode.KRAFT, report)
+        await self._roll(self.broker_ids, KafkaBrokerMode.KRAFT, report)
 
-    async def roll_to_zookeeper(self, report: Report) -> None:
+    async def roll_to_zookeeper(self, report: DrillReport) -> None:
         """See `Cluster`."""
-        await self._roll(self.broker_ids, Mode.ZOOKEEPER, report)
+        await self._roll(self.broker_ids, KafkaBrokerMode.ZOOKEEPER, report)
 
-    async def refuse_migrating_broker(self, report: Report) -> None:
+    async def refuse_migrating_broker(self, report: DrillReport) -> None:
         """See `Cluster`; the broker comes back in KRaft mode."""
         broker = self.broker_ids[0]
-        await _blocking(lambda: self._kafka.restart_broker(broker, Mode.MIGRATING))
+        await _blocking(lambda: self._kafka.restart_broker(broker, KafkaBrokerMode.MIGRATING))
         output = self._kafka.brokers[broker].process.output_text
 
         async def refused() -> bool:
@@ -155,9 +155,9 @@ class RealCluster(Cluster):
 
         what = "the registration of a broker in ZooKeeper mode is refused"
         await until(self, report, what, refused, seconds=WAIT_SECONDS)
-        await self._roll([broker], Mode.KRAFT, report)
+        await self._roll([broker], KafkaBrokerMode.KRAFT, report)
 
-    async def hand_over(self, report: Report) -> None:
+    async def hand_over(self, report: DrillReport) -> None:
         """See `Cluster`: unmodified controllers start on the directories that ours leave."""
         version = self._kafka.kafka.version
         with report.step(f"Stock Kafka {version} controllers take over"):
@@ -175,7 +175,7 @@ class RealCluster(Cluster):
             await until(self, report, what, agree, seconds=WAIT_SECONDS)
             await _blocking(self._traffic.go_on)
 
-    async def use_zookeeper_controller(self, report: Report) -> None:
+    async def use_zookeeper_controller(self, report: DrillReport) -> None:
         """See `Cluster`."""
         with report.step("The ZooKeeper controller elects, creates, reassigns and deletes"):
             await self._in_sync(report)
@@ -199,7 +199,7 @@ class RealCluster(Cluster):
             await until(self, report, "it is deleted", gone, seconds=WAIT_SECONDS)
             await _blocking(self._traffic.go_on)
 
-    async def audit_records(self, report: Report) -> None:
+    async def audit_records(self, report: DrillReport) -> None:
         """See `Cluster`."""
         with report.step("Every acknowledged record is read back once"):
             await self._in_sync(report)
@@ -236,7 +236,7 @@ class RealCluster(Cluster):
             self._admin.wait(self._admin.client.create_topics(topics[start : start + TOPICS_PER_REQUEST]))
         return len(topics)
 
-    async def _create(self, name: str, report: Report) -> None:
+    async def _create(self, name: str, report: DrillReport) -> None:
         """One topic of one partition, which gets a leader."""
         await _blocking(lambda: self._admin.create(name, 1, min(len(self.broker_ids), 2)))
 
@@ -246,13 +246,13 @@ class RealCluster(Cluster):
 
         await until(self, report, f"topic {name} has a leader", led, seconds=WAIT_SECONDS)
 
-    async def _roll(self, brokers: Sequence[int], mode: Mode, report: Report) -> None:
+    async def _roll(self, brokers: Sequence[int], mode: KafkaBrokerMode, report: DrillReport) -> None:
         for broker in brokers:
             report.wait_for(f"broker {broker} restarts in {mode.label} mode")
             await _blocking(partial(self._kafka.restart_broker, broker, mode))
             await self._in_sync(report)
 
-    async def _in_sync(self, report: Report) -> None:
+    async def _in_sync(self, report: DrillReport) -> None:
         async def in_sync() -> bool:
             try:
                 return await _blocking(self._admin.in_sync)

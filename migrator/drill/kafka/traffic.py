@@ -8,7 +8,7 @@ from migrator.drill.kafka.clients import Admin, Traffic, committed, consume
 from migrator.drill.kafka.cluster import until
 from migrator.drill.kafka.readers import GroupReader, read_to_end
 from migrator.drill.kafka.transactions import Transactions, faults, undone
-from migrator.drill.report import Report
+from migrator.drill.report import DrillReport
 from migrator.drill.security.protection import IN_CLEAR, InClear
 from migrator.drill.security.users import ORDERS, PAYER, PAYMENTS, READER, READERS, RESTING, TRANSACTIONAL_ID, WRITER
 
@@ -43,7 +43,7 @@ class ClientTraffic:
 
     def meter(self, since: float, until_: float) -> dict[str, float | int]:
         """See `report.Meter`."""
-        producer, group, transactions = self._producer.pulse, self._group.pulse, self._transactions.pulse
+        producer, group, transactions = self._producer.activity, self._group.activity, self._transactions.activity
         return {
             "produce": producer.longest_pause(since, until_),
             "consume": group.longest_pause(since, until_),
@@ -56,7 +56,7 @@ class ClientTraffic:
     def go_on(self) -> None:
         """:raises OperatorError: records are not acknowledged, or transactions not committed, any more."""
         until("records are acknowledged", self._producer.goes_on)
-        commits = self._transactions.pulse
+        commits = self._transactions.activity
         before = commits.count
         until("transactions are committed", lambda: commits.count > before)
 
@@ -65,7 +65,7 @@ class ClientTraffic:
         for each in (self._transactions, self._producer, self._group):
             each.abandon()
 
-    def audit(self, report: Report) -> None:
+    def audit(self, report: DrillReport) -> None:
         """End the clients, read everything back, and note in the report whether it is what was acknowledged.
 
         :raises OperatorError: it cannot be read.
@@ -83,7 +83,7 @@ class ClientTraffic:
     def _group_is_through(self) -> bool:
         return self._producer.acknowledged <= self._group.read
 
-    def _audit_orders(self, report: Report) -> None:
+    def _audit_orders(self, report: DrillReport) -> None:
         producer = self._producer
         seen = Counter(map(int, read_to_end(self._bootstrap, ORDERS, self._reader)))
         report.figure("records sent", producer.sent)
@@ -94,7 +94,7 @@ class ClientTraffic:
         report.check("every record was acknowledged", not producer.errors, producer.errors[:5])
         report.check("nothing is there that was not sent", max(seen, default=0) < producer.sent)
 
-    def _audit_group(self, report: Report, offsets: dict[int, int]) -> None:
+    def _audit_group(self, report: DrillReport, offsets: dict[int, int]) -> None:
         group = self._group
         report.check("the group read every record, in order", not group.progress.faults, group.progress.faults[:5])
         report.figure("records that the group read again", group.progress.read_again)
@@ -106,7 +106,7 @@ class ClientTraffic:
             "so did those from before the migration", held == RESTING_READ, f"{held} instead of {RESTING_READ}"
         )
 
-    def _audit_transactions(self, report: Report) -> None:
+    def _audit_transactions(self, report: DrillReport) -> None:
         transactions = self._transactions
         seen = read_to_end(self._bootstrap, PAYMENTS, self._reader)
         found = list(faults(seen, transactions.committed, transactions.aborted, transactions.in_doubt))

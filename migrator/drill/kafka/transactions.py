@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from migrator.drill.kafka.activity import Pulse
+from migrator.drill.kafka.activity import Activity
 from migrator.drill.kafka.clients import ANONYMOUS, PATIENT, Login
 from migrator.drill.kafka.cluster import until
 
@@ -34,7 +34,7 @@ class Transactions:
         self.in_doubt: set[int] = set()
         """Neither was acknowledged: all of their records may be there, or none."""
         self.errors: list[str] = []
-        self.pulse = Pulse()
+        self.activity = Activity()
         """Ends of transactions."""
         self._topic = topic
         self._configuration = {
@@ -53,7 +53,7 @@ class Transactions:
         """Begin, and wait for the first commit."""
         _patiently(lambda: self._producer.init_transactions(CALL_SECONDS))
         self._thread.start()
-        until("transactions are committed", lambda: self.pulse.goes_on(LIVELY_SECONDS))
+        until("transactions are committed", lambda: self.activity.goes_on(LIVELY_SECONDS))
 
     def stop(self) -> None:
         """End after the transaction under way.
@@ -91,7 +91,7 @@ class Transactions:
         else:
             _patiently(lambda: self._producer.commit_transaction(CALL_SECONDS))
             self.committed.add(number)
-        self.pulse.beat()
+        self.activity.note()
 
     def _recover(self, number: int, failed: KafkaException) -> None:
         """Abort where the protocol says so; otherwise a new producer, which fences the old one, ends what it left."""

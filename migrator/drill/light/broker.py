@@ -20,10 +20,10 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from migrator.drill.controller_channel import ControllerChannel
-from migrator.drill.light.broker_session import BrokerSession
+from migrator.drill.light.broker_session import LightBrokerSession
 from migrator.drill.light.isr_keeper import IsrKeeper
 from migrator.drill.light.metadata_cache import LEADER_DURING_DELETE, MetadataCache
-from migrator.drill.light.replicas import Key, Replica, Replicas
+from migrator.drill.light.replicas import HostedReplicas, Key, Replica
 from migrator.raft.transport import TransportError
 from migrator.records.metadata import Endpoint, SecurityProtocol
 from migrator.values import value
@@ -61,7 +61,7 @@ APIS = {
 }
 
 
-class BrokerMode(Enum):
+class LightBrokerMode(Enum):
     """What a broker is configured as."""
 
     ZOOKEEPER = "ZooKeeper"
@@ -99,7 +99,7 @@ class LightBroker:
     def __init__(self, options: LightBrokerOptions) -> None:
         self.options = options
         self.cache = MetadataCache()
-        self.replicas = Replicas(options.broker_id)
+        self.replicas = HostedReplicas(options.broker_id)
         self.violations: list[str] = []
         self.forgotten: set[tuple[str, UUID | None]] = set()
         """Topics that lost partitions in the cache, with the ids they had; fine if they were deleted."""
@@ -110,7 +110,7 @@ class LightBroker:
         self.epoch = -1
         self.fenced = True
         self.port = 0
-        self.mode = BrokerMode.MIGRATING
+        self.mode = LightBrokerMode.MIGRATING
         self.running = asyncio.Event()
         """Set while the broker is unfenced."""
         self._controller_epoch = -1
@@ -119,7 +119,7 @@ class LightBroker:
         self._may_stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._listener, self._channel = self._connections()
-        self._session: BrokerSession | None = None
+        self._session: LightBrokerSession | None = None
         self._isrs = IsrKeeper(options.broker_id, self.replicas, self._ask)
         self._random = random.Random(options.broker_id)
 
@@ -128,7 +128,7 @@ class LightBroker:
         """Epochs of the ZooKeeper controller that this broker was elected as, since its last start."""
         return [] if self._session is None else self._session.elections
 
-    async def start(self, mode: BrokerMode = BrokerMode.MIGRATING) -> None:
+    async def start(self, mode: LightBrokerMode = LightBrokerMode.MIGRATING) -> None:
         """Serve, register in ZooKeeper and begin to register with the quorum, as the mode demands.
 
         :raises OSError, KazooException: the port cannot be bound, or ZooKeeper does not take it.
@@ -137,8 +137,8 @@ class LightBroker:
         self._listener, self._channel = self._connections()
         self.port = await self._listener.start("127.0.0.1", self.port)
         self.mode = mode
-        if mode is not BrokerMode.KRAFT:
-            self._session = BrokerSession(
+        if mode is not LightBrokerMode.KRAFT:
+            self._session = LightBrokerSession(
                 self.options.broker_id,
                 access if isinstance(access := self.options.zookeeper, SessionOptions) else SessionOptions(access),
                 self._endpoint(),
@@ -146,7 +146,7 @@ class LightBroker:
                 session_seconds=self.options.session_seconds,
             )
             await asyncio.to_thread(self._session.start)
-        if mode is not BrokerMode.ZOOKEEPER:
+        if mode is not LightBrokerMode.ZOOKEEPER:
             self._tasks = [asyncio.create_task(self._live()), asyncio.create_task(self._take_followers_in())]
 
     async def stop(self, *, controlled: bool = True) -> None:
@@ -337,12 +337,12 @@ class LightBroker:
             features=[
                 {
                     "name": "metadata.version",
-                    "min_supported_version": 1 if self.mode is BrokerMode.KRAFT else self.options.metadata_version,
+                    "min_supported_version": 1 if self.mode is LightBrokerMode.KRAFT else self.options.metadata_version,
                     "max_supported_version": self.options.metadata_version,
                 }
             ],
             rack=f"rack-{broker_id}",
-            is_migrating_zk_broker=self.mode is BrokerMode.MIGRATING,
+            is_migrating_zk_broker=self.mode is LightBrokerMode.MIGRATING,
             log_dirs=(UUID(int=(broker_id << 64) + 1000),),
             previous_broker_epoch=-1,
         )

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 START_SECONDS = 30.0
 
 
-class BrokerSession:
+class LightBrokerSession:
     """Blocking: callers on an event loop use a thread.
 
     :param access: how to connect; its chroot is the cluster's.

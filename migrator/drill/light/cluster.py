@@ -17,7 +17,7 @@ from migrator.drill.cluster import (
     WAIT_SECONDS,
     Cluster,
     ClusterOptions,
-    Controller,
+    ControllerProcess,
     Doors,
     controller_properties,
     migration_properties,
@@ -25,10 +25,10 @@ from migrator.drill.cluster import (
 )
 from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.light import image_comparison
-from migrator.drill.light.broker import BrokerMode, LightBroker, LightBrokerOptions
+from migrator.drill.light.broker import LightBroker, LightBrokerMode, LightBrokerOptions
 from migrator.drill.light.workload import LightWorkload
 from migrator.drill.probes import until
-from migrator.drill.report import Report
+from migrator.drill.report import DrillReport
 from migrator.drill.security.users import BROKER, OPERATOR
 from migrator.drill.workload.fill import AWKWARD_TOPICS, FillOptions, fill
 from migrator.image.model import MetadataImage
@@ -43,7 +43,7 @@ class LightCluster(Cluster):
         super().__init__(directory, options)
         ports = {FIRST_CONTROLLER_ID + number: free_port() for number in range(options.controllers)}
         self.controllers = [
-            Controller(
+            ControllerProcess(
                 node,
                 directory / f"controller-{node}",
                 controller_properties(node, ports)
@@ -90,17 +90,17 @@ class LightCluster(Cluster):
         """A way to the active controller; the caller closes it."""
         return ControllerChannel(self.addresses, client_id, self.security.at_controllers(OPERATOR))
 
-    async def begin(self, report: Report) -> None:
+    async def begin(self, report: DrillReport) -> None:
         """See `Cluster`."""
         report.wait_for("ZooKeeper is filled")
         report.figure("znodes", await asyncio.to_thread(self.fill))
         for broker in self.brokers[:-1]:
             await broker.start()
 
-    async def migrate_first_brokers(self, _report: Report) -> None:
+    async def migrate_first_brokers(self, _report: DrillReport) -> None:
         """They do from their start."""
 
-    async def migrate_last_broker(self, _report: Report) -> None:
+    async def migrate_last_broker(self, _report: DrillReport) -> None:
         """See `Cluster`."""
         await self.brokers[-1].start()
         await asyncio.wait_for(self.brokers[-1].running.wait(), WAIT_SECONDS)
@@ -123,25 +123,25 @@ class LightCluster(Cluster):
         """See `Cluster`."""
         return {f"broker {broker.options.broker_id}": broker.violations for broker in self.brokers}
 
-    async def roll_to_kraft(self, _report: Report) -> None:
+    async def roll_to_kraft(self, _report: DrillReport) -> None:
         """See `Cluster`."""
         for broker in self.brokers:
             await broker.stop()
-            await broker.start(BrokerMode.KRAFT)
+            await broker.start(LightBrokerMode.KRAFT)
             await asyncio.wait_for(broker.running.wait(), WAIT_SECONDS)
 
-    async def roll_to_zookeeper(self, _report: Report) -> None:
+    async def roll_to_zookeeper(self, _report: DrillReport) -> None:
         """See `Cluster`."""
         for broker in self.brokers:
             await broker.stop(controlled=False)
-            await broker.start(BrokerMode.ZOOKEEPER)
+            await broker.start(LightBrokerMode.ZOOKEEPER)
 
-    async def refuse_migrating_broker(self, report: Report) -> None:
+    async def refuse_migrating_broker(self, report: DrillReport) -> None:
         """See `Cluster`."""
         broker = self.brokers[0]
         await broker.stop()
         broker.errors.clear()
-        await broker.start(BrokerMode.MIGRATING)
+        await broker.start(LightBrokerMode.MIGRATING)
 
         async def refused() -> bool:
             return broker.errors.get(ErrorCode.broker_id_not_registered, 0) > 0
@@ -149,13 +149,13 @@ class LightCluster(Cluster):
         what = "the registration of a broker in ZooKeeper mode is refused"
         await until(self, report, what, refused, seconds=WAIT_SECONDS)
 
-    async def hand_over(self, _report: Report) -> None:
+    async def hand_over(self, _report: DrillReport) -> None:
         """See `Cluster`; stock controllers expect brokers that replay the metadata log."""
 
-    async def use_zookeeper_controller(self, _report: Report) -> None:
+    async def use_zookeeper_controller(self, _report: DrillReport) -> None:
         """See `Cluster`; a light broker that is elected does nothing."""
 
-    async def audit_records(self, _report: Report) -> None:
+    async def audit_records(self, _report: DrillReport) -> None:
         """See `Cluster`; there are none."""
 
     async def close(self) -> None:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from migrator.drill.light.replicas import Key, Replica, Replicas
+from migrator.drill.light.replicas import HostedReplicas, Key, Replica
 from migrator.wire.schemas import build, request_type
 
 ALTER_PARTITION = 56
@@ -22,7 +22,7 @@ class IsrKeeper:
     :param ask: sends a request to the active controller; gives None when there was no answer.
     """
 
-    def __init__(self, broker_id: int, replicas: Replicas, ask: Callable[[Any], Awaitable[Any]]) -> None:
+    def __init__(self, broker_id: int, replicas: HostedReplicas, ask: Callable[[Any], Awaitable[Any]]) -> None:
         self._broker_id = broker_id
         self._replicas = replicas
         self._ask = ask

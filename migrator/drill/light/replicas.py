@@ -30,7 +30,7 @@ class Replica:
     replicas: tuple[int, ...]
 
 
-class Replicas:
+class HostedReplicas:
     """The logs on the disk of one broker and the partitions that it serves."""
 
     def __init__(self, broker_id: int) -> None:

@@ -8,14 +8,14 @@ import functools
 from migrator.drill.cluster import WAIT_SECONDS, Cluster
 from migrator.drill.doors.every_door import besieged, try_doors
 from migrator.drill.probes import all_report, answers, dual_writing, log_tail, settled_metadata, until
-from migrator.drill.report import Report
+from migrator.drill.report import DrillReport
 from migrator.errors import ExitCode
 from migrator.migration.machine.states import PublicState
 
 FINISHED = PublicState.FINISHED.label
 
 
-async def finish(cluster: Cluster, report: Report) -> None:
+async def finish(cluster: Cluster, report: DrillReport) -> None:
     """Roll the brokers to KRaft mode, then the controllers to a configuration without the migration.
 
     :raises DrillFailedError: it cannot go on.
@@ -42,7 +42,7 @@ async def finish(cluster: Cluster, report: Report) -> None:
         report.figure("seconds from the last restart to Finished", seconds)
 
 
-async def refuse_rollback(cluster: Cluster, report: Report) -> None:
+async def refuse_rollback(cluster: Cluster, report: DrillReport) -> None:
     """Turn the migration on again: it stays finished, and nothing goes to ZooKeeper or comes back from it.
 
     :raises DrillFailedError: it cannot go on.
@@ -62,7 +62,7 @@ async def refuse_rollback(cluster: Cluster, report: Report) -> None:
         report.check("ZooKeeper stays as it was", now == before)
 
 
-async def _too_early(cluster: Cluster, report: Report) -> None:
+async def _too_early(cluster: Cluster, report: DrillReport) -> None:
     leader = await cluster.leader()
     controller = next(each for each in cluster.controllers if each is not leader or len(cluster.controllers) == 1)
     await asyncio.to_thread(controller.stop)

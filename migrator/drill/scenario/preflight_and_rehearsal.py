@@ -6,13 +6,13 @@ import asyncio
 
 from migrator.drill.cluster import Cluster
 from migrator.drill.probes import command
-from migrator.drill.report import Report
+from migrator.drill.report import DrillReport
 from migrator.errors import ExitCode
 
 RELEASE_VERSION = "3.9"
 
 
-async def foresee(cluster: Cluster, report: Report) -> None:
+async def preflight_and_rehearse(cluster: Cluster, report: DrillReport) -> None:
     """`migrator preflight` and `migrator rehearse`, with the files of the migration. Light brokers have none, and do
     not answer as Kafka's do.
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from migrator.drill.cluster import ENCODER_SECRET, WAIT_SECONDS, Cluster
 from migrator.drill.probes import controller_claim, highest_state_epoch, settled_metadata, until
-from migrator.drill.report import Report
+from migrator.drill.report import DrillReport
 from migrator.errors import ExitCode
 from migrator.migration import rollback
 from migrator.migration.machine.states import PublicState, State
@@ -21,7 +21,7 @@ WATCH_SECONDS = 3.0
 UNSETTLED = frozenset({State.INACTIVE.value, State.EXAMINING.value})
 
 
-async def roll_back(cluster: Cluster, report: Report, before: Mapping[str, bytes | None], state: str) -> None:
+async def roll_back(cluster: Cluster, report: DrillReport, before: Mapping[str, bytes | None], state: str) -> None:
     """Stop the quorum, roll the cluster back, and see a forgotten quorum keep away.
 
     :param before: the metadata that ZooKeeper must hold in the end; empty when changes were dual-written.
@@ -49,7 +49,7 @@ async def roll_back(cluster: Cluster, report: Report, before: Mapping[str, bytes
         await _wake_forgotten_quorum(cluster, report)
 
 
-async def _wake_forgotten_quorum(cluster: Cluster, report: Report) -> None:
+async def _wake_forgotten_quorum(cluster: Cluster, report: DrillReport) -> None:
     """Its log says that it migrated this cluster; it must see that this was undone, and keep away."""
     with report.step("A forgotten quorum wakes up and keeps away"):
         for controller in cluster.controllers:
@@ -85,7 +85,7 @@ async def _broker_leads(cluster: Cluster) -> bool:
     return await asyncio.to_thread(look)
 
 
-def _check_zookeeper(cluster: Cluster, report: Report, before: Mapping[str, bytes | None]) -> None:
+def _check_zookeeper(cluster: Cluster, report: DrillReport, before: Mapping[str, bytes | None]) -> None:
     with cluster.zookeeper_client() as client:
         epoch = decode_controller_epoch(paths.CONTROLLER_EPOCH, client.get(paths.CONTROLLER_EPOCH)[0])
         highest = highest_state_epoch(client)

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 
-from migrator.drill.cluster import WAIT_SECONDS, Cluster, ClusterOptions, Controller
+from migrator.drill.cluster import WAIT_SECONDS, Cluster, ClusterOptions, ControllerProcess
 from migrator.drill.doors.every_door import besieged, try_doors
 from migrator.drill.probes import (
     StopAtClaim,
@@ -26,9 +26,9 @@ from migrator.drill.probes import (
     until,
     verify,
 )
-from migrator.drill.report import Report
+from migrator.drill.report import DrillReport
 from migrator.drill.scenario.finish import finish, refuse_rollback
-from migrator.drill.scenario.preflight_and_rehearsal import foresee
+from migrator.drill.scenario.preflight_and_rehearsal import preflight_and_rehearse
 from migrator.drill.scenario.rollback import roll_back
 from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.drill.workload.workload import Workload
@@ -51,7 +51,7 @@ class DrillOptions:
     rollback_at: str | None = None
 
 
-async def run_scenario(cluster: Cluster, options: DrillOptions, report: Report) -> None:
+async def run_scenario(cluster: Cluster, options: DrillOptions, report: DrillReport) -> None:
     """Run it to its end.
 
     :raises DrillFailedError: it cannot go on.
@@ -60,7 +60,7 @@ async def run_scenario(cluster: Cluster, options: DrillOptions, report: Report) 
     drill = _Drill(cluster, options, report)
     await drill.zookeeper_cluster()
     await try_doors(cluster, report, "ZooKeeper mode")
-    await foresee(cluster, report)
+    await preflight_and_rehearse(cluster, report)
     await drill.quorum()
     if options.rollback_at == INELIGIBLE:
         return await _back(cluster, report, drill.before, INELIGIBLE)
@@ -86,7 +86,7 @@ async def run_scenario(cluster: Cluster, options: DrillOptions, report: Report) 
     return None
 
 
-async def _back(cluster: Cluster, report: Report, before: Mapping[str, bytes | None], state: str) -> None:
+async def _back(cluster: Cluster, report: DrillReport, before: Mapping[str, bytes | None], state: str) -> None:
     await roll_back(cluster, report, before, state)
     await cluster.use_zookeeper_controller(report)
     await try_doors(cluster, report, "back in ZooKeeper mode")
@@ -96,7 +96,7 @@ async def _back(cluster: Cluster, report: Report, before: Mapping[str, bytes | N
 class _Drill:
     """The way to dual-write and through it."""
 
-    def __init__(self, cluster: Cluster, options: DrillOptions, report: Report) -> None:
+    def __init__(self, cluster: Cluster, options: DrillOptions, report: DrillReport) -> None:
         self._cluster = cluster
         self._options = options
         self._report = report
@@ -231,7 +231,7 @@ class _Drill:
             await asyncio.to_thread(leader.kill)
             await self._recover(leader, recovered)
 
-    async def _recover(self, killed: Controller, recovered: Callable[[], Awaitable[bool]]) -> None:
+    async def _recover(self, killed: ControllerProcess, recovered: Callable[[], Awaitable[bool]]) -> None:
         """Fewer than three controllers have no majority without the killed one: then it comes back first."""
         majority_left = len(self._cluster.controllers) >= 3
         if not majority_left:

@@ -13,7 +13,7 @@ from migrator.drill.security.open_ports import listening_ports, processes
 LOOK_EVERY_SECONDS = 0.5
 
 
-class Watch:
+class ProcessWatch:
     """Of the drill's own processes and of the commands that it runs.
 
     :param enabled: otherwise nobody looks.

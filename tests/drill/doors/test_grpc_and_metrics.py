@@ -6,7 +6,7 @@ import asyncio
 from contextlib import closing
 from pathlib import Path
 
-from migrator.drill.cluster import CLUSTER_ID, Controller
+from migrator.drill.cluster import CLUSTER_ID, ControllerProcess
 from migrator.drill.doors.grpc_and_metrics import LISTENER, METRICS, try_grpc, try_metrics
 from migrator.drill.doors.intruder import Attempts
 from migrator.drill.security.protection import METRICS_READER, Secured
@@ -42,7 +42,7 @@ async def tried(directory: Path, identities: Identities) -> Attempts:
     port = server.listen("127.0.0.1", 0, files)
     await server.start()
     try:
-        return await try_grpc([Controller(NODE, directory, {LISTENER: f"127.0.0.1:{port}"})], secured)
+        return await try_grpc([ControllerProcess(NODE, directory, {LISTENER: f"127.0.0.1:{port}"})], secured)
     finally:
         await server.close(grace=0)
 
@@ -75,7 +75,7 @@ async def scraped(directory: Path, *, password: bool, certificates: bool) -> Att
     )
     endpoint = await asyncio.to_thread(MetricsEndpoint, "127.0.0.1", 0, [], access=access)
     with closing(endpoint):
-        controller = Controller(NODE, directory, {METRICS: f"127.0.0.1:{endpoint.port}"})
+        controller = ControllerProcess(NODE, directory, {METRICS: f"127.0.0.1:{endpoint.port}"})
         return await try_metrics([controller], secured)
 
 

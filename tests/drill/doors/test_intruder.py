@@ -11,7 +11,16 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from migrator.drill.doors import intruder
-from migrator.drill.doors.intruder import NONE, Attempts, Verdict, attempt, besiege, changes_of, come_in, verdict_on
+from migrator.drill.doors.intruder import (
+    NONE,
+    AccessVerdict,
+    Attempts,
+    attempt,
+    besiege,
+    changes_of,
+    come_in,
+    verdict_on,
+)
 from migrator.drill.security.protection import IN_CLEAR, WITH_NOTHING, ControllerDoor, Secured
 from migrator.drill.security.users import INTRUDER, OPERATOR
 from migrator.raft.transport import TransportError
@@ -135,6 +144,6 @@ async def test_a_besieged_controller_that_obeys_is_found_out() -> None:
 
 
 def test_what_an_answer_means() -> None:
-    assert verdict_on(answer(ErrorCode.topic_authorization_failed)) is Verdict.DENIED
-    assert verdict_on(answer(ErrorCode.unknown_server_error)) is Verdict.LATER
-    assert verdict_on(answer(ErrorCode.none)) is Verdict.LET_IN
+    assert verdict_on(answer(ErrorCode.topic_authorization_failed)) is AccessVerdict.DENIED
+    assert verdict_on(answer(ErrorCode.unknown_server_error)) is AccessVerdict.LATER
+    assert verdict_on(answer(ErrorCode.none)) is AccessVerdict.LET_IN

@@ -13,8 +13,8 @@ import pytest
 
 from migrator.controller.token_index import token_hmac
 from migrator.drill.cluster import ENCODER_SECRET, TOKEN_SECRET
-from migrator.drill.doors.leaks import Kind, given_away, open_to_others, secrets_of
-from migrator.drill.security.process_watch import Watch
+from migrator.drill.doors.leaks import SecretKind, given_away, open_to_others, secrets_of
+from migrator.drill.security.process_watch import ProcessWatch
 from migrator.drill.security.protection import METRICS_READER, SCRAM_512, Secured
 from migrator.drill.security.users import BROKER, WRITER
 from migrator.drill.workload.fill import VAULT_PASSWORD, token_ids
@@ -28,21 +28,21 @@ def secured(tmp_path: Path) -> Secured:
     return found
 
 
-def planted(secured: Secured, directory: Path) -> dict[str, tuple[Kind, str]]:
+def planted(secured: Secured, directory: Path) -> dict[str, tuple[SecretKind, str]]:
     """By what it is: its kind, and how it would look in a text."""
     stored = secured.users[WRITER][SCRAM_512].split("stored_key=")[1].split(",")[0]
     pem = secured.store(BROKER).read_text().splitlines()
     own = token_hmac(TOKEN_SECRET.encode(), token_ids()[0])
     assert secured.store(BROKER).is_relative_to(directory)
     return {
-        "a password": (Kind.PASSWORD, secured.passwords[WRITER]),
-        "the password for metrics": (Kind.PASSWORD, secured.passwords[METRICS_READER]),
-        "the encoder's secret": (Kind.PASSWORD, ENCODER_SECRET),
-        "a password that ZooKeeper has encrypted": (Kind.CONFIG, VAULT_PASSWORD),
-        "a stored key": (Kind.SCRAM, stored),
-        "the same in hexadecimal digits": (Kind.SCRAM, base64.b64decode(stored).hex()),
-        "a private key": (Kind.KEY, "\n".join(pem[1:3])),
-        "a token": (Kind.TOKEN, base64.b64encode(own).decode()),
+        "a password": (SecretKind.PASSWORD, secured.passwords[WRITER]),
+        "the password for metrics": (SecretKind.PASSWORD, secured.passwords[METRICS_READER]),
+        "the encoder's secret": (SecretKind.PASSWORD, ENCODER_SECRET),
+        "a password that ZooKeeper has encrypted": (SecretKind.CONFIG, VAULT_PASSWORD),
+        "a stored key": (SecretKind.SCRAM, stored),
+        "the same in hexadecimal digits": (SecretKind.SCRAM, base64.b64decode(stored).hex()),
+        "a private key": (SecretKind.KEY, "\n".join(pem[1:3])),
+        "a token": (SecretKind.TOKEN, base64.b64encode(own).decode()),
     }
 
 
@@ -64,14 +64,14 @@ def test_every_kind_is_found_in_a_log(secured: Secured, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "kinds"),
     [
-        ("broker-1/node.properties", {Kind.PASSWORD}),
-        ("grpc-tls/key.pem", {Kind.KEY}),
-        ("broker-1/data/__cluster_metadata-0/00000000000000000000.log", {Kind.SCRAM, Kind.CONFIG}),
-        ("zookeeper/data/version-2/log.1", {Kind.SCRAM}),
+        ("broker-1/node.properties", {SecretKind.PASSWORD}),
+        ("grpc-tls/key.pem", {SecretKind.KEY}),
+        ("broker-1/data/__cluster_metadata-0/00000000000000000000.log", {SecretKind.SCRAM, SecretKind.CONFIG}),
+        ("zookeeper/data/version-2/log.1", {SecretKind.SCRAM}),
     ],
 )
 def test_each_may_be_in_its_place_and_nothing_else_may(
-    secured: Secured, tmp_path: Path, place: str, kinds: set[Kind]
+    secured: Secured, tmp_path: Path, place: str, kinds: set[SecretKind]
 ) -> None:
     secrets, path = secrets_of(secured, tmp_path), tmp_path / place
     path.parent.mkdir(parents=True)
@@ -93,24 +93,24 @@ def test_what_a_process_shows_is_seen(secured: Secured, tmp_path: Path, where: s
     command = [psutil.Process().exe(), "-c", "print(flush=True); input()"]
     command += [f"--password={secret}"] if where == "argument" else []
     environment = os.environ | ({"PASSWORD": secret} if where == "environment" else {})
-    watch, pipe = Watch(enabled=True), subprocess.PIPE
+    watch, pipe = ProcessWatch(enabled=True), subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment) as child:
         assert child.stdout is not None
         child.stdout.readline()
         watch.look(child.pid)
         child.communicate(b"\n")
     shown = "\n".join(watch.shown).encode()
-    assert secrets_of(secured, tmp_path).find(shown) == {Kind.PASSWORD}
+    assert secrets_of(secured, tmp_path).find(shown) == {SecretKind.PASSWORD}
 
 
 def test_a_port_that_the_network_reaches_is_no_port_on_loopback() -> None:
-    watch = Watch(enabled=True)
+    watch = ProcessWatch(enabled=True)
     watch.ports = {("127.0.0.1", 1): "a", ("::ffff:127.0.0.1", 2): "b", ("::1", 3): "c", ("::", 4): "d"}
     assert watch.reachable == [":::4 of d"]
 
 
 def test_a_command_that_has_ended_is_no_error() -> None:
-    watch = Watch(enabled=True)
+    watch = ProcessWatch(enabled=True)
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         child.wait()
     watch.look(child.pid)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from migrator.drill.kafka.readers import Progress
+from migrator.drill.kafka.readers import GroupProgress
 
 
-def after(*offsets: int, committed: int = 0) -> Progress:
-    progress = Progress()
+def after(*offsets: int, committed: int = 0) -> GroupProgress:
+    progress = GroupProgress()
     progress.acknowledge(0, committed)
     for offset in offsets:
         progress.take(0, offset)

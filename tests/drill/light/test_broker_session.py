@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from kazoo.client import KazooClient
 
-from migrator.drill.light.broker_session import BrokerSession
+from migrator.drill.light.broker_session import LightBrokerSession
 from migrator.records.metadata import Endpoint, SecurityProtocol
 from migrator.zookeeper.session import SessionOptions
 from migrator.zookeeper.znodes import paths
@@ -24,11 +24,11 @@ from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
-def sessions(zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient) -> Iterator[dict[int, BrokerSession]]:
+def sessions(zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient) -> Iterator[dict[int, LightBrokerSession]]:
     """Of brokers 1 and 2, not started, on a cluster whose last controller epoch was 7."""
     zookeeper_client.create(paths.CONTROLLER_EPOCH, b"7")
     made = {
-        broker: BrokerSession(
+        broker: LightBrokerSession(
             broker,
             SessionOptions(zookeeper.hosts),
             Endpoint("PLAINTEXT", "localhost", 9090 + broker, SecurityProtocol.PLAINTEXT),
@@ -57,7 +57,7 @@ def wait_for_controller(client: KazooClient, broker: int) -> ControllerClaim:
 
 
 def test_the_first_is_elected_and_the_next_takes_over(
-    sessions: dict[int, BrokerSession], zookeeper_client: KazooClient
+    sessions: dict[int, LightBrokerSession], zookeeper_client: KazooClient
 ) -> None:
     sessions[1].start()
     sessions[2].start()
@@ -71,7 +71,7 @@ def test_the_first_is_elected_and_the_next_takes_over(
 
 
 def test_a_kraft_claim_keeps_brokers_from_standing_until_it_is_deleted(
-    sessions: dict[int, BrokerSession], zookeeper_client: KazooClient
+    sessions: dict[int, LightBrokerSession], zookeeper_client: KazooClient
 ) -> None:
     zookeeper_client.create(paths.CONTROLLER, encode_controller(ControllerClaim(3001, 0, kraft_epoch=5)))
     sessions[1].start()

@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from migrator.drill.light.replicas import EPOCH_DURING_DELETE, Replicas
+from migrator.drill.light.replicas import EPOCH_DURING_DELETE, HostedReplicas
 from tests.drill.control_requests import FULL, Topics, leader_and_isr, state, stop_replica, topic_id
 
 A, B = topic_id(1), topic_id(2)
 
 
-def hosting() -> Replicas:
-    replicas = Replicas(1)
+def hosting() -> HostedReplicas:
+    replicas = HostedReplicas(1)
     replicas.become_leader_or_follower(
         leader_and_isr({("a", A): [state(0, 1, epoch=4), state(1, 2, epoch=4)], ("b", B): [state(0, 3)]})
     )
     return replicas
 
 
-def errors_of(replicas: Replicas, request: object) -> list[ErrorCode]:
+def errors_of(replicas: HostedReplicas, request: object) -> list[ErrorCode]:
     answers = replicas.become_leader_or_follower(request)
     return [code for partitions in answers.values() for code in partitions.values()]
 

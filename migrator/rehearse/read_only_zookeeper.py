@@ -28,7 +28,7 @@ _STRAY_REMEDY = (
 )
 
 
-class Looking:
+class ReadOnlyZooKeeper:
     """One session that nothing is ever written on. Methods block.
 
     :param retry_seconds: how long a reading goes on through lost connections.
@@ -67,7 +67,7 @@ class Looking:
 
 
 @value
-class Quorum:
+class PlannedQuorum:
     """The controllers to be. ``cluster_id`` None: not formatted yet, any will do."""
 
     node_id: int
@@ -75,7 +75,7 @@ class Quorum:
     cluster_id: str | None = None
 
 
-def gaps(standing: Standing, brokers: ZooKeeperBrokers, quorum: Quorum) -> list[Gap]:
+def gaps(standing: Standing, brokers: ZooKeeperBrokers, quorum: PlannedQuorum) -> list[Gap]:
     """What would hold the copy back, and warnings, as far as ZooKeeper shows it without being decoded."""
     return [*_standing_gaps(standing, quorum), *foresee(brokers, quorum.inter_broker_listener)]
 
@@ -85,7 +85,7 @@ def blockers(found: list[Gap]) -> tuple[Gap, ...]:
     return tuple(gap for gap in found if gap.severity is Severity.BLOCKER)
 
 
-def _standing_gaps(standing: Standing, quorum: Quorum) -> list[Gap]:
+def _standing_gaps(standing: Standing, quorum: PlannedQuorum) -> list[Gap]:
     us = Claimant(quorum.node_id, EPOCH, quorum.cluster_id or standing.cluster_id or "", ZkMigrationState.PRE_MIGRATION)
     verdict = examine(standing, us)
     match verdict.finding:

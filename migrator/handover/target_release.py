@@ -31,7 +31,7 @@ ZOOKEEPER_PREFIXES = ("zookeeper.", "password.encoder.")
 
 
 @value
-class Target:
+class TargetRelease:
     """``lowest`` and ``highest`` are the levels of metadata.version that this release boots on; ``rolling`` says
     whether its controllers may join a quorum of ours, one by one."""
 
@@ -46,7 +46,7 @@ class Target:
         return key.startswith(("migrator.", *ZOOKEEPER_PREFIXES)) or key in self.gone
 
 
-def parse_target(text: str) -> Target:
+def parse_target(text: str) -> TargetRelease:
     """``3.9.1`` or ``4.1.0``. A quorum of ours is one of 3.9, so only 3.9 joins it; 4.x takes over the directories.
 
     :raises ValueError: for a release that cannot take over.
@@ -57,8 +57,8 @@ def parse_target(text: str) -> Target:
     if release < (3, 9) or release > _numbers(VERSIONS[-1].release):
         raise ValueError(f"{text!r} is not a release of Kafka from 3.9 to {VERSIONS[-1].release}")
     if release < (4, 0):
-        return Target(text.strip(), VERSIONS[0].level, known[-1], rolling=True)
-    return Target(text.strip(), MinLevel.CONTROLLED_SHUTDOWN_STATE, known[-1], rolling=False, gone=GONE_IN_4)
+        return TargetRelease(text.strip(), VERSIONS[0].level, known[-1], rolling=True)
+    return TargetRelease(text.strip(), MinLevel.CONTROLLED_SHUTDOWN_STATE, known[-1], rolling=False, gone=GONE_IN_4)
 
 
 def _numbers(release: str) -> tuple[int, int]:

@@ -16,7 +16,7 @@ class Program(Enum):
 
 
 @value
-class Voter:
+class ObservedVoter:
     """``program`` None: nobody answers. ``end_offset`` is that of its log as the leader knows it, -1 unknown."""
 
     node_id: int
@@ -25,12 +25,12 @@ class Voter:
 
 
 @value
-class Quorum:
+class ObservedQuorum:
     """``leader_id`` None: nobody leads, or nobody can be asked. ``high_watermark``: what is committed, or was a moment
     ago. ``finished``: whether the committed metadata say that the migration is over, or never was; None: unknown.
     ``level`` is the finalized metadata.version, 0 unknown."""
 
-    voters: Mapping[int, Voter]
+    voters: Mapping[int, ObservedVoter]
     leader_id: int | None = None
     high_watermark: int = -1
     finished: bool | None = None
@@ -53,9 +53,9 @@ class Quorum:
 
 
 @value
-class Directory:
+class MetadataDirectory:
     """A node's metadata directory. While a process holds it, only what that process says is known. ``holds_log``: there
-    are records in it; ``finished`` and ``level`` as of `Quorum`, from those records."""
+    are records in it; ``finished`` and ``level`` as of `ObservedQuorum`, from those records."""
 
     in_use: bool = False
     formatted: bool = False
@@ -65,10 +65,10 @@ class Directory:
 
 
 @value
-class Node:
+class LocalNode:
     """A voter whose directory and property file are at hand. ``file_written``: whether the stock property file is there
     as it has to be."""
 
     node_id: int
-    directory: Directory
+    directory: MetadataDirectory
     file_written: bool

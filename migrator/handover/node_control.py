@@ -32,7 +32,7 @@ class NodeControl(Protocol):
         """
 
 
-class Commands:
+class OperatorCommands:
     """Runs the operator's command lines, without a shell; ``{node}`` and ``{file}`` stand for the node's id and the
     stock property file. Without a command the operator is told, and waited for.
 
