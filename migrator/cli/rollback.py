@@ -16,8 +16,8 @@ from migrator.log.meta_properties import FILE_NAME
 from migrator.migration.rollback import roll_back
 from migrator.migration.seen_logs import newest_of
 from migrator.parts.processes import port_is_open
-from migrator.verify.kraft_files import read_image
-from migrator.verify.quorum_logs import logs_in
+from migrator.verify.kraft.files import read_image
+from migrator.verify.kraft.quorum_logs import logs_in
 from migrator.zookeeper.claim import Claimer
 from migrator.zookeeper.password_encoder import password_encoder
 from migrator.zookeeper.session import ZooKeeperSession, options_from

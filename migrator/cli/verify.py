@@ -24,8 +24,8 @@ from migrator.rpc.reach import active_controller
 from migrator.verify.history import History
 from migrator.verify.job import Job
 from migrator.verify.repair import OpenActive, repair
-from migrator.verify.session import spark_session
-from migrator.verify.sides import Sources
+from migrator.verify.spark.session import spark_session
+from migrator.verify.spark.sides import Sources
 from migrator.verify.verify import Verdict, VerifyRequest
 from migrator.verify.watch import Watch, WatchMetrics, entry_of
 

@@ -28,7 +28,7 @@ from migrator.parts.processes import ChildProcess, free_port, run_to_end
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.rpc.operator_client import OperatorClient
 from migrator.values import value
-from migrator.verify.kraft_files import read_image
+from migrator.verify.kraft.files import read_image
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, default_acl
 
 CHROOT = "/kafka"

@@ -21,7 +21,7 @@ from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.migration.machine.states import PublicState
 from migrator.records.versions import FEATURE_NAME, version_at
 from migrator.rpc.operator_client import OperatorClient
-from migrator.verify.kraft_files import read_image
+from migrator.verify.kraft.files import read_image
 
 STATUS_SECONDS = 2.0
 OLD_SECRET, SECRET = "delegation.token.master.key", "delegation.token.secret.key"

@@ -25,7 +25,7 @@ from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.preflight.evidence import BrokerFile, ControllerFile, DirectoryFacts, PropertyFile, Trouble, Unknown
 from migrator.records.metadata import FeatureLevelRecord
 from migrator.records.versions import FEATURE_NAME, parse_version
-from migrator.verify.kraft_files import read_image
+from migrator.verify.kraft.files import read_image
 from migrator.wire.identity import door_of, shown_by
 from migrator.wire.listener_settings import broker_security, controller_security
 from migrator.zookeeper.session import options_from

@@ -16,11 +16,11 @@ from migrator.image.model import Changes, MetadataImage
 from migrator.migration.translate import names
 from migrator.migration.write_behind.audit import CLAIM, METADATA
 from migrator.values import value
-from migrator.verify.log_tail import LogTail
+from migrator.verify.kraft.log_tail import LogTail
 from migrator.verify.recheck import Recheck
-from migrator.verify.zookeeper_files import data_files
-from migrator.verify.zookeeper_side import Mark, ZooKeeperSide
-from migrator.verify.zookeeper_transactions import CutTransactionError, Transaction, read_transactions
+from migrator.verify.zookeeper.files import data_files
+from migrator.verify.zookeeper.side import Mark, ZooKeeperSide
+from migrator.verify.zookeeper.transactions import CutTransactionError, Transaction, read_transactions
 from migrator.zookeeper.ops import Stat
 from migrator.zookeeper.znodes import paths
 

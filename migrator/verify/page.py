@@ -15,8 +15,8 @@ from string import Template
 from migrator.errors import ExitCode, OperatorError
 from migrator.observe.printable import printable
 from migrator.verify.canonical import RULES
-from migrator.verify.compare import Difference
 from migrator.verify.history import Entry
+from migrator.verify.spark.compare import Difference
 from migrator.verify.verify import Verdict
 
 ROWS_MAX = 5_000

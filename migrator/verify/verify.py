@@ -14,14 +14,14 @@ from pyspark.sql import SparkSession
 
 from migrator.errors import ExitCode, OperatorError
 from migrator.values import value
-from migrator.verify.compare import EXAMPLES_MAX, Comparison, Difference, KindCounts, compare, settled
-from migrator.verify.failures import operator_error
-from migrator.verify.log_tail import LogTail
-from migrator.verify.observed_tail import end_of_metadata, metadata_tail
+from migrator.verify.kraft.log_tail import LogTail
+from migrator.verify.kraft.observed_tail import end_of_metadata, metadata_tail
 from migrator.verify.recheck import Pair, Patience, Recheck
-from migrator.verify.session import spark_session
-from migrator.verify.sides import Sources, load_sides
-from migrator.verify.zookeeper_side import ZooKeeperSide
+from migrator.verify.spark.compare import EXAMPLES_MAX, Comparison, Difference, KindCounts, compare, settled
+from migrator.verify.spark.failures import operator_error
+from migrator.verify.spark.session import spark_session
+from migrator.verify.spark.sides import Sources, load_sides
+from migrator.verify.zookeeper.side import ZooKeeperSide
 
 PASSES_MAX = 3
 """Comparisons of everything, while there are more differences than can be read again one by one."""

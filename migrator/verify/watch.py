@@ -20,10 +20,10 @@ from migrator.observe.metrics_access import OPEN, AccessFiles
 from migrator.observe.metrics_endpoint import MetricsEndpoint
 from migrator.verify.foreign import ForeignWrite, ForeignWrites
 from migrator.verify.history import Entry, History
-from migrator.verify.observed_tail import metadata_tail
+from migrator.verify.kraft.observed_tail import metadata_tail
 from migrator.verify.recheck import Recheck
 from migrator.verify.verify import Verdict, VerifyRequest
-from migrator.verify.zookeeper_side import ZooKeeperSide
+from migrator.verify.zookeeper.side import ZooKeeperSide
 
 _LAST = {"equal": 1, "different": 0}
 

@@ -29,8 +29,9 @@ from migrator.log.formatting import FormatPlan, format_directories
 from migrator.migration.machine.states import State
 from migrator.observe.status import Status
 from migrator.records.versions import parse_version
-from migrator.verify import image_rows, zookeeper_reading
+from migrator.verify.kraft import image_rows
 from migrator.verify.recheck import agrees
+from migrator.verify.zookeeper import reading
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
@@ -277,9 +278,9 @@ def zookeeper_rows(access: str | SessionOptions) -> Rows:
     encoder = PasswordEncoder(ENCODER_SECRET, os.urandom)
     with ZooKeeperSession(SessionOptions(access) if isinstance(access, str) else access) as session:
         tree = BulkReader(session)
-        names = zookeeper_reading.topic_names(tree)
-        rows = [*zookeeper_reading.topics(tree, names, encoder, b"")]
-        rows += zookeeper_reading.other_families(tree, encoder, b"")
+        names = reading.topic_names(tree)
+        rows = [*reading.topics(tree, names, encoder, b"")]
+        rows += reading.other_families(tree, encoder, b"")
     return {(kind, entity, field): text for kind, entity, field, text in rows}
 
 

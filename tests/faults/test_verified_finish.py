@@ -14,7 +14,7 @@ from migrator.parts.processes import run_to_end
 from migrator.rpc.operator_client import OperatorClient
 from migrator.rpc.reach import active_controller
 from migrator.verify.report import begin
-from migrator.verify.zookeeper_side import ZooKeeperSide
+from migrator.verify.zookeeper.side import ZooKeeperSide
 from tests.conftest import ZooKeeperSpace
 from tests.faults.cluster import cluster_in, start_all
 

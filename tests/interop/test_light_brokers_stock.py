@@ -18,7 +18,7 @@ from migrator.drill.light.workload import LightWorkload
 from migrator.drill.workload.fill import CONTROLLER_EPOCH, DOOMED_TOPIC, FillOptions, fill
 from migrator.parts.kafka import StockKafka, StockNode
 from migrator.parts.processes import free_port
-from migrator.verify.kraft_files import read_image
+from migrator.verify.kraft.files import read_image
 from migrator.wire.schemas import LEADER_AND_ISR, UPDATE_METADATA
 from migrator.zookeeper.znodes import paths
 from tests.conftest import ZooKeeperSpace

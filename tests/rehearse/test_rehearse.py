@@ -24,7 +24,7 @@ from migrator.records.metadata import BeginTransactionRecord, EndTransactionReco
 from migrator.rehearse import stock
 from migrator.rehearse.rehearse import REPORT_FILE
 from migrator.rehearse.report import Outcome
-from migrator.verify.kraft_files import read_image
+from migrator.verify.kraft.files import read_image
 from migrator.zookeeper.znodes import paths
 from tests.conftest import connect, disconnect
 from tests.rehearse.cluster import IMPATIENT_MS, NODE_ID, everything, make_cluster, registration, request, run

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from migrator.parts.java import ONE_TIER
-from migrator.verify.session import JAVA_OPTIONS, spark_session
+from migrator.verify.spark.session import JAVA_OPTIONS, spark_session
 
 
 @pytest.fixture(scope="session")

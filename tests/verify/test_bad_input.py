@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from migrator.errors import ExitCode, OperatorError
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.records.batch import build_batch, iter_headers
-from migrator.verify.kraft_files import end_of_log, read_image
+from migrator.verify.kraft.files import end_of_log, read_image
 from migrator.verify.verify import VerifyRequest, compare_sides
 from tests.conftest import ZooKeeperSpace
 from tests.golden.stock import STOCK_391

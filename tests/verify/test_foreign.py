@@ -14,9 +14,9 @@ from migrator.drill.light.workload import LightWorkload
 from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.verify.foreign import ForeignWrite, ForeignWrites
-from migrator.verify.log_tail import LogTail
+from migrator.verify.kraft.log_tail import LogTail
 from migrator.verify.recheck import Patience, Recheck
-from migrator.verify.zookeeper_side import ZooKeeperSide
+from migrator.verify.zookeeper.side import ZooKeeperSide
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.configs import encode_config
 from tests.faults.cluster import cluster_in, start_all

@@ -18,10 +18,10 @@ from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.errors import ExitCode
 from migrator.parts.kafka import StockKafka
 from migrator.verify.foreign import ForeignWrites
-from migrator.verify.log_tail import LogTail
+from migrator.verify.kraft.log_tail import LogTail
 from migrator.verify.recheck import Patience, Recheck
 from migrator.verify.verify import Verdict, VerifyRequest, verify_in
-from migrator.verify.zookeeper_side import ZooKeeperSide
+from migrator.verify.zookeeper.side import ZooKeeperSide
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.configs import encode_config
 from tests.drill.stock_controllers import StockQuorumCluster

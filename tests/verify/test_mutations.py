@@ -21,13 +21,13 @@ from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.snapshots import SnapshotWriter
 from migrator.raft.messages import EpochOffset
 from migrator.records.codec import encode_all
-from migrator.verify import compare as comparing
-from migrator.verify import image_rows
-from migrator.verify.arrow_rows import ARROW_SCHEMA
 from migrator.verify.canonical import KINDS, Row
-from migrator.verify.kraft_files import read_image
-from migrator.verify.znode_tree import ZnodeTree
-from migrator.verify.zookeeper_reading import other_families, topic_names, topics
+from migrator.verify.kraft import image_rows
+from migrator.verify.kraft.files import read_image
+from migrator.verify.spark import compare as comparing
+from migrator.verify.spark.arrow_rows import ARROW_SCHEMA
+from migrator.verify.zookeeper.reading import other_families, topic_names, topics
+from migrator.verify.zookeeper.znode_tree import ZnodeTree
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 from tests.golden.stock import STOCK_391, read_dump
 from tests.lanes import seeds

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import OperatorError
-from migrator.verify.compare import Comparison, Difference, KindCounts
 from migrator.verify.history import Entry
 from migrator.verify.page import render, write
 from migrator.verify.recheck import Pair
+from migrator.verify.spark.compare import Comparison, Difference, KindCounts
 from migrator.verify.verify import Verdict
 from tests.verify.chromium import dom, screenshot
 

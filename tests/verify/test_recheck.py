@@ -17,11 +17,11 @@ from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.records.batch import build_batch, restamp
 from migrator.records.codec import encode_all
 from migrator.records.metadata import ConfigRecord, ConfigResourceType, MetadataRecord, NoOpRecord
-from migrator.verify import zookeeper_side
-from migrator.verify.compare import Difference
-from migrator.verify.log_tail import LogTail
+from migrator.verify.kraft.log_tail import LogTail
 from migrator.verify.recheck import Patience, Recheck, Settlement, agrees
-from migrator.verify.zookeeper_side import ZooKeeperSide
+from migrator.verify.spark.compare import Difference
+from migrator.verify.zookeeper import side as zookeeper_side
+from migrator.verify.zookeeper.side import ZooKeeperSide
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.configs import encode_config
 from migrator.zookeeper.znodes.migration import decode_migration, encode_migration

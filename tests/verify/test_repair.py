@@ -14,9 +14,9 @@ from migrator.observe.status import Force
 from migrator.rpc.operator_client import OperatorClient
 from migrator.rpc.reach import active_controller
 from migrator.verify import job
-from migrator.verify.compare import Comparison, Difference, KindCounts
 from migrator.verify.recheck import Pair
 from migrator.verify.repair import repair
+from migrator.verify.spark.compare import Comparison, Difference, KindCounts
 from migrator.verify.verify import Verdict, VerifyRequest
 from tests.rpc.identities import command_config
 from tests.rpc.operator_node import WRITTEN, PlayedNode, served

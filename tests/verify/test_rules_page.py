@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migrator.verify.shipping import COMPILED, PURE
+from migrator.verify.spark.shipping import COMPILED, PURE
 from tests.verify.rules_page import PAGE, printed, table
 
 

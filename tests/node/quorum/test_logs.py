@@ -14,8 +14,8 @@ from migrator.log.segment import segment_name
 from migrator.log.synced_end import FILE_NAME
 from migrator.migration.seen_logs import newest_of
 from migrator.records.metadata import ConfigRecord, ConfigResourceType
-from migrator.verify.kraft_files import end_of_log, read_image
-from migrator.verify.quorum_logs import logs_in
+from migrator.verify.kraft.files import end_of_log, read_image
+from migrator.verify.kraft.quorum_logs import logs_in
 from tests.node.cluster import running
 from tests.node.migration.test_start_check import append
 

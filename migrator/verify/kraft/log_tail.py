@@ -17,7 +17,7 @@ from migrator.records.batch import HEADER_SIZE, Batch
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.runs import checked_batches
 from migrator.values import value
-from migrator.verify.kraft_files import read_image
+from migrator.verify.kraft.files import read_image
 
 RESTARTS_MAX = 5
 """Times in a row that a file may vanish while it is read: a snapshot took the place of what was before it."""

@@ -12,8 +12,8 @@ from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.records.batch import Batch, build_batch, iter_batches, restamp
 from migrator.records.codec import encode_all
 from migrator.records.metadata import NoOpRecord
-from migrator.verify.kraft_files import read_image
-from migrator.verify.log_tail import LogTail
+from migrator.verify.kraft.files import read_image
+from migrator.verify.kraft.log_tail import LogTail
 from tests.golden.stock import STOCK_391
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from migrator.verify.kraft_source import KRaftDataSource
-from migrator.verify.zookeeper_source import ZooKeeperDataSource
+from migrator.verify.spark.kraft_source import KRaftDataSource
+from migrator.verify.spark.zookeeper_source import ZooKeeperDataSource
 
 
 def register(spark: SparkSession) -> None:

@@ -20,11 +20,11 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.parts.java import Jvm, find_java, java_command, pyspark_jars
 from migrator.parts.processes import ChildProcess
-from migrator.verify.shipping import COMPILED
+from migrator.verify.spark.shipping import COMPILED
 from migrator.verify.verify import Verdict, VerifyRequest, verify_in
 from tests.golden.stock import STOCK_391
 from tests.patience import PATIENCE_SECONDS
-from tests.verify.zookeeper_writer import write_snapshot
+from tests.verify.zookeeper.writer import write_snapshot
 
 pytestmark = pytest.mark.lane("test-all")
 WORKERS = 2

@@ -18,7 +18,7 @@ from struct import error as StructError  # noqa: N812 - a class, whatever its mo
 from migrator.errors import OperatorError
 from migrator.log.errors import storage_errors
 from migrator.values import value
-from migrator.verify.jute_cursor import INT, LONG, Buffer, Cursor, DamagedFileError
+from migrator.verify.zookeeper.jute_cursor import INT, LONG, Buffer, Cursor, DamagedFileError
 
 MAGIC = b"ZKSN"
 END_PATH = b"/"

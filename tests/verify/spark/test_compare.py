@@ -8,7 +8,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from migrator.verify.canonical import COLUMNS, KINDS, Row
-from migrator.verify.compare import EXAMPLES_MAX, SUSPECTS_MAX, Comparison, Difference, KindCounts, compare, settled
+from migrator.verify.spark.compare import (
+    EXAMPLES_MAX,
+    SUSPECTS_MAX,
+    Comparison,
+    Difference,
+    KindCounts,
+    compare,
+    settled,
+)
 
 SCHEMA = ", ".join(f"{column} string" for column in COLUMNS)
 

@@ -17,12 +17,12 @@ from pyspark.sql.types import StructType
 
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
-from migrator.verify import image_rows
-from migrator.verify.arrow_rows import SCHEMA, RowReader, Share, arrow_batches
 from migrator.verify.canonical import Row
-from migrator.verify.failures import packing
-from migrator.verify.kraft_files import end_of_log, in_share, log_bytes, read_image, share_of_partitions
-from migrator.verify.observed import Observed, observed
+from migrator.verify.kraft import image_rows
+from migrator.verify.kraft.files import end_of_log, in_share, log_bytes, read_image, share_of_partitions
+from migrator.verify.kraft.observed import Observed, observed
+from migrator.verify.spark.arrow_rows import SCHEMA, RowReader, Share, arrow_batches
+from migrator.verify.spark.failures import packing
 
 
 class KRaftReader(RowReader):

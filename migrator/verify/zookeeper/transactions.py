@@ -15,7 +15,7 @@ from struct import error as StructError  # noqa: N812 - a class, whatever its mo
 
 from migrator.log.errors import storage_errors
 from migrator.values import value
-from migrator.verify.jute_cursor import LONG, Cursor, DamagedFileError
+from migrator.verify.zookeeper.jute_cursor import LONG, Cursor, DamagedFileError
 
 MAGIC = b"ZKLG"
 TXN_HEADER = Struct(">qiqqi")

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from migrator.errors import OperatorError
 from migrator.parts.java import find_java
-from migrator.verify.shipping import write_archive
+from migrator.verify.spark.shipping import write_archive
 
 GATEWAY_END_SECONDS = 30
 

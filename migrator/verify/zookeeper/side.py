@@ -11,7 +11,7 @@ from migrator.config.load import load_settings
 from migrator.errors import OperatorError
 from migrator.values import value
 from migrator.verify.canonical import Row
-from migrator.verify.zookeeper_reading import other_families, topic_names, topics
+from migrator.verify.zookeeper.reading import other_families, topic_names, topics
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.ops import Stat
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, options_from

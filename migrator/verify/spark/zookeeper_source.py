@@ -19,9 +19,9 @@ from pyspark.sql.types import StructType
 from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
-from migrator.verify.arrow_rows import SCHEMA, RowReader, Share, arrow_batches
-from migrator.verify.failures import packing
-from migrator.verify.zookeeper_files import (
+from migrator.verify.spark.arrow_rows import SCHEMA, RowReader, Share, arrow_batches
+from migrator.verify.spark.failures import packing
+from migrator.verify.zookeeper.files import (
     DataFiles,
     data_files,
     other_families_share,
@@ -29,7 +29,7 @@ from migrator.verify.zookeeper_files import (
     topics_share,
     total_bytes,
 )
-from migrator.verify.zookeeper_reading import other_families, topic_names, topics
+from migrator.verify.zookeeper.reading import other_families, topic_names, topics
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, options_from
 from migrator.zookeeper.znodes.passwords import PasswordEncoder

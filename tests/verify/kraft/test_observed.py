@@ -30,10 +30,10 @@ from migrator.records.codec import encode_all
 from migrator.records.control import LeaderChange, Voter, build_control_batch
 from migrator.records.uuid import DIRECTORY_UNASSIGNED
 from migrator.records.versions import parse_version
-from migrator.verify.kraft_files import end_of_log, read_image
-from migrator.verify.observed import Observed, by_address, observed
-from migrator.verify.observed_tail import ObservedTail
-from migrator.verify.sources import register
+from migrator.verify.kraft.files import end_of_log, read_image
+from migrator.verify.kraft.observed import Observed, by_address, observed
+from migrator.verify.kraft.observed_tail import ObservedTail
+from migrator.verify.spark.sources import register
 from tests.records.samples import UUID
 
 CLUSTER_ID = "Z29sZGVuLWNsdXN0ZXItMQ"

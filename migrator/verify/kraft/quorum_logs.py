@@ -8,7 +8,7 @@ from pathlib import Path
 from migrator.errors import OperatorError
 from migrator.log.meta_properties import read_meta_properties
 from migrator.migration.seen_logs import SeenLog
-from migrator.verify.kraft_files import last_of_log
+from migrator.verify.kraft.files import last_of_log
 
 
 def logs_in(directories: Iterable[Path], cluster_id: str | None = None) -> Mapping[SeenLog, Path]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from migrator.verify.kraft_files import end_of_log
-from migrator.verify.log_tail import LogTail
-from migrator.verify.observed import BEGIN, Observed, observed
-from migrator.verify.sides import is_address
+from migrator.verify.kraft.files import end_of_log
+from migrator.verify.kraft.log_tail import LogTail
+from migrator.verify.kraft.observed import BEGIN, Observed, observed
+from migrator.verify.spark.sides import is_address
 
 
 class ObservedTail(LogTail):

@@ -1,6 +1,6 @@
 """Which znodes make the canonical rows of the ZooKeeper side, and how they are read in bulk.
 
-Where the znodes come from is a `Tree`: a live server (`BulkReader`), or the files that it leaves (`zookeeper_files`).
+Where the znodes come from is a `Tree`: a live server (`BulkReader`), or the files that it leaves (`files`).
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from migrator.verify import znode_rows
 from migrator.verify.canonical import Row
+from migrator.verify.zookeeper import znode_rows
 from migrator.zookeeper.ops import Znode
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.configs import decode_config

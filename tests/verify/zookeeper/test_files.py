@@ -18,15 +18,15 @@ from migrator.drill.workload.fill import FillOptions, fill
 from migrator.errors import OperatorError
 from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
 from migrator.verify.canonical import Row
-from migrator.verify.zookeeper_files import (
+from migrator.verify.zookeeper.files import (
     FilesReading,
     data_files,
     other_families_share,
     read_tree,
     topics_share,
 )
-from migrator.verify.zookeeper_reading import other_families, topic_names, topics
-from migrator.verify.zookeeper_transactions import DataSet, read_transactions
+from migrator.verify.zookeeper.reading import other_families, topic_names, topics
+from migrator.verify.zookeeper.transactions import DataSet, read_transactions
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes import paths

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from migrator.errors import OperatorError
 from migrator.values import value
-from migrator.verify.sources import register
+from migrator.verify.spark.sources import register
 
 _ADDRESSES = re.compile(r"[^/\s,]+:\d+(,[^/\s,]+:\d+)*")
 

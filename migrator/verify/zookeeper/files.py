@@ -16,11 +16,10 @@ from pathlib import Path
 from migrator.errors import OperatorError
 from migrator.log.errors import storage_errors
 from migrator.values import value
-from migrator.verify.jute_cursor import DamagedFileError
 from migrator.verify.live_files import goes_on, stamp
-from migrator.verify.znode_tree import ZnodeTree
-from migrator.verify.zookeeper_snapshots import read_snapshot
-from migrator.verify.zookeeper_transactions import (
+from migrator.verify.zookeeper.jute_cursor import DamagedFileError
+from migrator.verify.zookeeper.snapshots import read_snapshot
+from migrator.verify.zookeeper.transactions import (
     Change,
     Created,
     CutTransactionError,
@@ -29,6 +28,7 @@ from migrator.verify.zookeeper_transactions import (
     Transaction,
     read_transactions,
 )
+from migrator.verify.zookeeper.znode_tree import ZnodeTree
 from migrator.zookeeper.ops import Stat, Znode
 from migrator.zookeeper.znodes import paths
 

@@ -1,0 +1,1 @@
+"""Spark: the session, the two data sources, and the comparison."""

@@ -1,0 +1,1 @@
+"""ZooKeeper: its servers, or the files that they leave; and their canonical rows."""
