@@ -7,6 +7,7 @@ We name no replica id, so that no controller counts us. Source: KIP-595, KIP-630
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -39,8 +40,14 @@ NODE_ID = -1
 """We are no node."""
 FIRST_UNKNOWN = -2
 """Controllers that are known by address only have ids from here on downwards."""
+_ADDRESSES = re.compile(r"[^/\s,]+:\d+(,[^/\s,]+:\d+)*")
 
 Address = tuple[str, int]
+
+
+def is_address(metadata: str) -> bool:
+    """Whether that names running controllers rather than a directory."""
+    return _ADDRESSES.fullmatch(metadata) is not None and not Path(metadata).exists()
 
 
 @value

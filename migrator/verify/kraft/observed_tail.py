@@ -6,8 +6,7 @@ from pathlib import Path
 
 from migrator.verify.kraft.files import end_of_log
 from migrator.verify.kraft.log_tail import LogTail
-from migrator.verify.kraft.observed import BEGIN, Observed, observed
-from migrator.verify.spark.sides import is_address
+from migrator.verify.kraft.observed import BEGIN, Observed, is_address, observed
 
 
 class ObservedTail(LogTail):

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from migrator.errors import OperatorError
 from migrator.values import value
+from migrator.verify.kraft.observed import is_address
 from migrator.verify.spark.sources import register
-
-_ADDRESSES = re.compile(r"[^/\s,]+:\d+(,[^/\s,]+:\d+)*")
 
 
 @value
@@ -43,11 +40,6 @@ class Sources:
     def live(self) -> bool:
         """Whether ZooKeeper is read from its servers, so that it may change meanwhile."""
         return not (self.archived or self.zookeeper_files)
-
-
-def is_address(metadata: str) -> bool:
-    """Whether that names running controllers rather than a directory."""
-    return _ADDRESSES.fullmatch(metadata) is not None and not Path(metadata).exists()
 
 
 def load_sides(spark: SparkSession, sources: Sources) -> tuple[DataFrame, DataFrame]:
