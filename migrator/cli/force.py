@@ -10,7 +10,7 @@ import click
 from migrator.cli.options import controller_options
 from migrator.cli.terminal import ask, say
 from migrator.observe.status import Force
-from migrator.rpc.reach import active_controller
+from migrator.rpc.find_controller import active_controller
 
 _WARNINGS = {
     Force.RECLAIM: "The cluster was rolled back to ZooKeeper, or nothing proves that this quorum wrote /migration. "

@@ -11,7 +11,7 @@ from migrator.cli.options import controller_options
 from migrator.cli.terminal import say
 from migrator.errors import ExitCode
 from migrator.observe.status import Gate, Goal
-from migrator.rpc.reach import active_controller
+from migrator.rpc.find_controller import active_controller
 
 
 @click.command("gates")

@@ -36,7 +36,7 @@ def command_config_option(command: Command) -> Command:
 
 
 def controller_options(command: Command) -> Command:
-    """``-c FILE`` and ``--server HOST:PORT``: which controller is meant (`migrator.rpc.reach`), and who asks."""
+    """``-c FILE`` and ``--server HOST:PORT``: which controller is meant (`rpc.find_controller`), and who asks."""
     command = click.option(
         "--server",
         metavar="HOST:PORT",

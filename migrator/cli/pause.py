@@ -9,7 +9,7 @@ import click
 
 from migrator.cli.options import controller_options
 from migrator.cli.terminal import say
-from migrator.rpc.reach import active_controller
+from migrator.rpc.find_controller import active_controller
 
 
 @click.command("pause")

@@ -17,8 +17,8 @@ from migrator.cli.options import controller_options
 from migrator.cli.terminal import console, say, say_json
 from migrator.observe.printable import printable
 from migrator.observe.status import UNKNOWN_LAG, JournalEvent, Problem, Status
+from migrator.rpc.find_controller import connect
 from migrator.rpc.operator_client import OperatorClient
-from migrator.rpc.reach import connect
 
 RECENT_EVENTS = 8
 

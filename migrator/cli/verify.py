@@ -20,7 +20,7 @@ from migrator.clock import wall_ms
 from migrator.config.load import load_settings
 from migrator.errors import OperatorError
 from migrator.observe.metrics_access import OPEN, AccessFiles, access_files
-from migrator.rpc.reach import active_controller
+from migrator.rpc.find_controller import active_controller
 from migrator.verify.history import History
 from migrator.verify.job import Job
 from migrator.verify.repair import OpenActive, repair

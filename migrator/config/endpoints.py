@@ -23,7 +23,7 @@ class Listener:
 
 
 @value
-class Voter:
+class VoterAddress:
     voter_id: int
     host: str
     port: int
@@ -68,17 +68,17 @@ def parse_listeners(text: str, protocols: dict[str, str]) -> tuple[Listener, ...
     return tuple(found)
 
 
-def parse_voters(entries: tuple[str, ...]) -> tuple[Voter, ...]:
+def parse_voters(entries: tuple[str, ...]) -> tuple[VoterAddress, ...]:
     """``id@host:port`` entries -> voters in order of id.
 
     :raises ValueError: for a malformed entry or a doubled id.
     """
-    found: dict[int, Voter] = {}
+    found: dict[int, VoterAddress] = {}
     for entry in entries:
         match = VOTER.match(entry)
         if match is None or not 0 < int(match.group(4)) <= 65535:
             raise ValueError(f"{entry!r} is not id@host:port")
-        voter = Voter(int(match.group(1)), match.group(2) or match.group(3), int(match.group(4)))
+        voter = VoterAddress(int(match.group(1)), match.group(2) or match.group(3), int(match.group(4)))
         if voter.voter_id in found:
             raise ValueError(f"voter {voter.voter_id} stands there twice")
         found[voter.voter_id] = voter

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from migrator.config.endpoints import Listener, Voter, parse_listeners, parse_protocol_map, parse_voters
+from migrator.config.endpoints import Listener, VoterAddress, parse_listeners, parse_protocol_map, parse_voters
 from migrator.config.principals import parse_principals, parse_voter_principals
 from migrator.config.types import JAVA_BLANKS, Secret, split_list
 
@@ -189,12 +189,12 @@ class Settings:
         return frozenset(name.lower() for name in names)
 
     @cached_property
-    def voters(self) -> tuple[Voter, ...]:
+    def voters(self) -> tuple[VoterAddress, ...]:
         """The static voter set, in order of id."""
         return parse_voters(self.controller_quorum_voters)
 
     @cached_property
-    def grpc_voters(self) -> tuple[Voter, ...]:
+    def grpc_voters(self) -> tuple[VoterAddress, ...]:
         """gRPC addresses of the voters; empty when the quorum speaks the Kafka protocol."""
         return parse_voters(self.migrator_grpc_voters)
 

@@ -1,7 +1,7 @@
 """From fenced to running to shut down: the life of a broker as a table.
 
 The state itself is not stored: it follows from the image (fenced) and the session (shutting down). Source: Kafka's
-``BrokerHeartbeatManager.calculateNextBrokerState``.
+``BrokerControlState`` and ``BrokerHeartbeatManager.calculateNextBrokerState``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from migrator.values import value
 
 
-class BrokerState(Enum):
+class BrokerControlState(Enum):
     FENCED = "fenced"
     UNFENCED = "unfenced"
     CONTROLLED_SHUTDOWN = "controlled shutdown"
@@ -21,7 +21,7 @@ class BrokerState(Enum):
     @property
     def is_fenced(self) -> bool:
         """Whether a broker in this state is fenced in the image."""
-        return self in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW)
+        return self in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW)
 
 
 @value
@@ -40,15 +40,15 @@ class HeartbeatFacts:
 class Transition:
     """A row: None stands for either."""
 
-    state: BrokerState
+    state: BrokerControlState
     wants_fence: bool | None
     wants_shutdown: bool | None
     caught_up: bool | None
     leads: bool | None
     others_passed: bool | None
-    next_state: BrokerState
+    next_state: BrokerControlState
 
-    def matches(self, state: BrokerState, facts: HeartbeatFacts) -> bool:
+    def matches(self, state: BrokerControlState, facts: HeartbeatFacts) -> bool:
         """Whether the row is about this case."""
         return self.state is state and all(
             wanted is None or wanted is given
@@ -62,8 +62,8 @@ class Transition:
         )
 
 
-_F, _U = BrokerState.FENCED, BrokerState.UNFENCED
-_C, _S = BrokerState.CONTROLLED_SHUTDOWN, BrokerState.SHUTDOWN_NOW
+_F, _U = BrokerControlState.FENCED, BrokerControlState.UNFENCED
+_C, _S = BrokerControlState.CONTROLLED_SHUTDOWN, BrokerControlState.SHUTDOWN_NOW
 
 TRANSITIONS: Final[tuple[Transition, ...]] = (
     # state, wants fence, wants shutdown, caught up, leads, others passed -> next
@@ -83,6 +83,6 @@ TRANSITIONS: Final[tuple[Transition, ...]] = (
 """Every state and combination of facts has exactly one row."""
 
 
-def next_state(state: BrokerState, facts: HeartbeatFacts) -> BrokerState:
+def next_state(state: BrokerControlState, facts: HeartbeatFacts) -> BrokerControlState:
     """The state after a heartbeat."""
     return next(row.next_state for row in TRANSITIONS if row.matches(state, facts))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from migrator.controller.broker_states import BrokerState, HeartbeatFacts, next_state
+from migrator.controller.broker_states import BrokerControlState, HeartbeatFacts, next_state
 from migrator.controller.brokers_view import check_broker_epoch, directory_of
 from migrator.controller.context import Context, supports
 from migrator.controller.decision import Decision
@@ -41,7 +41,7 @@ class HeartbeatRequest:
 @value
 class HeartbeatResponse:
     is_caught_up: bool
-    state: BrokerState
+    state: BrokerControlState
 
     @property
     def is_fenced(self) -> bool:
@@ -51,7 +51,7 @@ class HeartbeatResponse:
     @property
     def should_shut_down(self) -> bool:
         """Whether the broker may stop now."""
-        return self.state is BrokerState.SHUTDOWN_NOW
+        return self.state is BrokerControlState.SHUTDOWN_NOW
 
 
 def heartbeat(image: MetadataImage, request: HeartbeatRequest, context: Context) -> Decision[HeartbeatResponse]:
@@ -88,7 +88,7 @@ def _answer(
 ) -> Decision[HeartbeatResponse]:
     def note(sessions: Sessions, end_offset: int, now_ms: int) -> None:
         sessions.touch(request.broker_id, request.metadata_offset, now_ms)
-        if response.state is BrokerState.CONTROLLED_SHUTDOWN:
+        if response.state is BrokerControlState.CONTROLLED_SHUTDOWN:
             sessions.begin_shutdown(request.broker_id, end_offset)
 
     return Decision(response, records, atomic=False, note=note)
@@ -124,11 +124,11 @@ def _begin_shutdown(
 
 
 def _enter(
-    image: MetadataImage, context: Context, registration: BrokerRegistration, state: BrokerState
+    image: MetadataImage, context: Context, registration: BrokerRegistration, state: BrokerControlState
 ) -> Iterator[MetadataRecord]:
-    if state is BrokerState.UNFENCED:
+    if state is BrokerControlState.UNFENCED:
         return _unfence(image, context, registration)
-    if state is BrokerState.CONTROLLED_SHUTDOWN:
+    if state is BrokerControlState.CONTROLLED_SHUTDOWN:
         return _begin_shutdown(image, context, registration)
     return fence(image, context, registration)
 
@@ -153,7 +153,7 @@ def _directories_offline(
     yield BrokerRegistrationChangeRecord(broker_id, registration.epoch, log_dirs=online)
 
 
-def _current_state(registration: BrokerRegistration, session: BrokerSession) -> BrokerState:
+def _current_state(registration: BrokerRegistration, session: BrokerSession) -> BrokerControlState:
     if session.shutdown_offset >= 0:
-        return BrokerState.CONTROLLED_SHUTDOWN
-    return BrokerState.FENCED if registration.fenced else BrokerState.UNFENCED
+        return BrokerControlState.CONTROLLED_SHUTDOWN
+    return BrokerControlState.FENCED if registration.fenced else BrokerControlState.UNFENCED

@@ -22,7 +22,7 @@ from migrator.drill.workload.workload import Workload
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.migration.machine.finish import FLAG
-from migrator.observe.status import Role, Status
+from migrator.observe.status import NodeRole, Status
 from migrator.parts.certificates import Authority, PemFiles
 from migrator.parts.processes import ChildProcess, free_port, run_to_end
 from migrator.parts.zookeeper import EmbeddedZooKeeper
@@ -168,7 +168,7 @@ async def statuses_of(controllers: Sequence[ControllerProcess]) -> dict[int, Sta
 
 def leader_among(statuses: Iterable[Status]) -> Status | None:
     """What the leader of the highest epoch says; None when none leads."""
-    leaders = [status for status in statuses if status.quorum.role is Role.LEADER]
+    leaders = [status for status in statuses if status.quorum.role is NodeRole.LEADER]
     return max(leaders, key=lambda status: status.quorum.leader_epoch, default=None)
 
 

@@ -126,7 +126,7 @@ class MigrationExecutor:
             case ef.ScheduleTimer(ticket, delay_ms):
                 self._background.feed_later(delay_ms / 1000, ev.Timer(ticket))
             case messages.WakeAt(time_ms):
-                self._background.feed_later(max(0, time_ms - monotonic_ms()) / 1000, messages.Tick())
+                self._background.feed_later(max(0, time_ms - monotonic_ms()) / 1000, messages.TimerExpired())
             case (
                 ef.JournalTransition()
                 | ef.ReportSituation()

@@ -30,7 +30,7 @@ from migrator.controller.sessions import Sessions
 from migrator.errors import require
 from migrator.image.model import Changes, MetadataImage
 from migrator.node.metadata import MetadataRuntime, NotLeadingError
-from migrator.node.quorum.runner import Quorum
+from migrator.node.quorum.runner import QuorumRunner
 from migrator.records.batch import BATCH_BYTES_MAX, build_batch
 from migrator.records.codec import encode_all
 from migrator.records.errors import TooLongError
@@ -98,7 +98,7 @@ class ActiveController:
         self,
         settings: Settings,
         cluster_id: str,
-        quorum: Quorum,
+        quorum: QuorumRunner,
         metadata: MetadataRuntime,
         keeper: IndexKeeper,
         end_offset: Callable[[], int],

@@ -24,7 +24,7 @@ from migrator.node.leadership import Leadership
 from migrator.node.metadata import MetadataRuntime
 from migrator.node.periodic import PeriodicTasks
 from migrator.node.quorum.ballot import AskVoter, Ballot
-from migrator.node.quorum.runner import Quorum
+from migrator.node.quorum.runner import QuorumRunner
 from migrator.node.quorum.storage import NodeStorage
 from migrator.node.snapshotter import Snapshotter
 from migrator.observe.loop_health import TurnGauge
@@ -135,7 +135,7 @@ class NodeCore:
             random or SystemRandom(),
             monotonic_ms(),
         )
-        self.quorum = Quorum(
+        self.quorum = QuorumRunner(
             core,
             storage,
             transport,

@@ -45,7 +45,7 @@ from migrator.observe.loop_health import LoopHealth, calm_garbage_collector
 from migrator.observe.metrics import Reading, ReadingCollector
 from migrator.observe.metrics_access import access_files
 from migrator.observe.metrics_endpoint import MetricsEndpoint
-from migrator.observe.propagation import Mode, PropagationTimes
+from migrator.observe.propagation import PropagationMode, PropagationTimes
 from migrator.rpc.identity import Identities
 from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.quorum_service import NodeAddress, QuorumService
@@ -64,7 +64,7 @@ REGISTRATION = TaskKind("controller-registration", OnError.RESTART)
 HAND_OVER_SECONDS = 5.0
 
 
-class Failure:
+class StopReason:
     """The first reason why this process has to stop."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ async def run_node(settings: Settings, warnings: Sequence[str] = ()) -> None:
     :raises InvariantViolation: it found itself wrong about the world.
     """
     raise_limit_of_open_files()
-    failure = Failure()
+    failure = StopReason()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, failure.stop.set)
@@ -118,7 +118,7 @@ async def run_node(settings: Settings, warnings: Sequence[str] = ()) -> None:
         raise failure.not_drained
 
 
-async def _assemble(settings: Settings, failure: Failure, stack: AsyncExitStack) -> None:
+async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitStack) -> None:
     """Build and start everything; the stack takes it down in the opposite order."""
     health = LoopHealth()
     security = controller_security(settings)
@@ -183,11 +183,11 @@ def _migration(
     gate: WriteGate,
     signals: VoterSignals,
     journal: Journal,
-    failure: Failure,
+    failure: StopReason,
     stack: AsyncExitStack,
 ) -> MigrationInsight:
     """The migration of this node. It is there whatever the settings lack: the log may say that one is under way."""
-    cluster = migrated_cluster(settings, core, failure, partial(times.observe, Mode.ZOOKEEPER))
+    cluster = migrated_cluster(settings, core, failure, partial(times.observe, PropagationMode.ZOOKEEPER))
     runtime = MigrationRuntime(settings, core, cluster, signals, journal, failure)
     gate.measures(lambda: runtime.lag, lambda: runtime.must_follow)
     runtime.start()
@@ -217,7 +217,7 @@ async def _bind(listener: KafkaListener, host: str, port: int) -> int:
 
 
 async def _serve_kafka(
-    settings: Settings, cluster_id: str, core: NodeCore, failure: Failure, stack: AsyncExitStack
+    settings: Settings, cluster_id: str, core: NodeCore, failure: StopReason, stack: AsyncExitStack
 ) -> dict[str, int]:
     """Open the listeners; the port of each."""
     ports = {}
@@ -232,7 +232,7 @@ async def _serve_kafka(
     return ports
 
 
-def _listeners(settings: Settings, cluster_id: str, core: NodeCore, failure: Failure) -> list[KafkaListener]:
+def _listeners(settings: Settings, cluster_id: str, core: NodeCore, failure: StopReason) -> list[KafkaListener]:
     endpoints = voter_endpoints(settings)
     endpoint = ControllerEndpoint(
         settings,
@@ -305,7 +305,7 @@ def _read_context(settings: Settings, core: NodeCore) -> Callable[[], Context]:
     return context
 
 
-async def _grpc(settings: Settings, core: NodeCore, source: NodeStatusSource, failure: Failure) -> GrpcServer:
+async def _grpc(settings: Settings, core: NodeCore, source: NodeStatusSource, failure: StopReason) -> GrpcServer:
     services: list[Service] = [OperatorService(source)]
     address = grpc_address(settings)
     if settings.grpc_voters and address is not None:
@@ -320,7 +320,7 @@ async def _grpc(settings: Settings, core: NodeCore, source: NodeStatusSource, fa
     return server
 
 
-async def _drain(insight: MigrationInsight, seconds: float, failure: Failure) -> None:
+async def _drain(insight: MigrationInsight, seconds: float, failure: StopReason) -> None:
     failure.not_drained = await insight.drain(seconds)
     if failure.not_drained is not None:
         log.warning("%s", failure.not_drained)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from migrator.image.model import ImageDelta, MetadataImage
 from migrator.node.core import NodeCore
-from migrator.observe.propagation import Mode, PropagationTimes
+from migrator.observe.propagation import PropagationMode, PropagationTimes
 from migrator.supervision import OnError, Supervisor, TaskKind
 
 FOLLOWING = TaskKind("propagation", OnError.RESTART)
@@ -92,4 +92,4 @@ class KRaftPropagation:
             self._pending.clear()
             return
         for seconds in self._pending.known_up_to(min(reported), self._clock()):
-            self._times.observe(Mode.KRAFT, seconds)
+            self._times.observe(PropagationMode.KRAFT, seconds)

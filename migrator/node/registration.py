@@ -20,7 +20,7 @@ from migrator.errors import PeerError
 from migrator.image.model import ControllerRegistration
 from migrator.node.active import ActiveController
 from migrator.node.metadata import MetadataRuntime
-from migrator.node.quorum.runner import Quorum
+from migrator.node.quorum.runner import QuorumRunner
 from migrator.raft.transport import TransportError
 from migrator.records.metadata import Endpoint, FeatureRange, SecurityProtocol
 from migrator.records.uuid import random_uuid
@@ -90,7 +90,7 @@ class ControllerRegistrar:
         self,
         settings: Settings,
         metadata: MetadataRuntime,
-        quorum: Quorum,
+        quorum: QuorumRunner,
         controller: ActiveController,
         clients: Mapping[int, KafkaClient],
         ports: Mapping[str, int],

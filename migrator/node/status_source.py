@@ -22,10 +22,10 @@ from migrator.observe.status import (
     Goal,
     JournalEvent,
     MigrationStatus,
+    NodeRole,
     Orderer,
     Problem,
     QuorumStatus,
-    Role,
     Status,
     VerdictAnswer,
     VerdictReport,
@@ -41,11 +41,11 @@ VERSION = importlib.metadata.version("kraft-migrator")
 """Of this package as it is installed; `pyproject.toml` is the one place where the number stands."""
 
 ROLES = {
-    RaftRole.LEADER: Role.LEADER,
-    RaftRole.FOLLOWER: Role.FOLLOWER,
-    RaftRole.CANDIDATE: Role.CANDIDATE,
-    RaftRole.UNATTACHED: Role.UNATTACHED,
-    RaftRole.RESIGNED: Role.RESIGNED,
+    RaftRole.LEADER: NodeRole.LEADER,
+    RaftRole.FOLLOWER: NodeRole.FOLLOWER,
+    RaftRole.CANDIDATE: NodeRole.CANDIDATE,
+    RaftRole.UNATTACHED: NodeRole.UNATTACHED,
+    RaftRole.RESIGNED: NodeRole.RESIGNED,
 }
 
 

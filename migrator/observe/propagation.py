@@ -10,7 +10,7 @@ PROPAGATION = "migrator_change_propagation_seconds"
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
-class Mode(StrEnum):
+class PropagationMode(StrEnum):
     """How a broker hears of changes."""
 
     ZOOKEEPER = "zookeeper"
@@ -30,8 +30,8 @@ class PropagationTimes:
             buckets=BUCKETS,
             registry=None,
         )
-        self._by_mode = {mode: self.histogram.labels(mode.value) for mode in Mode}
+        self._by_mode = {mode: self.histogram.labels(mode.value) for mode in PropagationMode}
 
-    def observe(self, mode: Mode, seconds: float) -> None:
+    def observe(self, mode: PropagationMode, seconds: float) -> None:
         """One change has reached everybody."""
         self._by_mode[mode].observe(seconds)

@@ -10,7 +10,7 @@ from enum import StrEnum
 from migrator.values import value
 
 
-class Role(StrEnum):
+class NodeRole(StrEnum):
     """What a node is in its quorum."""
 
     LEADER = "Leader"
@@ -60,7 +60,7 @@ class VoterStatus:
 
 @value
 class QuorumStatus:
-    role: Role
+    role: NodeRole
     leader_id: int
     leader_epoch: int
     log_start_offset: int

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from migrator.config.checks import Problem
-from migrator.config.endpoints import Listener, Voter
+from migrator.config.endpoints import Listener, VoterAddress
 from migrator.config.keys import KEYS, SYNONYMS
 from migrator.config.open_doors import OpenDoor
 from migrator.config.settings import Settings
@@ -14,7 +14,7 @@ from migrator.log.meta_properties import MetaProperties
 from migrator.migration.machine.guards import Standing
 from migrator.preflight.lost_states import Lost, Partition, Reported
 from migrator.values import value
-from migrator.wire.identity import Door, Shown
+from migrator.wire.identity import ListenerAuthentication, Shown
 from migrator.zookeeper.request_size import JUTE_MAXBUFFER
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode
 
@@ -120,14 +120,14 @@ class ControllerFile:
     warnings: tuple[str, ...]
     unreadable: tuple[Trouble, ...]
     """Stores, login modules and the like that only Java reads."""
-    voters: tuple[Voter, ...]
+    voters: tuple[VoterAddress, ...]
     protocols: Mapping[str, str]
     listeners: tuple[Listener, ...]
     directory: DirectoryFacts
     open_doors: tuple[OpenDoor, ...] = ()
     shown: Shown | None = None
     """What it shows other controllers; None when its security cannot be used."""
-    door: Door | None = None
+    authentication: ListenerAuthentication | None = None
     """Its controller listener; None likewise."""
 
     @property
@@ -151,7 +151,7 @@ class BrokerFile:
     file: PropertyFile
     broker_id: int | None
     level: int | None
-    voters: tuple[Voter, ...] | None
+    voters: tuple[VoterAddress, ...] | None
     protocols: Mapping[str, str]
     identities: tuple[tuple[str, MetaProperties], ...]
     """Of its log directories on this machine."""

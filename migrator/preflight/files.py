@@ -26,7 +26,7 @@ from migrator.preflight.evidence import BrokerFile, ControllerFile, DirectoryFac
 from migrator.records.metadata import FeatureLevelRecord
 from migrator.records.versions import FEATURE_NAME, parse_version
 from migrator.verify.kraft.files import read_image
-from migrator.wire.identity import door_of, shown_by
+from migrator.wire.identity import authentication_of, shown_by
 from migrator.wire.listener_settings import broker_security, controller_security
 from migrator.zookeeper.session import options_from
 
@@ -64,7 +64,7 @@ class FileGatherer:
             directory=self._directory(settings),
             open_doors=_or(lambda: tuple(open_doors(settings)), ()),
             shown=_usable(lambda: shown_by(controller_security(settings))),
-            door=_usable(lambda: door_of(controller_security(settings))),
+            authentication=_usable(lambda: authentication_of(controller_security(settings))),
         )
 
     def broker(self, path: Path) -> BrokerFile | None:

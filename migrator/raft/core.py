@@ -130,7 +130,7 @@ POLLS: dict[Role, Callable[[Quorum, Any], int]] = {
 
 
 @value
-class QuorumStatus:
+class QuorumInfo:
     """DescribeQuorum as this node sees it; progress of replicas is known to a leader only (empty elsewhere)."""
 
     role: Role
@@ -228,7 +228,7 @@ class RaftNode:
             return True
         return quorum.leader_id not in {None, quorum.node_id}
 
-    def status(self, now_ms: int) -> QuorumStatus:
+    def status(self, now_ms: int) -> QuorumInfo:
         """For DescribeQuorum, status and metrics."""
         quorum, state = self._quorum, self._quorum.state
         voters: tuple[ReplicaStatus, ...] = ()
@@ -238,4 +238,4 @@ class RaftNode:
             own = Progress(quorum.node_id, quorum.config.directory_id, quorum.log.end_offset(), now_ms, now_ms)
             voters = rows([own, *state.replicas.voters.values()])
             observers = rows(state.replicas.observers.values())
-        return QuorumStatus(state.role, quorum.epoch, quorum.leader_id, quorum.high_watermark, voters, observers)
+        return QuorumInfo(state.role, quorum.epoch, quorum.leader_id, quorum.high_watermark, voters, observers)

@@ -35,7 +35,7 @@ REMEMBERED_REFUSALS = 500
 _NOISE = "these bytes are no message of this method"
 
 
-class Refused(Exception):  # noqa: N818 - no error of ours: it becomes the call's status
+class CallRefused(Exception):  # noqa: N818 - no error of ours: it becomes the call's status
     """The call ends with that status."""
 
     def __init__(self, code: grpc.StatusCode, text: str) -> None:
@@ -75,7 +75,7 @@ class Doorkeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gRPC has 
                 with self._counted(caller):
                     request = await self._request(door, caller, method, requests, handler.request_deserializer)
                     return await handler.unary_unary(request, context)
-            except Refused as refused:
+            except CallRefused as refused:
                 await context.abort(refused.code, refused.text)
 
         return answer
@@ -88,7 +88,7 @@ class Doorkeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gRPC has 
                     request = await self._request(door, caller, method, requests, handler.request_deserializer)
                     async for response in handler.unary_stream(request, context):
                         yield response
-            except Refused as refused:
+            except CallRefused as refused:
                 await context.abort(refused.code, refused.text)
 
         return stream
@@ -105,7 +105,7 @@ class Doorkeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gRPC has 
     @contextmanager
     def _counted(self, caller: Caller) -> Iterator[None]:
         if self._calls[caller.name] >= CALLS_PER_CALLER:
-            raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{CALLS_PER_CALLER} calls of yours are in progress")
+            raise CallRefused(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{CALLS_PER_CALLER} calls of yours are in progress")
         self._calls[caller.name] += 1
         try:
             yield
@@ -120,11 +120,11 @@ class Doorkeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gRPC has 
             async with asyncio.timeout(REQUEST_SECONDS):
                 request = decode(await anext(requests))
         except TimeoutError:
-            raise Refused(grpc.StatusCode.DEADLINE_EXCEEDED, "the request did not come") from None
+            raise CallRefused(grpc.StatusCode.DEADLINE_EXCEEDED, "the request did not come") from None
         except StopAsyncIteration:
-            raise Refused(grpc.StatusCode.INVALID_ARGUMENT, "there is no request") from None
+            raise CallRefused(grpc.StatusCode.INVALID_ARGUMENT, "there is no request") from None
         except DecodeError:
-            raise Refused(grpc.StatusCode.INVALID_ARGUMENT, _NOISE) from None
+            raise CallRefused(grpc.StatusCode.INVALID_ARGUMENT, _NOISE) from None
         if door.speaks_as:
             claimed = getattr(request, door.speaks_as)
             if claimed != caller.node_id:
@@ -132,11 +132,11 @@ class Doorkeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gRPC has 
                 raise self._refuse(caller, method, why)
         return request
 
-    def _refuse(self, caller: Caller, method: str, why: str) -> Refused:
+    def _refuse(self, caller: Caller, method: str, why: str) -> CallRefused:
         call = method.rpartition("/")[2]
         text = f"{caller.name} may not call {call}: {why}"
         self._refusals.tell(caller, call, text)
-        return Refused(grpc.StatusCode.PERMISSION_DENIED, text)
+        return CallRefused(grpc.StatusCode.PERMISSION_DENIED, text)
 
 
 class _Refusals:

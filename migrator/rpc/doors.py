@@ -11,7 +11,7 @@ from enum import StrEnum
 from migrator.values import value
 
 
-class Role(StrEnum):
+class CallerRole(StrEnum):
     """What somebody is to this node."""
 
     VOTER = "voter"
@@ -26,12 +26,12 @@ class Role(StrEnum):
 class Door:
     """``speaks_as`` is the field of the request that names the voter who speaks: it must be the certificate's own."""
 
-    roles: frozenset[Role]
+    roles: frozenset[CallerRole]
     speaks_as: str = ""
 
 
-VOTERS = frozenset({Role.VOTER})
-ORDERS = frozenset({Role.OPERATOR, Role.OWNER})
+VOTERS = frozenset({CallerRole.VOTER})
+ORDERS = frozenset({CallerRole.OPERATOR, CallerRole.OWNER})
 READS = ORDERS | VOTERS
 """Voters may look: the command line of one controller finds the leader with that controller's certificate."""
 
@@ -55,7 +55,7 @@ DOORS: Mapping[str, Door] = {
     OPERATOR + "ReportVerdict": Door(ORDERS),
 }
 
-REMEDIES: Mapping[frozenset[Role], str] = {
+REMEDIES: Mapping[frozenset[CallerRole], str] = {
     VOTERS: "Only voters may; migrator.grpc.voter.principals of that controller names them",
     READS: "migrator.grpc.operator.principals of that controller names who may, beside its voters",
     ORDERS: "migrator.grpc.operator.principals of that controller names who may; on its machine its user may too, "

@@ -18,7 +18,7 @@ from migrator.config.names import distinguished_name, reading_certificates
 from migrator.config.principals import principal_of_name
 from migrator.observe.printable import printable
 from migrator.observe.status import Orderer
-from migrator.rpc.doors import Role
+from migrator.rpc.doors import CallerRole
 from migrator.values import value
 
 NOBODY = "nobody"
@@ -61,7 +61,7 @@ class Caller:
 
     name: str
     address: str
-    roles: frozenset[Role] = frozenset()
+    roles: frozenset[CallerRole] = frozenset()
     node_id: int | None = None
     why_not: str = ""
     """What is wrong with who it is; empty when nothing is."""
@@ -99,7 +99,7 @@ class Identities:
         :param peer: the other end's address, in gRPC's words.
         """
         if peer.startswith("unix:"):
-            return Caller(self._owner, SOCKET, frozenset({Role.OWNER}))
+            return Caller(self._owner, SOCKET, frozenset({CallerRole.OWNER}))
         if len(pems) != 1:
             return Caller(NOBODY, peer, why_not="there is no certificate")
         try:
@@ -112,9 +112,9 @@ class Identities:
         if why_not := certificate.why_not(now):
             return Caller(name, peer, why_not=f"{why_not}. {RENEW}")
         node_id = self._voters.get(certificate.principal)
-        roles = {Role.VOTER} if node_id is not None else set()
+        roles = {CallerRole.VOTER} if node_id is not None else set()
         if certificate.principal in self._operators:
-            roles.add(Role.OPERATOR)
+            roles.add(CallerRole.OPERATOR)
         return Caller(name, peer, frozenset(roles), node_id)
 
 

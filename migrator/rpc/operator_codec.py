@@ -13,9 +13,9 @@ from migrator.observe.status import (
     Goal,
     JournalEvent,
     MigrationStatus,
+    NodeRole,
     Problem,
     QuorumStatus,
-    Role,
     Status,
     VerdictAnswer,
     VerdictReport,
@@ -161,7 +161,7 @@ def _quorum_from_proto(proto: Any) -> QuorumStatus:
         for voter in proto.voters
     )
     numbers = proto.leader_id, proto.leader_epoch, proto.log_start_offset, proto.log_end_offset, proto.high_watermark
-    return QuorumStatus(Role(proto.role), *numbers, voters)
+    return QuorumStatus(NodeRole(proto.role), *numbers, voters)
 
 
 def _broker_from_proto(proto: Any) -> BrokerStatus:

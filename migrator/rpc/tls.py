@@ -48,7 +48,7 @@ class WrongNameError(WrongPeerError):
 
 
 @value
-class Connection:
+class PinnedChannel:
     """``until``: when the first of the two certificates ends, which gRPC looks at only once."""
 
     channel: grpc.aio.Channel
@@ -208,7 +208,7 @@ def tls_files(settings: Settings) -> TlsFiles:
     return TlsFiles(certificate, private_key, authority)
 
 
-async def connect(address: str, files: TlsFiles, accepted: frozenset[str]) -> Connection:
+async def connect(address: str, files: TlsFiles, accepted: frozenset[str]) -> PinnedChannel:
     """To whoever at ``host:port`` proves to be one of these principals, and to nobody else ever after: when that
     certificate is replaced, the connection is of no use any more.
 
@@ -234,7 +234,7 @@ async def connect(address: str, files: TlsFiles, accepted: frozenset[str]) -> Co
         raise WrongNameError(f"the certificate at {address} is {who}; {expected}")
     credentials = grpc.ssl_channel_credentials(leaf, material.key, material.certificate)
     channel = grpc.aio.secure_channel(address, credentials, options=CLIENT_OPTIONS)
-    return Connection(channel, min(theirs.not_after, read_certificate(material.certificate).not_after))
+    return PinnedChannel(channel, min(theirs.not_after, read_certificate(material.certificate).not_after))
 
 
 async def _leaf(host: str, port: int, files: TlsFiles) -> bytes:

@@ -22,8 +22,8 @@ class Shown:
 
 
 @value
-class Door:
-    """What a listener makes of that."""
+class ListenerAuthentication:
+    """What a listener asks of a peer, and what principal it makes of what the peer shows."""
 
     asks_for_login: bool
     asks_for_certificate: bool
@@ -55,8 +55,8 @@ def shown_by(security: ListenerSecurity) -> Shown:
     return Shown(security.sasl.client_user if security.sasl is not None else "", subject)
 
 
-def door_of(security: ListenerSecurity) -> Door:
-    """The door that a listener with this security is."""
+def authentication_of(security: ListenerSecurity) -> ListenerAuthentication:
+    """How a listener with this security authenticates its peers."""
     server = security.server_context
     asks = server is not None and server.verify_mode is not ssl.CERT_NONE
-    return Door(security.sasl is not None, asks, security.rules)
+    return ListenerAuthentication(security.sasl is not None, asks, security.rules)

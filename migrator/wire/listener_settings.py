@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from migrator.config.settings import Settings
-from migrator.wire.raft_codec import Endpoint
+from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.sasl import ScramAccounts
 from migrator.wire.security import ListenerSecurity, listener_security
 
@@ -47,7 +47,7 @@ def broker_security(settings: Settings) -> ListenerSecurity:
     )
 
 
-def voter_endpoints(settings: Settings) -> Mapping[int, Endpoint]:
+def voter_endpoints(settings: Settings) -> Mapping[int, ListenerEndpoint]:
     """Where each voter's controller listener is, as ``controller.quorum.voters`` says."""
     name = settings.controller_listeners[0]
-    return {voter.voter_id: Endpoint(name, voter.host, voter.port) for voter in settings.voters}
+    return {voter.voter_id: ListenerEndpoint(name, voter.host, voter.port) for voter in settings.voters}

@@ -60,7 +60,7 @@ RAFT_APIS: Mapping[type, tuple[int, VersionRange]] = {
 
 
 @value
-class Endpoint:
+class ListenerEndpoint:
     """Where a node's controller listener is; ``listener`` is its name."""
 
     listener: str
@@ -189,7 +189,7 @@ _REQUEST_READERS: Mapping[int, Callable[[Any], RaftRequest]] = {
 }
 
 
-def encode_raft_request(request: RaftRequest, version: int, own_endpoints: tuple[Endpoint, ...] = ()) -> Any:
+def encode_raft_request(request: RaftRequest, version: int, own_endpoints: tuple[ListenerEndpoint, ...] = ()) -> Any:
     """kio's request from the core's.
 
     :param own_endpoints: our controller listeners, which a leader tells its voters from version 1 on.
@@ -277,7 +277,7 @@ def error_response(api_key: int, version: int, error: ErrorCode) -> Any:
 
 
 def encode_raft_response(
-    response: RaftResponse, version: int, leader_endpoint: Callable[[int], Endpoint | None] = lambda _: None
+    response: RaftResponse, version: int, leader_endpoint: Callable[[int], ListenerEndpoint | None] = lambda _: None
 ) -> Any:
     """kio's response from the core's.
 

@@ -14,8 +14,8 @@ from migrator.wire.client import ClientLimits, KafkaClient
 from migrator.wire.connection import RequestContext
 from migrator.wire.raft_codec import (
     RAFT_APIS,
-    Endpoint,
     InvalidRaftRequestError,
+    ListenerEndpoint,
     decode_raft_request,
     decode_raft_response,
     encode_raft_request,
@@ -39,9 +39,9 @@ class KafkaRaftTransport:
     def __init__(
         self,
         node_id: int,
-        peers: Mapping[int, Endpoint],
+        peers: Mapping[int, ListenerEndpoint],
         *,
-        own_endpoints: tuple[Endpoint, ...] = (),
+        own_endpoints: tuple[ListenerEndpoint, ...] = (),
         security: ListenerSecurity = PLAINTEXT,
         limits: ClientLimits | None = None,
         learns: bool = False,
@@ -94,7 +94,7 @@ class RaftService:
     :param leader_endpoint: where a node's controller listener is, told to peers and brokers.
     """
 
-    def __init__(self, handler: RaftHandler, leader_endpoint: Callable[[int], Endpoint | None]) -> None:
+    def __init__(self, handler: RaftHandler, leader_endpoint: Callable[[int], ListenerEndpoint | None]) -> None:
         self._handler = handler
         self._leader_endpoint = leader_endpoint
 

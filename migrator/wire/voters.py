@@ -12,7 +12,7 @@ from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.values import value
 from migrator.wire.api_versions import Features
 from migrator.wire.client import KafkaConnection
-from migrator.wire.raft_codec import Endpoint
+from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.security import ListenerSecurity
 
 ASK_SECONDS = 2.0
@@ -37,7 +37,7 @@ class VoterLink:
     :param tasks: owns the question that is under way.
     """
 
-    def __init__(self, at: Endpoint, client_id: str, security: ListenerSecurity, tasks: Supervisor) -> None:
+    def __init__(self, at: ListenerEndpoint, client_id: str, security: ListenerSecurity, tasks: Supervisor) -> None:
         self._at = at
         self._client_id = client_id
         self._security = security
@@ -98,12 +98,14 @@ class VoterLink:
 class VoterSignals:
     """A registration in the log outlives a restart; what a process says now does not."""
 
-    def __init__(self, settings: Settings, endpoints: Mapping[int, Endpoint], security: ListenerSecurity) -> None:
+    def __init__(
+        self, settings: Settings, endpoints: Mapping[int, ListenerEndpoint], security: ListenerSecurity
+    ) -> None:
         self._node_id = settings.node_id
         self._own = VoterAnswer(settings.zookeeper_metadata_migration_enable, is_ours=True)
         self._endpoints = endpoints
         self._security = security
-        self._links: dict[Endpoint, VoterLink] = {}
+        self._links: dict[ListenerEndpoint, VoterLink] = {}
         self._tasks = Supervisor()
         self.last: dict[int, VoterAnswer | None] = dict.fromkeys(endpoints) | {self._node_id: self._own}
         """What was heard last."""

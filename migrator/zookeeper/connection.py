@@ -19,7 +19,7 @@ from kazoo.protocol.states import KeeperState
 
 from migrator.errors import OperatorError
 from migrator.zookeeper.login_errors import LoginRefusedError
-from migrator.zookeeper.logins import JaasEntry, Login
+from migrator.zookeeper.logins import JaasEntry, ZooKeeperLogin
 from migrator.zookeeper.tls import TlsOptions, connect
 
 SESSION_CLOSED_REQUIRE_SASL_AUTH = -124
@@ -31,7 +31,7 @@ class LoginDroppedError(ConnectionDropped):  # type: ignore[misc] # kazoo has no
     """The connection was given up, because one side did not accept the other's login."""
 
 
-class Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
+class ZooKeeperHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
     """kazoo's threads; connections over TLS are made by `tls.connect`."""
 
     def __init__(self, tls: TlsOptions | None) -> None:
@@ -59,9 +59,11 @@ class Client(KazooClient):  # type: ignore[misc]
     def __init__(self, *, tls: TlsOptions | None, jaas: JaasEntry | None, **options: Any) -> None:
         self.trouble = ""
         self.refusals: dict[str, str] = {}
-        super().__init__(handler=Handler(tls), use_ssl=tls is not None, **options)
+        super().__init__(handler=ZooKeeperHandler(tls), use_ssl=tls is not None, **options)
         sasl = {"mechanism": "by the JAAS file"} if jaas else None
-        self._connection = Connection(self, self._conn_retry.copy(), tls, jaas, logger=self.logger, sasl_options=sasl)
+        self._connection = ZooKeeperConnection(
+            self, self._conn_retry.copy(), tls, jaas, logger=self.logger, sasl_options=sasl
+        )
 
     @property
     def refused_by_all(self) -> bool:
@@ -74,7 +76,7 @@ class Client(KazooClient):  # type: ignore[misc]
         super()._session_callback(state)
 
 
-class Connection(ConnectionHandler):  # type: ignore[misc]
+class ZooKeeperConnection(ConnectionHandler):  # type: ignore[misc]
     """The connection of a `Client`, on a thread of its own."""
 
     def __init__(
@@ -120,7 +122,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
                 "password so"
             ) from error
 
-    def _login(self) -> Login:
+    def _login(self) -> ZooKeeperLogin:
         if self._jaas is None:
             raise LoginRefusedError("there is no JAAS file")
         try:
@@ -128,7 +130,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         except OperatorError as error:
             raise LoginRefusedError(str(error)) from error
 
-    def _exchange(self, login: Login, host: str, timeout: float) -> None:
+    def _exchange(self, login: ZooKeeperLogin, host: str, timeout: float) -> None:
         exchange = login.exchange(host)
         token: bytes | None = exchange.first()
         for xid in range(1, ROUNDS_MAX + 1):

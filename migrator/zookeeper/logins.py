@@ -32,7 +32,7 @@ class Exchange(Protocol):
     def respond(self, challenge: bytes | None) -> bytes | None: ...
 
 
-class Login(Protocol):
+class ZooKeeperLogin(Protocol):
     """A way to prove who we are. ``name`` is that of access control lists; ``who``, for messages, says how, too."""
 
     @property
@@ -51,7 +51,7 @@ class DigestLogin:
 
     @property
     def name(self) -> str:
-        """See `Login`."""
+        """See `ZooKeeperLogin`."""
         return self.user
 
     @property
@@ -60,7 +60,7 @@ class DigestLogin:
         return f"{self.user} (DIGEST-MD5)"
 
     def exchange(self, host: str) -> Exchange:  # noqa: ARG002 - the mechanism's host is a constant
-        """See `Login`."""
+        """See `ZooKeeperLogin`."""
         return DigestMd5(self.user, self.password.reveal(), secrets.token_urlsafe(32), f"{SERVICE}/{HOST}")
 
 
@@ -73,7 +73,7 @@ class KerberosLogin:
 
     @property
     def name(self) -> str:
-        """See `Login`."""
+        """See `ZooKeeperLogin`."""
         return self.principal or "the owner of the ticket cache"
 
     @property
@@ -82,7 +82,7 @@ class KerberosLogin:
         return f"{self.name} (GSSAPI)"
 
     def exchange(self, host: str) -> Exchange:
-        """See `Login`."""
+        """See `ZooKeeperLogin`."""
         from migrator.zookeeper.kerberos import Gssapi  # noqa: PLC0415 - the package is optional
 
         return Gssapi(self.principal, self.key_tab, SERVICE, host)
@@ -95,7 +95,7 @@ class JaasEntry:
     file: str
     section: str = "Client"
 
-    def read(self) -> Login:
+    def read(self) -> ZooKeeperLogin:
         """The login as it stands there now.
 
         :raises OperatorError: the file cannot be read, or holds no login that can be made here.
@@ -131,7 +131,7 @@ def _module(entry: JaasEntry) -> LoginModule:
     return modules[0]
 
 
-def _login(module: LoginModule, entry: JaasEntry) -> Login:
+def _login(module: LoginModule, entry: JaasEntry) -> ZooKeeperLogin:
     where, kind = f"{entry.file}: {entry.section}", module.name.rpartition(".")[2]
     if kind == DIGEST_MODULE:
         return DigestLogin(_option(module, "username", where), Secret(_option(module, "password", where)))

@@ -23,7 +23,7 @@ from migrator.records.batch import build_batch, iter_batches, split_values
 from migrator.records.codec import encode_all
 from migrator.records.uuid import random_uuid
 from migrator.wire.legacy.encode import RequestEncoder
-from migrator.wire.legacy.messages import Controller, LeaderAndIsr, UpdateMetadata
+from migrator.wire.legacy.messages import LeaderAndIsr, SendingController, UpdateMetadata
 from tests.bench.piece import Piece
 
 LEVEL = 21
@@ -259,7 +259,7 @@ def _plan(image: MetadataImage) -> Plan:
 
 
 def _requests(sample: Sample, wanted: type) -> Callable[[], str]:
-    encoder = RequestEncoder(Controller(3001, 8, 1))
+    encoder = RequestEncoder(SendingController(3001, 8, 1))
     first = _plan(sample.image).sends[0]
     requests = [request for request in first.requests if isinstance(request, wanted)]
 

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from kio.schema.errors import ErrorCode
 
-from migrator.controller.broker_states import TRANSITIONS, BrokerState, HeartbeatFacts
+from migrator.controller.broker_states import TRANSITIONS, BrokerControlState, HeartbeatFacts
 from migrator.controller.decision import RefusedError
 from migrator.controller.periodic import fence_silent_broker
 from migrator.controller.replica_directories import AssignDirectoriesRequest, ReplicaDirectory, assign_directories
@@ -21,7 +21,7 @@ from tests.controller.world import SESSION_MS, World, some_uuid
 
 
 def test_every_state_and_fact_has_exactly_one_transition() -> None:
-    states = [state for state in BrokerState if state is not BrokerState.SHUTDOWN_NOW]
+    states = [state for state in BrokerControlState if state is not BrokerControlState.SHUTDOWN_NOW]
     for state, facts in product(states, product((False, True), repeat=5)):
         rows = [row for row in TRANSITIONS if row.matches(state, HeartbeatFacts(*facts))]
         assert len(rows) == 1, (state, facts, rows)
@@ -82,10 +82,10 @@ def test_controlled_shutdown_waits_until_others_have_seen_it() -> None:
     world.start([1, 2])
     world.create("t", (1, 2))
     first = world.beat(1, want_shut_down=True)
-    assert first.state is BrokerState.CONTROLLED_SHUTDOWN
+    assert first.state is BrokerControlState.CONTROLLED_SHUTDOWN
     entered = world.next_offset - 1
     assert world.partition("t").leader == 2
-    assert world.beat(1, want_shut_down=True).state is BrokerState.CONTROLLED_SHUTDOWN
+    assert world.beat(1, want_shut_down=True).state is BrokerControlState.CONTROLLED_SHUTDOWN
     world.beat(2, metadata_offset=entered - 1)
     assert not world.beat(1, want_shut_down=True).should_shut_down
     world.beat(2, metadata_offset=entered)
@@ -108,7 +108,7 @@ def test_last_replica_stays_in_controlled_shutdown() -> None:
     world = World()
     world.start([1])
     world.create("t", (1,))
-    assert world.beat(1, want_shut_down=True).state is BrokerState.CONTROLLED_SHUTDOWN
+    assert world.beat(1, want_shut_down=True).state is BrokerControlState.CONTROLLED_SHUTDOWN
     assert world.partition("t").leader == NO_LEADER
     assert world.beat(1, want_shut_down=True).should_shut_down
 

@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from migrator.config.checks import STANDARD_AUTHORIZER
-from migrator.node.node import Failure, _listeners
+from migrator.node.node import StopReason, _listeners
 from migrator.parts.certificates import Authority
 from migrator.values import value
 from migrator.wire.schemas import CONTROLLER_APIS
@@ -125,7 +125,7 @@ async def test_every_call_by_everybody(tmp_path: Path) -> None:
     bodies, visitors = questions(), _visitors(authority)
     async with running(tmp_path, 1, **_properties(authority)) as cluster:
         node = await cluster.leader()
-        listeners = _listeners(cluster.settings(1), CLUSTER_ID, node, Failure())
+        listeners = _listeners(cluster.settings(1), CLUSTER_ID, node, StopReason())
         ports = {listener.name: await listener.start("127.0.0.1", 0) for listener in listeners}
         try:
             found = await asyncio.gather(

@@ -9,7 +9,7 @@ from migrator.clock import wall_ms
 from migrator.drill.cluster import CLUSTER_ID, ClusterOptions, ControllerProcess
 from migrator.drill.light.cluster import LightCluster
 from migrator.errors import OperatorError
-from migrator.observe.status import MigrationStatus, Problem, QuorumStatus, Role, Status
+from migrator.observe.status import MigrationStatus, NodeRole, Problem, QuorumStatus, Status
 from migrator.parts.kafka import StockKafka, StockNode
 
 JAVA_TERMINATED = 143
@@ -74,7 +74,7 @@ class StockController(ControllerProcess):
             version="stock",
             time_ms=wall_ms(),
             quorum=QuorumStatus(
-                Role.LEADER if leads else Role.FOLLOWER, -1, int(epoch.group(1)) if epoch else 0, 0, 0, 0
+                NodeRole.LEADER if leads else NodeRole.FOLLOWER, -1, int(epoch.group(1)) if epoch else 0, 0, 0, 0
             ),
             migration=MigrationStatus(public, internal, 0, leads),
             problems=problems,

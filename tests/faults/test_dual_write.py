@@ -20,7 +20,7 @@ from migrator.drill.probes import controller_claim
 from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.errors import ExitCode
 from migrator.migration.machine.states import State
-from migrator.observe.status import UNKNOWN_LAG, Role
+from migrator.observe.status import UNKNOWN_LAG, NodeRole
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.wire.schemas import UPDATE_METADATA
 from migrator.zookeeper.znodes import paths
@@ -165,7 +165,7 @@ async def test_the_writes_of_a_leader_that_was_asleep_are_refused(
 async def follows(controller: ControllerProcess) -> bool:
     """Whether a controller is a follower and takes no part in the migration."""
     status = await controller.status()
-    return status is not None and status.quorum.role is Role.FOLLOWER and not status.migration.active
+    return status is not None and status.quorum.role is NodeRole.FOLLOWER and not status.migration.active
 
 
 async def test_sigterm_drains_the_write_behind_and_hands_leadership_over(

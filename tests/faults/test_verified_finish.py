@@ -11,8 +11,8 @@ from migrator.drill.report import DrillReport
 from migrator.migration.machine.states import State
 from migrator.observe.status import Goal, VerdictReport
 from migrator.parts.processes import run_to_end
+from migrator.rpc.find_controller import active_controller
 from migrator.rpc.operator_client import OperatorClient
-from migrator.rpc.reach import active_controller
 from migrator.verify.report import begin
 from migrator.verify.zookeeper.side import ZooKeeperSide
 from tests.conftest import ZooKeeperSpace

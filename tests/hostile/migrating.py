@@ -19,9 +19,9 @@ from migrator.records.metadata import Endpoint
 from migrator.wire.encode import encode_entity
 from migrator.wire.legacy.encode import RequestEncoder
 from migrator.wire.legacy.messages import (
-    Controller,
     LeaderAndIsr,
     LegacyRequest,
+    SendingController,
     StopReplica,
     UpdateMetadata,
     UpdateType,
@@ -83,7 +83,7 @@ class MigrationSeat:
         peer = _Broker(Hostile(random, {}, self.ends), knock)
         found: list[Answered] = []
         channels = BrokerChannels(
-            RequestEncoder(Controller(3001, 7, 5)),
+            RequestEncoder(SendingController(3001, 7, 5)),
             lambda _broker_id, _endpoint: peer,
             "REPLICATION",
             on_answer=found.append,

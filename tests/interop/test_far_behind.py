@@ -16,7 +16,7 @@ import pytest
 from migrator.drill.cluster import ControllerProcess, controller_properties
 from migrator.log.metadata_log import DIRECTORY_NAME, MetadataLog
 from migrator.log.segment import segment_name
-from migrator.observe.status import Role
+from migrator.observe.status import NodeRole
 from migrator.parts.kafka import StockKafka
 from migrator.parts.processes import free_port
 from migrator.records import metadata as m
@@ -155,7 +155,7 @@ async def test_a_voter_that_was_away_for_a_day_catches_up(
             while (status := await ours.status()) is None or status.quorum.high_watermark < end:
                 await asyncio.sleep(0.5)
         assert not [problem for problem in status.problems if "refuses new records" in problem.what]
-        assert (status.quorum.role is Role.LEADER) == (leader is ours)
+        assert (status.quorum.role is NodeRole.LEADER) == (leader is ours)
     finally:
         for controller in (away, leader):
             await asyncio.to_thread(controller.stop)

@@ -19,7 +19,7 @@ from migrator.drill.cluster import ClusterOptions, ControllerProcess, zookeeper_
 from migrator.drill.light.cluster import LightCluster
 from migrator.drill.probes import dual_writing, leader_of
 from migrator.log.metadata_log import DIRECTORY_NAME, MetadataLog
-from migrator.observe.status import Role
+from migrator.observe.status import NodeRole
 from migrator.parts.kafka import StockKafka
 from migrator.records.metadata import ZkMigrationState
 from migrator.wire.schemas import build, request_type
@@ -151,7 +151,7 @@ class Mixed:
         """Whether all three run, and agree on the leader's epoch."""
         statuses = await self.cluster.statuses()
         epochs = {status.quorum.leader_epoch for status in statuses.values()}
-        leaders = [status for status in statuses.values() if status.quorum.role is Role.LEADER]
+        leaders = [status for status in statuses.values() if status.quorum.role is NodeRole.LEADER]
         return len(statuses) == 3 and len(epochs) == 1 and len(leaders) == 1
 
     def states(self) -> set[ZkMigrationState]:

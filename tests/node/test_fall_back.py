@@ -24,7 +24,7 @@ from migrator.raft.messages import (
     VoteRequest,
 )
 from migrator.rpc.raft_transport import GrpcRaftTransport, PeerAddress
-from migrator.wire.raft_codec import Endpoint
+from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.raft_transport import KafkaRaftTransport, RaftService
 from migrator.wire.security import ListenerSecurity, listener_security
 from migrator.wire.server import KafkaListener
@@ -88,7 +88,7 @@ async def falling_back(port: int, security: ListenerSecurity) -> AsyncIterator[E
     nowhere = PeerAddress(f"127.0.0.1:{free_port()}", frozenset({f"User:CN=voter-{NODE}"}))
     transport = EitherTransport(
         GrpcRaftTransport(CLUSTER_ID, {NODE: nowhere}, voter(2)),
-        KafkaRaftTransport(2, {NODE: Endpoint("CONTROLLER", "127.0.0.1", port)}, security=security),
+        KafkaRaftTransport(2, {NODE: ListenerEndpoint("CONTROLLER", "127.0.0.1", port)}, security=security),
     )
     try:
         yield transport

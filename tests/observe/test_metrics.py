@@ -27,7 +27,7 @@ from migrator.observe.metrics import (
     ReadingCollector,
 )
 from migrator.observe.metrics_endpoint import MetricsEndpoint
-from migrator.observe.propagation import PROPAGATION, Mode, PropagationTimes
+from migrator.observe.propagation import PROPAGATION, PropagationMode, PropagationTimes
 from migrator.supervision import TaskFailures
 from migrator.zookeeper.znodes.migration import CRC_FIELD
 
@@ -87,8 +87,8 @@ def test_every_figure_is_read_from_the_endpoint() -> None:
 
 def test_the_time_until_the_last_broker_knows_a_change_is_a_histogram() -> None:
     times = PropagationTimes()
-    times.observe(Mode.ZOOKEEPER, 0.02)
-    times.observe(Mode.KRAFT, 1.5)
+    times.observe(PropagationMode.ZOOKEEPER, 0.02)
+    times.observe(PropagationMode.KRAFT, 1.5)
     server = MetricsEndpoint("127.0.0.1", 0, [ReadingCollector(lambda: READING), times.histogram])
     try:
         found = scrape(server.port)

@@ -13,7 +13,7 @@ from migrator.drill.workload.fill import DOOMED_TOPIC, MOVING_TOPIC, FillOptions
 from migrator.migration.translate.to_records import RecordReader
 from migrator.preflight.census import TopicCensus
 from migrator.wire.legacy.encode import RequestEncoder
-from migrator.wire.legacy.messages import Controller, LeaderAndIsr, TopicPartitions, UpdateMetadata, UpdateType
+from migrator.wire.legacy.messages import LeaderAndIsr, SendingController, TopicPartitions, UpdateMetadata, UpdateType
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
@@ -35,7 +35,7 @@ def test_sizes_are_those_of_the_requests(zookeeper: ZooKeeperSpace, zookeeper_cl
             census.add(reading, translated)
             records += translated
     facts, image = census.facts(), read_image(records)
-    encoder = RequestEncoder(Controller(3001, 8, 1))
+    encoder = RequestEncoder(SendingController(3001, 8, 1))
     assert facts.partitions == PARTITIONS - 1
     assert facts.moving.examples == (f"{MOVING_TOPIC}-0",)
     assert DOOMED_TOPIC not in {topic.name for topic in image.topics.by_id.values()}

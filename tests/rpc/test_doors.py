@@ -21,7 +21,7 @@ from migrator.raft.messages import RaftRequest, RaftResponse, VoteRequest
 from migrator.raft.transport import TransportError, UnreachableError, WrongVoterError
 from migrator.rpc import doorkeeper, raft_transport
 from migrator.rpc.channel import CLUSTER_KEY, MAX_REQUEST_BYTES
-from migrator.rpc.doors import DOORS, Role
+from migrator.rpc.doors import DOORS, CallerRole
 from migrator.rpc.identity import NOBODY, read_certificate
 from migrator.rpc.operator_client import OperatorClient
 from migrator.rpc.operator_service import OperatorService
@@ -116,8 +116,10 @@ def test_a_request_that_names_a_speaker_is_checked_for_it() -> None:
 def test_the_rule_behind_the_table() -> None:
     for method, door in DOORS.items():
         is_quorum = ".Quorum/" in method
-        assert (Role.VOTER in door.roles) is (is_quorum or method.rpartition("/")[2] in {"Watch", "Journal", "Gates"})
-        assert ({Role.OPERATOR, Role.OWNER} <= door.roles) is not is_quorum
+        assert (CallerRole.VOTER in door.roles) is (
+            is_quorum or method.rpartition("/")[2] in {"Watch", "Journal", "Gates"}
+        )
+        assert ({CallerRole.OPERATOR, CallerRole.OWNER} <= door.roles) is not is_quorum
 
 
 async def test_a_chain_of_certificates_names_its_first_and_no_other(tmp_path: Path) -> None:
@@ -196,7 +198,7 @@ def test_what_proves_nothing_is_nobody() -> None:
         caller = IDENTITIES.known(pems, "ipv4:127.0.0.1:1", now)
         assert (caller.roles, caller.node_id, caller.name) == (frozenset(), None, NOBODY)
         assert caller.why_not
-    assert IDENTITIES.known((), "unix:", now).roles == {Role.OWNER}
+    assert IDENTITIES.known((), "unix:", now).roles == {CallerRole.OWNER}
 
 
 async def test_the_log_names_who_was_refused_and_does_not_fill(

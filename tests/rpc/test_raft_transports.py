@@ -40,7 +40,7 @@ from migrator.rpc.quorum_service import NodeAddress, QuorumDescription, QuorumSe
 from migrator.rpc.raft_transport import GrpcRaftTransport, PeerAddress
 from migrator.rpc.server import GrpcServer
 from migrator.rpc.tls import TlsFiles
-from migrator.wire.raft_codec import Endpoint
+from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.raft_transport import KafkaRaftTransport, RaftService
 from migrator.wire.server import KafkaListener
 from tests.rpc.identities import IDENTITIES, voter
@@ -113,7 +113,7 @@ class Kind(Protocol):
 class Kafka:
     @contextlib.asynccontextmanager
     async def serve(self, answer: RaftHandler, port: int = 0) -> AsyncIterator[int]:
-        handler = RaftService(answer, lambda _: Endpoint("CONTROLLER", "127.0.0.1", 9093))
+        handler = RaftService(answer, lambda _: ListenerEndpoint("CONTROLLER", "127.0.0.1", 9093))
         listener = KafkaListener("CONTROLLER", handler)
         bound = await listener.start("127.0.0.1", port)
         try:
@@ -122,7 +122,7 @@ class Kafka:
             await listener.close(grace=0)
 
     def connect(self, port: int) -> RaftTransport:
-        return KafkaRaftTransport(1, {PEER: Endpoint("CONTROLLER", "127.0.0.1", port)})
+        return KafkaRaftTransport(1, {PEER: ListenerEndpoint("CONTROLLER", "127.0.0.1", port)})
 
 
 class Grpc:

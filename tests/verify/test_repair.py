@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from migrator.errors import ExitCode, OperatorError
 from migrator.migration.machine.states import PublicState, State
 from migrator.observe.status import Force
+from migrator.rpc.find_controller import active_controller
 from migrator.rpc.operator_client import OperatorClient
-from migrator.rpc.reach import active_controller
 from migrator.verify import job
 from migrator.verify.recheck import Pair
 from migrator.verify.repair import repair

@@ -16,9 +16,9 @@ from migrator.records.metadata import Endpoint
 from migrator.records.uuid import ZERO_UUID, Uuid
 from migrator.wire.legacy.encode import SLICE_PARTITIONS, RequestEncoder
 from migrator.wire.legacy.messages import (
-    Controller,
     LeaderAndIsr,
     LiveLeader,
+    SendingController,
     StoppedPartition,
     StoppedTopic,
     StopReplica,
@@ -31,7 +31,7 @@ int32s = st.integers(-(2**31), 2**31 - 1)
 int64s = st.integers(-(2**63), 2**63 - 1)
 replicas = st.lists(st.integers(0, 2**31 - 1) | st.integers(0, 5), max_size=4, unique=True).map(tuple)
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.just("x" * 249)
-controllers = st.builds(Controller, int32s, int32s, int32s)
+controllers = st.builds(SendingController, int32s, int32s, int32s)
 states = st.builds(PartitionRegistration, replicas, replicas, replicas, replicas, int32s, st.booleans(), int32s, int32s)
 topic_ids = st.binary(min_size=16, max_size=16).map(Uuid)
 topic_images = st.builds(TopicImage, names, topic_ids, st.dictionaries(int32s, states, max_size=4))
@@ -72,7 +72,9 @@ def kio_id(topic_id: Uuid) -> uuid.UUID | None:
     int64s,
     st.builds(UpdateMetadata, st.sampled_from(UpdateType), topics, st.lists(brokers, max_size=3).map(tuple)),
 )
-def test_update_metadata_is_what_kio_writes(controller: Controller, broker_epoch: int, request: UpdateMetadata) -> None:
+def test_update_metadata_is_what_kio_writes(
+    controller: SendingController, broker_epoch: int, request: UpdateMetadata
+) -> None:
     registered = {broker.broker_id for broker in request.brokers}
     expected = umr.UpdateMetadataRequest(
         controller_id=controller.controller_id,
@@ -131,7 +133,9 @@ def test_update_metadata_is_what_kio_writes(controller: Controller, broker_epoch
         st.lists(st.builds(LiveLeader, int32s, names, int32s), max_size=3).map(tuple),
     ),
 )
-def test_leader_and_isr_is_what_kio_writes(controller: Controller, broker_epoch: int, request: LeaderAndIsr) -> None:
+def test_leader_and_isr_is_what_kio_writes(
+    controller: SendingController, broker_epoch: int, request: LeaderAndIsr
+) -> None:
     expected = lisr.LeaderAndIsrRequest(
         controller_id=controller.controller_id,
         is_k_raft_controller=True,
@@ -177,7 +181,9 @@ stopped_topics = st.builds(StoppedTopic, names, st.lists(stopped_partitions, max
 
 
 @given(controllers, int64s, st.builds(StopReplica, st.lists(stopped_topics, max_size=4).map(tuple)))
-def test_stop_replica_is_what_kio_writes(controller: Controller, broker_epoch: int, request: StopReplica) -> None:
+def test_stop_replica_is_what_kio_writes(
+    controller: SendingController, broker_epoch: int, request: StopReplica
+) -> None:
     expected = stop.StopReplicaRequest(
         controller_id=controller.controller_id,
         is_k_raft_controller=True,
@@ -206,8 +212,11 @@ def test_big_requests_come_in_slices_of_bounded_size() -> None:
     huge = TopicImage("huge", Uuid(bytes(15) + b"h"), dict.fromkeys(range(10000), state))
     small = [TopicImage(f"t{n}", Uuid(n.to_bytes(16, "big")), {0: state}) for n in range(1, 5_000)]
     request = UpdateMetadata(UpdateType.UNKNOWN, tuple(map(TopicPartitions, [*small, huge, *small])), ())
-    chunks = list(RequestEncoder(Controller(1, 1, 1)).update_metadata_body(request))
+    chunks = list(RequestEncoder(SendingController(1, 1, 1)).update_metadata_body(request))
     assert len(chunks) > 20_000 // SLICE_PARTITIONS
     assert max(map(len, chunks)) < 2 * SLICE_PARTITIONS * 100
     closing = UpdateMetadata(UpdateType.FULL, tuple(TopicPartitions(topic, ()) for topic in small), ())
-    assert len(list(RequestEncoder(Controller(1, 1, 1)).update_metadata_body(closing))) > len(small) // SLICE_PARTITIONS
+    assert (
+        len(list(RequestEncoder(SendingController(1, 1, 1)).update_metadata_body(closing)))
+        > len(small) // SLICE_PARTITIONS
+    )

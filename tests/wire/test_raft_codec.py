@@ -16,8 +16,8 @@ from migrator.wire.decode import decode_body
 from migrator.wire.encode import encode_entity
 from migrator.wire.raft_codec import (
     RAFT_APIS,
-    Endpoint,
     InvalidRaftRequestError,
+    ListenerEndpoint,
     decode_raft_request,
     decode_raft_response,
     encode_raft_request,
@@ -27,7 +27,7 @@ from migrator.wire.raft_codec import (
 from migrator.wire.schemas import FETCH, FETCH_SNAPSHOT, VOTE, build, request_type
 from tests.rpc.raft_messages import LOSSY_FIELDS, requests, responses, without
 
-AT = Endpoint("CONTROLLER", "host-1", 9093)
+AT = ListenerEndpoint("CONTROLLER", "host-1", 9093)
 
 
 def through_bytes(message: Any) -> Any:

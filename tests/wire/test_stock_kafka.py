@@ -30,7 +30,7 @@ from migrator.records import control
 from migrator.records.batch import build_batch
 from migrator.wire.api_versions import Features
 from migrator.wire.connection import RequestContext
-from migrator.wire.raft_codec import RAFT_APIS, Endpoint
+from migrator.wire.raft_codec import RAFT_APIS, ListenerEndpoint
 from migrator.wire.raft_transport import KafkaRaftTransport, RaftService
 from migrator.wire.schemas import CONTROLLER_APIS, VersionRange
 from migrator.wire.security import PLAINTEXT, ListenerSecurity, listener_security
@@ -115,7 +115,7 @@ class Listening:
     """The handler of our listener: consensus only, and who asked."""
 
     def __init__(self, core: RaftHandler) -> None:
-        self._service = RaftService(core, lambda _: Endpoint("CONTROLLER", "localhost", self.port))
+        self._service = RaftService(core, lambda _: ListenerEndpoint("CONTROLLER", "localhost", self.port))
         self.port = 0
         self.principals: set[str] = set()
 
@@ -159,8 +159,8 @@ async def quorum(
     )
     transport = KafkaRaftTransport(
         OURS,
-        {STOCK: Endpoint("CONTROLLER", "localhost", port)},
-        own_endpoints=(Endpoint("CONTROLLER", "localhost", handler.port),),
+        {STOCK: ListenerEndpoint("CONTROLLER", "localhost", port)},
+        own_endpoints=(ListenerEndpoint("CONTROLLER", "localhost", handler.port),),
         security=security,
     )
     try:

@@ -11,7 +11,7 @@ import pytest
 
 from migrator.node.quorum.ballot import Ballot
 from migrator.wire.api_versions import Features
-from migrator.wire.raft_codec import Endpoint
+from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.security import PLAINTEXT, ListenerSecurity
 from migrator.wire.server import KafkaListener
 from migrator.wire.voters import VoterAnswer, VoterSignals
@@ -50,7 +50,7 @@ async def voter(features: Features, security: ListenerSecurity = PLAINTEXT, port
 @asynccontextmanager
 async def asking(folder: Path, port: int, security: ListenerSecurity = PLAINTEXT) -> AsyncIterator[VoterSignals]:
     settings = Cluster(folder, 3).settings(1)
-    signals = VoterSignals(settings, {VOTER: Endpoint("CONTROLLER", "localhost", port)}, security)
+    signals = VoterSignals(settings, {VOTER: ListenerEndpoint("CONTROLLER", "localhost", port)}, security)
     try:
         yield signals
     finally:

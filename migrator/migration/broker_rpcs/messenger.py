@@ -35,7 +35,7 @@ from migrator.migration.broker_rpcs.requests import (
 )
 from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
 from migrator.wire.legacy.encode import RequestEncoder
-from migrator.wire.legacy.messages import Controller, LeaderAndIsr, LegacyRequest
+from migrator.wire.legacy.messages import LeaderAndIsr, LegacyRequest, SendingController
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class BrokerMessenger:
         return {broker_id: found[broker_id] for broker_id in sorted(found.keys() & told.keys())}
 
     def open(
-        self, controller: Controller, image: MetadataImage, has_config: Container[str], predecessor_offset: int
+        self, controller: SendingController, image: MetadataImage, has_config: Container[str], predecessor_offset: int
     ) -> None:
         """A claim is held: first words to every broker."""
         self.close()

@@ -2,7 +2,7 @@
 
 The event loop of a controller must not stall for a second because 200,000 partitions are decoded. A worker is spawned
 for one task, streams its results through a pipe (which bounds what is under way: a slow reader makes a slow worker),
-and ends. However it ends, its reader learns it: by the last message, by `Failure`, or by the end of the pipe.
+and ends. However it ends, its reader learns it: by the last message, by `WorkerFailure`, or by the end of the pipe.
 Meanwhile it reports how far it is (`progress`), in every phase; and it does not outlive its parent.
 """
 
@@ -86,7 +86,7 @@ class Tools:
 
 
 @value
-class Failure:
+class WorkerFailure:
     """The task ended early; ``expected`` is False for what is a defect of this program."""
 
     reason: str
@@ -181,9 +181,9 @@ def main(pipe: Connection) -> None:
     except (EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone, or wants nothing any more
         return
     except MigratorError as error:
-        _tell(pipe, Failure(str(error), expected=True))
+        _tell(pipe, WorkerFailure(str(error), expected=True))
     except Exception as error:  # noqa: BLE001 - the top of a process: its parent has to hear of everything
-        _tell(pipe, Failure(f"{type(error).__name__}: {error}", expected=False))
+        _tell(pipe, WorkerFailure(f"{type(error).__name__}: {error}", expected=False))
 
 
 def _end_with_parent() -> None:
@@ -194,7 +194,7 @@ def _end_with_parent() -> None:
         os._exit(ORPHANED)
 
 
-def _tell(pipe: Connection, failure: Failure) -> None:
+def _tell(pipe: Connection, failure: WorkerFailure) -> None:
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         pipe.send(failure)
 
@@ -294,7 +294,7 @@ class Worker:
             except (EOFError, OSError):
                 raise WorkerFailedError(await loop.run_in_executor(self._ender, self._how_it_ended)) from None
             match message:
-                case Failure(reason):
+                case WorkerFailure(reason):
                     raise WorkerFailedError(reason)
                 case Working():
                     on_progress(message)

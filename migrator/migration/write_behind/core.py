@@ -40,13 +40,13 @@ from migrator.migration.write_behind.messages import (
     SendMulti,
     SetAside,
     Stopped,
-    Tick,
+    TimerExpired,
     Unanswered,
     WakeAt,
     WriteEffect,
     WriteEvent,
 )
-from migrator.migration.write_behind.multis import GUARDS, Batch, Flight, Limits, pack
+from migrator.migration.write_behind.multis import GUARDS, EntityBatch, Flight, Limits, pack
 from migrator.migration.write_behind.resends import LOSSES_MAX, Losses
 from migrator.migration.write_behind.set_aside import TooLarge
 from migrator.raft.messages import EpochOffset
@@ -95,10 +95,10 @@ class WriteBehind:
         self._changes: list[Changes] = []
         self._in_sync = False
         """Whether ZooKeeper equals an image, so that changes can be derived from it."""
-        self._checkpoint: Batch | None = None
-        self._batch: Batch | None = None
+        self._checkpoint: EntityBatch | None = None
+        self._batch: EntityBatch | None = None
         self._flight: Flight | None = None
-        self._flight_batch: Batch | None = None
+        self._flight_batch: EntityBatch | None = None
         self._losses = Losses()
         self._number = 0
         self._awaited: int | None = None
@@ -174,7 +174,7 @@ class WriteBehind:
                 self._begin_reconcile(image, number)
             case ReconcileWrites():
                 self._push(event)
-            case Tick() if self._flight is not None:
+            case TimerExpired() if self._flight is not None:
                 effects += self._losses.wake(now_ms)
         return [*effects, *self._advance(now_ms), *self._too_large.news()]
 
@@ -203,7 +203,7 @@ class WriteBehind:
         self._claim, self._stopped = event.claim, ""
         self._mark, self._mark_version = event.claim.migration, event.claim.migration_version
         if reached(event.claim.migration) != event.at:
-            self._checkpoint = Batch(event.at)
+            self._checkpoint = EntityBatch(event.at)
 
     def _close(self) -> None:
         self._backlog.requeued()
@@ -223,7 +223,7 @@ class WriteBehind:
         self._in_sync = False
         if self._flight is None:
             self._awaited = None  # a repair of the batch that this one replaces
-        self._batch = Batch(at_of(image), image, complete=False, reconcile=True, number=number)
+        self._batch = EntityBatch(at_of(image), image, complete=False, reconcile=True, number=number)
         self._written = self._newest = image
         self._changes = []
         self._backlog.taken()
@@ -269,12 +269,12 @@ class WriteBehind:
         self._next_checkpoint_ms = now_ms + CHECKPOINT_INTERVAL_MS
         changes = merge_changes(self._changes)
         source = self._derive(self._written, self._newest, changes) if waits else None
-        self._batch = Batch(at_of(self._newest), self._newest, source)
+        self._batch = EntityBatch(at_of(self._newest), self._newest, source)
         self._written, self._changes = self._newest, []
         self._backlog.taken()
         return []
 
-    def _send_next(self, batch: Batch) -> list[WriteEffect]:
+    def _send_next(self, batch: EntityBatch) -> list[WriteEffect]:
         claim, mark = self._claim, self._mark
         if claim is None or mark is None:
             return []
@@ -338,7 +338,7 @@ class WriteBehind:
         batch.entities += len(flight.entities)
         return self._end(batch) if flight.last or (batch.held and batch.exhausted and not batch.queue) else []
 
-    def _end(self, batch: Batch) -> list[WriteEffect]:
+    def _end(self, batch: EntityBatch) -> list[WriteEffect]:
         self._batch = None
         if batch.reconcile:
             self._in_sync = batch.held is None

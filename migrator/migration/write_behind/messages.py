@@ -92,7 +92,7 @@ class Repaired:
 
 
 @value
-class Tick:
+class TimerExpired:
     """The time that `WakeAt` asked for has come."""
 
 
@@ -102,7 +102,16 @@ class Closed:
 
 
 WriteEvent = (
-    Opened | Published | ReconcileBegun | ReconcileWrites | MultiEnded | Refused | MarkRead | Repaired | Tick | Closed
+    Opened
+    | Published
+    | ReconcileBegun
+    | ReconcileWrites
+    | MultiEnded
+    | Refused
+    | MarkRead
+    | Repaired
+    | TimerExpired
+    | Closed
 )
 
 
@@ -158,7 +167,7 @@ class Stopped:
 
 @value
 class WakeAt:
-    """`Tick` at that time."""
+    """`TimerExpired` at that time."""
 
     time_ms: int
 

@@ -74,7 +74,7 @@ class Flight:
 
 
 @dataclass(slots=True)
-class Batch:
+class EntityBatch:
     """Entities on their way to one offset. ``source`` None: they are pushed, until ``complete``."""
 
     target: EpochOffset

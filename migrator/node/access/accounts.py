@@ -34,7 +34,7 @@ KAFKA_SALT_BITS: Final = 130
 _DIGITS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-class Published(Protocol):
+class PublishedImages(Protocol):
     """What `migrator.node.metadata.MetadataRuntime` is, to this file. Read on other threads than its own."""
 
     @property
@@ -63,7 +63,7 @@ class PublishedAccounts:
     """
 
     def __init__(
-        self, settings: Settings, cluster_id: str, metadata: Published, wall: Callable[[], float] = time.time
+        self, settings: Settings, cluster_id: str, metadata: PublishedImages, wall: Callable[[], float] = time.time
     ) -> None:
         self._metadata = metadata
         self._wall = wall

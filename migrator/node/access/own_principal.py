@@ -10,7 +10,7 @@ import logging
 
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
-from migrator.wire.identity import door_of, shown_by
+from migrator.wire.identity import authentication_of, shown_by
 from migrator.wire.security import ListenerSecurity
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ def check_own_principal(settings: Settings, security: ListenerSecurity) -> None:
     if not settings.authorizer_class_name or len(settings.voters) == 1:
         return
     try:
-        principal = door_of(security).principal_of(shown_by(security))
+        principal = authentication_of(security).principal_of(shown_by(security))
     except ValueError as error:
         raise OperatorError(
             f"gives the certificate of this node no name: {error}",

@@ -32,7 +32,7 @@ from migrator.observe.journal import Journal
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import MetadataRecord, ZkMigrationState
 from migrator.supervision import OnError, Supervisor, TaskKind
-from migrator.wire.legacy.messages import Controller
+from migrator.wire.legacy.messages import SendingController
 from migrator.wire.voters import VoterSignals, ready, stock
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.claim import Claimer
@@ -173,7 +173,7 @@ class NodeBrokers:
         start = self._core.quorum.epoch_start_offset
         held = claim == self._claims and epoch is not None and self._core.controller.epoch == epoch
         if held and epoch is not None and start is not None:
-            controller = Controller(self._node_id, zk_epoch, epoch)
+            controller = SendingController(self._node_id, zk_epoch, epoch)
             self._messenger.open(controller, self._core.metadata.published, has_config, start - 1)
         if claim == self._claims:
             self._opened.set()

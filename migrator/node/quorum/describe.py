@@ -10,16 +10,16 @@ from kio.schema.errors import ErrorCode
 
 from migrator.apis.call import Call
 from migrator.clock import monotonic_ms, wall_ms
-from migrator.node.quorum.runner import Quorum
+from migrator.node.quorum.runner import QuorumRunner
 from migrator.raft.progress import ReplicaStatus
 from migrator.raft.states import Role
-from migrator.wire.raft_codec import METADATA_TOPIC, Endpoint
+from migrator.wire.raft_codec import METADATA_TOPIC, ListenerEndpoint
 
 
 class QuorumDescriber:
     """Turns the quorum's own view into the response."""
 
-    def __init__(self, quorum: Quorum, endpoints: Mapping[int, Endpoint]) -> None:
+    def __init__(self, quorum: QuorumRunner, endpoints: Mapping[int, ListenerEndpoint]) -> None:
         self._quorum = quorum
         self._endpoints = endpoints
 

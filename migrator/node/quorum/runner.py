@@ -27,7 +27,7 @@ from migrator.observe.loop_health import TurnGauge, Work
 from migrator.raft import effects as fx
 from migrator.raft import events as ev
 from migrator.raft.config import EPOCH_LIMIT, EPOCHS_USED_UP
-from migrator.raft.core import QuorumStatus, RaftNode
+from migrator.raft.core import QuorumInfo, RaftNode
 from migrator.raft.messages import (
     EpochOffset,
     FetchRequest,
@@ -64,7 +64,7 @@ class QuorumObserver(Protocol):
         """The log has grown by so many bytes."""
 
     def appended_own(self, batches: bytes, records: Sequence[MetadataRecord]) -> None:
-        """The log has appended one batch that `Quorum.append` made of these records."""
+        """The log has appended one batch that `QuorumRunner.append` made of these records."""
 
     def truncated(self, offset: int) -> None:
         """The log ends at ``offset`` now."""
@@ -79,7 +79,7 @@ class QuorumObserver(Protocol):
         """This node's role, epoch or leader is another."""
 
 
-class Quorum:
+class QuorumRunner:
     """One node's part in the quorum.
 
     :param before_vote: awaited with the candidate's id before the core is given a Vote; bounded.
@@ -158,7 +158,7 @@ class Quorum:
         """On a leader: its first own offset."""
         return self._core.epoch_start_offset
 
-    def status(self) -> QuorumStatus:
+    def status(self) -> QuorumInfo:
         """What DescribeQuorum shows."""
         return self._core.status(monotonic_ms())
 
@@ -414,7 +414,7 @@ class Quorum:
     def _stop(self, _effect: fx.ReadyToStop) -> None:
         self._ready_to_stop.set()
 
-    _PERFORM: ClassVar[dict[type, Callable[[Quorum, Any], None]]] = {
+    _PERFORM: ClassVar[dict[type, Callable[[QuorumRunner, Any], None]]] = {
         fx.PersistElectionState: _persist,
         fx.RoleChanged: _role_changed,
         fx.AppendLeaderChange: _append_leader_change,

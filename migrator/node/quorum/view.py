@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from migrator.clock import monotonic_ms, wall_ms
-from migrator.node.quorum.runner import Quorum
+from migrator.node.quorum.runner import QuorumRunner
 from migrator.raft.progress import ReplicaStatus
 from migrator.rpc.quorum_service import NodeAddress, QuorumDescription, ReplicaProgress
 
@@ -22,7 +22,7 @@ class NodeQuorumView:
     :param voters: whose addresses are kept; whatever else a peer names is passed over.
     """
 
-    def __init__(self, quorum: Quorum, own: NodeAddress, voters: frozenset[int]) -> None:
+    def __init__(self, quorum: QuorumRunner, own: NodeAddress, voters: frozenset[int]) -> None:
         self._quorum = quorum
         self._voters = voters - {own.node_id}
         self._known = {own.node_id: own}

@@ -11,9 +11,9 @@ from kio.schema.errors import ErrorCode
 
 from migrator.apis.call import Call
 from migrator.controller.decision import ApiError
-from migrator.node.quorum.runner import Quorum
+from migrator.node.quorum.runner import QuorumRunner
 from migrator.raft.states import Role
-from migrator.wire.raft_codec import Endpoint
+from migrator.wire.raft_codec import ListenerEndpoint
 
 VOTER_CHANGES: Final = frozenset({80, 81, 82})
 FIXED: Final = ApiError(ErrorCode.unsupported_version, "The voters of kraft.version 0 are fixed.")
@@ -25,7 +25,9 @@ class VoterChanges:
     :param node_id: our own, whose endpoint has the name of the listener that voters must have.
     """
 
-    def __init__(self, cluster_id: str, node_id: int, quorum: Quorum, endpoints: Mapping[int, Endpoint]) -> None:
+    def __init__(
+        self, cluster_id: str, node_id: int, quorum: QuorumRunner, endpoints: Mapping[int, ListenerEndpoint]
+    ) -> None:
         self._cluster_id = cluster_id
         self._listener = endpoints[node_id].listener
         self._quorum = quorum

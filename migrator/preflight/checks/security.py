@@ -127,13 +127,13 @@ def anonymous_brokers(evidence: Evidence) -> Iterator[Found]:
 def voters_without_right(evidence: Evidence) -> Iterator[Found]:
     """Each controller as each other one sees it (`migrator.node.access.own_principal`)."""
     for one in evidence.controllers:
-        if one.door is None or not one.file.sets(AUTHORIZER) or len(one.voters) == 1:
+        if one.authentication is None or not one.file.sets(AUTHORIZER) or len(one.voters) == 1:
             continue
         for other in evidence.controllers:
             if other.shown is None:
                 continue
             try:
-                principal = one.door.principal_of(other.shown)
+                principal = one.authentication.principal_of(other.shown)
             except ValueError as error:
                 yield Found(one.file.at("ssl.principal.mapping.rules"), f"{other.who} gets no name there: {error}")
                 continue

@@ -25,7 +25,7 @@ from migrator.records.errors import CorruptRecordsError
 from migrator.values import value
 from migrator.wire.listener_settings import controller_security
 from migrator.wire.observer import NoAnswerError, Observer
-from migrator.wire.raft_codec import Endpoint
+from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.raft_transport import KafkaRaftTransport
 from migrator.wire.security import PLAINTEXT, ListenerSecurity
 
@@ -90,7 +90,7 @@ class Observed:
 
     def _run(self, work: Callable[[Observer], Awaitable[T]]) -> T:
         async def run() -> T:
-            endpoints = {peer: Endpoint("", host, port) for peer, (host, port) in self.peers.items()}
+            endpoints = {peer: ListenerEndpoint("", host, port) for peer, (host, port) in self.peers.items()}
             transport = KafkaRaftTransport(NODE_ID, endpoints, security=self.security, learns=True)
             observer = Observer(
                 transport, endpoints, None, patience_seconds=self.patience_seconds, request_seconds=REQUEST_SECONDS

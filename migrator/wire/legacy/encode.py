@@ -14,8 +14,8 @@ from typing import Generic, TypeVar
 from migrator.image.model import BrokerRegistration, PartitionRegistration
 from migrator.wire.encode import unsigned_varint
 from migrator.wire.legacy.messages import (
-    Controller,
     LeaderAndIsr,
+    SendingController,
     StoppedTopic,
     StopReplica,
     TopicPartitions,
@@ -59,7 +59,7 @@ _Assignment = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], bool]
 class RequestEncoder:
     """Encodes for one term of one controller. Request headers are not its business."""
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: SendingController) -> None:
         self._controller = controller
         self._arrays = _Blocks(_int32_array)
         self._assignments: _Blocks[_Assignment] = _Blocks(self._assignment)

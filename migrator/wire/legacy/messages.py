@@ -31,9 +31,9 @@ class UpdateType(IntEnum):
 
 
 @value
-class Controller:
-    """Who speaks. ``controller_epoch`` is that of the claim in ZooKeeper, ``kraft_epoch`` that of the quorum's
-    leader, which every partition carries."""
+class SendingController:
+    """The controller that sends a request. ``controller_epoch`` is that of the claim in ZooKeeper, ``kraft_epoch`` that
+    of the quorum's leader, which every partition carries."""
 
     controller_id: int
     controller_epoch: int

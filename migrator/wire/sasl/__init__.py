@@ -17,7 +17,7 @@ from migrator.wire.sasl.exchange import (
     SessionExpiredError,
 )
 from migrator.wire.sasl.scram import NoAccounts, ScramAccount, ScramAccounts, ScramClient, scram_credential
-from migrator.wire.sasl.server import Failure, SaslServer
+from migrator.wire.sasl.server import LoginFailure, SaslServer
 
 __all__ = [
     "MECHANISMS",
@@ -27,7 +27,7 @@ __all__ = [
     "Authenticated",
     "AuthenticationError",
     "ClientExchange",
-    "Failure",
+    "LoginFailure",
     "NoAccounts",
     "NotReadyError",
     "SaslServer",

@@ -25,7 +25,7 @@ MAX_LIFETIME_MS = 2**53
 
 
 @value
-class Failure:
+class LoginFailure:
     """A login that failed: whom the client claimed to be (empty: nobody yet), and why, for our log."""
 
     reason: str
@@ -65,7 +65,7 @@ class SaslServer:
         self._began_again_at: float | None = None
         self.principal: Principal | None = None
         """Who it is, once authenticated."""
-        self.failure: Failure | None = None
+        self.failure: LoginFailure | None = None
         """Why the connection has to be closed after the last response."""
 
     @property
@@ -177,7 +177,7 @@ class SaslServer:
 
     def _fail(self, code: ErrorCode, reason: str) -> ErrorCode:
         tried = "" if self._exchange is None else self._exchange.tried
-        self.failure = Failure(reason, tried, self._mechanism, again=self.principal is not None)
+        self.failure = LoginFailure(reason, tried, self._mechanism, again=self.principal is not None)
         return code
 
     @property

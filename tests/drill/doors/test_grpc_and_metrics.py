@@ -15,7 +15,7 @@ from migrator.migration.machine.states import State
 from migrator.observe.metrics_access import AccessFiles
 from migrator.observe.metrics_endpoint import MetricsEndpoint
 from migrator.raft.messages import RaftRequest, RaftResponse
-from migrator.rpc.doors import DOORS, Role
+from migrator.rpc.doors import DOORS, CallerRole
 from migrator.rpc.identity import Identities
 from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.quorum_service import QuorumService
@@ -53,7 +53,7 @@ async def test_whoever_is_not_named_is_refused_over_grpc(tmp_path: Path) -> None
 
 async def test_an_intruder_who_is_let_in_is_named_with_each_call(tmp_path: Path) -> None:
     found = await tried(tmp_path, Identities(VOTER, frozenset({f"User:CN={INTRUDER}"})))
-    open_to_him = [method for method, door in DOORS.items() if Role.OPERATOR in door.roles]
+    open_to_him = [method for method, door in DOORS.items() if CallerRole.OPERATOR in door.roles]
     assert len(found.not_refused) == len(open_to_him)
     for method, said in zip(open_to_him, found.not_refused, strict=True):
         assert f"gRPC of controller {NODE}, intruder: {method} was answered" in said

@@ -19,9 +19,9 @@ from migrator.records.metadata import Endpoint
 from migrator.wire.encode import encode_entity
 from migrator.wire.legacy.encode import RequestEncoder
 from migrator.wire.legacy.messages import (
-    Controller,
     LeaderAndIsr,
     LegacyRequest,
+    SendingController,
     StopReplica,
     UpdateMetadata,
     UpdateType,
@@ -73,7 +73,7 @@ class Rig:
         self.answers: list[Answered] = []
         self.overflows: list[int] = []
         self.channels = BrokerChannels(
-            RequestEncoder(Controller(3001, 7, 5)),
+            RequestEncoder(SendingController(3001, 7, 5)),
             self.connect,
             "REPLICATION",
             on_answer=self.answers.append,

@@ -18,13 +18,13 @@ from migrator.records import metadata as rec
 from migrator.records.metadata import Endpoint
 from migrator.supervision import FAILURES
 from migrator.wire.client import KafkaClient
-from migrator.wire.legacy.messages import Controller, UpdateType
+from migrator.wire.legacy.messages import SendingController, UpdateType
 from tests.image.strategies import small_uuid
 from tests.migration.broker_rpcs.test_channels import NAMES, FakePeer
 from tests.migration.broker_rpcs.test_requests import change
 
 LISTENER = "REPLICATION"
-CONTROLLER = Controller(3001, 7, 5)
+CONTROLLER = SendingController(3001, 7, 5)
 LONG_LABEL = "a" * 64 + ".example"
 REQUEST_TYPE_AT = 17
 """Of a LeaderAndIsr: behind controller id, isKRaftController, controller epoch and broker epoch."""

@@ -14,7 +14,7 @@ from migrator.migration.machine.states import State
 from migrator.migration.machine.volatile_state import Identity
 from migrator.migration.translate.entity import EntityWrite
 from migrator.migration.write_behind import messages
-from migrator.migration.write_behind.multis import Batch, Limits
+from migrator.migration.write_behind.multis import EntityBatch, Limits
 from tests.migration.builders import CLUSTER_ID
 from tests.migration.model.images import crc_at, derive
 
@@ -102,7 +102,7 @@ class Node:
         return type(item), current, rest
 
 
-def _batch_key(batch: Batch | None) -> object:
+def _batch_key(batch: EntityBatch | None) -> object:
     if batch is None:
         return None
     return batch.target, tuple(batch.queue), batch.complete, batch.reconcile, tuple(sorted(batch.repairs.items()))
@@ -118,7 +118,7 @@ def _fork_coordinator(original: Coordinator) -> Coordinator:
     core._backlog = copy.copy(core._backlog)
     core._backlog.clock = copy.copy(core._backlog.clock)
     core._losses = copy.copy(core._losses)
-    batches: dict[int, Batch | None] = {id(None): None}
+    batches: dict[int, EntityBatch | None] = {id(None): None}
     for batch in (core._batch, core._checkpoint, core._flight_batch):
         if batch is not None and id(batch) not in batches:
             batches[id(batch)] = replace(

@@ -175,7 +175,7 @@ class World(ModelCluster):
             world = self.fork(f"{node_id} ticks")
             world.now += 1_000
             world.nodes[node_id].tick = False
-            world._deliver(world.nodes[node_id], messages.Tick())
+            world._deliver(world.nodes[node_id], messages.TimerExpired())
             yield world
         if node.unaware:
             world = self.fork(f"{node_id} learns that it was deposed")

@@ -106,7 +106,7 @@ class Rig:
         """Until nothing is under way any more: each time that was asked for comes."""
         while self.core.sending:
             self.now += 60_000
-            self(messages.Tick())
+            self(messages.TimerExpired())
         return self
 
     def stops(self) -> list[messages.Stopped]:

@@ -55,7 +55,7 @@ def test_equal_unknown_outcomes_back_off_and_are_reported() -> None:
         wake = [effect for effect in rig.effects if isinstance(effect, messages.WakeAt)][-1]
         waits.append(wake.time_ms - rig.now)
         rig.now = wake.time_ms
-        rig(messages.Tick())
+        rig(messages.TimerExpired())
     assert len(rig.multis) - sent == 2 + len(waits)
     assert waits == sorted(waits)
     assert (waits[0], waits[-1]) == (RESEND_MIN_MS, RESEND_MAX_MS)
@@ -175,7 +175,7 @@ def test_a_small_write_is_never_set_aside() -> None:
     rig.publish({"a": "2"})
     for _ in range(3 * LOSSES_MAX):
         rig.now += RESEND_MAX_MS
-        rig(messages.Tick())
+        rig(messages.TimerExpired())
     assert not rig.core.set_aside
     assert len(set(rig.multis[-LOSSES_MAX:])) == 1, "only the very same multi is ever sent again"
 

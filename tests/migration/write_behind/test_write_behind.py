@@ -216,10 +216,10 @@ def test_offsets_without_an_effect_are_checkpointed_once_a_second_and_are_no_lag
         rig.now = step * 100
         rig.publish({"a": "2"})
         assert rig.lag == 0
-        rig(messages.Tick())
+        rig(messages.TimerExpired())
     assert len(rig.multis) - sent == 2
     rig.now = 5_000
-    assert rig(messages.Tick()).equal()
+    assert rig(messages.TimerExpired()).equal()
 
 
 def test_held_deletes_keep_the_offset_and_everything_that_follows() -> None:
@@ -318,5 +318,5 @@ def test_whatever_happens_to_the_connection_nothing_is_lost(
             rig(messages.ReconcileWrites(tuple(compare(rig.zookeeper, rig.image)), last=True))
     rig.fault = no_fault
     rig.now += 1000
-    rig(messages.Tick())
+    rig(messages.TimerExpired())
     assert rig.equal()

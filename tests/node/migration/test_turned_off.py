@@ -12,7 +12,7 @@ import pytest
 from migrator.config.load import settings_from
 from migrator.errors import OperatorError
 from migrator.migration.machine.states import PublicState, State
-from migrator.node.node import Failure, _assemble
+from migrator.node.node import StopReason, _assemble
 from migrator.observe.status import Goal, Status
 from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord
 from migrator.rpc.operator_client import OperatorClient
@@ -35,7 +35,7 @@ async def log_of(directory: Path, record: ZkMigrationState, *, zookeeper_mode: b
 async def controller(properties: dict[str, str]) -> AsyncIterator[OperatorClient]:
     """The controller, and a way to ask it."""
     settings, _ = settings_from(properties, "test")
-    failure = Failure()
+    failure = StopReason()
     async with AsyncExitStack() as stack:
         await _assemble(settings, failure, stack)
         yield await stack.enter_async_context(OperatorClient.on_socket(settings.metadata_directory))

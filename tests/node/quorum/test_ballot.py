@@ -13,7 +13,7 @@ from migrator.raft.messages import VoteRequest, VoteResponse
 from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord
 from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
 from migrator.wire.listener_settings import controller_security
-from migrator.wire.raft_codec import Endpoint
+from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.server import KafkaListener
 from migrator.wire.voters import VoterSignals
 from tests.node.cluster import CLUSTER_ID, Cluster
@@ -47,7 +47,7 @@ class Election:
         port = await listener.start("127.0.0.1", 0)
         if features is None:
             await listener.close()
-        self._signals._endpoints = {CANDIDATE: Endpoint("CONTROLLER", "127.0.0.1", port)}
+        self._signals._endpoints = {CANDIDATE: ListenerEndpoint("CONTROLLER", "127.0.0.1", port)}
         try:
             request = VoteRequest(CLUSTER_ID, VOTER, self._epoch, CANDIDATE, self._epoch - 1, 1_000_000)
             response = await self.node.quorum.handle(request)

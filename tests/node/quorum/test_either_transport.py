@@ -14,7 +14,7 @@ from migrator.parts.processes import free_port
 from migrator.raft.messages import RaftRequest, RaftResponse, VoteResponse
 from migrator.raft.transport import RaftHandler, TransportError
 from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
-from migrator.wire.raft_codec import Endpoint
+from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.raft_transport import KafkaRaftTransport, RaftService
 from migrator.wire.server import KafkaListener
 from tests.rpc.test_raft_transports import OK, PEER, VOTE, Grpc, grpc_transport
@@ -38,7 +38,7 @@ class Peer:
         self.grpc_port = grpc_port
         self.transport = EitherTransport(
             grpc_transport(grpc_port),
-            KafkaRaftTransport(1, {PEER: Endpoint("CONTROLLER", "127.0.0.1", kafka_port)}),
+            KafkaRaftTransport(1, {PEER: ListenerEndpoint("CONTROLLER", "127.0.0.1", kafka_port)}),
         )
 
     @asynccontextmanager

@@ -9,7 +9,7 @@ import pytest
 from migrator.errors import OperatorError
 from migrator.migration.machine.states import State
 from migrator.parts.processes import free_port
-from migrator.rpc.reach import active_controller, connect
+from migrator.rpc.find_controller import active_controller, connect
 from tests.rpc.identities import command_config
 from tests.rpc.operator_node import PlayedNode, property_file, served
 
