@@ -37,7 +37,7 @@ few elements can be long lists and regular expressions to check."""
 
 
 class ControllerEndpoint:
-    """A `migrator.wire.server.Handler`.
+    """A `migrator.wire.connection.Handler`.
 
     :param raft: takes the consensus messages.
     :param quorum_answers: by API key, who answers what is about the quorum but not between its members.
