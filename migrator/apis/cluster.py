@@ -47,10 +47,14 @@ def feature_update(call: Call, image: MetadataImage, context: Context) -> Decisi
 def cluster_description(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
     """DescribeCluster 0-1: the registered controllers, as KIP-919 has it, at the listener that was asked."""
     if not supports(image, MinLevel.CONTROLLER_REGISTRATION):
-        raise RefusedError(ErrorCode.unsupported_version, "This needs metadata.version 3.7-IV0.")
+        raise RefusedError(
+            ErrorCode.unsupported_version, "DescribeCluster at a controller needs metadata.version 3.7-IV0."
+        )
     endpoint_type = getattr(call.body, "endpoint_type", BROKERS)
     if endpoint_type != CONTROLLERS:
-        raise RefusedError(_wrong_type(call.version, endpoint_type), "This is a controller, and tells of controllers.")
+        raise RefusedError(
+            _wrong_type(call.version, endpoint_type), "This node is a controller, and describes controllers only."
+        )
     operations = NOT_ASKED
     if call.body.include_cluster_authorized_operations:
         operations = _authorized_operations(call)

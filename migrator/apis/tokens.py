@@ -108,7 +108,7 @@ def _check_connection(call: Call) -> None:
     if not call.may_use_tokens:
         raise RefusedError(
             ErrorCode.delegation_token_request_not_allowed,
-            "Delegation tokens take a connection with SASL or a client certificate, and no token login.",
+            "Delegation tokens need a connection that logged in with SASL or a client certificate, not with a token.",
         )
 
 

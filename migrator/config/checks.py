@@ -136,9 +136,9 @@ def _super_users(settings: Settings) -> Iterator[Problem]:
     for name in sorted(settings.super_user_names):
         kind, separator, rest = name.partition(":")
         if not (kind and separator and rest):
-            yield "super.users", f"{name!r} is no principal", "Write User:name, with ';' between names"
+            yield "super.users", f"{name!r} is not a principal", "Write User:name, with ';' between names"
         elif "," in name and re.search(r",\s*\w+:", name):
-            yield "super.users", f"{name!r} is one name, with a comma in it", "Write ';' between names"
+            yield "super.users", f"{name!r} is read as one name with a comma in it", "Write ';' between names"
 
 
 def _scram_among_controllers(settings: Settings) -> Iterator[Problem]:
@@ -170,7 +170,7 @@ def _protected_znodes(settings: Settings) -> Iterator[Problem]:
         )
         yield (
             "zookeeper.set.acl",
-            "is true, but ZooKeeper would not learn who this node is, so what it creates could belong to nobody",
+            "is true, but this node has no login at ZooKeeper, so its znodes could have no owner",
             remedy,
         )
 
@@ -234,7 +234,7 @@ def _grpc_doors(settings: Settings) -> Iterator[Problem]:
         return
     voters = {voter.voter_id for voter in settings.voters}
     if not ids:
-        yield key, "is not set, while migrator.grpc.listener is: nobody would be known as a voter", form
+        yield key, "is not set, while migrator.grpc.listener is: no certificate would be known as a voter's", form
     elif strangers := sorted(ids - voters):
         yield key, f"names {strangers[0]}, which controller.quorum.voters does not", "Name the ids of the voters"
     elif nameless := sorted(voters - ids):
@@ -289,7 +289,7 @@ def _accepts_scram_only(settings: Settings) -> bool:
 def _warnings(settings: Settings) -> Iterator[str]:
     yield from unknown_keys(settings)
     if settings.broker_heartbeat_interval_ms * 2 > settings.broker_session_timeout_ms:
-        yield "broker.session.timeout.ms: is below two heartbeats, brokers will be fenced for a single late one"
+        yield "broker.session.timeout.ms: is less than two heartbeats: one late heartbeat fences a broker"
     if settings.zookeeper_metadata_migration_enable and not settings.inter_broker_listener_name:
         yield (
             "inter.broker.listener.name: is not set, brokers will be sought on their "

@@ -63,7 +63,7 @@ def parse_listeners(text: str, protocols: dict[str, str]) -> tuple[Listener, ...
         if name not in protocols:
             raise ValueError(f"listener {name} has no entry in listener.security.protocol.map")
         if any(other.name == name for other in found):
-            raise ValueError(f"listener {name} stands there twice")
+            raise ValueError(f"listener {name} is listed twice")
         found.append(Listener(name, match.group(2) or match.group(3), int(match.group(4)), protocols[name]))
     return tuple(found)
 
@@ -80,7 +80,7 @@ def parse_voters(entries: tuple[str, ...]) -> tuple[VoterAddress, ...]:
             raise ValueError(f"{entry!r} is not id@host:port")
         voter = VoterAddress(int(match.group(1)), match.group(2) or match.group(3), int(match.group(4)))
         if voter.voter_id in found:
-            raise ValueError(f"voter {voter.voter_id} stands there twice")
+            raise ValueError(f"voter {voter.voter_id} is listed twice")
         found[voter.voter_id] = voter
     return tuple(found[key] for key in sorted(found))
 

@@ -198,7 +198,7 @@ IGNORED: Mapping[str, tuple[str, ...]] = {
         "metrics.sample.window.ms",
     ),
     "Client quotas are kept by brokers": ("client.quota.callback.class",),
-    "Everybody but super users is told to try again until the access control entries are known, on every listener": (
+    "All users but super users have to try again until the access control entries are known, on every listener": (
         "early.start.listeners",
     ),
     "Only GSSAPI needs it, which is refused where it is enabled": (
@@ -220,9 +220,9 @@ IGNORED: Mapping[str, tuple[str, ...]] = {
         "sasl.login.retry.backoff.ms",
     ),
     "Random numbers come from the operating system": ("ssl.secure.random.implementation",),
-    "Brokers alone encode passwords anew": ("password.encoder.old.secret",),
+    "Only brokers encode passwords again": ("password.encoder.old.secret",),
     "The levels of formats are in the log: see migrator format": ("inter.broker.protocol.version",),
-    "Leaders are elected anew wherever they are not the preferred ones": ("leader.imbalance.per.broker.percentage",),
+    "The controller elects the preferred leaders wherever others lead": ("leader.imbalance.per.broker.percentage",),
     "A preview of Kafka 3.9 that its own controllers have": ("eligible.leader.replicas.enable",),
     "Logging is set up by migrator.log.format": ("log4j.configuration",),
     "Kafka's own development uses it": (

@@ -149,7 +149,7 @@ def _by_its_list(key: str, text: str) -> Judged:
         if PLACEHOLDER.fullmatch(text.strip()) and key.startswith(SECURITY_FAMILIES):
             return Judged(
                 Use.REFUSED,
-                "is a placeholder of a provider that config.providers does not name: it would be the value itself",
+                "is a placeholder of a provider that config.providers does not name: its own text would be the value",
                 "Name the provider in config.providers, with its class",
             )
         try:
@@ -172,7 +172,7 @@ def _of_one_listener(name: str, text: str, listeners: Collection[str]) -> Judged
         return Judged(Use.REFUSED, f"{key!r} is unknown: {_hint(key)}", "Correct or remove the key")
     if not mine:
         meant = _closest(listener.lower(), listeners)
-        hint = f"write {PREFIX}{meant}. if you mean that one" if meant else "remove the key if it is of no use"
+        hint = f"write {PREFIX}{meant}. if you mean that one" if meant else "remove the key if nothing needs it"
         what = f"is a key for listener {listener!r}, which this node does not know, so that it would protect nothing"
         return Judged(Use.REFUSED, what, f"Map the listener in listener.security.protocol.map, or {hint}")
     if key == part == JAAS:

@@ -62,7 +62,7 @@ OWN_KEYS: tuple[Key, ...] = (
         "string",
         "",
         "",
-        "Which certificate stands for which voter on gRPC: id@User:SUBJECT, separated by semicolons, for example "
+        "The certificate of each voter on gRPC: id@User:SUBJECT, separated by semicolons, for example "
         "3001@User:CN=controller-1,O=bank;3002@User:CN=controller-2,O=bank. SUBJECT is the whole subject of the "
         "certificate, its last part first (openssl x509 -noout -subject -nameopt RFC2253); "
         "ssl.principal.mapping.rules do not apply. A certificate that is not named here does not vote, fetch or lead. "
@@ -103,14 +103,15 @@ OWN_KEYS: tuple[Key, ...] = (
         "string",
         "",
         "",
-        "PEM certificates that whoever scrapes must be signed by. Empty: no certificate is asked for.",
+        "PEM certificates of the CAs whose clients may scrape. Empty: no certificate is asked for.",
     ),
     Key(
         "migrator.metrics.basic.auth.file",
         "string",
         "",
         "",
-        "File of those who may scrape, user:password, one a line; not readable for everybody. Empty: no password is "
+        "File of the users who may scrape: user:password, one per line. Other users of the machine must not be able to "
+        "read the file. Empty: no password is "
         "asked for.",
     ),
     Key(
@@ -174,7 +175,8 @@ OWN_KEYS: tuple[Key, ...] = (
         "int",
         "100",
         "[0,...]",
-        "A reconcile that would delete more entities from ZooKeeper than this holds and asks.",
+        "A reconcile that would delete more entities from ZooKeeper than this number stops, and waits for the "
+        "operator's order.",
     ),
     Key(
         "migrator.audit.interval.ms",

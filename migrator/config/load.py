@@ -37,7 +37,7 @@ def read_properties(path: Path) -> dict[str, str]:
     first = next(iter(found), "")
     if first.startswith(BYTE_ORDER_MARK) and first[1:2] not in ("#", "!"):
         raise OperatorError(
-            f"begins with a byte order mark, which Java reads as part of the first key: {first[1:]} would not count",
+            f"begins with a byte order mark, which Java reads into the first key: {first[1:]} would have no effect",
             where=str(path),
             remedy="Save it as UTF-8 without a byte order mark",
         )

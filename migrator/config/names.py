@@ -140,7 +140,7 @@ def parse_mapping_rules(text: str) -> tuple[MappingRule, ...]:
         while text[position : position + 1].isspace():
             position += 1
     if not rules:
-        raise ValueError("there is no rule, so that no certificate would be let in")
+        raise ValueError("there is no rule, so no certificate would be accepted")
     return tuple(rules)
 
 

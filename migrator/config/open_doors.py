@@ -50,16 +50,17 @@ def _listeners(settings: Settings) -> Iterator[OpenDoor]:
             remedy = "Use SASL_SSL, or SSL with client certificates, and set authorizer.class.name and super.users"
             yield "listeners", what, remedy
         elif protocol == "SSL" and not _knows_who_comes(settings, name, protocol):
-            what = f"whoever shows no certificate on {door} is {ANONYMOUS}, and may do whatever that one may"
+            what = f"whoever shows no certificate on {door} is {ANONYMOUS}, and may do whatever {ANONYMOUS} may"
             yield _own_key(name, _CLIENT_AUTH), what, f"Set {_CLIENT_AUTH}=required"
         elif protocol == "PLAINTEXT":
             what = (
-                f"whoever reaches {door} is {ANONYMOUS}, and may do whatever that one may; all can be read on the way"
+                f"whoever reaches {door} is {ANONYMOUS}, and may do whatever {ANONYMOUS} may; the network can read "
+                "everything"
             )
             yield (
                 "listener.security.protocol.map",
                 what,
-                f"Map {name} to SSL or SASL_SSL; keys of TLS count for nothing here",
+                f"Map {name} to SSL or SASL_SSL; TLS keys have no effect here",
             )
         yield from _of_sasl(settings, name, protocol)
         if protocol == "SASL_PLAINTEXT" and not is_loopback(listener.host):
@@ -152,15 +153,15 @@ def _doubled_keys(settings: Settings) -> Iterator[OpenDoor]:
     except (OSError, ValueError):
         return
     for key, earlier, later in found:
-        what = f"stands in line {earlier} and, with another value, in line {later}: the last counts, as in Kafka"
-        yield key, what, "Leave one"
+        what = f"is in line {earlier} and, with another value, in line {later}: the last one is used, as in Kafka"
+        yield key, what, "Keep one of the lines"
 
 
 def _host_names(settings: Settings) -> Iterator[OpenDoor]:
     """Where this node connects to without a look at whose certificate it is shown."""
     for key, text in settings.explicit.items():
         if last_part(key).endswith("ssl.endpoint.identification.algorithm") and not text.strip():
-            what = "it is empty, so that every certificate of the trust store may stand for every host"
+            what = "it is empty, so that every certificate of the trust store is accepted for every host"
             yield key, what, "Remove it, and give each certificate its host's name"
 
 

@@ -24,7 +24,7 @@ def parse_voter_principals(text: str) -> dict[str, int]:
 
     A voter may have more than one name, for the time in which its certificate gets another subject.
 
-    :raises ValueError: an entry has another form, or a principal stands there twice.
+    :raises ValueError: an entry has another form, or a principal is listed twice.
     """
     found: dict[str, int] = {}
     for entry in _entries(text):
@@ -33,7 +33,7 @@ def parse_voter_principals(text: str) -> dict[str, int]:
             raise ValueError(f"{entry!r} is not id@User:name")
         principal = _principal(match[2].strip())
         if principal in found:
-            raise ValueError(f"{principal} stands there twice")
+            raise ValueError(f"{principal} is listed twice")
         found[principal] = int(match[1])
     return found
 

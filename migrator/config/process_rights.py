@@ -30,7 +30,7 @@ def rights_of_process(settings: Settings) -> Iterator[OpenDoor]:
     directory = settings.metadata_directory
     key = "metadata.log.dir" if settings.metadata_log_dir else "log.dirs"
     for path in changed_by_others(directory):
-        what = f"every user of this machine may put another log in the place of this one, as {path} lets all write"
+        what = f"every user of this machine may replace this log, because everybody may write to {path}"
         yield key, what, f"chmod o-w {path}"
 
 

@@ -67,15 +67,15 @@ def _provider(raw: Mapping[str, str], name: str, where: str) -> Lookup:
         raise OperatorError(
             f"the provider class {class_name!r} is Java and can't be used" if class_name else "is not set",
             where=f"{where}: {prefix}class",
-            remedy=f"Write the values out, or use one of {', '.join(_KINDS)}",
+            remedy=f"Write the values into this file, or use one of {', '.join(_KINDS)}",
         )
     parameter = f"{prefix}param.{kind.parameter}"
     for key in raw:
         if key.startswith(prefix) and key not in (f"{prefix}class", parameter):
             raise OperatorError(
-                f"is no setting of {class_name.removeprefix(JAVA_PACKAGE)}",
+                f"is not a setting of {class_name.removeprefix(JAVA_PACKAGE)}",
                 where=f"{where}: {key}",
-                remedy=f"Its only parameter is {parameter}",
+                remedy=f"The only parameter is {parameter}",
             )
     try:
         return kind.make(raw.get(parameter))

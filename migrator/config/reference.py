@@ -19,14 +19,14 @@ from migrator.config.keys import KEYS, OWN_KEYS, Key
 INTRODUCTION = """\
 # Configuration
 
-`migrator` reads the property file of a stock Kafka controller, with Kafka's key names, defaults and units. A value that
-it can't use is refused with file, key, value and remedy, exit code 2. Placeholders of `FileConfigProvider`,
-`DirectoryConfigProvider` and `EnvVarConfigProvider` are resolved, within `allowed.paths` and `allowlist.pattern` where
-those are set. Keys for one listener (`listener.name.<listener>.[<mechanism>.]<key>`) work as in Kafka; a listener that
-`listener.security.protocol.map` does not know is refused there.
+`migrator` reads the property file of a stock Kafka controller, with Kafka's key names, defaults and units. If a value
+cannot be used, `migrator` ends with exit code 2, and its message names file, key, value and remedy. Placeholders of
+`FileConfigProvider`, `DirectoryConfigProvider` and `EnvVarConfigProvider` are resolved, within `allowed.paths` and
+`allowlist.pattern` if those are set. Keys for one listener (`listener.name.<listener>.[<mechanism>.]<key>`) work as in
+Kafka; a key for a listener that `listener.security.protocol.map` does not name is refused.
 
-Each key of Kafka 3.9 is acted upon, refused, or ignored: the lists follow. An unknown key is refused when it is close
-to a key of security, or begins like one ({families}); any other is warned about.
+`migrator` uses, refuses or ignores each key of Kafka 3.9: the lists follow. An unknown key is refused if its name is
+close to the name of a security key, or begins like one ({families}). For any other unknown key there is a warning.
 
 This page is generated: `python -m migrator.config.reference > docs/configuration.md`.
 """
@@ -40,7 +40,7 @@ def reference() -> str:
 
 
 def _own() -> Iterator[str]:
-    yield "## Keys of migrator\n\nEvery one has a default; by default none binds a network address.\n"
+    yield "## Keys of migrator\n\nEach key has a default. With the defaults, no network address is opened.\n"
     yield "| key | type | default | valid | what it does |"
     yield "|---|---|---|---|---|"
     for key in OWN_KEYS:
@@ -48,8 +48,8 @@ def _own() -> Iterator[str]:
 
 
 def _kafka() -> Iterator[str]:
-    yield "\n## Kafka's keys that a controller acts upon\n\nTheir meaning is in Kafka's documentation. "
-    yield "*Listener*: it may also be set for one listener. *Dynamic*: a bound of connections that `kafka-configs"
+    yield "\n## Kafka's keys that a controller uses\n\nTheir meaning is in Kafka's documentation. "
+    yield "*Listener*: the key may also be set for one listener. *Dynamic*: a limit of connections that `kafka-configs"
     yield "--entity-type brokers` changes while the controller runs, for its id or as the default of all nodes.\n"
     yield "| key | type | default | valid | |"
     yield "|---|---|---|---|---|"
@@ -61,7 +61,7 @@ def _kafka() -> Iterator[str]:
 
 def _refused() -> Iterator[str]:
     yield "\n## Kafka's keys that are refused\n\nWithout them this node would be less secure than its file says.\n"
-    yield "| key | why | what to do | taken all the same |"
+    yield "| key | why | what to do | accepted values |"
     yield "|---|---|---|---|"
     for name, refusal in sorted(REFUSED.items()):
         harmless = ", ".join(f"`{text}`" if text else "(empty)" for text in refusal.harmless)
@@ -69,13 +69,14 @@ def _refused() -> Iterator[str]:
 
 
 def _ignored() -> Iterator[str]:
-    yield "\n## Kafka's keys that are ignored\n\nThose that a file sets are named once, in one line at the start.\n"
+    yield "\n## Kafka's keys that are ignored\n"
+    yield "If a file sets such keys, one line at the start of the process names them.\n"
     yield "| why | keys |"
     yield "|---|---|"
     for why, names in IGNORED.items():
         yield f"| {why} | {_names(names)} |"
-    yield "\nNothing is said of keys for the work of brokers, since one file may serve both. They are these, and all "
-    yield f"others that begin with {_names(OF_BROKERS_FAMILIES)}:\n"
+    yield "\nKeys for the work of brokers are ignored without a message, because one file may serve both. These are "
+    yield f"all keys that begin with {_names(OF_BROKERS_FAMILIES)}, and these:\n"
     yield _names(OF_BROKERS)
     yield ""
 

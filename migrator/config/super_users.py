@@ -53,12 +53,12 @@ def _of_kind(kind: str) -> tuple[str, str] | None:
 def _of_name(name: str, mapped: str) -> tuple[str, str] | None:
     trimmed = name.strip()
     if name == "*":
-        return "there is no wildcard here, each name counts as it is written", "Write each name"
+        return "there are no wildcards here: each name is taken as it is written", "Write each name in full"
     if _COMMENT.search(name):
         before = _COMMENT.sub("", name).strip()
         return "a property file has no comments behind a value", f"Write {_USER}:{before}, and the comment above it"
     if name != trimmed or not name.isprintable():
-        return "it has blanks or characters that nobody sees", f"Write {_USER}:{trimmed}, typed anew"
+        return "it has blanks or invisible characters", f"Write {_USER}:{trimmed}, typed again"
     if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'":
         return "quotation marks count as part of the name", f"Write {_USER}:{name[1:-1]}"
     if mapped.strip() in ("", "DEFAULT") and _BLANKS_IN_SUBJECT.match(name):

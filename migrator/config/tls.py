@@ -71,7 +71,7 @@ def tls_versions(text: str | None) -> tuple[str, ...]:
     for name in names:
         if name not in VERSIONS:
             why = "is no longer safe" if name in OLD_VERSIONS else "is not known"
-            raise ValueError(f"{name} {why}: only {', '.join(VERSIONS)} are spoken")
+            raise ValueError(f"{name} {why}: only {', '.join(VERSIONS)} are supported")
     return tuple(name for name in VERSIONS if name in names)
 
 
@@ -85,7 +85,7 @@ def suite_names(text: str | None) -> tuple[str, ...]:
         if name not in SUITES_OF_TLS_1_2 and name not in SUITES_OF_TLS_1_3:
             close = difflib.get_close_matches(name, [*SUITES_OF_TLS_1_2, *SUITES_OF_TLS_1_3], n=1)
             hint = f", did you mean {close[0]}?" if close else ""
-            raise ValueError(f"{name} is no suite that can be used here{hint}")
+            raise ValueError(f"{name} is not a suite that can be used here{hint}")
     return names
 
 

@@ -104,13 +104,13 @@ def _check_identity(request: RegistrationRequest, context: Context, existing: Br
         return
     if context.sessions.is_valid(existing, context.now_ms):
         raise RefusedError(
-            ErrorCode.duplicate_broker_registration, f"A living broker is registered as {request.broker_id}."
+            ErrorCode.duplicate_broker_registration, f"A running broker is registered with id {request.broker_id}."
         )
     if not existing.fenced and context.index.in_sync(request.broker_id):
         # Stock Kafka lets it pass, and the new process keeps leaderships whose logs it may not have.
         raise RefusedError(
             ErrorCode.duplicate_broker_registration,
-            f"The broker registered as {request.broker_id} is silent, and has to be fenced first.",
+            f"The broker registered with id {request.broker_id} sends no heartbeats, and has to be fenced first.",
         )
 
 

@@ -50,7 +50,7 @@ def check_node(node_id: int, listeners: Iterable[Endpoint]) -> None:
     :raises RefusedError: UNKNOWN_SERVER_ERROR, as from stock (``ListenerInfo``); INVALID_REQUEST for a negative id.
     """
     if node_id < 0:
-        raise RefusedError(ErrorCode.invalid_request, f"{node_id} is no id of a node.")
+        raise RefusedError(ErrorCode.invalid_request, f"{node_id} is not the id of a node.")
     for listener in listeners:
         if listener.security_protocol not in _PROTOCOLS:
             raise RefusedError(

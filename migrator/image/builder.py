@@ -71,7 +71,7 @@ class ImageBuilder:
         """
         handler = self._handlers.get(type(record))
         if handler is None:
-            raise InvariantViolation("an image has no place for this record")
+            raise InvariantViolation("an image cannot hold this record")
         handler(record)
         self.records += 1
 

@@ -100,7 +100,7 @@ GAUGES: tuple[tuple[str, str, Callable[[Reading], float]], ...] = (
     ),
     (
         _CONTROLLER + "zookeeperwritebehindlag",
-        "Committed records that ZooKeeper does not hold yet; -1 unknown; 0 where ZooKeeper need not follow",
+        "Committed records that ZooKeeper does not hold yet; -1 unknown; 0 while ZooKeeper is not written",
         lambda r: r.zk_write_behind_lag,
     ),
     (
@@ -143,7 +143,7 @@ GAUGES: tuple[tuple[str, str, Callable[[Reading], float]], ...] = (
     ),
     (
         "migrator_dual_writing",
-        "1 while every change goes to ZooKeeper and to the brokers; 0 also in DualWrite while that is not so",
+        "1 while every change goes to ZooKeeper and to the brokers; 0 at all other times, also in DualWrite",
         lambda r: r.migration.dual_writing,
     ),
     (

@@ -70,7 +70,7 @@ def _retrieve(version: str, work: Path, target: Path) -> None:
     module.write_text(_IVY_MODULE.format(version=version, log4j_2=log4j_2))
     resolver = next(iter(pyspark_jars().glob("ivy-*.jar")), None)
     if resolver is None:
-        raise OperatorError("pyspark brings no Ivy jar", where=str(pyspark_jars()), remedy="Run 'make setup' again")
+        raise OperatorError("pyspark has no Ivy jar", where=str(pyspark_jars()), remedy="Run 'make setup' again")
     command = [
         str(find_java()),
         f"-Dsun.net.client.defaultConnectTimeout={CONNECT_TIMEOUT_MS}",

@@ -166,7 +166,7 @@ class ChildProcess:
             if code is not None:
                 raise self.failure(f"{self.name} ended with exit code {code} before: {what}")
             if time.monotonic() > deadline:
-                raise self.failure(f"{self.name} did not come to this in {timeout_seconds:.0f} s: {what}")
+                raise self.failure(f"{self.name} did not do this in {timeout_seconds:.0f} s: {what}")
             time.sleep(POLL_SECONDS)
 
     def wait_for_output(self, pattern: str, *, timeout_seconds: float) -> None:

@@ -240,7 +240,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     if header.magic != MAGIC:
         raise CorruptRecordsError(f"a batch has magic {header.magic} instead of {MAGIC}", position)
     if header.size < HEADER_SIZE or header.base_offset < 0 or header.leader_epoch < 0:
-        raise CorruptRecordsError("a batch header makes no sense", position)
+        raise CorruptRecordsError("a batch header is malformed", position)
     if header.count < 1 or header.last_offset_delta != header.count - 1:
         raise CorruptRecordsError(f"a batch of {header.count} records has last {header.last_offset_delta}", position)
     return header

@@ -99,7 +99,7 @@ def _read_length(buffer: bytes, position: int, what: str) -> tuple[int, int]:
     """A compact length that must not stand for null."""
     length, position = read_uvarint(buffer, position)
     if length == 0:
-        raise CorruptRecordsError(f"null where {what} must be", position - 1)
+        raise CorruptRecordsError(f"{what} is null, which is not allowed", position - 1)
     return length - 1, position
 
 
@@ -127,7 +127,7 @@ def write_string(text: str) -> bytes:
     """
     data = text.encode()
     if len(data) > MAX_STRING_BYTES:
-        raise TooLongError(f"a text has {len(data):,} bytes, and at most {MAX_STRING_BYTES:,} are possible")
+        raise TooLongError(f"a text has {len(data):,} bytes, and at most {MAX_STRING_BYTES:,} are allowed")
     return encode_uvarint(len(data) + 1) + data
 
 
@@ -139,7 +139,7 @@ def read_uuid(buffer: bytes, position: int) -> tuple[Uuid, int]:
 def write_uuid(uuid: Uuid) -> bytes:
     """16 raw bytes."""
     if len(uuid) != 16:
-        raise ValueError(f"a Uuid of {len(uuid)} bytes")
+        raise ValueError(f"a Uuid has {len(uuid)} bytes")
     return uuid
 
 

@@ -169,7 +169,7 @@ def _list_codec(item: Codec) -> Codec:
     def read(buffer: bytes, position: int) -> tuple[tuple[Any, ...], int]:
         count, position = p.read_uvarint(buffer, position)
         if count == 0:
-            raise CorruptRecordsError("null where an array must be", position - 1)
+            raise CorruptRecordsError("an array is null, which is not allowed", position - 1)
         items = []
         for _ in range(count - 1):
             content, position = item.read(buffer, position)

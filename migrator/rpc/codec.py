@@ -80,5 +80,5 @@ def _load(proto: Any, name: str) -> Any:
 
 def _uuid(raw: bytes) -> Uuid:
     if len(raw) not in (0, 16):
-        raise PeerError(f"a directory id of {len(raw)} bytes")
+        raise PeerError(f"a directory id has {len(raw)} bytes")
     return Uuid(raw) if raw else ZERO_UUID

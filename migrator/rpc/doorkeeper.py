@@ -97,7 +97,7 @@ class Doorkeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gRPC has 
         """Before a byte of the request is read."""
         caller, door = self._identities.caller(context), DOORS.get(method)
         if door is None or not caller.roles & door.roles:
-            remedy = "Nobody may" if door is None else REMEDIES[door.roles]
+            remedy = "no such call" if door is None else REMEDIES[door.roles]
             raise self._refuse(caller, method, caller.why_not or remedy)
         CALLER.set(caller)
         return caller, door
@@ -105,7 +105,9 @@ class Doorkeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gRPC has 
     @contextmanager
     def _counted(self, caller: Caller) -> Iterator[None]:
         if self._calls[caller.name] >= CALLS_PER_CALLER:
-            raise CallRefused(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{CALLS_PER_CALLER} calls of yours are in progress")
+            raise CallRefused(
+                grpc.StatusCode.RESOURCE_EXHAUSTED, f"{CALLS_PER_CALLER} calls of this caller are in progress already"
+            )
         self._calls[caller.name] += 1
         try:
             yield
@@ -120,15 +122,15 @@ class Doorkeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gRPC has 
             async with asyncio.timeout(REQUEST_SECONDS):
                 request = decode(await anext(requests))
         except TimeoutError:
-            raise CallRefused(grpc.StatusCode.DEADLINE_EXCEEDED, "the request did not come") from None
+            raise CallRefused(grpc.StatusCode.DEADLINE_EXCEEDED, "the request did not arrive in time") from None
         except StopAsyncIteration:
-            raise CallRefused(grpc.StatusCode.INVALID_ARGUMENT, "there is no request") from None
+            raise CallRefused(grpc.StatusCode.INVALID_ARGUMENT, "the call has no request") from None
         except DecodeError:
             raise CallRefused(grpc.StatusCode.INVALID_ARGUMENT, _NOISE) from None
         if door.speaks_as:
             claimed = getattr(request, door.speaks_as)
             if claimed != caller.node_id:
-                why = f"its {door.speaks_as} is {claimed}, and the certificate is that of voter {caller.node_id}"
+                why = f"the request says {door.speaks_as} {claimed}, but the certificate is of voter {caller.node_id}"
                 raise self._refuse(caller, method, why)
         return request
 

@@ -165,9 +165,9 @@ class OperatorClient:
             raise self._translate(error) from error
         except ValueError as error:
             raise OperatorError(
-                f"the answer has something unknown: {error}",
+                f"the answer has a value that this version does not know: {error}",
                 where=self._where,
-                remedy="Use the version of this tool that the controller runs",
+                remedy="Run the same version of migrator as the controller",
             ) from error
 
     def _translate(self, error: grpc.aio.AioRpcError) -> OperatorError:

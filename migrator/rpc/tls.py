@@ -120,7 +120,7 @@ class TlsFiles:
         own = read_certificate(found.certificate)
         if why_not := own.why_not(datetime.now(UTC)):
             raise OperatorError(
-                f"{self.certificate} is of no use now, for {printable(own.principal or 'nobody')}: {why_not}",
+                f"{self.certificate} of {printable(own.principal or 'nobody')} cannot be used now: {why_not}",
                 where="migrator.grpc.tls.certificate.file",
                 remedy=RENEW,
             )
@@ -171,7 +171,7 @@ class _Renewal:
                 material = self._files.renewed()
             except OperatorError as error:
                 CERTIFICATES.note_reload_failure(OWN_USE)
-                log.warning("The certificate of gRPC stays as it was: %s", error)
+                log.warning("gRPC goes on with its previous certificate: %s", error)
                 return None
         _note(material)
         log.info("Read %s again", self._files.certificate)

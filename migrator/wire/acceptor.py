@@ -39,16 +39,16 @@ EXHAUSTED_PAUSE_SECONDS = 0.5
 EXHAUSTED_LOG_SECONDS = 60.0
 
 TLS_REASONS = {
-    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it showed no certificate, and this listener demands one",
-    "HTTP_REQUEST": "it speaks HTTP, not TLS",
-    "WRONG_VERSION_NUMBER": "it does not speak TLS: is its security.protocol that of this listener?",
-    "RECORD_LAYER_FAILURE": "it does not speak TLS: is its security.protocol that of this listener?",
-    "UNSUPPORTED_PROTOCOL": "it speaks no TLS version of ssl.enabled.protocols",
-    "NO_SHARED_CIPHER": "it offers no cipher suite that is safe",
-    "TLSV1_ALERT_UNKNOWN_CA": "it does not trust the CA of our certificate",
-    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "it says that our certificate has expired",
-    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "it does not accept our certificate",
-    "SSLV3_ALERT_BAD_CERTIFICATE": "it does not accept our certificate",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client showed no certificate, and this listener demands one",
+    "HTTP_REQUEST": "the client speaks HTTP, not TLS",
+    "WRONG_VERSION_NUMBER": "the client does not speak TLS: give the client the security.protocol of this listener",
+    "RECORD_LAYER_FAILURE": "the client does not speak TLS: give the client the security.protocol of this listener",
+    "UNSUPPORTED_PROTOCOL": "the client supports none of the TLS versions in ssl.enabled.protocols",
+    "NO_SHARED_CIPHER": "the client offers no cipher suite that this listener allows",
+    "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the CA of this listener's certificate",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the client says that this listener's certificate has expired",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client does not accept this listener's certificate",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "the client does not accept this listener's certificate",
 }
 """OpenSSL's words for what an operator has to know."""
 
@@ -242,7 +242,7 @@ def _on_every_interface(port: int, backlog: int) -> socket.socket:
 def tls_failure(error: Exception) -> str:
     """Why a handshake failed, for the operator."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not accepted: {error.verify_message}"
+        return f"the client's certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         return f"TLS: {TLS_REASONS.get(error.reason or '', error.reason or str(error))}"
-    return "TLS: no handshake in time"
+    return "the client did not finish the TLS handshake in time"

@@ -124,7 +124,7 @@ class AnswerRoom:
             self._going.add(slowest)
             free += slowest.held
             self.cut_off += 1
-            slowest.cut_off("it did not read its answer while others waited for room for theirs")
+            slowest.cut_off("the client did not read its answer, and other clients waited for the memory")
         return self._patience
 
 

@@ -177,7 +177,7 @@ class KafkaConnection:
 
     def _deliver(self, frame: bytearray) -> None:
         if not self._waiting:
-            raise PeerError("an answer that nobody asked for")
+            raise PeerError("the server sent an answer without a request")
         answer = self._waiting.popleft()
         if not answer.done():
             answer.set_result(frame)
@@ -350,7 +350,9 @@ class KafkaClient:
         connection = await self.connect(timeout)
         theirs = connection.apis.get(api_key)
         if theirs is None or min(theirs.max, ours.max) < max(theirs.min, ours.min):
-            raise TransportError(f"{self.host}:{self.port} serves no version of API {api_key} that we speak")
+            raise TransportError(
+                f"{self.host}:{self.port} supports no version of API {api_key} that this program supports"
+            )
         return min(theirs.max, ours.max)
 
     async def close(self) -> None:

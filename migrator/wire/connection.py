@@ -166,7 +166,9 @@ class Connection:
             self._stream.max_frame_bytes = size
             return True
         if sasl.has_expired:
-            raise SessionExpiredError(f"the session of {self._principal} is over, and it has not logged in again")
+            raise SessionExpiredError(
+                f"the session of {self._principal} has expired, and the client has not logged in again"
+            )
         return False
 
     async def _log_in(self, sasl: SaslServer, first: bytearray | None = None) -> None:
@@ -180,7 +182,7 @@ class Connection:
                 while not sasl.is_complete:
                     questions += await self._take_step_or_question(sasl, may_ask=questions < MAX_QUESTIONS)
         except TimeoutError as error:
-            raise LoginError("no login in time", sasl.tried) from error
+            raise LoginError("the client did not log in in time", sasl.tried) from error
         self._principal = sasl.principal or ANONYMOUS
 
     async def _take_step_or_question(self, sasl: SaslServer, *, may_ask: bool) -> bool:
@@ -193,7 +195,7 @@ class Connection:
     async def _take_step(self, sasl: SaslServer, frame: bytearray) -> None:
         key, version, _ = peek_request(frame)
         if key not in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
-            raise LoginError(f"API {key} during authentication", sasl.tried)
+            raise LoginError(f"the client sent API {key} before it had logged in", sasl.tried)
         header, body = await self._decode(frame)
         proof = partial(sasl.handle, key, version, body)
         response = await PROOFS.run(proof) if sasl.takes_long(key, body) else proof()
@@ -222,7 +224,7 @@ class Connection:
             response = await self._listener.handler.handle(context, body)
         except (TimeoutError, ConnectionError) as error:
             # Not this connection's: `run` must not take it for the peer's silence.
-            raise RuntimeError(f"the handler let a {type(error).__name__} through") from error
+            raise RuntimeError(f"the handler raised {type(error).__name__}") from error
         self._muted_seconds = _throttle_seconds(response)
         if not isinstance(response, list) and is_big(response):
             return await MESSAGES.run(lambda: list(slices(_response(header, response))))

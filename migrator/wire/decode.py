@@ -94,7 +94,7 @@ def read_unsigned_varint(buffer: memoryview, offset: int) -> tuple[int, int]:
         value |= (byte & 127) << 7 * index
         if byte < 128:
             return value, offset + index + 1
-    raise ValueError("a varint of more than five bytes")
+    raise ValueError("a varint has more than five bytes")
 
 
 @cache
@@ -158,7 +158,7 @@ def _tags_step(entity_type: Any, shapes: list[Shape]) -> Step:
                 name, read = readers[tag]
                 values[name], offset = read(buffer[:end], offset)
                 if offset != end:
-                    raise ValueError(f"tagged field {name} has {size} bytes and another content")
+                    raise ValueError(f"tagged field {name} announces {size} bytes and has another length")
             offset = end
         return offset
 
@@ -256,7 +256,7 @@ def _compact_string_length(buffer: memoryview, offset: int) -> tuple[int, int]:
     """As long as in versions that are not flexible: Kafka reads no longer ones, in requests or in the log."""
     size, offset = _compact_length(buffer, offset)
     if size > MAX_STRING_BYTES:
-        raise ValueError(f"a text of {size} bytes")
+        raise ValueError(f"a string of {size} bytes is too long")
     return size, offset
 
 
@@ -271,7 +271,7 @@ def _length32(buffer: memoryview, offset: int) -> tuple[int, int]:
 def _end(buffer: memoryview, offset: int, size: int) -> int:
     end = offset + size
     if size < 0 or end > len(buffer):
-        raise ValueError(f"length {size} at byte {offset} of {len(buffer)}")
+        raise ValueError(f"length {size} at byte {offset} does not fit into {len(buffer)} bytes")
     return end
 
 

@@ -173,7 +173,7 @@ def _put_compact_length(length: int) -> bytes:
 
 def _put_length16(length: int) -> bytes:
     if length > LONGEST_TEXT:
-        raise PeerError(f"a string of {length} bytes can't be said in this version of the message")
+        raise PeerError(f"a string of {length} bytes is too long for this version of the message")
     return _INT16.pack(length)
 
 

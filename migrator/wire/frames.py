@@ -107,7 +107,7 @@ class FrameStream(asyncio.BufferedProtocol):
         :raises PeerError: it has no room.
         """
         if not in_flight.take(self._held):
-            raise PeerError("too many bytes in flight")
+            raise PeerError("too many bytes in flight: no memory is left for this message")
         self._in_flight.give_back(self._held)
         if self._in_flight.arriving.pop(self, None) is not None:
             in_flight.arriving[self] = self.cut_off
@@ -234,7 +234,7 @@ class FrameStream(asyncio.BufferedProtocol):
         resized.)"""
         more = min(self._size, max(FIRST_BUFFER, 2 * len(body))) - len(body)
         if not self._in_flight.take(more):
-            self.cut_off("too many bytes in flight")
+            self.cut_off("too many bytes in flight: no memory is left for this message")
             return
         self._held += more
         if self._end is not None:  # it was the slowest itself

@@ -67,16 +67,16 @@ def _entry(text: str) -> tuple[str, dict[str, str]]:
     tokens = _tokens(text)
     name, flag = tokens[0], _text(tokens[1])
     if flag.lower() not in _FLAGS:
-        raise ValueError("no flag behind the class")
+        raise ValueError("no flag after the class")
     options: dict[str, str] = {}
     place = 2
     while tokens[place] != ";":
         if tokens[place + 1] != "=":
-            raise ValueError("no = behind an option's name")
+            raise ValueError("no = after an option's name")
         options[_text(tokens[place])] = _text(tokens[place + 2])
         place += 3
     if tokens[place + 1]:
-        raise ValueError("something behind the entry")
+        raise ValueError("text after the entry")
     return _text(name), options
 
 
@@ -88,7 +88,7 @@ def _tokens(text: str) -> list[str]:
         found.append(token)
         if not token:
             return [*found, "", ""]
-    raise ValueError("a character that begins no token")
+    raise ValueError("a character that cannot stand here")
 
 
 def _text(token: str) -> str:

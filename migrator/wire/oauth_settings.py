@@ -111,7 +111,7 @@ def _unsecured_rules(keys: ListenerKeys) -> UnsecuredRules:
     skew = options.get("unsecuredValidatorAllowableClockSkewMs", "").strip() or "0"
     if not skew.isdecimal():
         raise OperatorError(
-            "unsecuredValidatorAllowableClockSkewMs is no whole number",
+            "unsecuredValidatorAllowableClockSkewMs is not a whole number",
             where=jaas,
             remedy="Write milliseconds, as 3000",
         )
@@ -167,7 +167,7 @@ def _address(keys: ListenerKeys, key: str) -> tuple[str, Address]:
         raise OperatorError(
             f"{error}" if text else "is not set",
             where=where,
-            remedy="Name an https: address, or a file: of this machine. Over http anybody on the way could answer",
+            remedy="Name an https: address, or a file: of this machine. With http, anybody on the network could answer",
         ) from error
 
 

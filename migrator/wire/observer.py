@@ -88,10 +88,10 @@ class Observer:
         while True:
             response = await self._ask(request, deadline)
             if not isinstance(response, FetchResponse):
-                raise NoAnswerError(f"controller {self.leader} answered a Fetch with something else")
+                raise NoAnswerError(f"controller {self.leader} answered a Fetch request with a message of another type")
             if response.high_watermark > 0:
                 return response
-            await self.rest(f"controller {self.leader} leads, and has not committed anything in its epoch", deadline)
+            await self.rest(f"controller {self.leader} leads, but has not committed anything in its epoch", deadline)
 
     async def snapshot(self, snapshot_id: EpochOffset) -> AsyncIterator[bytes]:
         """The leader's snapshot, part by part.

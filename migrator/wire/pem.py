@@ -42,7 +42,7 @@ def load_key(context: ssl.SSLContext, store: PemStore, password: str | None, key
     """
     _check_whole(store, key)
     if not store.certificates or not store.private_key:
-        raise OperatorError("holds no certificate or no private key", where=key, remedy="Put both into it")
+        raise OperatorError("holds no certificate or no private key", where=key, remedy="Put both into this file")
     # ssl wants a file. This one is in memory only, so that no crash leaves a key on a disk.
     with os.fdopen(os.memfd_create("key store"), "w", encoding="latin-1") as file:
         file.write(store.private_key + store.certificates)

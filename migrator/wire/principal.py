@@ -34,9 +34,9 @@ def decode_principal(data: bytes) -> Principal:
     :raises PeerError: another version, or malformed.
     """
     if len(data) < _VERSION.size:
-        raise PeerError("a principal of fewer than two bytes")
+        raise PeerError("a principal has fewer than two bytes")
     (version,) = _VERSION.unpack_from(data)
     if version != 0:
-        raise PeerError(f"a principal of version {version}; only 0 is known")
+        raise PeerError(f"a principal has version {version}; only version 0 is known")
     decoded = decode_exactly(DefaultPrincipalData, data, _VERSION.size)
     return Principal(decoded.type_, decoded.name, decoded.token_authenticated)

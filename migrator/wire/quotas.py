@@ -80,7 +80,9 @@ class BytesInFlight:
         while self.held + count > self.limit or not (self._within is None or self._within.take(count)):
             if not (self._oldest_goes and self.arriving):
                 return False
-            self.arriving.pop(next(iter(self.arriving)))("its frame was the slowest when room was needed for others")
+            self.arriving.pop(next(iter(self.arriving)))(
+                "the client was the slowest to send its request when other clients needed the memory"
+            )
         self.held += count
         self.most = max(self.most, self.held)
         return True

@@ -75,7 +75,7 @@ class InvalidRaftRequestError(PeerError):
     """
 
     def __init__(self, error: ErrorCode) -> None:
-        super().__init__(f"not about {METADATA_TOPIC}-0: {error.name}")
+        super().__init__(f"the request is not about {METADATA_TOPIC}-0: {error.name}")
         self.error = error
 
 

@@ -41,7 +41,7 @@ async def read_remote_image(observer: Observer) -> MetadataImage:
         if response.high_watermark <= offset:
             return loader.published
         if offset == read_before:
-            why = f"controller {observer.leader} leads, and does not send what it has committed"
+            why = f"controller {observer.leader} leads, but does not send what it has committed"
             await observer.rest(why, deadline)
 
 

@@ -162,7 +162,7 @@ def _refuse_classes(keys: ListenerKeys, enabled: tuple[str, ...]) -> None:
     where, name = keys.find(SERVER_HANDLER)
     if name:
         raise OperatorError(
-            "stands without a mechanism, and Kafka reads it with one only",
+            "has no mechanism in its name, and Kafka reads it only with one",
             where=where,
             remedy=f"Write {keys.own_key(f'<mechanism>.{SERVER_HANDLER}')}, or remove it",
         )

@@ -108,7 +108,7 @@ def peek_request(frame: bytearray | bytes) -> tuple[int, int, int]:
     :raises PeerError: the frame is too short.
     """
     if len(frame) < _PREFIX.size:
-        raise PeerError(f"a request of {len(frame)} bytes")
+        raise PeerError(f"a request has only {len(frame)} bytes")
     key, version, correlation = _PREFIX.unpack_from(frame)
     return key, version, correlation
 

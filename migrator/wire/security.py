@@ -33,7 +33,7 @@ class ListenerSecurity:
             return None
         server = self.tls.current().server
         if server is None:
-            raise InvariantViolation("security that only connects was given to a listener, which would serve in clear")
+            raise InvariantViolation("a listener got the settings of a client only, and would serve without TLS")
         return server
 
     @property

@@ -214,7 +214,7 @@ class KafkaListener:
         except OSError as error:  # `ssl.SSLError` among them
             sock.close()
             if isinstance(error, ConnectionResetError | BrokenPipeError):
-                log.debug("%s: %s went away before it said anything", self.name, host)
+                log.debug("%s: %s closed the connection before it sent anything", self.name, host)
             else:
                 self._login_failed(host, tls_failure(error))
             return False
@@ -232,14 +232,14 @@ class KafkaListener:
             LOGINS.expired(self._door)
             self.say(host, str(error))
         except NotReadyError as error:
-            self.say(host, f"nobody can tell yet who it is: {error}")
+            self.say(host, f"the login cannot be checked yet: {error}")
         except PeerError as error:
             self.counters.malformed += 1
             self.say(host, str(error))
         except TimeoutError:
-            self.say(host, "it was idle, or did not read its answers")
+            self.say(host, "the client was idle, or did not read its answers")
         except ConnectionError:
-            log.debug("%s: %s went away", self.name, host)
+            log.debug("%s: %s closed its connection", self.name, host)
         except Exception:  # the top of a request: the supervisor logs it, and the others do not notice
             self.counters.failed += 1
             raise
@@ -249,7 +249,7 @@ class KafkaListener:
         self._logins.failed(self._door, host, reason, tried)
 
     def _evict(self, task: asyncio.Task[None], host: str) -> None:
-        self._login_failed(host, "it had not logged in when its place was needed for others")
+        self._login_failed(host, "the client had not logged in when other clients needed the connection")
         task.cancel()
 
     def say(self, host: str, reason: str) -> None:
@@ -268,7 +268,7 @@ class KafkaListener:
             now = loop.time()
             for connection in self._connections.values():
                 if connection.stream.is_too_slow(now):
-                    connection.stream.cut_off("its frame takes too long")
+                    connection.stream.cut_off("the client takes too long to send a request")
             self._close_excess()
 
     def _close_excess(self) -> None:

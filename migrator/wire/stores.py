@@ -57,12 +57,16 @@ def _pkcs12(data: bytes, path: str, key: str, password: str | None) -> PemStore:
             f"{path} has Java's old format {_OLD_JAVA[data[:4]]}, which only Java can read",
             where=key,
             remedy=f"Convert it: keytool -importkeystore -srckeystore {path} -destkeystore NEW -deststoretype PKCS12, "
-            f"and name NEW here; {_type_key(key)} may stay JKS. Stock Kafka reads that file, too",
+            f"and set this key to NEW; {_type_key(key)} may stay JKS. Stock Kafka reads that file, too",
         )
     try:
         found = pkcs12.load_pkcs12(data, password.encode() if password else None)
     except ValueError as error:
-        hint = "its password is wrong, or it is none" if password else "it has a password, or is none"
+        hint = (
+            "the password is wrong, or the file is not PKCS12"
+            if password
+            else "the file has a password, or is not PKCS12"
+        )
         raise OperatorError(
             f"cannot read {path} as PKCS12: {hint}",
             where=key,
@@ -73,9 +77,10 @@ def _pkcs12(data: bytes, path: str, key: str, password: str | None) -> PemStore:
     if found.key is not None:
         if "truststore" in key:
             raise OperatorError(
-                f"{path} holds a private key: whom it trusts and what only leads to its own CA cannot be told apart",
+                f"{path} holds a private key: which certificates it trusts, and which are the chain of its own, cannot "
+                "be told apart",
                 where=key,
-                remedy="Name a trust store that holds nothing but the certificates to trust",
+                remedy="Name a trust store that holds only the certificates to trust",
             )
         text = found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + text
     return PemStore(text.decode("ascii"))

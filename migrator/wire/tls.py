@@ -105,12 +105,14 @@ class TlsStores:
         except OperatorError as error:
             CERTIFICATES.note_reload_failure(self._use("key store" if self._contexts.own else "trust store"))
             log.error(  # noqa: TRY400 - where in our code says nothing to an operator
-                "%s: the changed certificates are not used: %s. The previous ones stay", self._door, error
+                "%s: the changed certificates are not used: %s. The previous certificates stay in use",
+                self._door,
+                error,
             )
             return
         self._contexts = contexts
         self._note(contexts)
-        log.info("%s: certificates read again, for the connections that come from now on", self._door)
+        log.info("%s: certificates read again; new connections use them", self._door)
 
     def _check_successor(self, contexts: TlsContexts) -> None:
         """Kafka's rule for a key store that changes under a running listener, and that it must not have ended."""
@@ -119,7 +121,7 @@ class TlsStores:
         key = self._keys.find("ssl.keystore.location")[0]
         old, new = _first(self._contexts.own, key), _first(contexts.own, key)
         if new.not_valid_after_utc.timestamp() <= time.time():
-            raise OperatorError("holds a certificate that has ended", where=key, remedy="Put a valid one there")
+            raise OperatorError("holds a certificate that has expired", where=key, remedy="Put a valid one there")
         if _distinguished(new) != _distinguished(old) and not self._allows("ssl.allow.dn.changes"):
             raise OperatorError(
                 f"holds a certificate of {_distinguished(new)}, and the previous one is of {_distinguished(old)}",
@@ -144,7 +146,7 @@ class TlsStores:
             try:
                 CERTIFICATES.note(self._use(name), ends(store.certificates))
             except ValueError as error:  # OpenSSL takes certificates that others find malformed
-                log.warning("%s: it is not known when its certificate ends: %s", self._use(name), error)
+                log.warning("%s: cannot read when the certificate expires: %s", self._use(name), error)
 
     @property
     def _door(self) -> str:
@@ -184,7 +186,9 @@ def server_context(keys: ListenerKeys, protocol: str) -> ssl.SSLContext:
         wanted = keys.own("ssl.client.auth")
     wanted = (wanted or "none").strip().lower()
     if wanted not in _CLIENT_AUTH:
-        raise OperatorError(f"{wanted!r} is none of {', '.join(_CLIENT_AUTH)}", where=where, remedy="Set one of them")
+        raise OperatorError(
+            f"{wanted!r} is not one of {', '.join(_CLIENT_AUTH)}", where=where, remedy="Set one of them"
+        )
     trust_key, trust = _store(keys, "truststore", _TRUST_KEYS)
     if trust is not None:
         _trust_only(context, trust, trust_key)
@@ -193,7 +197,7 @@ def server_context(keys: ListenerKeys, protocol: str) -> ssl.SSLContext:
             f"is not set, and {where}={wanted}: every certificate of every public CA would be let in",
             where=trust_key,
             remedy="Name a PEM file with the CAs of your brokers and controllers, and ssl.truststore.type=PEM; "
-            "who wants the system's CAs names their file",
+            "to trust the CAs of the system, name their file",
         )
     context.verify_mode = _CLIENT_AUTH[wanted]
     return context
@@ -216,7 +220,7 @@ def client_context(keys: ListenerKeys) -> ssl.SSLContext:
         if not context.check_hostname:
             log.warning(
                 "%s is empty and %s is not set: every server with a certificate of any public CA is taken for a broker "
-                "or controller. Name the CAs of yours",
+                "or controller. Name your own CAs",
                 where,
                 trust_key,
             )
@@ -239,7 +243,9 @@ def _first(store: PemStore, key: str) -> x509.Certificate:
             _distinguished(first), _alternative_names(first)  # some faults show only when a field is looked at
             return first
     except ValueError as error:
-        raise OperatorError(f"holds a malformed certificate: {error}", where=key, remedy="Issue it anew") from error
+        raise OperatorError(
+            f"holds a malformed certificate: {error}", where=key, remedy="Issue the certificate again"
+        ) from error
 
 
 def _distinguished(certificate: x509.Certificate) -> str:

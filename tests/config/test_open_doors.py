@@ -145,7 +145,7 @@ def test_a_key_that_stands_there_twice_is_named_with_its_lines(tmp_path: Path) -
     assert list(open_doors(settings)) == [
         (
             "super.users",
-            f"stands in line {first} and, with another value, in line {first + 3}: the last counts, as in Kafka",
-            "Leave one",
+            f"is in line {first} and, with another value, in line {first + 3}: the last one is used, as in Kafka",
+            "Keep one of the lines",
         )
     ]

@@ -139,7 +139,7 @@ def test_a_byte_order_mark_before_a_key_is_refused_and_before_a_comment_is_none_
     file = tmp_path / "controller.properties"
     text = "\n".join(f"{key}={value}" for key, value in MINIMAL.items())
     file.write_text("\ufeff" + text, encoding="utf-8")
-    with pytest.raises(OperatorError, match=r"byte order mark.*process\.roles would not count") as caught:
+    with pytest.raises(OperatorError, match=r"byte order mark.*process\.roles would have no effect") as caught:
         load_settings(file)
     assert caught.value.where == str(file)
     file.write_text("\ufeff# ours\n" + text, encoding="utf-8")

@@ -49,9 +49,9 @@ def test_a_version_without_a_suite_is_not_spoken(
         (BOTH, "TLS_AES_256_GCM_SHA384", "all together"),
         (("TLSv1.3",), SOME, "no suite of TLSv1.3"),
         (("TLSv1.2",), NEW, "no suite of TLSv1.2"),
-        (BOTH, "SSL_RSA_WITH_RC4_128_MD5", "no suite that can be used"),
+        (BOTH, "SSL_RSA_WITH_RC4_128_MD5", "not a suite that can be used"),
         (BOTH, "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA348", f"did you mean {SOME}"),
-        (BOTH, "ECDHE-RSA-AES256-GCM-SHA384", "no suite that can be used"),
+        (BOTH, "ECDHE-RSA-AES256-GCM-SHA384", "not a suite that can be used"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused(versions: tuple[str, ...], suites: str, said: str) -> None:

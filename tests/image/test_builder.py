@@ -89,7 +89,7 @@ def test_the_difference_of_equal_images_is_nothing(records: list[rec.MetadataRec
         ([], rec.RemoveUserScramCredentialRecord("alice", 1), "user 'alice' has no credential"),
         ([], rec.ZkMigrationStateRecord(9), "unknown ZooKeeper migration state 9"),
         ([], rec.ClearElrRecord("t"), "no topic 't'"),
-        ([], rec.BeginTransactionRecord(), "no place for this record"),
+        ([], rec.BeginTransactionRecord(), "cannot hold this record"),
     ],
 )
 def test_a_record_that_does_not_fit_is_refused(

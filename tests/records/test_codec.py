@@ -108,7 +108,7 @@ def test_unknown_tagged_fields_are_stepped_over() -> None:
         (b"\x01\x03\x09\x00", "PARTITION_RECORD has version 9"),
         (b"\x01\x14\x00\x00\x00", r"\-1 bytes off"),
         (b"\x01\x02\x00\x03\xff\xff" + bytes(17), "does not decode"),
-        (b"\x01\x02\x00\x00" + bytes(17), "null where a string"),
+        (b"\x01\x02\x00\x00" + bytes(17), "a string is null"),
     ],
 )
 def test_what_does_not_decode_says_why(data: bytes, message: str) -> None:
@@ -135,7 +135,7 @@ def test_what_a_level_cannot_carry_is_refused() -> None:
         encode_all([m.BeginTransactionRecord()], 12)
     with pytest.raises(ValueError, match="no version 1"):
         encode(m.NoOpRecord(), 1)
-    with pytest.raises(ValueError, match="Uuid of 3 bytes"):
+    with pytest.raises(ValueError, match="Uuid has 3 bytes"):
         encode(m.PartitionChangeRecord(1, Uuid(b"abc")), 0)
 
 

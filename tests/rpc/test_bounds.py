@@ -130,7 +130,7 @@ async def test_one_caller_has_so_many_calls_and_no_more(tmp_path: Path, monkeypa
                 while (found := await call(channel, JOURNAL, b""))[0] is not grpc.StatusCode.RESOURCE_EXHAUSTED:
                     # One that came while the journal's own call held the last place was refused, and comes again.
                     waiting = [channel.stream_unary(PAUSE)() if one.done() else one for one in waiting]
-            assert "3 calls of yours" in found[1]
+            assert "3 calls of this caller" in found[1]
             assert (await call(another, JOURNAL, b""))[0] is grpc.StatusCode.OK
             for one in waiting:
                 one.cancel()
@@ -145,7 +145,7 @@ async def test_a_request_that_never_comes_is_not_waited_for(tmp_path: Path, monk
     await server.start()
     local = SocketDirectory(tmp_path, create=False)
     async with grpc.aio.insecure_channel(local.address) as channel:
-        with pytest.raises(grpc.aio.AioRpcError, match="the request did not come"):
+        with pytest.raises(grpc.aio.AioRpcError, match="the request did not arrive in time"):
             await channel.stream_unary(PAUSE)(timeout=PATIENCE_SECONDS)
     local.close()
     await server.close(grace=0)

@@ -138,7 +138,7 @@ async def test_a_chain_of_certificates_names_its_first_and_no_other(tmp_path: Pa
     transport = grpc_transport(port, ours)
     try:
         assert await transport.send(PEER, VOTE, 20) == VOTED
-        with pytest.raises(TransportError, match="candidate_id is 3, and the certificate is that of voter 1"):
+        with pytest.raises(TransportError, match="the request says candidate_id 3, but the certificate is of voter 1"):
             await transport.send(PEER, VoteRequest(CLUSTER, PEER, 7, 3, 6, 1234), 20)
     finally:
         await transport.close()

@@ -163,7 +163,7 @@ async def test_a_handshake_has_little_time(caplog: pytest.LogCaptureFixture) -> 
     async with serving(security(SERVER), ListenerLimits(login_timeout_ms=50)) as (listener, _, port):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         await until(lambda: listener.counters.failed_logins == 1)
-        assert "no handshake in time" in caplog.text
+        assert "did not finish the TLS handshake in time" in caplog.text
         await until(lambda: listener.quotas.total == 0)
         writer.close()
 
@@ -371,7 +371,7 @@ BROKEN = {
     "a key that is another's": BROKER.key + SERVER.pem,
     "another subject": BROKER.key + BROKER.pem,
     "fewer names": FEWER.key + FEWER.pem,
-    "a certificate that has ended": ENDED.key + ENDED.pem,
+    "a certificate that has expired": ENDED.key + ENDED.pem,
 }
 
 

@@ -89,7 +89,7 @@ def utf8(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise AuthenticationError("a token that is not UTF-8") from error
+        raise AuthenticationError("the SASL token is not UTF-8") from error
 
 
 class Passwords:

@@ -87,7 +87,7 @@ class KeySet:
         if loaded_at is None:
             raise NotReadyError(f"the keys at {self._where} are not loaded yet")
         if failures == 0 and self._clock() - loaded_at > STALE * self._refresh_s:
-            raise NotReadyError(f"the keys at {self._where} are old, and are being fetched")
+            raise NotReadyError(f"the keys at {self._where} are too old, and are being fetched again")
         found = [key for key in self._keys if key.fits(algorithm, key_id)]
         if not found and key_id is not None:
             self._expedite()
@@ -109,7 +109,7 @@ class KeySet:
             first, longest = self._backoff_s
             wait = min(longest, first * 2 ** min(self._failures - 1, 30))
             self._next_at = self._clock() + wait
-            kept = "those of before stay in use" if self._loaded_at is not None else "nobody can log in with a token"
+            kept = "the previous keys stay in use" if self._loaded_at is not None else "nobody can log in with a token"
             log.warning("The keys at %s cannot be fetched; %s: %s", self._where, kept, error)
         except Exception:  # the top of a thread: nobody else would hear of it
             self._next_at = self._clock() + self._backoff_s[1]
@@ -121,6 +121,6 @@ class KeySet:
         try:
             self._keys = public_keys(json.loads(document))
         except RecursionError as error:
-            raise ValueError("it is nested too deep") from error
+            raise ValueError("the document is nested too deep") from error
         self._failures, self._loaded_at = 0, self._clock()
         self._next_at = self._loaded_at + self._refresh_s

@@ -96,25 +96,27 @@ class SignedTokenValidator:
         _check_scope(claims.get(self._rules.scope_claim))
         name, expires = claims.get(self._rules.sub_claim), seconds(claims, "exp")
         if not isinstance(name, str) or not name.strip():
-            raise TokenError(f"no claim {self._rules.sub_claim}")
+            raise TokenError(f"the token has no claim {self._rules.sub_claim}")
         if expires is None:
-            raise TokenError("no claim exp")
+            raise TokenError("the token has no claim exp")
         return Authenticated(bearer_principal(name.strip()), round(expires * 1000))
 
     def _verified(self, token: str) -> Mapping[str, Any]:
         header = jwt.get_unverified_header(token)
         algorithm, key_id = header.get("alg"), header.get("kid")
         if not isinstance(algorithm, str) or algorithm not in KEY_TYPES:
-            raise TokenError(f"algorithm {str(algorithm)[:20]!r} does not count")
+            raise TokenError(f"the token's algorithm {str(algorithm)[:20]!r} is not accepted")
         if key_id is not None and len(key_id) > MAX_KEY_ID:
-            raise TokenError("a key id that is too long")
+            raise TokenError("the token's key id is too long")
         candidates = list(self._keys.fitting(algorithm, key_id))[:MAX_CANDIDATES]
         for key in candidates:
             try:
                 return self._decoded(token, jwt.PyJWK(dict(key.fields), algorithm), algorithm)
             except jwt.InvalidSignatureError:
                 continue
-        raise TokenError("no published key made its signature" if candidates else "no published key has its key id")
+        raise TokenError(
+            "no published key made the token's signature" if candidates else "no published key has the token's key id"
+        )
 
     def _decoded(self, token: str, key: jwt.PyJWK, algorithm: str) -> Mapping[str, Any]:
         rules = self._rules
@@ -137,10 +139,10 @@ def public_keys(document: Any) -> tuple[PublicKey, ...]:
     """
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list) or len(listed) > MAX_KEYS:
-        raise ValueError(f"it is no JSON Web Key Set of at most {MAX_KEYS} keys")
+        raise ValueError(f"the document is not a JSON Web Key Set of at most {MAX_KEYS} keys")
     found = tuple(key for entry in listed if (key := _public_key(entry)) is not None)
     if not found:
-        raise ValueError("it has no key that can be used for tokens")
+        raise ValueError("the JSON Web Key Set has no key that can be used for tokens")
     return found
 
 
@@ -171,4 +173,4 @@ def _check_scope(found: Any) -> None:
     scopes = found if isinstance(found, list) else [found] if isinstance(found, str) else []
     cleaned = [scope.strip() if isinstance(scope, str) else "" for scope in scopes]
     if not all(cleaned) or len(set(cleaned)) < len(cleaned):
-        raise TokenError("its scopes are malformed")
+        raise TokenError("the token's scopes are malformed")

@@ -81,7 +81,7 @@ class BearerLogin:
             if now >= max(self._renew_at, self._retry_at):
                 self._renew(now)
             if now >= self._expires_at:
-                raise AuthenticationError(f"no token can be had: {self._why or 'it has expired'}")
+                raise AuthenticationError(f"no token can be fetched: {self._why or 'the last token has expired'}")
             return OAuthBearerClient(self._token, self._extensions)
 
     def _renew(self, now: float) -> None:
@@ -136,7 +136,7 @@ def expiry_of(token: str) -> float:
     """
     parts = token.split(".")
     if len(parts) != 3:
-        raise ValueError("it is no JSON Web Token")
+        raise ValueError("the token is not a JSON Web Token")
     claims: Any = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     found = claims.get("exp") if isinstance(claims, dict) else None
     if isinstance(found, bool) or not isinstance(found, int | float):

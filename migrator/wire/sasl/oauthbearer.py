@@ -82,7 +82,9 @@ class OAuthBearerServer:
             return self._error.encode()
         self.tried = found.principal.name
         if authorization not in ("", found.principal.name):
-            raise AuthenticationError("another authorization id", OTHER_IDENTITY.format(authorization, self.tried))
+            raise AuthenticationError(
+                "the client asks for another authorization id", OTHER_IDENTITY.format(authorization, self.tried)
+            )
         self.outcome = found
         return b""
 
@@ -109,7 +111,7 @@ class OAuthBearerClient:
     def step(self, token: bytes) -> bytes:
         """See `ClientExchange`."""
         if self._refused:
-            raise AuthenticationError("an answer after an error")
+            raise AuthenticationError("the server sent an answer after an error")
         if token:
             self._refused = True
             return ERROR_SEEN
@@ -123,7 +125,7 @@ def initial_response(token: bytes) -> tuple[str, str]:
     :raises AuthenticationError: malformed.
     """
     if len(token) > MAX_TOKEN_CHARACTERS:
-        raise AuthenticationError("a token that is too long")
+        raise AuthenticationError("the token is too long")
     match = _FIRST.fullmatch(utf8(token))
     if match is None:
         raise AuthenticationError("malformed OAUTHBEARER message")
@@ -131,11 +133,11 @@ def initial_response(token: bytes) -> tuple[str, str]:
     for pair in filter(None, match["pairs"].split("\x01")):
         name, _, text = pair.partition("=")
         if name in pairs:
-            raise AuthenticationError("an OAUTHBEARER key that comes twice")
+            raise AuthenticationError("an OAUTHBEARER key is there twice")
         pairs[name] = text
     bearer = _BEARER.fullmatch(pairs.get("auth", ""))
     if bearer is None:
-        raise AuthenticationError("an OAUTHBEARER message without a bearer's token")
+        raise AuthenticationError("the OAUTHBEARER message has no token")
     return unescape(match["authorization"] or ""), bearer["token"]
 
 
@@ -157,5 +159,5 @@ def bearer_principal(name: str) -> Principal:
     try:
         name.encode()
     except UnicodeEncodeError as error:
-        raise TokenError("its principal is not text") from error
+        raise TokenError("the token's principal is not text") from error
     return Principal("User", name)

@@ -32,7 +32,7 @@ class PlainServer:
         if not self._passwords.match(user, password):
             raise AuthenticationError("unknown user or wrong password", WRONG)
         if authorization not in ("", user):
-            raise AuthenticationError("another authorization id", OTHER_IDENTITY)
+            raise AuthenticationError("the client asks for another authorization id", OTHER_IDENTITY)
         self.outcome = Authenticated(Principal("User", user))
         return b""
 
@@ -56,6 +56,6 @@ class PlainClient:
     def step(self, token: bytes) -> bytes:
         """See `ClientExchange`."""
         if token:
-            raise AuthenticationError("an answer to PLAIN")
+            raise AuthenticationError("the server sent a challenge in answer to PLAIN")
         self.done = True
         return b""

@@ -85,14 +85,14 @@ class ScramServer:
     def step(self, token: bytes) -> bytes:
         """See `ServerExchange`."""
         if self.outcome is not None:
-            raise AuthenticationError("a third SCRAM message")
+            raise AuthenticationError("the client sent a third SCRAM message")
         return self._first_message(token) if self._account is None else self._final_message(token, self._account)
 
     def _first_message(self, token: bytes) -> bytes:
         message = client_first(token)
         self.tried = message.user
         if message.authorization not in ("", message.user):
-            raise AuthenticationError("another authorization id", OTHER_IDENTITY)
+            raise AuthenticationError("the client asks for another authorization id", OTHER_IDENTITY)
         find = self._accounts.token if message.is_token else self._accounts.user
         self._account = find(self._mechanism, message.user)
         credential = self._account.credential
@@ -110,7 +110,7 @@ class ScramServer:
         client_key = _xor(proof, signature)
         proved = hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.stored_key)
         if message.nonce != self._nonce or message.binding != self._header:
-            raise AuthenticationError("a nonce or channel binding of another exchange")
+            raise AuthenticationError("the nonce or channel binding is of another exchange")
         if account.authenticated is None or not proved:
             raise AuthenticationError(account.why or "wrong password")
         self.outcome = account.authenticated
@@ -147,7 +147,7 @@ class ScramClient:
             return b""
         message = server_first(token)
         if not message.nonce.startswith(self._nonce) or message.nonce == self._nonce:
-            raise AuthenticationError("a nonce of another exchange")
+            raise AuthenticationError("the nonce is of another exchange")
         salted = hashlib.pbkdf2_hmac(self._hash, self._password.reveal().encode(), message.salt, message.iterations)
         client_key = hmac.digest(salted, b"Client Key", self._hash)
         unproved = f"c=biws,r={message.nonce}".encode()

@@ -79,12 +79,12 @@ def client_first(token: bytes) -> ClientFirst:
     """
     match = _match(_CLIENT_FIRST, token)
     if len(match["nonce"]) > MAX_NONCE:
-        raise AuthenticationError("a nonce that is too long")
+        raise AuthenticationError("the nonce is too long")
     extensions: dict[str, str] = {}
     for part in filter(None, match["extensions"].split(",")):
         name, _, content = part.partition("=")
         if name in extensions or name in ("n", "r", "m"):
-            raise AuthenticationError("a SCRAM attribute that comes twice")
+            raise AuthenticationError("a SCRAM attribute is there twice")
         extensions[name] = content
     return ClientFirst(
         match["header"],
@@ -104,7 +104,7 @@ def server_first(token: bytes) -> ServerFirst:
     match = _match(_SERVER_FIRST, token)
     salt, iterations = unbase64(match["salt"]), int(match["iterations"])
     if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS or not 0 < len(salt) <= MAX_SALT:
-        raise AuthenticationError("a salt or a number of iterations out of bounds")
+        raise AuthenticationError("the salt or the number of iterations is out of bounds")
     return ServerFirst(match["nonce"], salt, iterations)
 
 
@@ -153,11 +153,11 @@ def unbase64(text: str) -> bytes:
 
 def _match(pattern: re.Pattern[str], token: bytes) -> re.Match[str]:
     if len(token) > MAX_MESSAGE_BYTES:
-        raise AuthenticationError("a SCRAM message that is too long")
+        raise AuthenticationError("the SCRAM message is too long")
     try:
         match = pattern.fullmatch(token.decode("ascii"))
     except UnicodeDecodeError as error:
-        raise AuthenticationError("a SCRAM message that is not ASCII") from error
+        raise AuthenticationError("the SCRAM message is not ASCII") from error
     if match is None:
         raise AuthenticationError("malformed SCRAM message")
     return match

@@ -122,13 +122,17 @@ class SaslServer:
         error = ErrorCode.none
         if version == 0:
             # Version 0 goes on in raw tokens without Kafka's frames (before KIP-152); no client of ours needs it.
-            error = self._fail(ErrorCode.unsupported_version, "SaslHandshake of version 0")
+            error = self._fail(
+                ErrorCode.unsupported_version, "the client sent SaslHandshake version 0, which is not supported"
+            )
         elif self._exchange is not None:
-            error = self._fail(ErrorCode.illegal_sasl_state, "a second SaslHandshake")
+            error = self._fail(ErrorCode.illegal_sasl_state, "the client sent a second SaslHandshake")
         elif mechanism not in self._mechanisms:
             error = self._fail(ErrorCode.unsupported_sasl_mechanism, f"mechanism {mechanism[:40]!r} is not enabled")
         elif self.principal is not None and mechanism != self._mechanism:
-            error = self._fail(ErrorCode.unsupported_sasl_mechanism, f"{mechanism} instead of {self._mechanism}")
+            error = self._fail(
+                ErrorCode.unsupported_sasl_mechanism, f"the client changed from {self._mechanism} to {mechanism}"
+            )
         else:
             self._mechanism, self._steps = mechanism, 0
             self._exchange = self._mechanisms[mechanism]()
@@ -143,7 +147,7 @@ class SaslServer:
         lifetime_ms = 0
         try:
             if self._steps > MAX_STEPS:
-                raise AuthenticationError("too many tokens")  # noqa: TRY301 - answered like any other
+                raise AuthenticationError("the client sent too many SASL tokens")  # noqa: TRY301 - answered like any other
             reply = self._exchange.step(token)
             if self._exchange.outcome is not None:
                 lifetime_ms = self._succeed(self._exchange.outcome)
@@ -161,7 +165,8 @@ class SaslServer:
         if before is not None and (before.kind, before.name) != (now.kind, now.name):
             change = f"from {before.kind}.{before.name}: {now.kind}.{now.name}"
             raise AuthenticationError(
-                "another principal", f"Cannot change principals during re-authentication {change}"
+                "the client logged in again as another principal",
+                f"Cannot change principals during re-authentication {change}",
             )
         limits = [self._max_reauth_ms.get(self._mechanism, 0)]
         if outcome.expires_at_ms is not None:

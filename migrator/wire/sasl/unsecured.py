@@ -47,17 +47,17 @@ class UnsecuredValidator:
         claims = _claims(token)
         name = claims.get(rules.principal_claim)
         if not isinstance(name, str) or not name.strip():
-            raise TokenError(f"no claim {rules.principal_claim}")
+            raise TokenError(f"the token has no claim {rules.principal_claim}")
         issued, expires = seconds(claims, "iat"), seconds(claims, "exp")
         if expires is None:
-            raise TokenError("no claim exp")
+            raise TokenError("the token has no claim exp")
         if issued is not None and (issued > now + skew or expires <= issued):
-            raise TokenError("it was issued after now, or after its end")
+            raise TokenError("the token is issued in the future, or after its end")
         if now - skew >= expires:
-            raise TokenError("it has expired")
+            raise TokenError("the token has expired")
         scope = _scope(claims.get(rules.scope_claim))
         if missing := [part for part in rules.required_scope if part not in scope]:
-            raise TokenError(f"it lacks scope {missing[0]}", f"[{', '.join(rules.required_scope)}]")
+            raise TokenError(f"the token lacks scope {missing[0]}", f"[{', '.join(rules.required_scope)}]")
         return Authenticated(bearer_principal(name), round(expires * 1000))
 
 
@@ -85,7 +85,7 @@ def unsecured_token(options: Mapping[str, str], now: float) -> tuple[str, float]
 def seconds(claims: Mapping[str, Any], name: str) -> float | None:
     """A time among the claims, in seconds since 1970; None when it is absent.
 
-    :raises TokenError: it is no time.
+    :raises TokenError: it is not a time.
     """
     found = claims.get(name)
     if found is None:
@@ -93,17 +93,17 @@ def seconds(claims: Mapping[str, Any], name: str) -> float | None:
     is_number = isinstance(found, int | float) and not isinstance(found, bool)
     # A whole number may be too big for a float, and is finite all the same.
     if not is_number or (isinstance(found, float) and not math.isfinite(found)) or found < 0:
-        raise TokenError(f"claim {name} is no time")
+        raise TokenError(f"claim {name} is not a time")
     return float(min(found, MAX_SECONDS))
 
 
 def _claims(token: str) -> Mapping[str, Any]:
     parts = token.split(".")
     if len(parts) != 3 or parts[2]:
-        raise TokenError("it is no unsecured token of three parts")
+        raise TokenError("the token is not an unsecured token of three parts")
     header, claims = _object(parts[0]), _object(parts[1])
     if header.get("alg") != "none":
-        raise TokenError("it is signed, and no validator of signed tokens is configured")
+        raise TokenError("the token is signed, and no validator of signed tokens is configured")
     return claims
 
 
@@ -112,9 +112,9 @@ def _object(part: str) -> Mapping[str, Any]:
         raw = base64.b64decode(part.translate(_TO_STANDARD) + "=" * (-len(part) % 4), validate=True)
         found = json.loads(raw, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise TokenError("it is malformed") from error
+        raise TokenError("the token is malformed") from error
     if not isinstance(found, dict):
-        raise TokenError("it is malformed")
+        raise TokenError("the token is malformed")
     return found
 
 
