@@ -1,32 +1,90 @@
-"""The verdict as one HTML page that needs no network: charts drawn here as SVG, and a table to search.
+"""The verdict as one HTML page that needs no network: charts as SVG, and a table to search.
 
-The page's own policy forbids it to load anything; whatever comes from the cluster is escaped.
+The page's own policy forbids it to load anything; the template escapes whatever comes from the cluster.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from string import Template
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from migrator.errors import ExitCode, OperatorError
 from migrator.observe.printable import printable
+from migrator.values import value
 from migrator.verify.canonical import RULES
 from migrator.verify.history import Entry
-from migrator.verify.spark.compare import Difference
+from migrator.verify.spark.compare import KindCounts
 from migrator.verify.verify import Verdict
 
 ROWS_MAX = 5_000
 """Differences in the table; the counts are of all."""
-WIDTH, LINE_WIDTH, LABEL, BAR = 540, 1120, 90, 14
-_MARGIN = 80
-_TEMPLATE = Path(__file__).with_name("page.html")
+WIDTH, LINE_WIDTH, LINE_HEIGHT = 540, 1120, 180
+LABEL, MARGIN, BAR = 90, 80, 14
+_TONES = {"equal": "good", "different": "bad"}
+UNSURE = "unsure"
 
 Series = Mapping[str, Sequence[int]]
 """Name of a series, which is its class in the style sheet -> one value a row."""
+
+
+@value
+class Bar:
+    """One bar; ``top`` and ``width`` in the chart's units."""
+
+    series: str
+    number: int
+    top: int
+    width: float
+
+
+@value
+class BarGroup:
+    """The bars of one name, one below the other; ``middle``: where the name stands."""
+
+    name: str
+    middle: int
+    bars: tuple[Bar, ...]
+
+
+@value
+class BarChart:
+    """Horizontal bars from ``left``, ``thickness`` high each."""
+
+    groups: tuple[BarGroup, ...]
+    height: int
+    logarithmic: bool
+    width: int = WIDTH
+    left: int = LABEL
+    thickness: int = BAR - 2
+
+
+@value
+class Point:
+    """A number at a time, in the tone of its verdict."""
+
+    x: float
+    y: float
+    time: str
+    number: int
+    tone: str
+
+
+@value
+class LineChart:
+    """Numbers over time; the axis is at ``bottom``, from ``left`` to ``right``."""
+
+    points: tuple[Point, ...]
+    most: int
+    bottom: int = LINE_HEIGHT - 24
+    left: int = 60
+    right: int = LINE_WIDTH - 20
+    width: int = LINE_WIDTH
+    height: int = LINE_HEIGHT
 
 
 def render(verdict: Verdict, sources: Mapping[str, str], history: Sequence[Entry], now_ms: int) -> str:
@@ -36,32 +94,20 @@ def render(verdict: Verdict, sources: Mapping[str, str], history: Sequence[Entry
     :param history: earlier comparisons, oldest first; a chart from two on.
     """
     kinds = verdict.comparison.kinds
-    names = tuple(kinds)
-    rows = {
-        "zookeeper": [counts.zookeeper for counts in kinds.values()],
-        "kraft": [counts.kraft for counts in kinds.values()],
-    }
-    differing = {
-        "missing": [counts.missing for counts in kinds.values()],
-        "extra": [counts.extra for counts in kinds.values()],
-        "different": [counts.different for counts in kinds.values()],
-    }
     shown = [*verdict.comparison.found, *verdict.undecided][:ROWS_MAX]
-    undecided = frozenset(difference.key for difference in verdict.undecided)
-    return Template(_TEMPLATE.read_text("utf-8")).substitute(
-        verdict=_text(verdict.word),
-        tone={ExitCode.OK: "good", ExitCode.DIFFERENT: "bad"}.get(verdict.exit_code, "unsure"),
-        sentence=_text(_sentence(verdict)),
-        facts="".join(_fact(label, text) for label, text in {**_facts(verdict, now_ms), **sources}.items()),
-        rows_chart=bars(names, rows, logarithmic=True),
-        differences_chart=bars(names, differing),
-        history=_history(history),
-        differences="".join(_row(one, undecided=one.key in undecided) for one in shown),
+    return _template().render(
+        verdict=verdict.word,
+        tone={ExitCode.OK: "good", ExitCode.DIFFERENT: "bad"}.get(verdict.exit_code, UNSURE),
+        sentence=_sentence(verdict),
+        facts={**_facts(verdict, now_ms), **sources},
+        rows_chart=bars(tuple(kinds), _series(kinds, "zookeeper", "kraft"), logarithmic=True),
+        differences_chart=bars(tuple(kinds), _series(kinds, "missing", "extra", "different")),
+        history=line(history) if len(history) > 1 else None,
+        differences=shown,
+        undecided=frozenset(difference.key for difference in verdict.undecided),
         shown=f"{len(shown):,} of {verdict.comparison.differences + len(verdict.undecided):,}",
-        kinds="".join(
-            _kind_row(kind, [getattr(counts, column) for column in _COLUMNS]) for kind, counts in kinds.items()
-        ),
-        rules="".join(_rule_row(rule.kind, rule.field, rule.doc) for rule in RULES),
+        kinds=kinds,
+        rules=RULES,
     )
 
 
@@ -74,9 +120,6 @@ def write(page: Path, text: str) -> None:
         page.write_text(text, "utf-8")
     except OSError as error:
         raise OperatorError(f"the page cannot be written: {error.strerror}", where=str(page)) from error
-
-
-_COLUMNS = ("zookeeper", "kraft", "missing", "extra", "different")
 
 
 def _sentence(verdict: Verdict) -> str:
@@ -98,91 +141,61 @@ def _facts(verdict: Verdict, now_ms: int) -> dict[str, str]:
     }
 
 
-def _text(text: str) -> str:
-    """Text as HTML shows it, and in the direction in which it is read."""
-    return escape(printable(text))
-
-
-def _fact(label: str, text: str) -> str:
-    return f"<div><dt>{_text(label)}</dt><dd>{_text(text)}</dd></div>"
-
-
-def _row(difference: Difference, *, undecided: bool) -> str:
-    status = "undecided" if undecided else difference.status
-    cells = (difference.kind, difference.entity, difference.field, difference.zookeeper, difference.kraft)
-    values = "".join("<td class='none'>none</td>" if cell is None else f"<td>{_text(cell)}</td>" for cell in cells)
-    return f"<tr><td><span class='tag {status}'>{status}</span></td>{values}</tr>"
-
-
-def _kind_row(kind: str, counts: Iterable[int]) -> str:
-    return f"<tr><td>{_text(kind)}</td>" + "".join(f"<td class='number'>{count:,}</td>" for count in counts) + "</tr>"
-
-
-def _rule_row(kind: str, field: str, doc: str) -> str:
-    return f"<tr><td>{_text(kind)}</td><td>{_text(field)}</td><td>{_text(doc)}</td></tr>"
-
-
 def _time(time_ms: int) -> str:
     return dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def bars(names: Sequence[str], series: Series, *, logarithmic: bool = False) -> str:
-    """Horizontal bars, one below the other for each series of a name."""
+def _template() -> Template:
+    here = Path(__file__)
+    environment = Environment(
+        loader=FileSystemLoader(here.parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=lambda text: printable(text) if type(text) is str else text,  # not what a macro has made of it
+    )
+    environment.filters["thousands"] = "{:,}".format
+    return environment.get_template(here.with_suffix(".html").name)
+
+
+def _series(kinds: Mapping[str, KindCounts], *columns: str) -> Series:
+    return {column: [getattr(counts, column) for counts in kinds.values()] for column in columns}
+
+
+def bars(names: Sequence[str], series: Series, *, logarithmic: bool = False) -> BarChart:
+    """A group for each name, with a bar of each series."""
     scale = (lambda number: math.log10(number + 1)) if logarithmic else float
     most = max((scale(number) for numbers in series.values() for number in numbers), default=0) or 1
     group = BAR * len(series) + 10
-    parts = []
-    for index, name in enumerate(names):
-        top = index * group
-        middle = top + BAR * len(series) / 2 + 4
-        parts.append(f"<text class='label' x='{LABEL - 8}' y='{middle:.0f}' text-anchor='end'>{_text(name)}</text>")
-        for place, (kind, numbers) in enumerate(series.items()):
-            number, y = numbers[index], top + place * BAR
-            width = scale(number) / most * (WIDTH - LABEL - _MARGIN)
-            said = _text(f"{name}, {kind}: {number:,}")
-            parts.append(
-                f"<rect class='{kind}' x='{LABEL}' y='{y}' width='{width:.1f}' height='{BAR - 2}' rx='2'>"
-                f"<title>{said}</title></rect>"
-            )
-            if number or logarithmic:
-                parts.append(f"<text class='value' x='{LABEL + width + 5:.1f}' y='{y + BAR - 4}'>{number:,}</text>")
-    return _svg("".join(parts), group * len(names))
 
+    def bar(index: int, place: int, name: str) -> Bar:
+        number = series[name][index]
+        return Bar(name, number, index * group + place * BAR, round(scale(number) / most * (WIDTH - LABEL - MARGIN), 1))
 
-def line(points: Sequence[tuple[int, int]], tones: Sequence[str], height: int = 180) -> str:
-    """Values over time, each point in the tone of its verdict; ``points`` are (time in ms, value)."""
-    first, last = points[0][0], points[-1][0]
-    most = max(*(number for _, number in points), 1)
-    left, bottom = 60, height - 24
-
-    def at(time_ms: int, number: int) -> tuple[float, float]:
-        across = (time_ms - first) / max(last - first, 1)
-        return left + across * (LINE_WIDTH - left - 20), bottom - number / most * (bottom - 12)
-
-    places = [at(*point) for point in points]
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    dots = "".join(
-        f"<circle class='{tone}' cx='{x:.1f}' cy='{y:.1f}' r='3.5'>"
-        f"<title>{_text(f'{_time(time_ms)}: {number:,}')}</title></circle>"
-        for (x, y), (time_ms, number), tone in zip(places, points, tones, strict=True)
+    groups = (
+        BarGroup(
+            name,
+            index * group + BAR * len(series) // 2 + 4,
+            tuple(bar(index, place, series_name) for place, series_name in enumerate(series)),
+        )
+        for index, name in enumerate(names)
     )
-    axis = (
-        f"<line class='axis' x1='{left}' y1='{bottom}' x2='{LINE_WIDTH - 20}' y2='{bottom}'/>"
-        f"<text class='value' x='{left - 8}' y='16' text-anchor='end'>{most:,}</text>"
-        f"<text class='value' x='{left - 8}' y='{bottom}' text-anchor='end'>0</text>"
-        f"<text class='value' x='{left}' y='{height - 6}'>{_time(first)}</text>"
-        f"<text class='value' x='{LINE_WIDTH - 20}' y='{height - 6}' text-anchor='end'>{_time(last)}</text>"
-    )
-    return _svg(f"{axis}<polyline class='line' points='{path}'/>{dots}", height, LINE_WIDTH)
+    return BarChart(tuple(groups), group * len(names), logarithmic)
 
 
-def _history(history: Sequence[Entry]) -> str:
-    if len(history) < 2:
-        return "<p class='quiet'>One comparison so far: give --history DIR to see how the lag develops.</p>"
-    tones = {"equal": "good", "different": "bad"}
-    points = [(entry.time_ms, max(entry.lag or 0, 0)) for entry in history]
-    return line(points, [tones.get(entry.verdict, "unsure") for entry in history])
+def line(history: Sequence[Entry]) -> LineChart:
+    """How many records ZooKeeper was behind at each comparison."""
+    first, last = history[0].time_ms, history[-1].time_ms
+    lags = [max(entry.lag or 0, 0) for entry in history]
+    chart = LineChart((), max(*lags, 1))
 
+    def point(entry: Entry, lag: int) -> Point:
+        across = (entry.time_ms - first) / max(last - first, 1)
+        return Point(
+            round(chart.left + across * (chart.right - chart.left), 1),
+            round(chart.bottom - lag / chart.most * (chart.bottom - 12), 1),
+            _time(entry.time_ms),
+            lag,
+            _TONES.get(entry.verdict, UNSURE),
+        )
 
-def _svg(content: str, height: float, width: int = WIDTH) -> str:
-    return f"<svg viewBox='0 0 {width} {height:.0f}' role='img'>{content}</svg>"
+    return replace(chart, points=tuple(map(point, history, lags)))

@@ -19,8 +19,8 @@ from kazoo.client import KazooClient
 from rich.console import Console
 
 from migrator.drill.cluster import CHROOT, CLUSTER_ID, COMMAND_SECONDS, MIGRATOR, zookeeper_client
-from migrator.drill.kafka.clients import Admin, Traffic
-from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
+from migrator.drill.kafka.clients import Traffic
+from migrator.drill.kafka.cluster import KafkaBrokerMode, until
 from migrator.drill.probes import DUAL_WRITING
 from migrator.errors import MigratorError
 from migrator.parts.kafka import KafkaRelease, StockKafka
@@ -34,6 +34,7 @@ from tests.bench.observers import ZooKeeperWatch
 from tests.bench.peers import STOCK_VERSION
 from tests.bench.propagation import measure_real
 from tests.drill.stock_controllers import StockController
+from tests.interop.cluster import Admin, KafkaCluster
 from tests.interop.stages import broker_is_controller
 
 TOPIC = "orders"

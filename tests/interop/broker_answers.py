@@ -8,13 +8,14 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from migrator.drill.kafka.cluster import KafkaCluster, until
+from migrator.drill.kafka.cluster import until
 from migrator.errors import OperatorError
 from migrator.raft.transport import TransportError
 from migrator.records.metadata import ConfigResourceType
 from migrator.values import value
 from migrator.wire.client import KafkaClient
 from migrator.wire.schemas import build, request_type
+from tests.interop.cluster import KafkaCluster
 
 LIST_OFFSETS, METADATA, DESCRIBE_ACLS, DESCRIBE_CONFIGS, DESCRIBE_CLIENT_QUOTAS = 2, 3, 29, 32, 48
 LATEST_OFFSET = -1

@@ -13,12 +13,13 @@ from kazoo.client import KazooClient
 from kio.schema.errors import ErrorCode
 
 from migrator.drill.controller_channel import ControllerChannel
-from migrator.drill.kafka.clients import ANSWER_SECONDS, Admin
-from migrator.drill.kafka.cluster import KafkaCluster, until
+from migrator.drill.kafka.clients import ANSWER_SECONDS
+from migrator.drill.kafka.cluster import until
 from migrator.drill.probes import controller_claim
 from migrator.rpc.operator_client import OperatorClient
 from migrator.wire.schemas import build, request_type
 from migrator.zookeeper.znodes import paths
+from tests.interop.cluster import Admin, KafkaCluster
 
 ALTER_PARTITION_REASSIGNMENTS = (45, 0)
 ALTER_CLIENT_QUOTAS = (49, 1)

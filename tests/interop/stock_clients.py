@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from py4j import java_gateway, protocol
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JJavaError
 
@@ -42,6 +43,9 @@ class Answer:
 class StockClients:
     """The JVM; leaving its context ends it.
 
+    Once a process has had a Spark session, Spark's own hook handles the exceptions of every Java gateway: it asks
+    Spark's JVM about objects that are in ours. So the hook is away as long as this lasts.
+
     :param directory: for its output.
     :param tokens: a folder whose files clients may read tokens of OAUTHBEARER from.
     """
@@ -58,6 +62,7 @@ class StockClients:
         self._output = directory / "clients.log"
         self._process: ChildProcess | None = None
         self._gateway: Any = None
+        self._hook: Any = None
 
     def __enter__(self) -> Self:
         self._process = ChildProcess("stock clients", self._command, output=self._output)
@@ -66,11 +71,14 @@ class StockClients:
         assert found is not None
         parameters = GatewayParameters(port=int(found[1]), auth_token=found[2], auto_convert=True)
         self._gateway = JavaGateway(gateway_parameters=parameters)
+        self._hook = java_gateway.get_return_value
+        java_gateway.get_return_value = protocol.get_return_value
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._gateway is not None:
-            self._gateway.close()
+            java_gateway.get_return_value = self._hook
+            self._gateway.shutdown()  # or each object that is collected later would connect to the JVM that has ended
         if self._process is not None:
             self._process.kill()
 

@@ -24,8 +24,8 @@ from confluent_kafka.admin import (
 )
 
 from migrator.drill.cluster import CLUSTER_ID, ControllerProcess, zookeeper_client
-from migrator.drill.kafka.clients import ANSWER_SECONDS, Admin, Traffic, consume
-from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
+from migrator.drill.kafka.clients import ANSWER_SECONDS, Traffic, consume
+from migrator.drill.kafka.cluster import KafkaBrokerMode, until
 from migrator.errors import OperatorError
 from migrator.migration.machine.states import State
 from migrator.observe.status import BrokerState
@@ -37,6 +37,7 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.conftest import ZooKeeperSpace
 from tests.faults.gate import MULTI_READ, Gate, Request
+from tests.interop.cluster import Admin, KafkaCluster
 from tests.interop.stages import problems, stage
 from tests.patience import PATIENCE_SECONDS
 

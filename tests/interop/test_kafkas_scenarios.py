@@ -26,8 +26,7 @@ from confluent_kafka.admin import (
 from kazoo.client import KazooClient
 
 from migrator.drill.cluster import CLUSTER_ID
-from migrator.drill.kafka.clients import Admin
-from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
+from migrator.drill.kafka.cluster import KafkaBrokerMode, until
 from migrator.drill.kafka.image_comparison import topic_id_of
 from migrator.image.model import MetadataImage, QuotaKey
 from migrator.migration.machine.states import State
@@ -38,6 +37,7 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from migrator.zookeeper.znodes.configs import decode_config
 from tests.conftest import ZooKeeperSpace
+from tests.interop.cluster import Admin, KafkaCluster
 from tests.interop.stages import alter_quotas, ask_brokers, placed, problems, reassign, stage
 
 INIT_PRODUCER_ID = (22, 4)

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from pyspark.errors.exceptions.captured import install_exception_handler
 
 from migrator.drill.cluster import CLUSTER_ID
 from migrator.drill.kafka.cluster import BROKER_JVM
@@ -68,7 +69,8 @@ class Played:
 
 @pytest.fixture(scope="module")
 def played(kafka_391: StockKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
-    """Both controllers, and all clients, each once at each."""
+    """Both controllers, and all clients, each once at each; in a process in which Spark has been."""
+    install_exception_handler()
     directory = tmp_path_factory.mktemp("logins")
     town = Town(directory / "town")
     tokens = write_tokens(town)

@@ -9,13 +9,14 @@ from kazoo.client import KazooClient
 
 from migrator.cli.main import migrator
 from migrator.drill.cluster import CLUSTER_ID
-from migrator.drill.kafka.clients import Admin, Traffic, consume
-from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
+from migrator.drill.kafka.clients import Traffic, consume
+from migrator.drill.kafka.cluster import KafkaBrokerMode, until
 from migrator.parts.kafka import StockKafka
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from migrator.zookeeper.znodes.partition_state import PartitionState, decode_partition_state
 from tests.conftest import ZooKeeperSpace
+from tests.interop.cluster import Admin, KafkaCluster
 
 TOPIC = "orders"
 STATE = paths.partition_state(TOPIC, 0)

@@ -18,8 +18,8 @@ from kio.schema.errors import ErrorCode
 from migrator.clock import wall_ms
 from migrator.drill.cluster import CLUSTER_ID, zookeeper_client
 from migrator.drill.kafka import image_comparison
-from migrator.drill.kafka.clients import Admin, Traffic, consume
-from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
+from migrator.drill.kafka.clients import Traffic, consume
+from migrator.drill.kafka.cluster import KafkaBrokerMode, until
 from migrator.drill.light.broker import LightBrokerOptions
 from migrator.drill.workload.fill import PLAIN_TOPIC, FillOptions, write, znodes
 from migrator.errors import OperatorError
@@ -33,6 +33,7 @@ from migrator.wire.schemas import build, request_type
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.bench.quiet_broker import QuietBroker
+from tests.interop.cluster import Admin, KafkaCluster
 
 LONG = pytest.mark.lane("test-long")
 RELEASES = ("3.6.2", "3.7.2", "3.8.1", "3.9.1")

@@ -24,8 +24,8 @@ from kazoo.client import KazooClient
 
 from migrator.drill.cluster import CLUSTER_ID
 from migrator.drill.controller_channel import ControllerChannel
-from migrator.drill.kafka.clients import Admin, Traffic, consume
-from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
+from migrator.drill.kafka.clients import Traffic, consume
+from migrator.drill.kafka.cluster import KafkaBrokerMode, until
 from migrator.parts.kafka import StockKafka
 from migrator.records.metadata import ConfigResourceType
 from migrator.wire.schemas import build, request_type
@@ -33,6 +33,7 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.conftest import ZooKeeperSpace
 from tests.interop.broker_answers import CONFIG, Answers, Seen, agree, ask
+from tests.interop.cluster import Admin, KafkaCluster
 
 IN_ZOOKEEPER_MODE, IN_KRAFT_MODE = 1, 2
 ELECT_LEADERS, ALTER_PARTITION_REASSIGNMENTS, ALTER_CLIENT_QUOTAS = 43, 45, 49

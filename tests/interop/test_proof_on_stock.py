@@ -13,8 +13,8 @@ from confluent_kafka.admin import ResourceType
 from kazoo.client import KazooClient
 
 from migrator.drill.cluster import CLUSTER_ID, COMMAND_SECONDS, MIGRATOR
-from migrator.drill.kafka.clients import Admin, Traffic
-from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
+from migrator.drill.kafka.clients import Traffic
+from migrator.drill.kafka.cluster import KafkaBrokerMode, until
 from migrator.drill.probes import DUAL_WRITING
 from migrator.parts.kafka import StockKafka
 from migrator.zookeeper.znodes import paths
@@ -22,6 +22,7 @@ from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from migrator.zookeeper.znodes.configs import encode_config
 from tests.conftest import ZooKeeperSpace
 from tests.drill.stock_controllers import StockController
+from tests.interop.cluster import Admin, KafkaCluster
 
 BROKERS = 2
 TOPIC = "orders"

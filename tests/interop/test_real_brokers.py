@@ -8,11 +8,12 @@ from pathlib import Path
 
 from confluent_kafka.admin import NewPartitions, ResourceType
 
-from migrator.drill.kafka.clients import Admin, Traffic, consume
-from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
+from migrator.drill.kafka.clients import Traffic, consume
+from migrator.drill.kafka.cluster import KafkaBrokerMode, until
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.parts.kafka import StockKafka
 from tests.interop.broker_answers import ask, disagreements
+from tests.interop.cluster import Admin, KafkaCluster
 
 TOPIC = "orders"
 PAUSE_SECONDS = 8.0

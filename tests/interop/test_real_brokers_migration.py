@@ -23,12 +23,13 @@ from confluent_kafka.admin import (
 from kazoo.client import KazooClient
 
 from migrator.drill.cluster import CLUSTER_ID
-from migrator.drill.kafka.clients import ANSWER_SECONDS, Admin, Traffic, committed, consume
-from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
+from migrator.drill.kafka.clients import ANSWER_SECONDS, Traffic, committed, consume
+from migrator.drill.kafka.cluster import KafkaBrokerMode, until
 from migrator.parts.kafka import StockKafka
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.conftest import ZooKeeperSpace
+from tests.interop.cluster import Admin, KafkaCluster
 
 TOPIC = "orders"
 PARTITIONS = 3

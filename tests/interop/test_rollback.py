@@ -13,8 +13,8 @@ from confluent_kafka.admin import ResourceType
 from kazoo.client import KazooClient
 
 from migrator.drill.cluster import CLUSTER_ID, COMMAND_SECONDS, MIGRATOR
-from migrator.drill.kafka.clients import Admin, Traffic, committed, consume
-from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
+from migrator.drill.kafka.clients import Traffic, committed, consume
+from migrator.drill.kafka.cluster import KafkaBrokerMode, until
 from migrator.drill.kafka.real_cluster import RealCluster
 from migrator.drill.probes import controller_claim, highest_state_epoch, settled_metadata
 from migrator.errors import ExitCode, OperatorError
@@ -30,6 +30,7 @@ from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from migrator.zookeeper.znodes.migration import decode_migration
 from migrator.zookeeper.znodes.partition_state import decode_partition_state, encode_partition_state
 from tests.conftest import ZooKeeperSpace
+from tests.interop.cluster import Admin, KafkaCluster
 from tests.interop.stages import (
     broker_is_controller,
     create_move_elect_delete,

@@ -8,14 +8,14 @@ import pytest
 
 from migrator.clock import wall_ms
 from migrator.drill.cluster import CHROOT, CLUSTER_ID, zookeeper_client
-from migrator.drill.kafka.clients import Admin
-from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
+from migrator.drill.kafka.cluster import KafkaBrokerMode, until
 from migrator.drill.security.protection import ControllerDoor, Secured
 from migrator.drill.security.users import OPERATOR
 from migrator.drill.workload.fill import FillOptions, fill
 from migrator.parts.kafka import StockKafka
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.zookeeper.session import default_acl
+from tests.interop.cluster import Admin, KafkaCluster
 
 pytestmark = pytest.mark.lane("test-long")
 BROKERS = (1,)

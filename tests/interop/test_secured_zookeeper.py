@@ -29,8 +29,7 @@ from kazoo.exceptions import NoNodeError
 
 from migrator.config.load import load_settings, typed_settings
 from migrator.drill.cluster import CLUSTER_ID, COMMAND_SECONDS, MIGRATOR
-from migrator.drill.kafka.clients import Admin
-from migrator.drill.kafka.cluster import BROKER_JVM, KafkaBrokerMode, KafkaCluster, until
+from migrator.drill.kafka.cluster import BROKER_JVM, KafkaBrokerMode, until
 from migrator.drill.security.protection import InClear
 from migrator.errors import ExitCode
 from migrator.image.model import MetadataImage
@@ -47,6 +46,7 @@ from migrator.zookeeper.writer import ConditionalWriter
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.faults.cluster import different_rows, rows_of
+from tests.interop.cluster import Admin, KafkaCluster
 from tests.interop.stages import alter_quotas, broker_is_controller, stage
 from tests.parts.jaas import client_jaas
 

@@ -11,8 +11,8 @@ from confluent_kafka.admin import ResourceType
 from kazoo.client import KazooClient
 
 from migrator.drill.cluster import CLUSTER_ID
-from migrator.drill.kafka.clients import Admin, Traffic, consume
-from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster, until
+from migrator.drill.kafka.clients import Traffic, consume
+from migrator.drill.kafka.cluster import KafkaBrokerMode, until
 from migrator.image.model import MetadataImage
 from migrator.parts.kafka import KafkaRelease
 from migrator.preflight.check import Concerns, run_checks
@@ -25,6 +25,7 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.conftest import ZooKeeperSpace
 from tests.interop.broker_answers import Answers, agree
+from tests.interop.cluster import Admin, KafkaCluster
 from tests.interop.controller_logs import control_records_of, records_of
 
 TOPIC, DOOMED, FRESH = "orders", "doomed", "fresh"

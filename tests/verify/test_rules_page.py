@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from migrator.verify.spark.shipping import COMPILED, PURE
+from migrator.verify.spark.shipping import PURE
 from tests.verify.rules_page import PAGE, printed, table
+from tests.verify.spark.test_master import COMPILED
 
 
 def test_the_page_prints_the_rules() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import concurrent.futures
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 from types import MappingProxyType
 from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from migrator.drill.kafka.activity import Activity
 from migrator.drill.kafka.cluster import until
@@ -63,11 +63,6 @@ class Admin:
             else:
                 return
 
-    def create_on(self, name: str, assignment: Sequence[Sequence[int]]) -> None:
-        """Create a topic with these replicas of each partition."""
-        replicas = [list(brokers) for brokers in assignment]
-        self.wait(self.client.create_topics([NewTopic(name, len(replicas), replica_assignment=replicas)]))
-
     def delete(self, name: str) -> None:
         """Delete a topic."""
         self.wait(self.client.delete_topics([name]))
@@ -81,12 +76,6 @@ class Admin:
         """By partition of a topic."""
         found = self.client.list_topics(name, timeout=ANSWER_SECONDS).topics[name].partitions
         return {number: partition.replicas for number, partition in found.items()}
-
-    def alter_config(self, kind: ResourceType, name: str, key: str, text: str) -> None:
-        """Set one value of a topic's or a broker's configuration."""
-        change = ConfigEntry(key, text, incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(kind, name, incremental_configs=[change])
-        self.wait(self.client.incremental_alter_configs([resource]))
 
     def in_sync(self) -> bool:
         """Whether every partition has a leader and all of its replicas in sync."""

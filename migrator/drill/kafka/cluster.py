@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -28,7 +27,7 @@ from migrator.drill.cluster import (
 )
 from migrator.drill.security.protection import IN_CLEAR, BrokerPorts, InClear
 from migrator.errors import OperatorError
-from migrator.observe.status import BrokerState, Status
+from migrator.observe.status import Status
 from migrator.parts.java import Jvm
 from migrator.parts.kafka import StockKafka, StockNode, start_together
 from migrator.parts.processes import free_port
@@ -127,28 +126,6 @@ class KafkaCluster:
         run = any(controller.runs for controller in self.controllers) or bool(self._stock_controllers)
         return self.controller_addresses if run else []
 
-    def start_controllers(self) -> None:
-        """Format and start our controllers, and wait for a leader."""
-        self.format_controllers()
-        self.resume_controllers()
-
-    def format_controllers(self) -> None:
-        """Give each of our controllers an empty log of this cluster."""
-        for controller in self.controllers:
-            controller.format(self._release_version)
-
-    def resume_controllers(self) -> None:
-        """Start our controllers on the logs that they have, and wait for a leader."""
-        for controller in self.controllers:
-            controller.start()
-        until("a controller leads", lambda: self.leader() is not None)
-
-    def forget_controllers(self) -> None:
-        """Delete the directories of controllers that have ended: the next are a new quorum, with the migration on."""
-        for controller in self.controllers:
-            shutil.rmtree(controller.metadata_directory)
-            controller.set_migration(enabled=True)
-
     def start_brokers(self, mode: KafkaBrokerMode) -> None:
         """Start all brokers at once; those in KRaft mode are formatted before."""
         for broker, node in self.brokers.items():
@@ -156,12 +133,6 @@ class KafkaCluster:
             if mode is KafkaBrokerMode.KRAFT:
                 node.format(CLUSTER_ID, release_version=self._release_version)
         start_together(list(self.brokers.values()))
-
-    def roll_brokers(self, mode: KafkaBrokerMode, in_sync: Callable[[], bool]) -> None:
-        """One broker after the other: a controlled shutdown, a start in another mode, and the wait for its replicas."""
-        for broker in self.brokers:
-            self.restart_broker(broker, mode)
-            until(f"replicas of broker {broker} are in sync", in_sync)
 
     def restart_broker(self, broker: int, mode: KafkaBrokerMode) -> None:
         """A controlled shutdown, and a start in another mode; returns when it serves."""
@@ -180,24 +151,10 @@ class KafkaCluster:
         controller.start()
         until("the controller is back", partial(self._is_back, controller.node_id))
 
-    def restart_killed_broker(self, broker: int) -> None:
-        """Start a broker again as it was, when ZooKeeper has forgotten it."""
-        if self._zookeeper is not None:
-            self._until_forgotten(broker)
-        self.brokers[broker].start()
-
     def _until_forgotten(self, broker: int) -> None:
         """A broker that could not close its session leaves its znode until that expires, and dies of it at a start."""
         with zookeeper_client(self._security.session(self._zookeeper or "")) as client:
             until(f"the znode of broker {broker} is gone", lambda: client.exists(paths.broker(broker)) is None)
-
-    def finish_migration(self) -> None:
-        """One controller after the other: a restart with the migration turned off."""
-        for controller in self.controllers:
-            controller.set_migration(enabled=False)
-            _must_end_well(controller)
-            controller.start()
-            until("a leader, and the controller is back", partial(self._is_back, controller.node_id))
 
     def stop_controllers(self) -> None:
         """End ours in good order."""
@@ -241,21 +198,6 @@ class KafkaCluster:
 
         until("a controller leads", leads)
         return next(each for each in self.controllers if each.node_id == found[0].node_id)
-
-    def migration_state(self) -> str:
-        """The leader's internal state of the migration; empty without a leader."""
-        leader = self.leader()
-        return "" if leader is None else leader.migration.internal_state
-
-    def public_states(self) -> set[str]:
-        """What our controllers report."""
-        return {status.migration.public_state for status in self.statuses().values()}
-
-    def running_brokers(self) -> dict[int, bool]:
-        """Of the unfenced brokers, as the leader sees them: whether they are in ZooKeeper mode."""
-        leader = self.leader()
-        brokers = () if leader is None else leader.brokers
-        return {each.broker_id: each.in_zookeeper_mode for each in brokers if each.state is BrokerState.RUNNING}
 
     def close(self) -> None:
         """End everything, at once: what had to end in good order did so before."""

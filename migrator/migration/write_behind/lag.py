@@ -34,9 +34,6 @@ class Lag:
         return f"ZooKeeper is {self.records} records behind"
 
 
-NO_LAG = Lag(0, 0, 0)
-
-
 class RestingClock:
     """A clock that stands still while work is known to go on. Times are milliseconds."""
 

@@ -1,7 +1,7 @@
 """This package on its way to the workers of a Spark cluster, whose Python need not have it.
 
 What is pure Python goes along in one archive: this package and the packages of `PURE`. What is compiled can't: the
-workers' Python must have `COMPILED`, in the versions of this one (docs/verify.md).
+workers' Python must have it, in the versions of this one; docs/verify.md lists it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from pathlib import Path
 from migrator.errors import OperatorError
 
 PURE = ("migrator", "kazoo", "kio", "tenacity", "jwt")
-COMPILED = ("crc32c", "cryptography", "immutables", "orjson", "pyarrow")
 ARCHIVE_NAME = "kraft-migrator.zip"
 
 

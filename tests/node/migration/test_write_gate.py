@@ -7,7 +7,7 @@ from pathlib import Path
 
 from migrator.controller.index import ControllerIndex
 from migrator.image.model import EMPTY_IMAGE
-from migrator.migration.write_behind.lag import NO_LAG, Lag
+from migrator.migration.write_behind.lag import Lag
 from migrator.node.migration.write_gate import WriteGate
 from migrator.wire.aside import DECISIONS
 from tests.node.cluster import Cluster
@@ -19,7 +19,7 @@ async def test_only_the_event_loop_asks_for_the_lag(tmp_path: Path) -> None:
 
     def lag() -> Lag:
         asked_on.append(threading.current_thread())
-        return NO_LAG
+        return Lag(0, 0, 0)
 
     gate = WriteGate(Cluster(tmp_path, 1).settings(1))
     gate.measures(lag, lambda: True)

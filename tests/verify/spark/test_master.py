@@ -20,7 +20,6 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.parts.java import Jvm, find_java, java_command, pyspark_jars
 from migrator.parts.processes import ChildProcess
-from migrator.verify.spark.shipping import COMPILED
 from migrator.verify.verify import Verdict, VerifyRequest, verify_in
 from tests.golden.stock import STOCK_391
 from tests.patience import PATIENCE_SECONDS
@@ -28,6 +27,8 @@ from tests.verify.zookeeper.writer import write_snapshot
 
 pytestmark = pytest.mark.lane("test-all")
 WORKERS = 2
+COMPILED = ("crc32c", "cryptography", "immutables", "orjson", "pyarrow")
+"""What a worker's Python must have, besides what is sent along."""
 NEEDED_BY_THOSE = ("_cffi_backend", "cffi", "numpy")
 """What the compiled packages need in their turn."""
 
