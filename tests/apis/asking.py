@@ -11,7 +11,7 @@ from migrator.wire.decode import decode_entity
 from migrator.wire.encode import encode_entity
 from migrator.wire.principal import Principal
 from migrator.wire.schemas import CONTROLLER_APIS, build, request_type, response_type
-from tests.controller.world import World
+from tests.controller.leading_controller import LeadingController
 
 ALICE = Principal("User", "alice")
 
@@ -25,9 +25,9 @@ def call(key: int, version: int | None = None, /, **fields: Any) -> Call:
     return Call(key, chosen, body, ALICE, access, "CONTROLLER", may_use_tokens=True)
 
 
-def ask(world: World, asked: Call) -> Any:
+def ask(controller: LeadingController, asked: Call) -> Any:
     """Answer, apply the records, and give the response as the client reads it."""
-    response = world.commit(answer(asked, world.image, world.context()))
+    response = controller.commit(answer(asked, controller.image, controller.context()))
     return read(asked, response)
 
 

@@ -18,7 +18,7 @@ from migrator.wire.encode import encode_entity
 from migrator.wire.schemas import request_type
 from migrator.wire.shapes import Shape, shapes_of
 from tests.apis.asking import ALICE, VERSIONS, ask
-from tests.controller.world import CLUSTER_ID, World, some_uuid
+from tests.controller.leading_controller import CLUSTER_ID, LeadingController, some_uuid
 from tests.lanes import examples
 
 TOPIC_ID = some_uuid(1)
@@ -42,7 +42,7 @@ WIDTHS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint16": 17}
 
 @cache
 def messages(entity_type: Any) -> st.SearchStrategy[Any]:
-    """Any message of a type, biased to what means something in the world below."""
+    """Any message of a type, biased to what means something to the controller below."""
     return st.builds(entity_type, **{shape.name: _field(shape) for shape in shapes_of(entity_type)})
 
 
@@ -69,19 +69,21 @@ def _primitive(kafka_type: str) -> st.SearchStrategy[Any]:
     }[kafka_type]
 
 
-def world_of_brokers() -> World:
-    world = World(delegation_token_secret_key=Secret("secret"), zookeeper_metadata_migration_enable=True)
-    world.start([1, 2])
-    world.create("t", (1, 2), (2, 1))
-    return world
+def controller_of_brokers() -> LeadingController:
+    controller = LeadingController(
+        delegation_token_secret_key=Secret("secret"), zookeeper_metadata_migration_enable=True
+    )
+    controller.start([1, 2])
+    controller.create("t", (1, 2), (2, 1))
+    return controller
 
 
 @settings(max_examples=examples(400))
 @given(st.data())
 def test_every_request_is_answered(data: st.DataObject) -> None:
-    world = world_of_brokers()
+    controller = controller_of_brokers()
     for _ in range(3):
         key, version = data.draw(st.sampled_from(VERSIONS))
         message = data.draw(messages(request_type(key, version)))
         body, _ = decode_entity(request_type(key, version), b"".join(encode_entity(message)))
-        ask(world, Call(key, version, body, ALICE, Unlimited(), "CONTROLLER", may_use_tokens=True))
+        ask(controller, Call(key, version, body, ALICE, Unlimited(), "CONTROLLER", may_use_tokens=True))

@@ -16,7 +16,7 @@ from migrator.records.acl_codes import AclOperation, ResourceType
 from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord
 from migrator.wire.schemas import CONTROLLER_APIS
 from tests.apis.asking import VERSIONS, ask, call, read
-from tests.controller.world import World
+from tests.controller.leading_controller import LeadingController
 
 RETENTION = {"resource_type": 2, "resource_name": "t", "configs": ({"name": "retention.ms", "value": "1"},)}
 SOME: dict[int, dict[str, Any]] = {
@@ -71,10 +71,10 @@ def test_the_registry_is_what_we_advertise() -> None:
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
 def test_every_version_is_answered(key: int, version: int) -> None:
-    world = World()
-    world.start([1])
-    world.create("t", (1,))
-    ask(world, some(key, version))
+    controller = LeadingController()
+    controller.start([1])
+    controller.create("t", (1,))
+    ask(controller, some(key, version))
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
@@ -86,21 +86,23 @@ def test_every_version_can_be_refused(key: int, version: int) -> None:
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
 def test_nobody_without_permission_changes_anything(key: int, version: int) -> None:
-    world = World()
-    world.start([1])
-    world.create("t", (1,))
-    written = world.next_offset
-    response = ask(world, some(key, version, access=Nothing()))
-    assert world.next_offset == written
+    controller = LeadingController()
+    controller.start([1])
+    controller.create("t", (1,))
+    written = controller.next_offset
+    response = ask(controller, some(key, version, access=Nothing()))
+    assert controller.next_offset == written
     if key not in (38, 39, 40):
         assert ErrorCode.none not in codes(response), response
 
 
 @pytest.mark.parametrize("key", sorted(key for key, api in APIS.items() if api.kind is Kind.WRITE))
 def test_before_the_copy_only_registrations_and_heartbeats_are_not_refused(key: int) -> None:
-    world = World(ZkMigrationStateRecord(ZkMigrationState.PRE_MIGRATION), zookeeper_metadata_migration_enable=True)
+    controller = LeadingController(
+        ZkMigrationStateRecord(ZkMigrationState.PRE_MIGRATION), zookeeper_metadata_migration_enable=True
+    )
     asked = some(key, CONTROLLER_APIS[key].max)
-    response = read(asked, answer(asked, world.image, world.context()).response)
+    response = read(asked, answer(asked, controller.image, controller.context()).response)
     gated = APIS[key].operation not in ALLOWED_BEFORE_COPY
     assert (ErrorCode.not_controller in codes(response)) is gated
 

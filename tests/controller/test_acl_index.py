@@ -19,7 +19,7 @@ from migrator.image.security import acl_record
 from migrator.records.acl_codes import AclOperation, ResourceType
 from migrator.records.uuid import Uuid
 from tests.calls import calls_of
-from tests.controller.world import World, some_uuid
+from tests.controller.leading_controller import LeadingController, some_uuid
 
 LITERAL, PREFIXED = 3, 4
 
@@ -46,9 +46,9 @@ filters = st.builds(
 
 @given(st.lists(entries, max_size=12), filters)
 def test_filters_delete_what_a_look_at_all_entries_finds(acls: list[Acl], wanted: AclFilter) -> None:
-    world = World(*(acl_record(some_uuid(number), acl) for number, acl in enumerate(acls)))
-    expected = sorted(repr(acl) for _, acl in matching(world.image, wanted))
-    (found,) = delete_acls(world.image, (wanted,), world.context()).response
+    controller = LeadingController(*(acl_record(some_uuid(number), acl) for number, acl in enumerate(acls)))
+    expected = sorted(repr(acl) for _, acl in matching(controller.image, wanted))
+    (found,) = delete_acls(controller.image, (wanted,), controller.context()).response
     assert sorted(map(repr, found.acls)) == expected
 
 
@@ -112,17 +112,17 @@ def test_many_changes_are_taken_in_by_slices() -> None:
 
 
 def test_named_filters_cost_a_look_up_and_too_many_others_are_refused() -> None:
-    world = World(*(acl_record(acl_id, acl) for acl_id, acl in many(2_000).items()))
+    controller = LeadingController(*(acl_record(acl_id, acl) for acl_id, acl in many(2_000).items()))
     named = tuple(AclFilter(resource_type=2, resource_name=f"topic-{number}") for number in range(0, 1_000, 2))
-    assert calls_of(lambda: delete_acls(world.image, named, world.context())) < 60 * len(named)
+    assert calls_of(lambda: delete_acls(controller.image, named, controller.context())) < 60 * len(named)
     scans = 1 + MAX_SCANNED // 2_000
     with pytest.raises(RefusedError) as refusal:
-        delete_acls(world.image, scans * (AclFilter(principal="User:nobody"),), world.context())
+        delete_acls(controller.image, scans * (AclFilter(principal="User:nobody"),), controller.context())
     assert refusal.value.error.code is ErrorCode.policy_violation
-    delete_acls(world.image, (scans - 1) * (AclFilter(principal="User:nobody"),), world.context())
+    delete_acls(controller.image, (scans - 1) * (AclFilter(principal="User:nobody"),), controller.context())
 
 
 def test_an_entry_that_is_there_is_not_written_again() -> None:
-    world = World(*(acl_record(acl_id, acl) for acl_id, acl in many(10).items()))
-    known = next(iter(world.image.acls.values()))
-    assert world.records_of(create_acls, (known,)) == []
+    controller = LeadingController(*(acl_record(acl_id, acl) for acl_id, acl in many(10).items()))
+    known = next(iter(controller.image.acls.values()))
+    assert controller.records_of(create_acls, (known,)) == []

@@ -18,63 +18,65 @@ from migrator.controller.decision import RefusedError
 from migrator.controller.elections import UNCLEAN, ElectLeadersRequest, elect_leaders
 from migrator.controller.reassignments import WantedAssignment, alter_reassignments
 from migrator.records.metadata import NO_LEADER_CHANGE, PartitionChangeRecord
-from tests.controller.world import World, some_uuid
+from tests.controller.leading_controller import LeadingController, some_uuid
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
-    world.start([1, 2, 3, 4])
-    world.create("t", (1, 2, 3))
-    return world
+def controller() -> LeadingController:
+    controller = LeadingController()
+    controller.start([1, 2, 3, 4])
+    controller.create("t", (1, 2, 3))
+    return controller
 
 
-def ask(world: World, isr: tuple[int, ...], broker_id: int = 1, **changes: Any) -> ErrorCode | PartitionState:
+def ask(
+    controller: LeadingController, isr: tuple[int, ...], broker_id: int = 1, **changes: Any
+) -> ErrorCode | PartitionState:
     """Ask as the leader that knows everything; ``changes`` make it wrong."""
-    partition = world.partition("t")
+    partition = controller.partition("t")
     members = changes.pop("members", tuple(IsrMember(b) for b in isr))
     fields = {
-        "topic_id": world.image.topics.ids["t"],
+        "topic_id": controller.image.topics.ids["t"],
         "partition": 0,
         "leader_epoch": partition.leader_epoch + changes.pop("leader_epoch_step", 0),
         "partition_epoch": partition.partition_epoch + changes.pop("partition_epoch_step", 0),
         "isr": members,
         "recovering": changes.pop("recovering", False),
     }
-    epoch = world.image.cluster.brokers[broker_id].epoch
+    epoch = controller.image.cluster.brokers[broker_id].epoch
     request = AlterPartitionRequest(broker_id, epoch, (WantedPartition(**{**fields, **changes}),))
-    (result,) = world.decide(alter_partition, request)
+    (result,) = controller.decide(alter_partition, request)
     return result
 
 
-def test_shrink_and_expand_isr(world: World) -> None:
-    assert ask(world, (1, 2)) == PartitionState(1, 0, (1, 2), False, 1)
-    assert ask(world, (1, 2, 3)) == PartitionState(1, 0, (1, 2, 3), False, 2)
+def test_shrink_and_expand_isr(controller: LeadingController) -> None:
+    assert ask(controller, (1, 2)) == PartitionState(1, 0, (1, 2), False, 1)
+    assert ask(controller, (1, 2, 3)) == PartitionState(1, 0, (1, 2, 3), False, 2)
 
 
 @pytest.mark.parametrize(("level", "enabled", "bumps"), [(21, False, 0), (21, True, 1), (11, False, 1)])
 def test_shrinking_raises_the_leader_epoch_only_where_needed(level: int, enabled: bool, bumps: int) -> None:
     """Brokers before 3.6-IV0 and brokers in ZooKeeper mode need it (KAFKA-15021)."""
-    world = World(level=level, zookeeper_metadata_migration_enable=enabled)
-    world.start([1, 2, 3])
-    world.create("t", (1, 2, 3))
-    state = ask(world, (1, 2))
+    controller = LeadingController(level=level, zookeeper_metadata_migration_enable=enabled)
+    controller.start([1, 2, 3])
+    controller.create("t", (1, 2, 3))
+    state = ask(controller, (1, 2))
     assert isinstance(state, PartitionState)
     assert state.leader_epoch == bumps
-    again = ask(world, (1, 2, 3))
+    again = ask(controller, (1, 2, 3))
     assert isinstance(again, PartitionState)
     assert again.leader_epoch == bumps, "expanding never does"
 
 
-def test_no_change_leaves_no_record(world: World) -> None:
-    written = world.next_offset
-    assert ask(world, (1, 2, 3)) == PartitionState(1, 0, (1, 2, 3), False, 0)
-    assert world.next_offset == written
+def test_no_change_leaves_no_record(controller: LeadingController) -> None:
+    written = controller.next_offset
+    assert ask(controller, (1, 2, 3)) == PartitionState(1, 0, (1, 2, 3), False, 0)
+    assert controller.next_offset == written
 
 
-def test_stale_broker_epoch(world: World) -> None:
+def test_stale_broker_epoch(controller: LeadingController) -> None:
     with pytest.raises(RefusedError) as refusal:
-        alter_partition(world.image, AlterPartitionRequest(1, 999, ()), world.context())
+        alter_partition(controller.image, AlterPartitionRequest(1, 999, ()), controller.context())
     assert refusal.value.error.code is ErrorCode.stale_broker_epoch
 
 
@@ -100,65 +102,65 @@ def test_stale_broker_epoch(world: World) -> None:
     ],
     ids=str,
 )
-def test_checks_in_kafkas_order(world: World, changes: dict[str, Any], expected: ErrorCode) -> None:
-    written = world.next_offset
+def test_checks_in_kafkas_order(controller: LeadingController, changes: dict[str, Any], expected: ErrorCode) -> None:
+    written = controller.next_offset
     isr = changes.pop("isr", (1, 2))
-    assert ask(world, isr, **changes) is expected
-    assert world.next_offset == written
+    assert ask(controller, isr, **changes) is expected
+    assert controller.next_offset == written
 
 
-def test_fenced_and_stopping_brokers_are_ineligible(world: World) -> None:
-    ask(world, (1,))
-    world.beat(2, want_fence=True)
-    assert ask(world, (1, 2)) is ErrorCode.ineligible_replica
-    world.create("u", (3, 1))
-    world.beat(3, want_shut_down=True)
-    assert ask(world, (1, 3)) is ErrorCode.ineligible_replica
-    epoch = world.image.cluster.brokers[1].epoch
-    assert isinstance(ask(world, (), members=(IsrMember(1, epoch),)), PartitionState)
+def test_fenced_and_stopping_brokers_are_ineligible(controller: LeadingController) -> None:
+    ask(controller, (1,))
+    controller.beat(2, want_fence=True)
+    assert ask(controller, (1, 2)) is ErrorCode.ineligible_replica
+    controller.create("u", (3, 1))
+    controller.beat(3, want_shut_down=True)
+    assert ask(controller, (1, 3)) is ErrorCode.ineligible_replica
+    epoch = controller.image.cluster.brokers[1].epoch
+    assert isinstance(ask(controller, (), members=(IsrMember(1, epoch),)), PartitionState)
 
 
 def test_leader_that_recovered_from_an_unclean_election() -> None:
-    world = World()
-    world.start([1, 2])
-    world.create("t", (1, 2))
-    world.beat(2, want_fence=True)
-    world.beat(1, want_fence=True)
-    world.beat(2)
-    world.decide(elect_leaders, ElectLeadersRequest(UNCLEAN, (("t", (0,)),)))
-    partition = world.partition("t")
+    controller = LeadingController()
+    controller.start([1, 2])
+    controller.create("t", (1, 2))
+    controller.beat(2, want_fence=True)
+    controller.beat(1, want_fence=True)
+    controller.beat(2)
+    controller.decide(elect_leaders, ElectLeadersRequest(UNCLEAN, (("t", (0,)),)))
+    partition = controller.partition("t")
     assert (partition.leader, partition.isr, partition.recovering) == (2, (2,), True)
-    world.beat(1)
-    assert ask(world, (1, 2), 2, recovering=True) is ErrorCode.invalid_request
-    state = ask(world, (1, 2), 2)
+    controller.beat(1)
+    assert ask(controller, (1, 2), 2, recovering=True) is ErrorCode.invalid_request
+    state = ask(controller, (1, 2), 2)
     assert isinstance(state, PartitionState)
     assert (state.recovering, state.isr) == (False, (1, 2))
-    assert ask(world, (2,), 2, recovering=True) is ErrorCode.invalid_request, "there is no way back"
+    assert ask(controller, (2,), 2, recovering=True) is ErrorCode.invalid_request, "there is no way back"
 
 
-def test_alter_partition_with_completing_reassignment_that_moves_the_leader(world: World) -> None:
-    world.decide(alter_reassignments, (WantedAssignment("t", 0, (4, 2)),))
-    assert world.partition("t").replicas == (4, 2, 1, 3)
-    assert ask(world, (1, 2, 3, 4)) is ErrorCode.new_leader_elected
-    partition = world.partition("t")
+def test_alter_partition_with_completing_reassignment_that_moves_the_leader(controller: LeadingController) -> None:
+    controller.decide(alter_reassignments, (WantedAssignment("t", 0, (4, 2)),))
+    assert controller.partition("t").replicas == (4, 2, 1, 3)
+    assert ask(controller, (1, 2, 3, 4)) is ErrorCode.new_leader_elected
+    partition = controller.partition("t")
     assert (partition.replicas, partition.isr, partition.leader) == ((4, 2), (2, 4), 4)
-    record = world.history[-1]
+    record = controller.history[-1]
     assert isinstance(record, PartitionChangeRecord)
     assert record.leader == 4
     assert (record.removing_replicas, record.adding_replicas) == ((), ())
 
 
-def test_alter_partition_with_completing_reassignment_that_keeps_the_leader(world: World) -> None:
-    world.decide(alter_reassignments, (WantedAssignment("t", 0, (4, 1)),))
-    epoch = world.partition("t").leader_epoch
-    state = ask(world, (1, 2, 3, 4))
+def test_alter_partition_with_completing_reassignment_that_keeps_the_leader(controller: LeadingController) -> None:
+    controller.decide(alter_reassignments, (WantedAssignment("t", 0, (4, 1)),))
+    epoch = controller.partition("t").leader_epoch
+    state = ask(controller, (1, 2, 3, 4))
     assert isinstance(state, PartitionState)
     assert (state.leader, state.leader_epoch) == (1, epoch + 1), "replicas left, so the epoch rises"
 
 
-def test_expanding_during_a_reassignment_changes_the_isr_only(world: World) -> None:
-    world.decide(alter_reassignments, (WantedAssignment("t", 0, (4, 1, 2, 3)),))
-    ask(world, (1, 2))
-    record = world.history[-1]
-    assert record == PartitionChangeRecord(0, world.image.topics.ids["t"], isr=(1, 2))
+def test_expanding_during_a_reassignment_changes_the_isr_only(controller: LeadingController) -> None:
+    controller.decide(alter_reassignments, (WantedAssignment("t", 0, (4, 1, 2, 3)),))
+    ask(controller, (1, 2))
+    record = controller.history[-1]
+    assert record == PartitionChangeRecord(0, controller.image.topics.ids["t"], isr=(1, 2))
     assert record.leader == NO_LEADER_CHANGE

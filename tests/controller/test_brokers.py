@@ -22,113 +22,115 @@ from migrator.records.metadata import (
     ZkMigrationStateRecord,
 )
 from migrator.records.uuid import DIRECTORY_LOST
-from tests.controller.world import SESSION_MS, World, registration, some_uuid
+from tests.controller.leading_controller import SESSION_MS, LeadingController, registration, some_uuid
 
 PRE = ZkMigrationStateRecord(ZkMigrationState.PRE_MIGRATION)
 
 
-def refused(world: World, broker_id: int = 1, **changes: Any) -> ErrorCode:
+def refused(controller: LeadingController, broker_id: int = 1, **changes: Any) -> ErrorCode:
     with pytest.raises(RefusedError) as refusal:
-        register_broker(world.image, registration(broker_id, **changes), world.context())
+        register_broker(controller.image, registration(broker_id, **changes), controller.context())
     return refusal.value.error.code
 
 
 def test_epoch_is_the_offset_of_the_registration_record() -> None:
-    world = World()
-    assert world.register(1) == 1
-    assert isinstance(world.history[1], RegisterBrokerRecord)
-    assert world.image.cluster.brokers[1].fenced
+    controller = LeadingController()
+    assert controller.register(1) == 1
+    assert isinstance(controller.history[1], RegisterBrokerRecord)
+    assert controller.image.cluster.brokers[1].fenced
 
 
 def test_registration_of_another_cluster() -> None:
-    assert refused(World(), cluster_id="other") is ErrorCode.inconsistent_cluster_id
+    assert refused(LeadingController(), cluster_id="other") is ErrorCode.inconsistent_cluster_id
 
 
 def test_registration_with_incorrect_clusterid_comes_before_every_other_check() -> None:
-    world = World(PRE)
-    assert refused(world, cluster_id="other", log_dirs=()) is ErrorCode.inconsistent_cluster_id
+    controller = LeadingController(PRE)
+    assert refused(controller, cluster_id="other", log_dirs=()) is ErrorCode.inconsistent_cluster_id
 
 
 @pytest.mark.parametrize("protocol", [-1, 4, 2**15 - 1])
 def test_a_security_protocol_that_nobody_knows_is_not_recorded(protocol: int) -> None:
     """Every broker and every stock controller that read the record would end."""
-    world, listeners = World(), (Endpoint("PLAINTEXT", "host", 9092, protocol),)
-    assert refused(world, listeners=listeners) is ErrorCode.unknown_server_error
+    controller, listeners = LeadingController(), (Endpoint("PLAINTEXT", "host", 9092, protocol),)
+    assert refused(controller, listeners=listeners) is ErrorCode.unknown_server_error
     with pytest.raises(RefusedError) as refusal:
-        register_controller(world.image, ControllerRegistration(1, some_uuid(1), False, listeners, ()), world.context())
+        register_controller(
+            controller.image, ControllerRegistration(1, some_uuid(1), False, listeners, ()), controller.context()
+        )
     assert refusal.value.error.code is ErrorCode.unknown_server_error
 
 
 def test_a_broker_has_no_negative_id() -> None:
     """A partition that it led would look as if nobody did."""
-    assert refused(World(), -1) is ErrorCode.invalid_request
+    assert refused(LeadingController(), -1) is ErrorCode.invalid_request
 
 
 def test_re_registration_of_same_incarnation_keeps_epoch_fencing_and_shutdown() -> None:
-    world = World()
-    world.start([1, 2])
-    world.create("t", (1, 2))
-    world.beat(1, want_shut_down=True)
-    before = world.image.cluster.brokers[1]
+    controller = LeadingController()
+    controller.start([1, 2])
+    controller.create("t", (1, 2))
+    controller.beat(1, want_shut_down=True)
+    before = controller.image.cluster.brokers[1]
     assert before.in_controlled_shutdown
-    assert world.register(1, rack="r") == before.epoch
-    after = world.image.cluster.brokers[1]
+    assert controller.register(1, rack="r") == before.epoch
+    after = controller.image.cluster.brokers[1]
     assert (after.fenced, after.in_controlled_shutdown, after.rack) == (False, True, "r")
 
 
 def test_another_incarnation_is_refused_while_the_session_lasts() -> None:
-    world = World()
-    world.start([1])
-    world.now_ms += SESSION_MS
-    assert refused(world, incarnation=2) is ErrorCode.duplicate_broker_registration
-    world.now_ms += 1
-    epoch = world.register(1, incarnation=2)
-    assert epoch == world.image.cluster.brokers[1].epoch
-    assert world.image.cluster.brokers[1].fenced
+    controller = LeadingController()
+    controller.start([1])
+    controller.now_ms += SESSION_MS
+    assert refused(controller, incarnation=2) is ErrorCode.duplicate_broker_registration
+    controller.now_ms += 1
+    epoch = controller.register(1, incarnation=2)
+    assert epoch == controller.image.cluster.brokers[1].epoch
+    assert controller.image.cluster.brokers[1].fenced
 
 
 def test_another_incarnation_waits_until_its_forerunner_has_lost_its_leaderships() -> None:
     """The session is over, but nobody has fenced the broker yet: a window that stock Kafka leaves open."""
-    world = World()
-    world.start([1, 2])
-    world.create("t", (1, 2))
-    world.now_ms += SESSION_MS + 1
-    assert refused(world, incarnation=2) is ErrorCode.duplicate_broker_registration
-    while world.commit(fence_silent_broker(world.image, world.context())) is not None:
+    controller = LeadingController()
+    controller.start([1, 2])
+    controller.create("t", (1, 2))
+    controller.now_ms += SESSION_MS + 1
+    assert refused(controller, incarnation=2) is ErrorCode.duplicate_broker_registration
+    while controller.commit(fence_silent_broker(controller.image, controller.context())) is not None:
         pass
-    world.register(1, incarnation=2)
+    controller.register(1, incarnation=2)
 
 
 def test_a_fenced_broker_is_replaced_at_once() -> None:
-    world = World()
-    world.register(1)
-    assert world.register(1, incarnation=2) == 2
+    controller = LeadingController()
+    controller.register(1)
+    assert controller.register(1, incarnation=2) == 2
 
 
 @pytest.mark.parametrize(("enabled", "level"), [(False, 21), (True, 7)])
 def test_register_zk_broker_where_not_allowed(enabled: bool, level: int) -> None:
-    world = World(level=level, zookeeper_metadata_migration_enable=enabled)
-    code = refused(world, is_migrating_zk_broker=True)
+    controller = LeadingController(level=level, zookeeper_metadata_migration_enable=enabled)
+    code = refused(controller, is_migrating_zk_broker=True)
     assert code is ErrorCode.broker_id_not_registered
 
 
 def test_kraft_broker_is_refused_before_the_copy_and_zk_broker_taken() -> None:
-    world = World(PRE, zookeeper_metadata_migration_enable=True)
-    assert refused(world) is ErrorCode.broker_id_not_registered
-    world.register(1, is_migrating_zk_broker=True)
-    assert world.image.cluster.brokers[1].is_migrating_zk_broker
+    controller = LeadingController(PRE, zookeeper_metadata_migration_enable=True)
+    assert refused(controller) is ErrorCode.broker_id_not_registered
+    controller.register(1, is_migrating_zk_broker=True)
+    assert controller.image.cluster.brokers[1].is_migrating_zk_broker
 
 
 @pytest.mark.parametrize(
     ("name", "given", "accepted"), [(None, "PLAINTEXT", True), ("inner", "INNER", True), ("inner", "PLAINTEXT", False)]
 )
 def test_zk_broker_needs_the_inter_broker_listener(name: str | None, given: str, accepted: bool) -> None:
-    world = World(zookeeper_metadata_migration_enable=True, inter_broker_listener_name=name)
+    controller = LeadingController(zookeeper_metadata_migration_enable=True, inter_broker_listener_name=name)
     changes: dict[str, Any] = {"is_migrating_zk_broker": True, "listeners": (Endpoint(given, "h", 1, 0),)}
     if accepted:
-        world.register(1, **changes)
+        controller.register(1, **changes)
     else:
-        assert refused(world, **changes) is ErrorCode.invalid_registration
+        assert refused(controller, **changes) is ErrorCode.invalid_registration
 
 
 @pytest.mark.parametrize(
@@ -137,23 +139,23 @@ def test_zk_broker_needs_the_inter_broker_listener(name: str | None, given: str,
     ids=["none", "reserved", "twice", "another broker's"],
 )
 def test_register_with_log_dirs_that_are_not_valid(log_dirs: Any) -> None:
-    world = World()
-    world.register(2)
-    assert refused(world, log_dirs=log_dirs) is ErrorCode.invalid_registration
+    controller = LeadingController()
+    controller.register(2)
+    assert refused(controller, log_dirs=log_dirs) is ErrorCode.invalid_registration
 
 
 def test_log_dirs_do_not_count_below_directory_assignment() -> None:
-    world = World(level=16)
-    world.register(1, log_dirs=())
-    world.register(2, log_dirs=(some_uuid(1),))
-    assert world.image.cluster.brokers[2].log_dirs == ()
+    controller = LeadingController(level=16)
+    controller.register(1, log_dirs=())
+    controller.register(2, log_dirs=(some_uuid(1),))
+    assert controller.image.cluster.brokers[2].log_dirs == ()
 
 
 def test_own_log_dirs_may_be_registered_again_by_a_new_incarnation() -> None:
-    world = World()
-    world.register(1)
-    world.register(1, incarnation=2)
-    assert world.image.cluster.brokers[1].log_dirs == (some_uuid(10_001),)
+    controller = LeadingController()
+    controller.register(1)
+    controller.register(1, incarnation=2)
+    assert controller.image.cluster.brokers[1].log_dirs == (some_uuid(10_001),)
 
 
 @pytest.mark.parametrize(
@@ -166,42 +168,42 @@ def test_own_log_dirs_may_be_registered_again_by_a_new_incarnation() -> None:
     ids=["too low", "none named", "needs what is not on"],
 )
 def test_register_broker_that_does_not_support_the_finalized_level(features: Any) -> None:
-    assert refused(World(), features=features) is ErrorCode.unsupported_version
+    assert refused(LeadingController(), features=features) is ErrorCode.unsupported_version
 
 
 def test_broker_without_metadata_version_supports_the_first_level() -> None:
-    world = World(level=1)
-    world.register(1, features=())
-    assert world.image.cluster.brokers[1].features == (FeatureRange("metadata.version", 1, 1),)
+    controller = LeadingController(level=1)
+    controller.register(1, features=())
+    assert controller.image.cluster.brokers[1].features == (FeatureRange("metadata.version", 1, 1),)
 
 
 def test_unregister_takes_the_broker_out_of_isr_and_leadership_first() -> None:
-    world = World()
-    world.start([1, 2])
-    world.create("t", (1, 2), (2, 1), (1,))
-    records = world.records_of(unregister_broker, 1)
-    assert records[-1] == UnregisterBrokerRecord(1, world.image.cluster.brokers[1].epoch)
-    world.decide(unregister_broker, 1)
-    assert [(world.partition("t", n).leader, world.partition("t", n).isr) for n in range(3)] == [
+    controller = LeadingController()
+    controller.start([1, 2])
+    controller.create("t", (1, 2), (2, 1), (1,))
+    records = controller.records_of(unregister_broker, 1)
+    assert records[-1] == UnregisterBrokerRecord(1, controller.image.cluster.brokers[1].epoch)
+    controller.decide(unregister_broker, 1)
+    assert [(controller.partition("t", n).leader, controller.partition("t", n).isr) for n in range(3)] == [
         (2, (2,)),
         (2, (2,)),
         (NO_LEADER, (1,)),
     ]
-    assert 1 not in world.image.cluster.brokers
+    assert 1 not in controller.image.cluster.brokers
 
 
 def test_unregister_unknown_broker() -> None:
-    world = World()
+    controller = LeadingController()
     with pytest.raises(RefusedError) as refusal:
-        unregister_broker(world.image, 1, world.context())
+        unregister_broker(controller.image, 1, controller.context())
     assert refusal.value.error.code is ErrorCode.broker_id_not_registered
 
 
 def test_unregister_of_a_broker_in_too_many_isrs() -> None:
-    world = World()
-    world.start([1, 2])
+    controller = LeadingController()
+    controller.start([1, 2])
     for name in ("a", "b"):
-        world.create(name, *[(1, 2)] * (MAX_RECORDS_PER_OPERATION // 2))
+        controller.create(name, *[(1, 2)] * (MAX_RECORDS_PER_OPERATION // 2))
     with pytest.raises(RefusedError) as refusal:
-        unregister_broker(world.image, 1, world.context())
+        unregister_broker(controller.image, 1, controller.context())
     assert refusal.value.error.code is ErrorCode.policy_violation

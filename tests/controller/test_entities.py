@@ -42,7 +42,7 @@ from migrator.records.metadata import (
     RemoveDelegationTokenRecord,
     ScramMechanism,
 )
-from tests.controller.world import World
+from tests.controller.leading_controller import LeadingController
 
 USER = (QuotaEntity("user", "alice"),)
 BOTH = (QuotaEntity("user", "alice"), QuotaEntity("client-id", None))
@@ -50,24 +50,26 @@ IP = (QuotaEntity("ip", "1.2.3.4"),)
 RATE = (("producer_byte_rate", 5.0),)
 
 
-def quota(world: World, entity: tuple[QuotaEntity, ...], *values: tuple[str, float | None]) -> ErrorCode:
+def quota(
+    controller: LeadingController, entity: tuple[QuotaEntity, ...], *values: tuple[str, float | None]
+) -> ErrorCode:
     request = AlterQuotasRequest((QuotaAlteration(entity, values),))
-    ((_, error),) = world.decide(alter_quotas, request)
+    ((_, error),) = controller.decide(alter_quotas, request)
     return error.code
 
 
 def test_quotas_are_set_changed_and_removed() -> None:
-    world = World()
-    assert quota(world, USER, ("producer_byte_rate", 5.0), ("request_percentage", 0.5)) == 0
-    assert quota(world, BOTH, *RATE) == 0
-    assert quota(world, IP, ("connection_creation_rate", 5.0)) == 0
-    assert world.image.quotas[frozenset(USER)] == {"producer_byte_rate": 5.0, "request_percentage": 0.5}
-    written = world.next_offset
-    assert quota(world, USER, *RATE) == 0
-    assert quota(world, USER, ("consumer_byte_rate", None)) == 0
-    assert world.next_offset == written, "what is so already leaves no record"
-    assert quota(world, USER, ("producer_byte_rate", None), ("request_percentage", None)) == 0
-    assert frozenset(USER) not in world.image.quotas
+    controller = LeadingController()
+    assert quota(controller, USER, ("producer_byte_rate", 5.0), ("request_percentage", 0.5)) == 0
+    assert quota(controller, BOTH, *RATE) == 0
+    assert quota(controller, IP, ("connection_creation_rate", 5.0)) == 0
+    assert controller.image.quotas[frozenset(USER)] == {"producer_byte_rate": 5.0, "request_percentage": 0.5}
+    written = controller.next_offset
+    assert quota(controller, USER, *RATE) == 0
+    assert quota(controller, USER, ("consumer_byte_rate", None)) == 0
+    assert controller.next_offset == written, "what is so already leaves no record"
+    assert quota(controller, USER, ("producer_byte_rate", None), ("request_percentage", None)) == 0
+    assert frozenset(USER) not in controller.image.quotas
 
 
 @pytest.mark.parametrize(
@@ -94,40 +96,40 @@ def test_quotas_are_set_changed_and_removed() -> None:
     ],
 )
 def test_quota_refusals_leave_nothing_behind(entity: Any, values: Any) -> None:
-    world = World()
-    assert quota(world, entity, *values) is ErrorCode.invalid_request
-    assert not world.image.quotas
+    controller = LeadingController()
+    assert quota(controller, entity, *values) is ErrorCode.invalid_request
+    assert not controller.image.quotas
 
 
 def test_an_entity_named_twice_and_validate_only() -> None:
-    world = World()
+    controller = LeadingController()
     twice = (QuotaAlteration(USER, RATE), QuotaAlteration(USER, (("producer_byte_rate", 6.0),)))
-    ((_, error),) = world.decide(alter_quotas, AlterQuotasRequest(twice, validate_only=True))
+    ((_, error),) = controller.decide(alter_quotas, AlterQuotasRequest(twice, validate_only=True))
     assert error.code is ErrorCode.invalid_request
-    assert not world.image.quotas
-    world.decide(alter_quotas, AlterQuotasRequest(twice))
-    assert world.image.quotas[frozenset(USER)] == {"producer_byte_rate": 5.0}
+    assert not controller.image.quotas
+    controller.decide(alter_quotas, AlterQuotasRequest(twice))
+    assert controller.image.quotas[frozenset(USER)] == {"producer_byte_rate": 5.0}
 
 
 def upsertion(user: str = "alice", mechanism: int = 1, iterations: int = 4096) -> ScramUpsertion:
     return ScramUpsertion(user, mechanism, iterations, b"salt", b"salted password")
 
 
-def scram(world: World, request: AlterScramRequest) -> dict[str, ErrorCode]:
-    return {user: error.code for user, error in world.decide(alter_scram, request)}
+def scram(controller: LeadingController, request: AlterScramRequest) -> dict[str, ErrorCode]:
+    return {user: error.code for user, error in controller.decide(alter_scram, request)}
 
 
 @pytest.mark.parametrize(("mechanism", "algorithm"), [(1, "sha256"), (2, "sha512")])
 def test_scram_keys_are_derived_as_rfc_5802_says(mechanism: int, algorithm: str) -> None:
-    world = World()
-    assert scram(world, AlterScramRequest(upsertions=(upsertion(mechanism=mechanism),))) == {"alice": 0}
-    stored = world.image.scram[ScramKey(mechanism, "alice")]
+    controller = LeadingController()
+    assert scram(controller, AlterScramRequest(upsertions=(upsertion(mechanism=mechanism),))) == {"alice": 0}
+    stored = controller.image.scram[ScramKey(mechanism, "alice")]
     client_key = hmac.new(b"salted password", b"Client Key", algorithm).digest()
     assert stored.stored_key == hashlib.new(algorithm, client_key).digest()
     assert stored.server_key == hmac.new(b"salted password", b"Server Key", algorithm).digest()
     assert (stored.salt, stored.iterations) == (b"salt", 4096)
-    assert scram(world, AlterScramRequest((ScramDeletion("alice", mechanism),))) == {"alice": 0}
-    assert not world.image.scram
+    assert scram(controller, AlterScramRequest((ScramDeletion("alice", mechanism),))) == {"alice": 0}
+    assert not controller.image.scram
 
 
 @pytest.mark.parametrize(
@@ -143,22 +145,22 @@ def test_scram_keys_are_derived_as_rfc_5802_says(mechanism: int, algorithm: str)
     ],
 )
 def test_scram_refusals(request_: AlterScramRequest, expected: ErrorCode) -> None:
-    world = World()
-    assert set(scram(world, request_).values()) == {expected}
-    assert not world.image.scram
+    controller = LeadingController()
+    assert set(scram(controller, request_).values()) == {expected}
+    assert not controller.image.scram
 
 
 def test_scram_user_altered_twice_keeps_what_it_had() -> None:
-    world = World()
-    scram(world, AlterScramRequest(upsertions=(upsertion(),)))
+    controller = LeadingController()
+    scram(controller, AlterScramRequest(upsertions=(upsertion(),)))
     request = AlterScramRequest((ScramDeletion("alice", 1),), (upsertion(iterations=8192), upsertion(user="bob")))
-    assert scram(world, request) == {"alice": ErrorCode.duplicate_resource, "bob": ErrorCode.none}
-    assert world.image.scram[ScramKey(ScramMechanism.SHA_256, "alice")].iterations == 4096
+    assert scram(controller, request) == {"alice": ErrorCode.duplicate_resource, "bob": ErrorCode.none}
+    assert controller.image.scram[ScramKey(ScramMechanism.SHA_256, "alice")].iterations == 4096
 
 
 def test_scram_below_its_level_and_in_representations() -> None:
     request = AlterScramRequest(upsertions=(upsertion(),))
-    assert scram(World(level=10), request) == {"alice": ErrorCode.unsupported_version}
+    assert scram(LeadingController(level=10), request) == {"alice": ErrorCode.unsupported_version}
     assert "salted" not in repr(request)
 
 
@@ -168,12 +170,12 @@ ANY_TOPIC = Acl(2, "*", 3, "User:a", "*", 3, 3)
 
 
 def test_acls_are_created_once() -> None:
-    world = World()
-    assert {error.code for error in world.decide(create_acls, (ACL, PREFIXED, ACL))} == {ErrorCode.none}
-    assert sorted(world.image.acls.values(), key=repr) == sorted((ACL, PREFIXED), key=repr)
-    written = world.next_offset
-    world.decide(create_acls, (ACL,))
-    assert world.next_offset == written
+    controller = LeadingController()
+    assert {error.code for error in controller.decide(create_acls, (ACL, PREFIXED, ACL))} == {ErrorCode.none}
+    assert sorted(controller.image.acls.values(), key=repr) == sorted((ACL, PREFIXED), key=repr)
+    written = controller.next_offset
+    controller.decide(create_acls, (ACL,))
+    assert controller.next_offset == written
 
 
 @pytest.mark.parametrize(
@@ -190,10 +192,10 @@ def test_acls_are_created_once() -> None:
     ],
 )
 def test_invalid_acls(acl: Acl) -> None:
-    world = World()
-    (error,) = world.decide(create_acls, (acl,))
+    controller = LeadingController()
+    (error,) = controller.decide(create_acls, (acl,))
     assert error.code is ErrorCode.invalid_request
-    assert not world.image.acls
+    assert not controller.image.acls
 
 
 @pytest.mark.parametrize(
@@ -213,72 +215,72 @@ def test_invalid_acls(acl: Acl) -> None:
     ],
 )
 def test_delete_acls_finds_what_matches(wanted: AclFilter, found: set[Acl]) -> None:
-    world = World()
-    world.decide(create_acls, (ACL, PREFIXED, ANY_TOPIC))
-    (deleted, again) = world.decide(delete_acls, (wanted, wanted))
+    controller = LeadingController()
+    controller.decide(create_acls, (ACL, PREFIXED, ANY_TOPIC))
+    (deleted, again) = controller.decide(delete_acls, (wanted, wanted))
     assert set(deleted.acls) == set(again.acls) == found
-    assert set(world.image.acls.values()) == {ACL, PREFIXED, ANY_TOPIC} - found
+    assert set(controller.image.acls.values()) == {ACL, PREFIXED, ANY_TOPIC} - found
 
 
 @pytest.mark.parametrize(
     "changes", [{"resource_type": 0}, {"pattern_type": 9}, {"operation": 0}, {"permission_type": 0}]
 )
 def test_unknown_acl_filters(changes: dict[str, int]) -> None:
-    (deleted,) = World().decide(delete_acls, (AclFilter(**changes),))  # type: ignore[arg-type]
+    (deleted,) = LeadingController().decide(delete_acls, (AclFilter(**changes),))  # type: ignore[arg-type]
     assert deleted.error.code is ErrorCode.invalid_request
 
 
 TOKEN_REQUEST = CreateTokenRequest("User:a", "User:a", ("User:r",), -1)
 
 
-def token_world(**settings: Any) -> World:
-    return World(delegation_token_secret_key=Secret("secret"), **settings)
+def token_controller(**settings: Any) -> LeadingController:
+    return LeadingController(delegation_token_secret_key=Secret("secret"), **settings)
 
 
-def issued(world: World, **changes: Any) -> CreatedToken:
+def issued(controller: LeadingController, **changes: Any) -> CreatedToken:
     fields = {"requester": "User:a", "owner": "User:a", "renewers": ("User:r",), "max_lifetime_ms": -1}
-    return world.decide(create_token, CreateTokenRequest(**{**fields, **changes}))
+    return controller.decide(create_token, CreateTokenRequest(**{**fields, **changes}))
 
 
 def test_tokens_live_as_configured_or_shorter() -> None:
-    world = token_world()
-    created = issued(world)
+    controller = token_controller()
+    created = issued(controller)
     assert created.hmac == hmac.new(b"secret", created.token.token_id.encode(), "sha512").digest()
-    assert world.image.tokens[created.token.token_id] == created.token
-    assert created.token.max_timestamp == world.wall_ms + 604_800_000
-    assert created.token.expiration_timestamp == world.wall_ms + 86_400_000
-    short = issued(world, max_lifetime_ms=1000).token
-    assert (short.max_timestamp, short.expiration_timestamp) == (world.wall_ms + 1000, world.wall_ms + 1000)
-    assert issued(world, max_lifetime_ms=2**62).token.max_timestamp == world.wall_ms + 604_800_000
+    assert controller.image.tokens[created.token.token_id] == created.token
+    assert created.token.max_timestamp == controller.wall_ms + 604_800_000
+    assert created.token.expiration_timestamp == controller.wall_ms + 86_400_000
+    short = issued(controller, max_lifetime_ms=1000).token
+    assert (short.max_timestamp, short.expiration_timestamp) == (controller.wall_ms + 1000, controller.wall_ms + 1000)
+    assert issued(controller, max_lifetime_ms=2**62).token.max_timestamp == controller.wall_ms + 604_800_000
     assert "hidden" in repr(created)
 
 
 def test_lifetimes_near_the_end_of_a_long_are_those_of_the_year_9999() -> None:
     """Stock adds past it; here the answer holds no later moment, and its token lives."""
     last = 2**63 - 1
-    world = token_world(delegation_token_max_lifetime_ms=last, delegation_token_expiry_time_ms=last)
-    created = issued(world)
+    controller = token_controller(delegation_token_max_lifetime_ms=last, delegation_token_expiry_time_ms=last)
+    created = issued(controller)
     assert (created.token.max_timestamp, created.token.expiration_timestamp) == (LATEST_MS, LATEST_MS)
     assert time_out(LATEST_MS).year == 9999
     token_id = created.token.token_id
     theirs = replace(created.token, max_timestamp=last, expiration_timestamp=last)
     for change in (renew_token, expire_token):
-        world.write(token_record(theirs))  # of a stock controller, or from ZooKeeper
-        assert world.decide(change, TokenChange("User:a", created.hmac, 2**62)) == LATEST_MS
-        assert world.image.tokens[token_id].expiration_timestamp == LATEST_MS
+        controller.write(token_record(theirs))  # of a stock controller, or from ZooKeeper
+        assert controller.decide(change, TokenChange("User:a", created.hmac, 2**62)) == LATEST_MS
+        assert controller.image.tokens[token_id].expiration_timestamp == LATEST_MS
 
 
 def test_renew_and_expire() -> None:
-    world = token_world()
-    created = issued(world)
+    controller = token_controller()
+    created = issued(controller)
     token_id = created.token.token_id
-    world.wall_ms += 1000
-    assert world.decide(renew_token, TokenChange("User:r", created.hmac, 5)) == world.wall_ms + 5
-    assert world.image.tokens[token_id].expiration_timestamp == world.wall_ms + 5
-    assert world.decide(renew_token, TokenChange("User:a", created.hmac, -1)) == world.wall_ms + 86_400_000
-    assert world.decide(expire_token, TokenChange("User:a", created.hmac, 7)) == world.wall_ms + 7
-    assert world.decide(expire_token, TokenChange("User:a", created.hmac, -1)) == world.wall_ms
-    assert not world.image.tokens
+    controller.wall_ms += 1000
+    assert controller.decide(renew_token, TokenChange("User:r", created.hmac, 5)) == controller.wall_ms + 5
+    assert controller.image.tokens[token_id].expiration_timestamp == controller.wall_ms + 5
+    assert controller.decide(renew_token, TokenChange("User:a", created.hmac, -1)) == controller.wall_ms + 86_400_000
+    assert controller.decide(expire_token, TokenChange("User:a", created.hmac, 7)) == controller.wall_ms + 7
+    assert controller.decide(expire_token, TokenChange("User:a", created.hmac, -1)) == controller.wall_ms
+    assert not controller.image.tokens
 
 
 @pytest.mark.parametrize("change", [renew_token, expire_token])
@@ -286,8 +288,8 @@ def test_what_a_request_costs_does_not_grow_with_the_tokens_there_are(
     change: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Anybody who has logged in may make tokens, and ask about them."""
-    world = token_world()
-    created = [issued(world) for _ in range(20)]
+    controller = token_controller()
+    created = [issued(controller) for _ in range(20)]
     made: list[str] = []
 
     def counted(key: bytes, message: bytes, algorithm: str) -> bytes:
@@ -296,73 +298,73 @@ def test_what_a_request_costs_does_not_grow_with_the_tokens_there_are(
 
     monkeypatch.setattr(hmac, "digest", counted)
     with pytest.raises(RefusedError):
-        change(world.image, TokenChange("User:a", b"of nobody", 5), world.context())
-    change(world.image, TokenChange("User:a", created[-1].hmac, 5), world.context())
+        change(controller.image, TokenChange("User:a", b"of nobody", 5), controller.context())
+    change(controller.image, TokenChange("User:a", created[-1].hmac, 5), controller.context())
     assert not made
 
 
 @pytest.mark.parametrize("change", [renew_token, expire_token])
 def test_token_refusals(change: Callable[..., Any]) -> None:
-    world = token_world()
-    created = issued(world)
+    controller = token_controller()
+    created = issued(controller)
 
     def code(requester: str, digest: bytes) -> ErrorCode:
         with pytest.raises(RefusedError) as refusal:
-            change(world.image, TokenChange(requester, digest, 5), world.context())
+            change(controller.image, TokenChange(requester, digest, 5), controller.context())
         return refusal.value.error.code
 
     assert code("User:a", b"x") is ErrorCode.delegation_token_not_found
     assert code("User:other", created.hmac) is ErrorCode.delegation_token_owner_mismatch
-    world.wall_ms = created.token.expiration_timestamp + 1
+    controller.wall_ms = created.token.expiration_timestamp + 1
     assert code("User:a", created.hmac) is ErrorCode.delegation_token_expired
 
 
 @pytest.mark.parametrize(
-    ("world", "renewers", "expected"),
+    ("controller", "renewers", "expected"),
     [
-        (World(), ("User:r",), ErrorCode.delegation_token_auth_disabled),
-        (token_world(level=13), ("User:r",), ErrorCode.unsupported_version),
-        (token_world(), ("Group:r",), ErrorCode.invalid_principal_type),
+        (LeadingController(), ("User:r",), ErrorCode.delegation_token_auth_disabled),
+        (token_controller(level=13), ("User:r",), ErrorCode.unsupported_version),
+        (token_controller(), ("Group:r",), ErrorCode.invalid_principal_type),
     ],
     ids=["off", "level", "renewer"],
 )
-def test_token_creation_refused(world: World, renewers: tuple[str, ...], expected: ErrorCode) -> None:
+def test_token_creation_refused(controller: LeadingController, renewers: tuple[str, ...], expected: ErrorCode) -> None:
     with pytest.raises(RefusedError) as refusal:
-        issued(world, renewers=renewers)
+        issued(controller, renewers=renewers)
     assert refusal.value.error.code is expected
 
 
 def test_sweep_removes_expired_tokens_only() -> None:
-    world = token_world()
-    gone, kept = issued(world, max_lifetime_ms=5), issued(world)
-    world.wall_ms += 6
-    records = tuple(sweep_tokens(world.image, world.context()).records)
+    controller = token_controller()
+    gone, kept = issued(controller, max_lifetime_ms=5), issued(controller)
+    controller.wall_ms += 6
+    records = tuple(sweep_tokens(controller.image, controller.context()).records)
     assert records == (RemoveDelegationTokenRecord(gone.token.token_id),)
-    assert kept.token.token_id in world.image.tokens
+    assert kept.token.token_id in controller.image.tokens
 
 
 def test_producer_ids_come_in_blocks_that_never_overlap() -> None:
-    world = World()
-    epoch = world.register(1)
+    controller = LeadingController()
+    epoch = controller.register(1)
     request = ProducerIdsRequest(1, epoch)
-    assert world.decide(allocate_producer_ids, request) == ProducerIdBlock(0, 1000)
-    assert world.decide(allocate_producer_ids, request) == ProducerIdBlock(1000, 1000)
-    assert world.history[-1] == ProducerIdsRecord(1, epoch, 2000)
+    assert controller.decide(allocate_producer_ids, request) == ProducerIdBlock(0, 1000)
+    assert controller.decide(allocate_producer_ids, request) == ProducerIdBlock(1000, 1000)
+    assert controller.history[-1] == ProducerIdsRecord(1, epoch, 2000)
 
 
 @pytest.mark.parametrize(("broker_id", "epoch_step"), [(1, 1), (2, 0)])
 def test_producer_ids_for_a_stale_broker(broker_id: int, epoch_step: int) -> None:
-    world = World()
-    epoch = world.register(1)
+    controller = LeadingController()
+    epoch = controller.register(1)
     with pytest.raises(RefusedError) as refusal:
-        world.decide(allocate_producer_ids, ProducerIdsRequest(broker_id, epoch + epoch_step))
+        controller.decide(allocate_producer_ids, ProducerIdsRequest(broker_id, epoch + epoch_step))
     assert refusal.value.error.code is ErrorCode.stale_broker_epoch
 
 
 def test_producer_ids_exhausted() -> None:
-    world = World()
-    epoch = world.register(1)
-    world.write(ProducerIdsRecord(1, epoch, MAX_PRODUCER_ID - 999))
+    controller = LeadingController()
+    epoch = controller.register(1)
+    controller.write(ProducerIdsRecord(1, epoch, MAX_PRODUCER_ID - 999))
     with pytest.raises(RefusedError) as refusal:
-        world.decide(allocate_producer_ids, ProducerIdsRequest(1, epoch))
+        controller.decide(allocate_producer_ids, ProducerIdsRequest(1, epoch))
     assert refusal.value.error.code is ErrorCode.unknown_server_error

@@ -17,7 +17,7 @@ from migrator.controller.topics import CreateTopicsRequest, NewTopic, create_top
 from migrator.image.model import PartitionRegistration
 from migrator.records.metadata import NO_LEADER
 from migrator.records.uuid import Uuid
-from tests.controller.world import World, registration
+from tests.controller.leading_controller import LeadingController, registration
 from tests.lanes import examples
 
 BROKERS = range(1, 5)
@@ -31,62 +31,62 @@ class Controller(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(zookeeper_metadata_migration_enable=True)
+        self.controller = LeadingController(zookeeper_metadata_migration_enable=True)
         self.incarnations = dict.fromkeys(BROKERS, 1)
         self.before: Positions = {}
 
     def partitions(self) -> list[tuple[Uuid, int]]:
-        topics = self.world.image.topics.by_id
+        topics = self.controller.image.topics.by_id
         return sorted((topic_id, number) for topic_id in topics for number in topics[topic_id].partitions)
 
     def registered(self, broker_id: int) -> bool:
-        return broker_id in self.world.image.cluster.brokers
+        return broker_id in self.controller.image.cluster.brokers
 
     @rule(broker_id=brokers, restarted=st.booleans())
     def register(self, broker_id: int, restarted: bool) -> None:
-        existing = self.world.image.cluster.brokers.get(broker_id)
+        existing = self.controller.image.cluster.brokers.get(broker_id)
         if existing is not None and restarted:
             if not existing.fenced:
                 return
             self.incarnations[broker_id] += 1
         request = registration(broker_id, incarnation=self.incarnations[broker_id])
-        self.world.register(broker_id, incarnation_id=request.incarnation_id)
+        self.controller.register(broker_id, incarnation_id=request.incarnation_id)
 
     @rule(broker_id=brokers, fence=st.booleans(), shut_down=st.booleans())
     def beat(self, broker_id: int, fence: bool, shut_down: bool) -> None:
         if self.registered(broker_id):
-            self.world.beat(broker_id, want_fence=fence, want_shut_down=shut_down)
+            self.controller.beat(broker_id, want_fence=fence, want_shut_down=shut_down)
 
     @rule(broker_id=brokers)
     def start(self, broker_id: int) -> None:
         if not self.registered(broker_id):
-            self.world.register(broker_id, incarnation=self.incarnations[broker_id])
-        self.world.beat(broker_id)
+            self.controller.register(broker_id, incarnation=self.incarnations[broker_id])
+        self.controller.beat(broker_id)
 
     @rule(milliseconds=st.integers(0, 12_000))
     def wait(self, milliseconds: int) -> None:
-        self.world.now_ms += milliseconds
-        self.world.commit(fence_silent_broker(self.world.image, self.world.context()))
+        self.controller.now_ms += milliseconds
+        self.controller.commit(fence_silent_broker(self.controller.image, self.controller.context()))
 
     @rule(broker_id=brokers)
     def unregister(self, broker_id: int) -> None:
         if self.registered(broker_id):
-            self.world.decide(unregister_broker, broker_id)
+            self.controller.decide(unregister_broker, broker_id)
 
     @rule(name=st.sampled_from("abc"), factor=st.integers(1, 3), count=st.integers(1, 3), unclean=st.booleans())
     def create_topic(self, name: str, factor: int, count: int, unclean: bool) -> None:
         configs = (("unclean.leader.election.enable", str(unclean).lower()),)
-        self.world.decide(create_topics, CreateTopicsRequest((NewTopic(name, count, factor, configs=configs),)))
+        self.controller.decide(create_topics, CreateTopicsRequest((NewTopic(name, count, factor, configs=configs),)))
 
     @rule(data=st.data())
     def delete_topic(self, data: st.DataObject) -> None:
-        topics = sorted(self.world.image.topics.by_id)
+        topics = sorted(self.controller.image.topics.by_id)
         if topics:
-            self.world.decide(delete_topics, (data.draw(st.sampled_from(topics)),))
+            self.controller.decide(delete_topics, (data.draw(st.sampled_from(topics)),))
 
     @rule(name=st.sampled_from("abc"), count=st.integers(1, 5))
     def create_more(self, name: str, count: int) -> None:
-        self.world.decide(create_partitions, CreatePartitionsRequest((MorePartitions(name, count),)))
+        self.controller.decide(create_partitions, CreatePartitionsRequest((MorePartitions(name, count),)))
 
     @rule(data=st.data(), broker_id=brokers, isr=replicas, recovering=st.booleans(), late=st.booleans())
     def alter_isr(
@@ -95,7 +95,7 @@ class Controller(RuleBasedStateMachine):
         if not self.registered(broker_id) or not self.partitions():
             return
         topic_id, number = data.draw(st.sampled_from(self.partitions()))
-        partition = self.world.image.topics.by_id[topic_id].partitions[number]
+        partition = self.controller.image.topics.by_id[topic_id].partitions[number]
         wanted = WantedPartition(
             topic_id,
             number,
@@ -104,28 +104,28 @@ class Controller(RuleBasedStateMachine):
             tuple(IsrMember(b) for b in isr),
             recovering,
         )
-        epoch = self.world.image.cluster.brokers[broker_id].epoch
-        self.world.decide(alter_partition, AlterPartitionRequest(broker_id, epoch, (wanted,)))
+        epoch = self.controller.image.cluster.brokers[broker_id].epoch
+        self.controller.decide(alter_partition, AlterPartitionRequest(broker_id, epoch, (wanted,)))
 
     @rule(data=st.data(), wanted=st.none() | replicas)
     def reassign(self, data: st.DataObject, wanted: tuple[int, ...] | None) -> None:
         if self.partitions():
             topic_id, number = data.draw(st.sampled_from(self.partitions()))
-            name = self.world.image.topics.by_id[topic_id].name
-            self.world.decide(alter_reassignments, (WantedAssignment(name, number, wanted),))
+            name = self.controller.image.topics.by_id[topic_id].name
+            self.controller.decide(alter_reassignments, (WantedAssignment(name, number, wanted),))
 
     @rule(kind=st.integers(0, 1))
     def elect(self, kind: int) -> None:
-        self.world.decide(elect_leaders, ElectLeadersRequest(kind))
+        self.controller.decide(elect_leaders, ElectLeadersRequest(kind))
 
     @rule()
     def periodic(self) -> None:
-        self.world.commit(balance_leaders(self.world.image, self.world.context()))
-        self.world.commit(elect_unclean_leaders(self.world.image, self.world.context()))
+        self.controller.commit(balance_leaders(self.controller.image, self.controller.context()))
+        self.controller.commit(elect_unclean_leaders(self.controller.image, self.controller.context()))
 
     @invariant()
     def partitions_are_sound(self) -> None:
-        for topic in self.world.image.topics.by_id.values():
+        for topic in self.controller.image.topics.by_id.values():
             for partition in topic.partitions.values():
                 assert partition.isr
                 assert set(partition.isr) <= set(partition.replicas)
@@ -139,8 +139,8 @@ class Controller(RuleBasedStateMachine):
 
     @invariant()
     def leaders_are_up(self) -> None:
-        brokers = self.world.image.cluster.brokers
-        for topic in self.world.image.topics.by_id.values():
+        brokers = self.controller.image.cluster.brokers
+        for topic in self.controller.image.topics.by_id.values():
             for partition in topic.partitions.values():
                 if partition.leader != NO_LEADER:
                     assert partition.leader in brokers
@@ -148,7 +148,7 @@ class Controller(RuleBasedStateMachine):
 
     @invariant()
     def epochs_never_fall(self) -> None:
-        topics = self.world.image.topics.by_id
+        topics = self.controller.image.topics.by_id
         now = {where: topics[where[0]].partitions[where[1]] for where in self.partitions()}
         for where, partition in now.items():
             was = self.before.get(where)
@@ -162,9 +162,9 @@ class Controller(RuleBasedStateMachine):
 
     @invariant()
     def index_and_sessions_belong_to_the_image(self) -> None:
-        assert self.world.index == ControllerIndex.of(self.world.image)
-        for broker_id, broker in self.world.image.cluster.brokers.items():
-            session = self.world.sessions.get(broker_id)
+        assert self.controller.index == ControllerIndex.of(self.controller.image)
+        for broker_id, broker in self.controller.image.cluster.brokers.items():
+            session = self.controller.sessions.get(broker_id)
             assert session is not None
             assert session.epoch == broker.epoch
 

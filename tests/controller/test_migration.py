@@ -25,7 +25,7 @@ from migrator.records.metadata import (
     ZkMigrationState,
     ZkMigrationStateRecord,
 )
-from tests.controller.world import LISTENER, World, some_uuid
+from tests.controller.leading_controller import LISTENER, LeadingController, some_uuid
 
 ABORT = AbortTransactionRecord("Controller failover")
 ANYTIME = {
@@ -37,8 +37,8 @@ ANYTIME = {
 }
 
 
-def in_state(state: ZkMigrationState, **options: Any) -> World:
-    return World(ZkMigrationStateRecord(state), **options)
+def in_state(state: ZkMigrationState, **options: Any) -> LeadingController:
+    return LeadingController(ZkMigrationStateRecord(state), **options)
 
 
 @pytest.mark.parametrize("operation", Operation)
@@ -101,33 +101,36 @@ CONTROLLER = ControllerRegistration(3001, some_uuid(1), True, (LISTENER,), (Feat
 
 
 def test_register_controller() -> None:
-    world = World()
-    world.decide(register_controller, CONTROLLER)
-    assert world.history[-1] == RegisterControllerRecord(
+    controller = LeadingController()
+    controller.decide(register_controller, CONTROLLER)
+    assert controller.history[-1] == RegisterControllerRecord(
         3001, some_uuid(1), True, CONTROLLER.listeners, CONTROLLER.features
     )
-    assert world.image.cluster.controllers[3001] == CONTROLLER
+    assert controller.image.cluster.controllers[3001] == CONTROLLER
 
 
 def test_register_controller_below_its_level() -> None:
-    world = World(level=14)
+    controller = LeadingController(level=14)
     with pytest.raises(RefusedError) as refused:
-        world.decide(register_controller, CONTROLLER)
+        controller.decide(register_controller, CONTROLLER)
     assert refused.value.error.code is ErrorCode.unsupported_version
 
 
 def update(
-    world: World, level: int, kind: UpgradeType | None = UpgradeType.UPGRADE, name: str = "metadata.version"
+    controller: LeadingController,
+    level: int,
+    kind: UpgradeType | None = UpgradeType.UPGRADE,
+    name: str = "metadata.version",
 ) -> ErrorCode:
-    ((_, error),) = world.decide(update_features, UpdateFeaturesRequest((FeatureUpdate(name, level, kind),)))
+    ((_, error),) = controller.decide(update_features, UpdateFeaturesRequest((FeatureUpdate(name, level, kind),)))
     return error.code
 
 
 def test_upgrade_of_metadata_version() -> None:
-    world = World(level=19)
-    world.register(1)
-    assert update(world, 21) is ErrorCode.none
-    assert world.history[-1] == FeatureLevelRecord("metadata.version", 21)
+    controller = LeadingController(level=19)
+    controller.register(1)
+    assert update(controller, 21) is ErrorCode.none
+    assert controller.history[-1] == FeatureLevelRecord("metadata.version", 21)
 
 
 @pytest.mark.parametrize(
@@ -146,24 +149,24 @@ def test_upgrade_of_metadata_version() -> None:
     ],
 )
 def test_update_features_refused(start: int, level: int, kind: UpgradeType | None, name: str) -> None:
-    world = World(level=start)
-    written = world.next_offset
-    assert update(world, level, kind, name) is ErrorCode.invalid_update_version
-    assert world.next_offset == written
+    controller = LeadingController(level=start)
+    written = controller.next_offset
+    assert update(controller, level, kind, name) is ErrorCode.invalid_update_version
+    assert controller.next_offset == written
 
 
 def test_safe_downgrade_where_no_record_changed() -> None:
-    world = World(level=21)
-    assert update(world, 19, UpgradeType.SAFE_DOWNGRADE) is ErrorCode.none
+    controller = LeadingController(level=21)
+    assert update(controller, 19, UpgradeType.SAFE_DOWNGRADE) is ErrorCode.none
 
 
 def test_every_node_must_support_the_level() -> None:
-    world = World(level=19)
-    world.register(1, features=(FeatureRange("metadata.version", 1, 20),))
-    assert update(world, 21) is ErrorCode.invalid_update_version
-    assert update(world, 20) is ErrorCode.none
+    controller = LeadingController(level=19)
+    controller.register(1, features=(FeatureRange("metadata.version", 1, 20),))
+    assert update(controller, 21) is ErrorCode.invalid_update_version
+    assert update(controller, 20) is ErrorCode.none
     old = ControllerRegistration(3001, some_uuid(1), True, (), (FeatureRange("metadata.version", 1, 20),))
-    fresh = World(level=19)
+    fresh = LeadingController(level=19)
     fresh.decide(register_controller, old)
     assert update(fresh, 21) is ErrorCode.invalid_update_version
 
@@ -174,8 +177,8 @@ def test_can_not_use_unsafe_or_any_change_during_the_migration(state: ZkMigratio
 
 
 def test_update_features_validate_only() -> None:
-    world = World(level=19)
+    controller = LeadingController(level=19)
     request = UpdateFeaturesRequest((FeatureUpdate("metadata.version", 21),), validate_only=True)
-    ((_, error),) = world.decide(update_features, request)
+    ((_, error),) = controller.decide(update_features, request)
     assert error.code is ErrorCode.none
-    assert world.image.features.levels["metadata.version"] == 19
+    assert controller.image.features.levels["metadata.version"] == 19

@@ -29,33 +29,33 @@ from migrator.records.metadata import (
     TopicRecord,
 )
 from migrator.records.uuid import DIRECTORY_UNASSIGNED, ZERO_UUID
-from tests.controller.world import World, some_uuid
+from tests.controller.leading_controller import LeadingController, some_uuid
 
 
-def create(world: World, *topics: NewTopic, **options: Any) -> tuple[TopicResult, ...]:
-    return world.decide(create_topics, CreateTopicsRequest(topics, **options))
+def create(controller: LeadingController, *topics: NewTopic, **options: Any) -> tuple[TopicResult, ...]:
+    return controller.decide(create_topics, CreateTopicsRequest(topics, **options))
 
 
-def code(world: World, topic: NewTopic) -> ErrorCode:
-    written = world.next_offset
-    (result,) = create(world, topic)
-    assert world.next_offset == written, "a refused topic leaves nothing behind"
+def code(controller: LeadingController, topic: NewTopic) -> ErrorCode:
+    written = controller.next_offset
+    (result,) = create(controller, topic)
+    assert controller.next_offset == written, "a refused topic leaves nothing behind"
     return result.error.code
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
-    world.start([0, 1, 2])
-    return world
+def controller() -> LeadingController:
+    controller = LeadingController()
+    controller.start([0, 1, 2])
+    return controller
 
 
-def test_create_topic_with_assignment(world: World) -> None:
+def test_create_topic_with_assignment(controller: LeadingController) -> None:
     (result,) = create(
-        world, NewTopic("foo", assignments=((0, (1, 2, 0)), (1, (2, 0, 1))), configs=(("retention.ms", "5"),))
+        controller, NewTopic("foo", assignments=((0, (1, 2, 0)), (1, (2, 0, 1))), configs=(("retention.ms", "5"),))
     )
     assert not result.error.is_failure
-    topic, config, first, second = world.history[-4:]
+    topic, config, first, second = controller.history[-4:]
     assert topic == TopicRecord("foo", result.topic_id)
     assert config == ConfigRecord(ConfigResourceType.TOPIC, "foo", "retention.ms", "5")
     assert isinstance(first, PartitionRecord)
@@ -66,38 +66,38 @@ def test_create_topic_with_assignment(world: World) -> None:
     assert isinstance(second, PartitionRecord)
 
 
-def test_new_partitions_keep_fenced_brokers_out_of_the_isr(world: World) -> None:
-    world.beat(1, want_fence=True)
-    create(world, NewTopic("foo", assignments=((0, (1, 2)),)))
-    assert (world.partition("foo").isr, world.partition("foo").leader) == ((2,), 2)
+def test_new_partitions_keep_fenced_brokers_out_of_the_isr(controller: LeadingController) -> None:
+    controller.beat(1, want_fence=True)
+    create(controller, NewTopic("foo", assignments=((0, (1, 2)),)))
+    assert (controller.partition("foo").isr, controller.partition("foo").leader) == ((2,), 2)
 
 
-def test_brokers_with_several_directories_choose_themselves(world: World) -> None:
-    world.start([5], log_dirs=(some_uuid(1), some_uuid(2)))
-    create(world, NewTopic("foo", assignments=((0, (5, 1)),)))
-    assert world.partition("foo").directories == (DIRECTORY_UNASSIGNED, some_uuid(10_001))
+def test_brokers_with_several_directories_choose_themselves(controller: LeadingController) -> None:
+    controller.start([5], log_dirs=(some_uuid(1), some_uuid(2)))
+    create(controller, NewTopic("foo", assignments=((0, (5, 1)),)))
+    assert controller.partition("foo").directories == (DIRECTORY_UNASSIGNED, some_uuid(10_001))
 
 
 def test_no_directories_below_their_level() -> None:
-    world = World(level=16)
-    world.start([1])
-    create(world, NewTopic("foo"))
-    record = world.history[-1]
+    controller = LeadingController(level=16)
+    controller.start([1])
+    create(controller, NewTopic("foo"))
+    record = controller.history[-1]
     assert isinstance(record, PartitionRecord)
     assert record.directories == ()
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a" * 250, "a/b", "a b", "ä"])
-def test_invalid_names(world: World, name: str) -> None:
-    assert code(world, NewTopic(name)) is ErrorCode.invalid_topic_exception
+def test_invalid_names(controller: LeadingController, name: str) -> None:
+    assert code(controller, NewTopic(name)) is ErrorCode.invalid_topic_exception
 
 
-def test_topic_with_collision_chars(world: World) -> None:
-    create(world, NewTopic("a.b"))
-    assert code(world, NewTopic("a_b")) is ErrorCode.invalid_topic_exception
-    assert code(world, NewTopic("a.b")) is ErrorCode.topic_already_exists
-    world.decide(delete_topics, (world.image.topics.ids["a.b"],))
-    assert not create(world, NewTopic("a_b"))[0].error.is_failure
+def test_topic_with_collision_chars(controller: LeadingController) -> None:
+    create(controller, NewTopic("a.b"))
+    assert code(controller, NewTopic("a_b")) is ErrorCode.invalid_topic_exception
+    assert code(controller, NewTopic("a.b")) is ErrorCode.topic_already_exists
+    controller.decide(delete_topics, (controller.image.topics.ids["a.b"],))
+    assert not create(controller, NewTopic("a_b"))[0].error.is_failure
 
 
 @pytest.mark.parametrize(
@@ -122,57 +122,57 @@ def test_topic_with_collision_chars(world: World) -> None:
         (NewTopic("t", configs=(("retention.ms", "x"),)), ErrorCode.invalid_config),
     ],
 )  # fmt: skip
-def test_refusals(world: World, topic: NewTopic, expected: ErrorCode) -> None:
-    assert code(world, topic) is expected
+def test_refusals(controller: LeadingController, topic: NewTopic, expected: ErrorCode) -> None:
+    assert code(controller, topic) is expected
 
 
 def test_create_topics_with_all_brokers_fenced() -> None:
-    world = World()
-    world.register(1)
-    assert code(world, NewTopic("t")) is ErrorCode.invalid_replication_factor
-    assert code(world, NewTopic("t", assignments=((0, (1,)),))) is ErrorCode.invalid_replica_assignment
+    controller = LeadingController()
+    controller.register(1)
+    assert code(controller, NewTopic("t")) is ErrorCode.invalid_replication_factor
+    assert code(controller, NewTopic("t", assignments=((0, (1,)),))) is ErrorCode.invalid_replica_assignment
 
 
 def test_defaults_come_from_the_settings() -> None:
-    world = World(num_partitions=4, default_replication_factor=2)
-    world.start([0, 1, 2])
-    create(world, NewTopic("t"))
-    topic = world.image.topics.by_name("t")
+    controller = LeadingController(num_partitions=4, default_replication_factor=2)
+    controller.start([0, 1, 2])
+    create(controller, NewTopic("t"))
+    topic = controller.image.topics.by_name("t")
     assert topic is not None
     assert len(topic.partitions) == 4
     assert all(len(partition.replicas) == 2 for partition in topic.partitions.values())
 
 
-def test_validate_only_answers_and_writes_nothing(world: World) -> None:
-    written = world.next_offset
-    (result,) = create(world, NewTopic("t", partitions=3), validate_only=True, describable=frozenset({"t"}))
+def test_validate_only_answers_and_writes_nothing(controller: LeadingController) -> None:
+    written = controller.next_offset
+    (result,) = create(controller, NewTopic("t", partitions=3), validate_only=True, describable=frozenset({"t"}))
     assert (result.error.is_failure, result.partitions, result.replication_factor) == (False, 3, 1)
-    assert world.next_offset == written
+    assert controller.next_offset == written
 
 
-def test_refused_topics_do_not_stop_the_others(world: World) -> None:
-    results = create(world, NewTopic("a"), NewTopic("!"), NewTopic("b"))
+def test_refused_topics_do_not_stop_the_others(controller: LeadingController) -> None:
+    results = create(controller, NewTopic("a"), NewTopic("!"), NewTopic("b"))
     assert [result.error.is_failure for result in results] == [False, True, False]
-    assert set(world.image.topics.ids) == {"a", "b"}
+    assert set(controller.image.topics.ids) == {"a", "b"}
 
 
 @pytest.mark.parametrize("partitions", [10_000, 2**31 - 1])
-def test_excessively_large_topics_batch(world: World, partitions: int) -> None:
+def test_excessively_large_topics_batch(controller: LeadingController, partitions: int) -> None:
     with pytest.raises(RefusedError) as refusal:
-        create(world, NewTopic("t", partitions=partitions))
+        create(controller, NewTopic("t", partitions=partitions))
     assert refusal.value.error.code is ErrorCode.policy_violation
-    assert not create(world, NewTopic("t", partitions=9_999))[0].error.is_failure
+    assert not create(controller, NewTopic("t", partitions=9_999))[0].error.is_failure
 
 
 def test_the_answer_describes_the_configuration_to_who_may_see_it() -> None:
-    world = World(explicit={"log.retention.hours": "2", "compression.type": "zstd"})
-    world.start([0])
-    world.write(
+    controller = LeadingController(explicit={"log.retention.hours": "2", "compression.type": "zstd"})
+    controller.start([0])
+    controller.write(
         ConfigRecord(ConfigResourceType.BROKER, "", "min.insync.replicas", "2"),
         ConfigRecord(ConfigResourceType.BROKER, "3000", "log.flush.interval.ms", "7"),
     )
     topic = NewTopic("t", configs=(("cleanup.policy", "compact"),))
-    (result,) = create(world, topic, describable=frozenset({"t"}))
+    (result,) = create(controller, topic, describable=frozenset({"t"}))
     assert result.configs is not None
     found = {config.name: (config.value, config.source) for config in result.configs}
     assert list(found) == sorted(found)
@@ -182,25 +182,25 @@ def test_the_answer_describes_the_configuration_to_who_may_see_it() -> None:
     assert found["min.insync.replicas"] == ("2", ConfigSource.DYNAMIC_DEFAULT_BROKER)
     assert found["flush.ms"] == ("7", ConfigSource.DYNAMIC_BROKER)
     assert found["segment.bytes"] == ("1073741824", ConfigSource.DEFAULT)
-    assert create(world, NewTopic("u"))[0].configs is None
+    assert create(controller, NewTopic("u"))[0].configs is None
 
 
-def test_delete_topics(world: World) -> None:
-    (created,) = create(world, NewTopic("t", configs=(("retention.ms", "5"),)))
-    results = world.decide(delete_topics, (created.topic_id, ZERO_UUID))
+def test_delete_topics(controller: LeadingController) -> None:
+    (created,) = create(controller, NewTopic("t", configs=(("retention.ms", "5"),)))
+    results = controller.decide(delete_topics, (created.topic_id, ZERO_UUID))
     assert [error.code for _, error in results] == [ErrorCode.none, ErrorCode.unknown_topic_id]
-    assert world.history[-2:] == [
+    assert controller.history[-2:] == [
         ConfigRecord(ConfigResourceType.TOPIC, "t", "retention.ms", None),
         RemoveTopicRecord(created.topic_id),
     ]
-    assert ConfigResource(ConfigResourceType.TOPIC, "t") not in world.image.configs
+    assert ConfigResource(ConfigResourceType.TOPIC, "t") not in controller.image.configs
 
 
-def test_create_partitions(world: World) -> None:
-    world.create("t", (0, 1))
-    (error,) = world.decide(create_partitions, CreatePartitionsRequest((MorePartitions("t", 3),)))
+def test_create_partitions(controller: LeadingController) -> None:
+    controller.create("t", (0, 1))
+    (error,) = controller.decide(create_partitions, CreatePartitionsRequest((MorePartitions("t", 3),)))
     assert error[1].code is ErrorCode.none
-    topic = world.image.topics.by_name("t")
+    topic = controller.image.topics.by_name("t")
     assert topic is not None
     assert [len(topic.partitions[n].replicas) for n in range(3)] == [2, 2, 2]
 
@@ -219,29 +219,29 @@ def test_create_partitions(world: World) -> None:
         (MorePartitions("t", 4, ((0, 1), (2,))), ErrorCode.invalid_replica_assignment),
     ],
 )
-def test_create_partitions_fails(world: World, wanted: MorePartitions, expected: ErrorCode) -> None:
-    world.create("t", (0, 1), (1, 2))
-    written = world.next_offset
-    (result,) = world.decide(create_partitions, CreatePartitionsRequest((wanted,)))
+def test_create_partitions_fails(controller: LeadingController, wanted: MorePartitions, expected: ErrorCode) -> None:
+    controller.create("t", (0, 1), (1, 2))
+    written = controller.next_offset
+    (result,) = controller.decide(create_partitions, CreatePartitionsRequest((wanted,)))
     assert result[1].code is expected
-    assert world.next_offset == written
+    assert controller.next_offset == written
 
 
-def test_create_partitions_with_all_brokers_fenced(world: World) -> None:
-    world.create("t", (0, 1))
+def test_create_partitions_with_all_brokers_fenced(controller: LeadingController) -> None:
+    controller.create("t", (0, 1))
     for broker_id in (0, 1, 2):
-        world.beat(broker_id, want_fence=True)
+        controller.beat(broker_id, want_fence=True)
     request = (MorePartitions("t", 2), MorePartitions("t", 2, ((0, 1),)))
-    results = world.decide(create_partitions, CreatePartitionsRequest(request))
+    results = controller.decide(create_partitions, CreatePartitionsRequest(request))
     codes = [error.code for _, error in results]
     assert codes == [ErrorCode.invalid_replication_factor, ErrorCode.invalid_replica_assignment]
 
 
-def test_create_partitions_validate_only(world: World) -> None:
-    world.create("t", (0,))
-    written = world.next_offset
-    world.decide(create_partitions, CreatePartitionsRequest((MorePartitions("t", 2),), validate_only=True))
-    assert world.next_offset == written
+def test_create_partitions_validate_only(controller: LeadingController) -> None:
+    controller.create("t", (0,))
+    written = controller.next_offset
+    controller.decide(create_partitions, CreatePartitionsRequest((MorePartitions("t", 2),), validate_only=True))
+    assert controller.next_offset == written
 
 
 def cluster(racks: dict[int, str | None], fenced: frozenset[int] = frozenset()) -> MetadataImage:
@@ -285,7 +285,7 @@ def test_racks_of_one_broker_get_one_replica_each() -> None:
     assert set(Counter(replicas[0] for replicas in placed).values()) == {10}
 
 
-def test_brokers_in_controlled_shutdown_get_no_replicas(world: World) -> None:
-    world.create("x", (0, 1))
-    world.beat(0, want_shut_down=True)
-    assert all(set(replicas) == {1, 2} for replicas in place(world.image, 20, 2, Random(0)))
+def test_brokers_in_controlled_shutdown_get_no_replicas(controller: LeadingController) -> None:
+    controller.create("x", (0, 1))
+    controller.beat(0, want_shut_down=True)
+    assert all(set(replicas) == {1, 2} for replicas in place(controller.image, 20, 2, Random(0)))

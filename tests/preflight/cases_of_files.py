@@ -17,25 +17,25 @@ from migrator.records.versions import MinLevel
 from migrator.zookeeper.znodes import paths
 from tests.golden.stock import STOCK_391
 from tests.preflight.cases_of_zookeeper import Case, copied_by_another_quorum
-from tests.preflight.world import CONTROLLER, World
+from tests.preflight.ready_cluster import CONTROLLER, ReadyCluster
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
-def controller_with(**keys: str | None) -> Callable[[World], None]:
+def controller_with(**keys: str | None) -> Callable[[ReadyCluster], None]:
     """Change keys of the controller's file; ``_`` stands for a dot."""
 
-    def other_controller_key(world: World) -> None:
-        _change(world.controllers[0], keys)
+    def other_controller_key(cluster: ReadyCluster) -> None:
+        _change(cluster.controllers[0], keys)
 
     return other_controller_key
 
 
-def broker_with(**keys: str | None) -> Callable[[World], None]:
+def broker_with(**keys: str | None) -> Callable[[ReadyCluster], None]:
     """Change keys of the second broker's file."""
 
-    def other_broker_key(world: World) -> None:
-        _change(world.brokers[1], keys)
+    def other_broker_key(cluster: ReadyCluster) -> None:
+        _change(cluster.brokers[1], keys)
 
     return other_broker_key
 
@@ -49,176 +49,176 @@ def _change(properties: dict[str, str], keys: dict[str, str | None]) -> None:
             properties[key] = text
 
 
-def super_users_of(name: str) -> Callable[[World], None]:
+def super_users_of(name: str) -> Callable[[ReadyCluster], None]:
     """One more, everywhere."""
 
-    def other_super_users(world: World) -> None:
-        for properties in (*world.controllers, *world.brokers):
+    def other_super_users(cluster: ReadyCluster) -> None:
+        for properties in (*cluster.controllers, *cluster.brokers):
             properties["super.users"] += f";{name}"
 
     return other_super_users
 
 
-def no_controller_of_use(world: World) -> None:
-    world.controllers[0]["node.id"] = "one"
+def no_controller_of_use(cluster: ReadyCluster) -> None:
+    cluster.controllers[0]["node.id"] = "one"
 
 
-def not_among_super_users(world: World) -> None:
+def not_among_super_users(cluster: ReadyCluster) -> None:
     """Of two voters, that only access control entries would let in."""
-    own = world.controllers[0]
+    own = cluster.controllers[0]
     own |= {"super.users": "User:admin", "controller.quorum.voters": own["controller.quorum.voters"] + ",3999@h:1"}
 
 
-def broker_directory(world: World, cluster_id: str, node_id: int) -> Path:
-    directory = Path(world.brokers[1]["log.dirs"])
+def broker_directory(cluster: ReadyCluster, cluster_id: str, node_id: int) -> Path:
+    directory = Path(cluster.brokers[1]["log.dirs"])
     directory.mkdir()
     write_meta_properties(directory, MetaProperties(cluster_id, node_id))
     return directory
 
 
-def broker_of_another_cluster(world: World) -> None:
-    broker_directory(world, "AAAAAAAAAAAAAAAAAAAAAA", 2)
+def broker_of_another_cluster(cluster: ReadyCluster) -> None:
+    broker_directory(cluster, "AAAAAAAAAAAAAAAAAAAAAA", 2)
 
 
-def directory_of_another_broker(world: World) -> None:
-    broker_directory(world, CLUSTER_ID, 9)
+def directory_of_another_broker(cluster: ReadyCluster) -> None:
+    broker_directory(cluster, CLUSTER_ID, 9)
 
 
-def same_id_twice(world: World) -> None:
-    world.brokers[1]["broker.id"] = "1"
+def same_id_twice(cluster: ReadyCluster) -> None:
+    cluster.brokers[1]["broker.id"] = "1"
 
 
-def earlier_attempt(world: World) -> None:
-    (broker_directory(world, CLUSTER_ID, 2) / "__cluster_metadata-0").mkdir()
+def earlier_attempt(cluster: ReadyCluster) -> None:
+    (broker_directory(cluster, CLUSTER_ID, 2) / "__cluster_metadata-0").mkdir()
 
 
-def other_servers(world: World) -> None:
-    world.brokers[1]["zookeeper.connect"] = f"unknown:2181/{world.hosts.partition('/')[2]}"
+def other_servers(cluster: ReadyCluster) -> None:
+    cluster.brokers[1]["zookeeper.connect"] = f"unknown:2181/{cluster.hosts.partition('/')[2]}"
 
 
-def generated_id(world: World) -> None:
-    broker_directory(world, CLUSTER_ID, 1001)
-    del world.brokers[1]["broker.id"]
+def generated_id(cluster: ReadyCluster) -> None:
+    broker_directory(cluster, CLUSTER_ID, 1001)
+    del cluster.brokers[1]["broker.id"]
 
 
-def same_control_plane_everywhere(world: World) -> None:
-    for properties in (*world.controllers, *world.brokers):
+def same_control_plane_everywhere(cluster: ReadyCluster) -> None:
+    for properties in (*cluster.controllers, *cluster.brokers):
         properties["control.plane.listener.name"] = "PLAINTEXT"
 
 
-def two_directories(world: World) -> None:
-    for broker in world.brokers:
+def two_directories(cluster: ReadyCluster) -> None:
+    for broker in cluster.brokers:
         broker["inter.broker.protocol.version"] = "3.6"
-    world.brokers[1]["log.dirs"] += ",/another"
+    cluster.brokers[1]["log.dirs"] += ",/another"
 
 
-def id_of_a_broker(world: World) -> None:
-    controller = world.controllers[0]
-    for properties in (controller, *world.brokers):
+def id_of_a_broker(cluster: ReadyCluster) -> None:
+    controller = cluster.controllers[0]
+    for properties in (controller, *cluster.brokers):
         properties["controller.quorum.voters"] = controller["controller.quorum.voters"].replace("3001@", "2@")
     controller["node.id"] = "2"
 
 
-def two_with_one_id(world: World) -> None:
-    world.second_controller(node_id=str(CONTROLLER))
+def two_with_one_id(cluster: ReadyCluster) -> None:
+    cluster.second_controller(node_id=str(CONTROLLER))
 
 
-def other_voters(world: World) -> None:
-    world.second_controller(controller_quorum_voters="3001@127.0.0.1:9,3002@127.0.0.1:10")
+def other_voters(cluster: ReadyCluster) -> None:
+    cluster.second_controller(controller_quorum_voters="3001@127.0.0.1:9,3002@127.0.0.1:10")
 
 
-def one_voter_without_the_flag(world: World) -> None:
-    world.second_controller(zookeeper_metadata_migration_enable="false")
+def one_voter_without_the_flag(cluster: ReadyCluster) -> None:
+    cluster.second_controller(zookeeper_metadata_migration_enable="false")
 
 
-def voter_without_a_file(world: World) -> None:
-    world.second_controller()
-    world.controllers.pop()
+def voter_without_a_file(cluster: ReadyCluster) -> None:
+    cluster.second_controller()
+    cluster.controllers.pop()
 
 
-def empty_directory(world: World) -> None:
-    shutil.rmtree(world.controllers[0]["log.dirs"])
+def empty_directory(cluster: ReadyCluster) -> None:
+    shutil.rmtree(cluster.controllers[0]["log.dirs"])
 
 
-def formatted_anew(world: World, **how: Any) -> None:
-    empty_directory(world)
-    world.format(world.controllers[0], **how)
+def formatted_anew(cluster: ReadyCluster, **how: Any) -> None:
+    empty_directory(cluster)
+    cluster.format(cluster.controllers[0], **how)
 
 
-def formatted_for_3_5(world: World) -> None:
-    formatted_anew(world, level=11)
+def formatted_for_3_5(cluster: ReadyCluster) -> None:
+    formatted_anew(cluster, level=11)
 
 
-def formatted_for_3_6_iv1(world: World) -> None:
-    formatted_anew(world, level=MinLevel.TRANSACTIONS)
+def formatted_for_3_6_iv1(cluster: ReadyCluster) -> None:
+    formatted_anew(cluster, level=MinLevel.TRANSACTIONS)
 
 
-def formatted_for_3_8(world: World) -> None:
-    formatted_anew(world, level=20)
+def formatted_for_3_8(cluster: ReadyCluster) -> None:
+    formatted_anew(cluster, level=20)
 
 
-def formatted_differently(world: World) -> None:
-    second = world.second_controller()
+def formatted_differently(cluster: ReadyCluster) -> None:
+    second = cluster.second_controller()
     shutil.rmtree(second["log.dirs"])
-    world.format(second, level=MinLevel.DIRECTORY_ASSIGNMENT)
+    cluster.format(second, level=MinLevel.DIRECTORY_ASSIGNMENT)
 
 
-def directory_of_another_node(world: World) -> None:
-    write_meta_properties(Path(world.controllers[0]["log.dirs"]), MetaProperties(CLUSTER_ID, 3009))
+def directory_of_another_node(cluster: ReadyCluster) -> None:
+    write_meta_properties(Path(cluster.controllers[0]["log.dirs"]), MetaProperties(CLUSTER_ID, 3009))
 
 
-def log_of_an_earlier_migration(world: World) -> None:
-    log = Path(world.controllers[0]["log.dirs"]) / "__cluster_metadata-0"
+def log_of_an_earlier_migration(cluster: ReadyCluster) -> None:
+    log = Path(cluster.controllers[0]["log.dirs"]) / "__cluster_metadata-0"
     log.mkdir(exist_ok=True)
     shutil.copy(STOCK_391.log, log / f"{0:020}.log")
 
 
-def migration_under_way(world: World) -> None:
-    log_of_an_earlier_migration(world)
-    copied_by_another_quorum(world)
+def migration_under_way(cluster: ReadyCluster) -> None:
+    log_of_an_earlier_migration(cluster)
+    copied_by_another_quorum(cluster)
 
 
-def java_builder_on_a_broker(world: World) -> None:
-    world.brokers[1]["principal.builder.class"] = "com.example.Builder"
+def java_builder_on_a_broker(cluster: ReadyCluster) -> None:
+    cluster.brokers[1]["principal.builder.class"] = "com.example.Builder"
 
 
-def nobody_is_super_user(world: World) -> None:
-    world.controllers[0]["super.users"] = ""
-    for broker in world.brokers:
+def nobody_is_super_user(cluster: ReadyCluster) -> None:
+    cluster.controllers[0]["super.users"] = ""
+    for broker in cluster.brokers:
         broker["super.users"] = ""
 
 
-def no_encoder_secret(world: World) -> None:
-    del world.controllers[0]["password.encoder.secret"]
+def no_encoder_secret(cluster: ReadyCluster) -> None:
+    del cluster.controllers[0]["password.encoder.secret"]
 
 
-def no_token_secret(world: World) -> None:
-    del world.controllers[0]["delegation.token.secret.key"]
+def no_token_secret(cluster: ReadyCluster) -> None:
+    del cluster.controllers[0]["delegation.token.secret.key"]
 
 
-def old_java_store(world: World) -> str:
+def old_java_store(cluster: ReadyCluster) -> str:
     """As far as anybody reads it who does not know the format."""
-    path = world.directory / "controller.jks"
+    path = cluster.directory / "controller.jks"
     path.write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
     return str(path)
 
 
-def java_key_store(world: World) -> None:
-    world.controllers[0] |= {
+def java_key_store(cluster: ReadyCluster) -> None:
+    cluster.controllers[0] |= {
         "listener.security.protocol.map": "CONTROLLER:SSL,PLAINTEXT:PLAINTEXT",
-        "ssl.keystore.location": old_java_store(world),
+        "ssl.keystore.location": old_java_store(cluster),
     }
 
 
-def java_key_store_for_zookeeper(world: World) -> None:
-    world.controllers[0] |= {
+def java_key_store_for_zookeeper(cluster: ReadyCluster) -> None:
+    cluster.controllers[0] |= {
         "zookeeper.ssl.client.enable": "true",
-        "zookeeper.ssl.keystore.location": old_java_store(world),
+        "zookeeper.ssl.keystore.location": old_java_store(cluster),
     }
 
 
-def jaas_file(world: World) -> None:
-    world.controllers[0] |= {
+def jaas_file(cluster: ReadyCluster) -> None:
+    cluster.controllers[0] |= {
         "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
         "sasl.mechanism.controller.protocol": "PLAIN",
@@ -229,20 +229,20 @@ def provider(properties: dict[str, str], class_name: str, key: str, text: str) -
     properties |= {"config.providers": "vault", "config.providers.vault.class": class_name, key: text}
 
 
-def java_provider(world: World) -> None:
-    provider(world.controllers[0], "com.example.Vault", "password.encoder.secret", "${vault:kafka:secret}")
+def java_provider(cluster: ReadyCluster) -> None:
+    provider(cluster.controllers[0], "com.example.Vault", "password.encoder.secret", "${vault:kafka:secret}")
 
 
-def file_that_is_elsewhere(world: World) -> None:
+def file_that_is_elsewhere(cluster: ReadyCluster) -> None:
     class_name = "org.apache.kafka.common.config.provider.FileConfigProvider"
-    provider(world.controllers[0], class_name, "delegation.token.secret.key", "${vault:/no/such/file:secret}")
+    provider(cluster.controllers[0], class_name, "delegation.token.secret.key", "${vault:/no/such/file:secret}")
 
 
-def java_provider_of_a_broker(world: World) -> None:
-    provider(world.brokers[1], "com.example.Vault", "password.encoder.secret", "${vault:kafka:secret}")
+def java_provider_of_a_broker(cluster: ReadyCluster) -> None:
+    provider(cluster.brokers[1], "com.example.Vault", "password.encoder.secret", "${vault:kafka:secret}")
 
 
-def request_size(world: World) -> int:
+def request_size(cluster: ReadyCluster) -> int:
     """Bytes of the LeaderAndIsr that broker 2 would get."""
     found: list[int] = []
 
@@ -251,58 +251,58 @@ def request_size(world: World) -> int:
         found.append(evidence.zookeeper.topics.leader_and_isr_bytes[2])
         return evidence
 
-    world.see = see
-    world.report()
+    cluster.see = see
+    cluster.report()
     return found[0]
 
 
-def tiny_request_limit(world: World) -> None:
-    world.brokers[1]["socket.request.max.bytes"] = "100"
+def tiny_request_limit(cluster: ReadyCluster) -> None:
+    cluster.brokers[1]["socket.request.max.bytes"] = "100"
 
 
-def request_limit_near_the_size(world: World) -> None:
-    world.brokers[1]["socket.request.max.bytes"] = str(request_size(world) + 1)
+def request_limit_near_the_size(cluster: ReadyCluster) -> None:
+    cluster.brokers[1]["socket.request.max.bytes"] = str(request_size(cluster) + 1)
 
 
-def request_limit_reached(world: World) -> None:
-    world.brokers[1]["socket.request.max.bytes"] = str(request_size(world) - 1)
+def request_limit_reached(cluster: ReadyCluster) -> None:
+    cluster.brokers[1]["socket.request.max.bytes"] = str(request_size(cluster) - 1)
 
 
-def directory_with(**facts: Any) -> Callable[[World], None]:
+def directory_with(**facts: Any) -> Callable[[ReadyCluster], None]:
     """What a test cannot do to the machine: fill its disk, be somebody else than root."""
 
-    def other_directory(world: World) -> None:
+    def other_directory(cluster: ReadyCluster) -> None:
         def see(evidence: Evidence) -> Evidence:
             controller = evidence.controllers[0]
             changed = replace(controller, directory=replace(controller.directory, **facts))
             return replace(evidence, controllers=(changed,))
 
-        world.see = see
+        cluster.see = see
 
     return other_directory
 
 
-def directory_that_all_may_change(world: World) -> None:
-    shared = world.directory / "shared"
+def directory_that_all_may_change(cluster: ReadyCluster) -> None:
+    shared = cluster.directory / "shared"
     shared.mkdir()
     shared.chmod(0o777)
-    world.controllers[0]["log.dirs"] = str(shared)
+    cluster.controllers[0]["log.dirs"] = str(shared)
 
 
-def directory_that_all_may_enter(world: World) -> None:
+def directory_that_all_may_enter(cluster: ReadyCluster) -> None:
     """Also from above: pytest keeps its directories to itself."""
     entered = Path(tempfile.mkdtemp(prefix="entered"))
     entered.chmod(0o755)
-    world.undo.append(lambda: shutil.rmtree(entered))
-    world.controllers[0]["log.dirs"] = str(entered)
+    cluster.undo.append(lambda: shutil.rmtree(entered))
+    cluster.controllers[0]["log.dirs"] = str(entered)
 
 
-def taken_port(world: World) -> None:
+def taken_port(cluster: ReadyCluster) -> None:
     taken = socket.socket()
     taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    taken.bind(("127.0.0.1", int(world.controllers[0]["listeners"].rpartition(":")[2])))
+    taken.bind(("127.0.0.1", int(cluster.controllers[0]["listeners"].rpartition(":")[2])))
     taken.listen()
-    world.undo.append(taken.close)
+    cluster.undo.append(taken.close)
 
 
 FILE, BROKER = "controller-0.properties", "broker-1.properties"

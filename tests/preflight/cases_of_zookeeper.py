@@ -20,7 +20,7 @@ from migrator.zookeeper.ops import Create
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.migration import MigrationState, encode_migration
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
-from tests.preflight.world import KNOWN, World
+from tests.preflight.ready_cluster import KNOWN, ReadyCluster
 
 TOPIC = "UPPER.lower"
 
@@ -30,263 +30,263 @@ class Case:
     """``where`` and ``what`` are parts of the first finding of that code."""
 
     code: str
-    damage: Callable[[World], Any]
+    damage: Callable[[ReadyCluster], Any]
     where: str
     what: str
 
 
-def acl_without_type(world: World) -> None:
+def acl_without_type(cluster: ReadyCluster) -> None:
     acl = {"principal": "alice", "permissionType": "Allow", "operation": "Read", "host": "*"}
-    world.put("/kafka-acl/Topic/broken", {"version": 1, "acls": [acl]})
+    cluster.put("/kafka-acl/Topic/broken", {"version": 1, "acls": [acl]})
 
 
-def hundreds_that_do_not_decode(world: World) -> None:
+def hundreds_that_do_not_decode(cluster: ReadyCluster) -> None:
     for number in range(120):
-        world.put(f"{paths.CLIENT_CONFIGS}/broken-{number:03}", b"{")
+        cluster.put(f"{paths.CLIENT_CONFIGS}/broken-{number:03}", b"{")
 
 
-def password_beyond_the_log(world: World) -> None:
+def password_beyond_the_log(cluster: ReadyCluster) -> None:
     """Bytes count, of what is decrypted."""
     encoder = PasswordEncoder(ENCODER_SECRET, os.urandom)
     config = {"sasl.jaas.config": encoder.encode("ü" * 16_384)}
-    world.put(f"{paths.BROKER_CONFIGS}/2", {"version": 1, "config": config})
+    cluster.put(f"{paths.BROKER_CONFIGS}/2", {"version": 1, "config": config})
 
 
-def principal_beyond_the_log(world: World) -> None:
+def principal_beyond_the_log(cluster: ReadyCluster) -> None:
     principal = "User:" + "x" * (32_768 - len("User:"))
     acl = {"principal": principal, "permissionType": "Allow", "operation": "Read", "host": "*"}
-    world.put("/kafka-acl/Topic/long", {"version": 1, "acls": [acl]})
+    cluster.put("/kafka-acl/Topic/long", {"version": 1, "acls": [acl]})
 
 
-def user_beyond_the_log(world: World) -> None:
-    world.put(f"{paths.USER_CONFIGS}/{'u' * 32_768}", {"version": 1, "config": {"producer_byte_rate": "1"}})
+def user_beyond_the_log(cluster: ReadyCluster) -> None:
+    cluster.put(f"{paths.USER_CONFIGS}/{'u' * 32_768}", {"version": 1, "config": {"producer_byte_rate": "1"}})
 
 
-def token_times_as_text(world: World) -> None:
-    (name, *_) = world.client.get_children(paths.TOKENS)
-    world.change(paths.token(name), issueTimestamp="5")
+def token_times_as_text(cluster: ReadyCluster) -> None:
+    (name, *_) = cluster.client.get_children(paths.TOKENS)
+    cluster.change(paths.token(name), issueTimestamp="5")
 
 
-def scram_for_the_default_user(world: World) -> None:
+def scram_for_the_default_user(cluster: ReadyCluster) -> None:
     credential = "salt=YQ==,stored_key=YQ==,server_key=YQ==,iterations=4096"
-    world.put(f"{paths.USER_CONFIGS}/<default>", {"version": 1, "config": {"SCRAM-SHA-256": credential}})
+    cluster.put(f"{paths.USER_CONFIGS}/<default>", {"version": 1, "config": {"SCRAM-SHA-256": credential}})
 
 
-def malformed_user_name(world: World) -> None:
-    world.put(f"{paths.USER_CONFIGS}/100%", {"version": 1, "config": {"producer_byte_rate": "1"}})
+def malformed_user_name(cluster: ReadyCluster) -> None:
+    cluster.put(f"{paths.USER_CONFIGS}/100%", {"version": 1, "config": {"producer_byte_rate": "1"}})
 
 
-def registration_of_another_form(world: World) -> None:
-    world.put(paths.broker(3), {"version": 5, "endpoints": ["nowhere"]})
+def registration_of_another_form(cluster: ReadyCluster) -> None:
+    cluster.put(paths.broker(3), {"version": 5, "endpoints": ["nowhere"]})
 
 
-def controller_epoch_is_no_number(world: World) -> None:
-    world.put(paths.CONTROLLER_EPOCH, b"seven")
+def controller_epoch_is_no_number(cluster: ReadyCluster) -> None:
+    cluster.put(paths.CONTROLLER_EPOCH, b"seven")
 
 
-def topic_without_id(world: World) -> None:
-    world.change(paths.topic(TOPIC), topic_id=None)
+def topic_without_id(cluster: ReadyCluster) -> None:
+    cluster.change(paths.topic(TOPIC), topic_id=None)
 
 
-def copied_by_another_quorum(world: World) -> None:
-    world.put(paths.MIGRATION, encode_migration(MigrationState(3000, 4, 1200, 4)))
+def copied_by_another_quorum(cluster: ReadyCluster) -> None:
+    cluster.put(paths.MIGRATION, encode_migration(MigrationState(3000, 4, 1200, 4)))
 
 
-def migration_without_data(world: World) -> None:
-    write(world.client, [Create(paths.MIGRATION, None)])
+def migration_without_data(cluster: ReadyCluster) -> None:
+    write(cluster.client, [Create(paths.MIGRATION, None)])
 
 
-def claimed_by_kraft(world: World) -> None:
-    world.change(paths.CONTROLLER, brokerid=3000, kraftControllerEpoch=9, version=2)
+def claimed_by_kraft(cluster: ReadyCluster) -> None:
+    cluster.change(paths.CONTROLLER, brokerid=3000, kraftControllerEpoch=9, version=2)
 
 
-def nobody_elected(world: World) -> None:
-    world.client.delete(paths.CONTROLLER)
+def nobody_elected(cluster: ReadyCluster) -> None:
+    cluster.client.delete(paths.CONTROLLER)
 
 
-def no_controller_epoch(world: World) -> None:
-    world.client.delete(paths.CONTROLLER_EPOCH)
+def no_controller_epoch(cluster: ReadyCluster) -> None:
+    cluster.client.delete(paths.CONTROLLER_EPOCH)
 
 
-def wrong_chroot(world: World) -> None:
-    world.client.delete(paths.CLUSTER_ID)
+def wrong_chroot(cluster: ReadyCluster) -> None:
+    cluster.client.delete(paths.CLUSTER_ID)
 
 
-def another_cluster(world: World) -> None:
-    world.put(paths.CLUSTER_ID, {"version": "1", "id": "AAAAAAAAAAAAAAAAAAAAAA"})
+def another_cluster(cluster: ReadyCluster) -> None:
+    cluster.put(paths.CLUSTER_ID, {"version": "1", "id": "AAAAAAAAAAAAAAAAAAAAAA"})
 
 
-def foreign_znodes(world: World) -> None:
-    world.put("/config/planets", b"")
-    world.put("/kafka-acl/Planet/earth", b"")
+def foreign_znodes(cluster: ReadyCluster) -> None:
+    cluster.put("/config/planets", b"")
+    cluster.put("/kafka-acl/Planet/earth", b"")
 
 
-def config_of_no_topic(world: World) -> None:
-    world.put(paths.topic_config("gone"), {"version": 1, "config": {}})
+def config_of_no_topic(cluster: ReadyCluster) -> None:
+    cluster.put(paths.topic_config("gone"), {"version": 1, "config": {}})
 
 
-def acl_with_a_slash(world: World) -> None:
-    world.put("/kafka-acl/Topic/a/b", b"")
+def acl_with_a_slash(cluster: ReadyCluster) -> None:
+    cluster.put("/kafka-acl/Topic/a/b", b"")
 
 
-def reassignment(world: World) -> None:
-    world.change(paths.topic(TOPIC), partitions={"0": [1, 2, 3]}, adding_replicas={"0": [3]})
+def reassignment(cluster: ReadyCluster) -> None:
+    cluster.change(paths.topic(TOPIC), partitions={"0": [1, 2, 3]}, adding_replicas={"0": [3]})
 
 
-def order_of_an_old_tool(world: World) -> None:
-    world.put("/admin/preferred_replica_election", {"version": 1, "partitions": []})
+def order_of_an_old_tool(cluster: ReadyCluster) -> None:
+    cluster.put("/admin/preferred_replica_election", {"version": 1, "partitions": []})
 
 
-def deletion(world: World) -> None:
-    world.put(paths.delete_topic("-"), b"")
+def deletion(cluster: ReadyCluster) -> None:
+    cluster.put(paths.delete_topic("-"), b"")
 
 
-def no_state(world: World) -> None:
-    world.client.delete(paths.partition_state(TOPIC, 0))
+def no_state(cluster: ReadyCluster) -> None:
+    cluster.client.delete(paths.partition_state(TOPIC, 0))
 
 
-def state_that_brokers_know(world: World) -> None:
-    no_state(world)
+def state_that_brokers_know(cluster: ReadyCluster) -> None:
+    no_state(cluster)
     KNOWN[TOPIC, 0] = Reported(2, 57, (2, 1))
 
 
-def state_of_a_young_topic(world: World) -> None:
-    no_state(world)
+def state_of_a_young_topic(cluster: ReadyCluster) -> None:
+    no_state(cluster)
     KNOWN[TOPIC, 0] = Reported(2, 0, (2, 1))
 
 
-def no_leader(world: World) -> None:
-    world.change(paths.partition_state(TOPIC, 0), leader=-1)
+def no_leader(cluster: ReadyCluster) -> None:
+    cluster.change(paths.partition_state(TOPIC, 0), leader=-1)
 
 
-def in_sync_without_being_a_replica(world: World) -> None:
-    world.change(paths.partition_state(TOPIC, 0), isr=[1, 2, 3, 9])
+def in_sync_without_being_a_replica(cluster: ReadyCluster) -> None:
+    cluster.change(paths.partition_state(TOPIC, 0), isr=[1, 2, 3, 9])
 
 
-def no_in_sync_replica(world: World) -> None:
-    world.change(paths.partition_state(TOPIC, 0), isr=[])
+def no_in_sync_replica(cluster: ReadyCluster) -> None:
+    cluster.change(paths.partition_state(TOPIC, 0), isr=[])
 
 
-def newer_epoch(world: World) -> None:
-    world.change(paths.partition_state(TOPIC, 0), controller_epoch=8)
+def newer_epoch(cluster: ReadyCluster) -> None:
+    cluster.change(paths.partition_state(TOPIC, 0), controller_epoch=8)
 
 
-def empty_block(world: World) -> None:
-    world.client.set(paths.PRODUCER_IDS, b"")
+def empty_block(cluster: ReadyCluster) -> None:
+    cluster.client.set(paths.PRODUCER_IDS, b"")
 
 
-def stray_partition(world: World) -> None:
-    world.put(paths.partition_state(TOPIC, 7), world.client.get(paths.partition_state(TOPIC, 0))[0])
+def stray_partition(cluster: ReadyCluster) -> None:
+    cluster.put(paths.partition_state(TOPIC, 7), cluster.client.get(paths.partition_state(TOPIC, 0))[0])
 
 
-def no_broker(world: World) -> None:
+def no_broker(cluster: ReadyCluster) -> None:
     for broker_id in (1, 2, 3):
-        world.client.delete(paths.broker(broker_id))
+        cluster.client.delete(paths.broker(broker_id))
 
 
-def broker_down(world: World) -> None:
-    world.client.delete(paths.broker(2))
+def broker_down(cluster: ReadyCluster) -> None:
+    cluster.client.delete(paths.broker(2))
 
 
-def configuration_of_a_dead_broker(world: World) -> None:
-    world.put(f"{paths.BROKER_CONFIGS}/77", {"version": 1, "config": {}})
+def configuration_of_a_dead_broker(cluster: ReadyCluster) -> None:
+    cluster.put(f"{paths.BROKER_CONFIGS}/77", {"version": 1, "config": {}})
 
 
-def other_listener(world: World) -> None:
-    world.register(2, listener="EXTERNAL")
+def other_listener(cluster: ReadyCluster) -> None:
+    cluster.register(2, listener="EXTERNAL")
 
 
-def other_protocol(world: World) -> None:
-    world.register(2, protocol=SecurityProtocol.SSL)
+def other_protocol(cluster: ReadyCluster) -> None:
+    cluster.register(2, protocol=SecurityProtocol.SSL)
 
 
-def id_from_the_sequence(world: World) -> None:
-    world.put("/brokers/seqid", b"")
-    world.register(1001)
+def id_from_the_sequence(cluster: ReadyCluster) -> None:
+    cluster.put("/brokers/seqid", b"")
+    cluster.register(1001)
 
 
-def old_release(world: World) -> None:
-    world.register(2, port=world.old_broker_port)
+def old_release(cluster: ReadyCluster) -> None:
+    cluster.register(2, port=cluster.old_broker_port)
 
 
-def port_of_nobody(world: World) -> None:
-    world.register(2, port=1)
+def port_of_nobody(cluster: ReadyCluster) -> None:
+    cluster.register(2, port=1)
 
 
-def protected(world: World, path: str, *, readable: bool) -> None:
+def protected(cluster: ReadyCluster, path: str, *, readable: bool) -> None:
     """Only somebody else may do more than read."""
     lists = [make_digest_acl("kafka", "secret", all=True)]
     lists += [make_acl("world", "anyone", read=True)] if readable else []
-    before, _ = world.client.get_acls(path)
-    world.client.add_auth("digest", "kafka:secret")
-    world.client.set_acls(path, lists)
-    world.undo.append(lambda: world.client.set_acls(path, before))
+    before, _ = cluster.client.get_acls(path)
+    cluster.client.add_auth("digest", "kafka:secret")
+    cluster.client.set_acls(path, lists)
+    cluster.undo.append(lambda: cluster.client.set_acls(path, before))
 
 
-def unreadable_user(world: World) -> None:
-    protected(world, f"{paths.USER_CONFIGS}/slow", readable=False)
+def unreadable_user(cluster: ReadyCluster) -> None:
+    protected(cluster, f"{paths.USER_CONFIGS}/slow", readable=False)
 
 
-def read_only_epoch(world: World) -> None:
-    protected(world, paths.CONTROLLER_EPOCH, readable=True)
+def read_only_epoch(cluster: ReadyCluster) -> None:
+    protected(cluster, paths.CONTROLLER_EPOCH, readable=True)
 
 
-def read_only_parent(world: World) -> None:
-    protected(world, paths.CONFIG_CHANGES, readable=True)
+def read_only_parent(cluster: ReadyCluster) -> None:
+    protected(cluster, paths.CONFIG_CHANGES, readable=True)
 
 
-def read_only_epoch_and_producer_ids(world: World) -> None:
-    read_only_epoch(world)
-    protected(world, paths.PRODUCER_IDS, readable=True)
+def read_only_epoch_and_producer_ids(cluster: ReadyCluster) -> None:
+    read_only_epoch(cluster)
+    protected(cluster, paths.PRODUCER_IDS, readable=True)
 
 
-def read_only_state(world: World) -> None:
-    protected(world, paths.partition_state(TOPIC, 0), readable=True)
+def read_only_state(cluster: ReadyCluster) -> None:
+    protected(cluster, paths.partition_state(TOPIC, 0), readable=True)
 
 
-def protected_users(world: World) -> None:
-    protected(world, paths.USER_CONFIGS, readable=True)
+def protected_users(cluster: ReadyCluster) -> None:
+    protected(cluster, paths.USER_CONFIGS, readable=True)
 
 
-def set_acl_without_an_identity(world: World) -> None:
-    world.controllers[0]["zookeeper.set.acl"] = "true"
+def set_acl_without_an_identity(cluster: ReadyCluster) -> None:
+    cluster.controllers[0]["zookeeper.set.acl"] = "true"
 
 
-def later_secret(world: World) -> None:
-    world.controllers[0]["password.encoder.secret"] = "another"
-    for broker in world.brokers:
+def later_secret(cluster: ReadyCluster) -> None:
+    cluster.controllers[0]["password.encoder.secret"] = "another"
+    for broker in cluster.brokers:
         broker["password.encoder.secret"] = "another"
 
 
-def tiny_jute_maxbuffer(world: World) -> None:
-    world.jute_maxbuffer = 200
+def tiny_jute_maxbuffer(cluster: ReadyCluster) -> None:
+    cluster.jute_maxbuffer = 200
 
 
-def huge_config(world: World, size: int) -> None:
-    world.put(paths.topic_config(TOPIC), {"version": 1, "config": {"a.key": "x" * size}})
+def huge_config(cluster: ReadyCluster, size: int) -> None:
+    cluster.put(paths.topic_config(TOPIC), {"version": 1, "config": {"a.key": "x" * size}})
 
 
-def znode_of_600_kb(world: World) -> None:
-    huge_config(world, 600_000)
+def znode_of_600_kb(cluster: ReadyCluster) -> None:
+    huge_config(cluster, 600_000)
 
 
-def znode_above_our_setting(world: World) -> None:
-    world.controllers[0]["migrator.zookeeper.jute.maxbuffer"] = "500000"
-    huge_config(world, 600_000)
+def znode_above_our_setting(cluster: ReadyCluster) -> None:
+    cluster.controllers[0]["migrator.zookeeper.jute.maxbuffer"] = "500000"
+    huge_config(cluster, 600_000)
 
 
-def clock_behind(world: World) -> None:
-    world.register(3, timestamp_ms=wall_ms() + 60_000)
+def clock_behind(cluster: ReadyCluster) -> None:
+    cluster.register(3, timestamp_ms=wall_ms() + 60_000)
 
 
-def server_of(version: tuple[int, ...] | None) -> Callable[[World], None]:
-    def older_zookeeper(world: World) -> None:
+def server_of(version: tuple[int, ...] | None) -> Callable[[ReadyCluster], None]:
+    def older_zookeeper(cluster: ReadyCluster) -> None:
         def see(evidence: Evidence) -> Evidence:
             assert evidence.zookeeper is not None
             assert (evidence.zookeeper.version or ()) >= (3, 6)
             return replace(evidence, zookeeper=replace(evidence.zookeeper, version=version))
 
-        world.see = see
+        cluster.see = see
 
     return older_zookeeper
 

@@ -9,7 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import ZooKeeperSpace
-from tests.preflight.world import World, answering_broker
+from tests.preflight.ready_cluster import ReadyCluster, answering_broker
 
 
 @pytest.fixture(scope="session")
@@ -25,10 +25,10 @@ def old_broker_port() -> Iterator[int]:
 
 
 @pytest.fixture
-def world(
+def cluster(
     zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path, broker_port: int, old_broker_port: int
-) -> Iterator[World]:
-    made = World(zookeeper_client, zookeeper.hosts, tmp_path, broker_port, old_broker_port)
+) -> Iterator[ReadyCluster]:
+    made = ReadyCluster(zookeeper_client, zookeeper.hosts, tmp_path, broker_port, old_broker_port)
     yield made
     for undo in reversed(made.undo):
         undo()

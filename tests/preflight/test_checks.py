@@ -9,7 +9,7 @@ import pytest
 from migrator.preflight.check import Concerns
 from migrator.preflight.table import CHECKS
 from tests.preflight import cases_of_files, cases_of_zookeeper
-from tests.preflight.world import World
+from tests.preflight.ready_cluster import ReadyCluster
 
 CASES = (*cases_of_zookeeper.CASES, *cases_of_files.CASES)
 EXPECTED = {"M322"} | ({"M508"} if os.geteuid() == 0 else set())
@@ -18,8 +18,8 @@ BY_CODE = {check.code: check for check in CHECKS}
 
 
 @pytest.mark.parametrize("concerns", [Concerns.OURS, Concerns.STOCK])
-def test_a_cluster_that_is_ready_passes_every_check(world: World, concerns: Concerns) -> None:
-    report = world.report(concerns)
+def test_a_cluster_that_is_ready_passes_every_check(cluster: ReadyCluster, concerns: Concerns) -> None:
+    report = cluster.report(concerns)
     found = [(finding.check.code, finding.where, finding.what) for finding in report.findings]
     assert {it[0] for it in found} == EXPECTED, found
     assert report.unknown == ()
@@ -27,10 +27,10 @@ def test_a_cluster_that_is_ready_passes_every_check(world: World, concerns: Conc
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.code} {case.damage.__name__}")
-def test_a_check_finds_what_it_is_for(world: World, case: cases_of_zookeeper.Case) -> None:
-    case.damage(world)
+def test_a_check_finds_what_it_is_for(cluster: ReadyCluster, case: cases_of_zookeeper.Case) -> None:
+    case.damage(cluster)
     check = BY_CODE[case.code]
-    report = world.report(Concerns.STOCK if check.concerns is Concerns.STOCK else Concerns.OURS)
+    report = cluster.report(Concerns.STOCK if check.concerns is Concerns.STOCK else Concerns.OURS)
     found = [finding for finding in report.findings if finding.check is check]
     assert found, f"found only {[(it.check.code, it.what) for it in report.findings]}, {report.unknown}"
     assert case.where in found[0].where

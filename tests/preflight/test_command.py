@@ -17,50 +17,50 @@ from migrator.drill.cluster import ENCODER_SECRET, TOKEN_SECRET
 from migrator.parts.processes import free_port
 from migrator.preflight.reference import reference
 from tests.preflight import cases_of_files, cases_of_zookeeper
-from tests.preflight.world import World
+from tests.preflight.ready_cluster import ReadyCluster
 
 ALWAYS = ["M322", "M322", *(["M508"] if os.geteuid() == 0 else [])]
 """Two doors of the cluster are open, and what root makes belongs to root."""
 PAGE = Path(__file__).parents[2] / "docs" / "checks.md"
 
 
-def run(world: World, *options: str) -> Result:
+def run(cluster: ReadyCluster, *options: str) -> Result:
     """The command with the files of the cluster."""
-    request = world.request()
+    request = cluster.request()
     words = [word for path in request.controllers for word in ("-c", str(path))]
     brokers = [str(path) for path in request.brokers]
     return CliRunner().invoke(
-        migrator, ["preflight", *words, "--brokers", *brokers, "--zookeeper", world.hosts, *options]
+        migrator, ["preflight", *words, "--brokers", *brokers, "--zookeeper", cluster.hosts, *options]
     )
 
 
-def test_a_cluster_that_is_ready_passes(world: World) -> None:
-    result = run(world)
+def test_a_cluster_that_is_ready_passes(cluster: ReadyCluster) -> None:
+    result = run(cluster)
     assert result.exit_code == 0, result.output
     assert f"0 blockers, {len(ALWAYS)} warnings, 0 could not be examined" in result.stdout
     assert "5 partitions" in result.stdout
 
 
-def test_warnings_alone_pass(world: World) -> None:
-    cases_of_zookeeper.deletion(world)
-    result = run(world)
+def test_warnings_alone_pass(cluster: ReadyCluster) -> None:
+    cases_of_zookeeper.deletion(cluster)
+    result = run(cluster)
     assert result.exit_code == 0, result.output
     assert "WARNING M014" in result.stdout
 
 
-def test_a_blocker_is_shown_with_its_place_and_its_remedy(world: World) -> None:
-    cases_of_zookeeper.topic_without_id(world)
-    result = run(world)
+def test_a_blocker_is_shown_with_its_place_and_its_remedy(cluster: ReadyCluster) -> None:
+    cases_of_zookeeper.topic_without_id(cluster)
+    result = run(cluster)
     assert result.exit_code == 1, result.output
     assert "BLOCKER M002" in result.stdout
     assert "/brokers/topics/UPPER.lower: 1 topics have no topic id" in result.stdout
     assert "inter.broker.protocol.version 2.8 or later" in result.stdout
 
 
-def test_json(world: World) -> None:
-    cases_of_zookeeper.topic_without_id(world)
-    cases_of_zookeeper.deletion(world)
-    result = run(world, "--json")
+def test_json(cluster: ReadyCluster) -> None:
+    cases_of_zookeeper.topic_without_id(cluster)
+    cases_of_zookeeper.deletion(cluster)
+    result = run(cluster, "--json")
     assert result.exit_code == 1, result.output
     report: dict[str, Any] = json.loads(result.stdout)
     assert set(report) == {
@@ -80,10 +80,10 @@ def test_json(world: World) -> None:
     assert (looked_at["partitions"], looked_at["controller_files"], looked_at["broker_files"]) == (3, 1, 3)
 
 
-def test_what_concerns_only_the_others_is_left_out(world: World) -> None:
-    cases_of_zookeeper.migration_without_data(world)
-    cases_of_files.java_key_store(world)
-    ours, stocks = run(world), run(world, "--controllers", "stock")
+def test_what_concerns_only_the_others_is_left_out(cluster: ReadyCluster) -> None:
+    cases_of_zookeeper.migration_without_data(cluster)
+    cases_of_files.java_key_store(cluster)
+    ours, stocks = run(cluster), run(cluster, "--controllers", "stock")
     assert (ours.exit_code, stocks.exit_code) == (1, 1)
     assert "M313" in ours.stdout
     assert "M004" not in ours.stdout
@@ -92,53 +92,53 @@ def test_what_concerns_only_the_others_is_left_out(world: World) -> None:
     assert "M313" not in stocks.stdout
 
 
-def test_no_znode_changes(world: World) -> None:
-    before = stats_of(world.client)
-    assert run(world).exit_code == 0
-    assert stats_of(world.client) == before
+def test_no_znode_changes(cluster: ReadyCluster) -> None:
+    before = stats_of(cluster.client)
+    assert run(cluster).exit_code == 0
+    assert stats_of(cluster.client) == before
 
 
-def test_no_secret_is_shown(world: World) -> None:
+def test_no_secret_is_shown(cluster: ReadyCluster) -> None:
     """Not even of a cluster on which everything about secrets is wrong."""
     secrets = ("secret-of-one", "secret-of-two", ENCODER_SECRET, TOKEN_SECRET)
-    world.controllers[0] |= {"password.encoder.secret": secrets[0], "delegation.token.secret.key": secrets[1]}
-    result = run(world, "--json")
+    cluster.controllers[0] |= {"password.encoder.secret": secrets[0], "delegation.token.secret.key": secrets[1]}
+    result = run(cluster, "--json")
     assert {finding["code"] for finding in json.loads(result.stdout)["findings"]} >= {"M310", "M311"}
     assert not [secret for secret in secrets if secret in result.output]
 
 
-def test_zookeeper_is_away(world: World) -> None:
-    world.hosts = f"127.0.0.1:{free_port()}"
-    for properties in (*world.controllers, *world.brokers):
-        properties |= {"zookeeper.connect": world.hosts, "zookeeper.connection.timeout.ms": "500"}
-    result = run(world)
+def test_zookeeper_is_away(cluster: ReadyCluster) -> None:
+    cluster.hosts = f"127.0.0.1:{free_port()}"
+    for properties in (*cluster.controllers, *cluster.brokers):
+        properties |= {"zookeeper.connect": cluster.hosts, "zookeeper.connection.timeout.ms": "500"}
+    result = run(cluster)
     assert result.exit_code == 2, result.output
-    assert f"COULD NOT TELL  {world.hosts}: no ZooKeeper server answered" in result.stdout
+    assert f"COULD NOT TELL  {cluster.hosts}: no ZooKeeper server answered" in result.stdout
 
 
-def test_a_file_that_is_no_property_file(world: World) -> None:
-    words = ["-c", str(world.request().controllers[0]), "--zookeeper", world.hosts, "--brokers"]
-    broken = world.directory / "broken.properties"
+def test_a_file_that_is_no_property_file(cluster: ReadyCluster) -> None:
+    words = ["-c", str(cluster.request().controllers[0]), "--zookeeper", cluster.hosts, "--brokers"]
+    broken = cluster.directory / "broken.properties"
     broken.write_bytes(b"broker.id=\xff\xfe\n")
     result = CliRunner().invoke(migrator, ["preflight", *words, str(broken)])
     assert result.exit_code == 2, result.output
     assert f"COULD NOT TELL  {broken}: can't be read" in result.stdout
 
 
-def test_files_in_the_wrong_place_are_not_judged(world: World) -> None:
+def test_files_in_the_wrong_place_are_not_judged(cluster: ReadyCluster) -> None:
     """As a shell makes of ``-c controller*.properties``."""
-    controller = str(world.request().controllers[0])
-    result = CliRunner().invoke(migrator, ["preflight", "-c", controller, controller, "--zookeeper", world.hosts])
+    controller = str(cluster.request().controllers[0])
+    result = CliRunner().invoke(migrator, ["preflight", "-c", controller, controller, "--zookeeper", cluster.hosts])
     assert result.exit_code == 2
     assert "with -c" in result.output
-    result = run(world, controller)
+    result = run(cluster, controller)
     assert result.exit_code == 2, result.output
     assert f"COULD NOT TELL  {controller}: it is a controller's file" in result.stdout
 
 
-def test_a_damaged_directory_is_not_a_pass(world: World) -> None:
-    (Path(world.controllers[0]["log.dirs"]) / "meta.properties").write_text("version=7\n")
-    report = world.report()
+def test_a_damaged_directory_is_not_a_pass(cluster: ReadyCluster) -> None:
+    (Path(cluster.controllers[0]["log.dirs"]) / "meta.properties").write_text("version=7\n")
+    report = cluster.report()
     assert report.exit_code == 2
     assert "meta.properties" in report.unknown[0].where
 

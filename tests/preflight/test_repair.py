@@ -21,84 +21,86 @@ from migrator.zookeeper.znodes.partition_state import PartitionState, decode_par
 from tests.migration.model.zookeeper import ModelZooKeeper
 from tests.preflight import cases_of_zookeeper
 from tests.preflight.cases_of_zookeeper import TOPIC
+from tests.preflight.ready_cluster import KNOWN, ReadyCluster
 from tests.preflight.test_command import stats_of
-from tests.preflight.world import KNOWN, World
 
 PATH = paths.partition_state(TOPIC, 0)
 REPORTED = Reported(2, 57, (2, 1))
 RESTORED = PartitionState(2, 58, CONTROLLER_EPOCH, (2, 1))
 
 
-def run(world: World, *options: str) -> Result:
-    (config,) = world.request().controllers
+def run(cluster: ReadyCluster, *options: str) -> Result:
+    (config,) = cluster.request().controllers
     return CliRunner().invoke(migrator, ["repair", "partition-states", "-c", str(config), *options])
 
 
 @pytest.fixture
-def electing(world: World) -> Iterator[World]:
+def electing(cluster: ReadyCluster) -> Iterator[ReadyCluster]:
     """Brokers elect a controller as soon as there is none."""
     on = [True]
 
-    @world.client.DataWatch(paths.CONTROLLER)  # type: ignore[untyped-decorator]
+    @cluster.client.DataWatch(paths.CONTROLLER)  # type: ignore[untyped-decorator]
     def elect(data: bytes | None, _stat: object) -> bool:
         if data is None and on:
-            world.client.create_async(paths.CONTROLLER, encode_controller(ControllerClaim(3, 0)))
+            cluster.client.create_async(paths.CONTROLLER, encode_controller(ControllerClaim(3, 0)))
         return bool(on)
 
-    yield world
+    yield cluster
     on.clear()
 
 
-def deleted(world: World) -> None:
-    world.client.delete(PATH)
+def deleted(cluster: ReadyCluster) -> None:
+    cluster.client.delete(PATH)
 
 
-def deleted_with_its_parents(world: World) -> None:
-    world.client.delete(paths.partitions(TOPIC), recursive=True)
+def deleted_with_its_parents(cluster: ReadyCluster) -> None:
+    cluster.client.delete(paths.partitions(TOPIC), recursive=True)
 
 
-def damaged(world: World) -> None:
-    world.put(PATH, b"{")
+def damaged(cluster: ReadyCluster) -> None:
+    cluster.put(PATH, b"{")
 
 
-def emptied(world: World) -> None:
-    world.client.set(PATH, b"")
+def emptied(cluster: ReadyCluster) -> None:
+    cluster.client.set(PATH, b"")
 
 
 @pytest.mark.parametrize("damage", [deleted, deleted_with_its_parents, damaged, emptied])
-def test_a_lost_state_becomes_what_the_brokers_know(electing: World, damage: Callable[[World], None]) -> None:
-    world = electing
-    damage(world)
+def test_a_lost_state_becomes_what_the_brokers_know(
+    electing: ReadyCluster, damage: Callable[[ReadyCluster], None]
+) -> None:
+    cluster = electing
+    damage(cluster)
     KNOWN[TOPIC, 0] = REPORTED
-    before = stats_of(world.client)
-    shown = run(world, "--dry-run")
+    before = stats_of(cluster.client)
+    shown = run(cluster, "--dry-run")
     assert shown.exit_code == 1, shown.output
     assert f"{TOPIC}-0" in shown.stdout
     assert "leader 2, leader epoch 58 (brokers know 57), in sync [2, 1]" in shown.stdout
-    assert stats_of(world.client) == before
+    assert stats_of(cluster.client) == before
 
-    done = run(world, "--yes")
+    done = run(cluster, "--yes")
     assert done.exit_code == 0, done.output
     assert "broker 3 is the controller" in done.stdout, "another one reads the states"
-    data, stat = world.client.get(PATH)
+    data, stat = cluster.client.get(PATH)
     assert decode_partition_state(PATH, data) == RESTORED
     assert stat.version >= (SETS_AHEAD if damage in {deleted, deleted_with_its_parents} else 1)
-    assert "M015" not in {finding.check.code for finding in world.report().findings}
-    again = run(world)
+    assert "M015" not in {finding.check.code for finding in cluster.report().findings}
+    again = run(cluster)
     assert (again.exit_code, "every partition has a state" in again.stdout) == (0, True), again.output
 
 
-def test_what_no_broker_knows_is_left_alone(world: World) -> None:
-    deleted(world)
-    before = stats_of(world.client)
-    result = run(world, "--yes")
+def test_what_no_broker_knows_is_left_alone(cluster: ReadyCluster) -> None:
+    deleted(cluster)
+    before = stats_of(cluster.client)
+    result = run(cluster, "--yes")
     assert result.exit_code == 1, result.output
     assert "no broker knows its leader epoch" in result.stdout
-    assert stats_of(world.client) == before
+    assert stats_of(cluster.client) == before
 
 
-def broker_is_silent(world: World) -> None:
-    world.register(3, port=free_port())
+def broker_is_silent(cluster: ReadyCluster) -> None:
+    cluster.register(3, port=free_port())
 
 
 @pytest.mark.parametrize(
@@ -109,15 +111,15 @@ def broker_is_silent(world: World) -> None:
         (broker_is_silent, "broker 3 does not say"),
     ],
 )
-def test_it_refuses(world: World, obstacle: Callable[[World], None], said: str) -> None:
-    deleted(world)
+def test_it_refuses(cluster: ReadyCluster, obstacle: Callable[[ReadyCluster], None], said: str) -> None:
+    deleted(cluster)
     KNOWN[TOPIC, 0] = REPORTED
-    obstacle(world)
-    before = stats_of(world.client)
-    result = run(world, "--yes")
+    obstacle(cluster)
+    before = stats_of(cluster.client)
+    result = run(cluster, "--yes")
     assert result.exit_code != 0
     assert said in str(result.exception) + result.output
-    assert stats_of(world.client) == before
+    assert stats_of(cluster.client) == before
 
 
 def test_the_newest_report_counts_and_only_replicas_are_in_sync() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.preflight.ready_cluster import ReadyCluster
 from tests.preflight.test_command import run
-from tests.preflight.world import World
 
 MARK = "Pl4nted-Secret"
 PLAIN = f'x.PlainLoginModule required username="u" password="{MARK}" user_u="{MARK}";'
@@ -24,13 +24,13 @@ PLANTED = {
 }
 
 
-def test_neither_text_nor_json_shows_a_secret(world: World) -> None:
+def test_neither_text_nor_json_shows_a_secret(cluster: ReadyCluster) -> None:
     """Those of the brokers are others, so that they are compared and found to differ."""
-    world.controllers[0] |= PLANTED
-    for broker in world.brokers:
+    cluster.controllers[0] |= PLANTED
+    for broker in cluster.brokers:
         broker |= {key: f"{text}-of-brokers" for key, text in PLANTED.items() if MARK in text}
     for arguments in ((), ("--json",)):
-        result = run(world, *arguments)
+        result = run(cluster, *arguments)
         assert result.exit_code == 1, result.output
         assert "delegation.token.secret.key" in result.output
         assert MARK not in result.output

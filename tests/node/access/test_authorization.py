@@ -19,7 +19,7 @@ from migrator.records.acl_codes import AclOperation, ResourceType
 from migrator.records.metadata import MetadataRecord, RemoveAccessControlEntryRecord
 from migrator.wire.principal import Principal
 from tests.calls import CallCounter
-from tests.controller.world import some_uuid
+from tests.controller.leading_controller import some_uuid
 from tests.node.cluster import Cluster, running, until
 
 DENY = 2

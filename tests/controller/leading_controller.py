@@ -70,7 +70,7 @@ class SettingsOfTest:
     delegation_token_expiry_check_interval_ms: int = 3_600_000
 
 
-class World:
+class LeadingController:
     """See the module. ``history`` holds every record written."""
 
     def __init__(self, *records: MetadataRecord, level: int = LATEST_SUPPORTED, **settings: Any) -> None:

@@ -99,7 +99,7 @@ def answering_broker(add_partitions_to_txn: int) -> Iterator[int]:
         loop.close()
 
 
-class World:
+class ReadyCluster:
     """Clean until a test breaks it. ``controllers`` and ``brokers`` are the keys of the property files."""
 
     def __init__(
