@@ -11,9 +11,9 @@ from migrator.apis.call import Call
 from migrator.apis.fields import uuid_in
 from migrator.controller.alter_partition import (
     ANY_EPOCH,
+    AlteredPartition,
     AlterPartitionRequest,
     IsrMember,
-    PartitionState,
     WantedPartition,
     alter_partition,
 )
@@ -186,8 +186,8 @@ def _isr(partition: Any) -> tuple[IsrMember, ...]:
     return tuple(IsrMember(broker_id, ANY_EPOCH) for broker_id in partition.new_isr)
 
 
-def _partition_result(version: int, number: int, result: ErrorCode | PartitionState) -> dict[str, Any]:
-    if isinstance(result, PartitionState):
+def _partition_result(version: int, number: int, result: ErrorCode | AlteredPartition) -> dict[str, Any]:
+    if isinstance(result, AlteredPartition):
         return {
             "partition_index": number,
             "leader_id": result.leader,

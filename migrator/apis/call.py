@@ -39,7 +39,7 @@ class Call:
         return build(response_type(self.key, self.version), **fields)
 
 
-class Kind(Enum):
+class ApiKind(Enum):
     """Who answers a request, and from what."""
 
     WRITE = "write"
@@ -85,7 +85,7 @@ class Api:
     """
 
     key: int
-    kind: Kind
+    kind: ApiKind
     cluster_operation: AclOperation | None = None
     handle: Handler | None = None
     refuse: Refuse | None = None

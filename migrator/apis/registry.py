@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.apis import brokers, cluster, configs, describe_configs, elections, security, tokens, topics
 from migrator.apis.authorization import allows_cluster
-from migrator.apis.call import Api, Call, Kind, always, refuse_at_top
+from migrator.apis.call import Api, ApiKind, Call, always, refuse_at_top
 from migrator.controller.context import Context
 from migrator.controller.decision import ApiError, Decision, RefusedError
 from migrator.controller.migration_gate import Operation, check_gate
@@ -29,14 +29,14 @@ def _not_served(_call: Call, _image: MetadataImage, _context: Context) -> Decisi
 _ACTION: Final = AclOperation.CLUSTER_ACTION
 _ALTER: Final = AclOperation.ALTER
 _DESCRIBE: Final = AclOperation.DESCRIBE
-_READ, _WRITE, _RAFT = Kind.READ, Kind.WRITE, Kind.RAFT
+_READ, _WRITE, _RAFT = ApiKind.READ, ApiKind.WRITE, ApiKind.RAFT
 
 _ROWS: Final = (
     # Answered by the listener, or unwrapped by the node
-    Api(17, Kind.LISTENER),
-    Api(18, Kind.LISTENER),
-    Api(36, Kind.LISTENER),
-    Api(58, Kind.LISTENER, _ACTION, None, refuse_at_top),
+    Api(17, ApiKind.LISTENER),
+    Api(18, ApiKind.LISTENER),
+    Api(36, ApiKind.LISTENER),
+    Api(58, ApiKind.LISTENER, _ACTION, None, refuse_at_top),
     # The quorum
     Api(1, _RAFT, _ACTION, None, refuse_at_top),
     Api(52, _RAFT, _ACTION, None, refuse_at_top),

@@ -12,7 +12,7 @@ from migrator.controller.brokers_view import check_broker_epoch
 from migrator.controller.context import Context
 from migrator.controller.decision import Decision
 from migrator.controller.effective import UncleanElections
-from migrator.controller.partition_change import ChangeRules, Election, Target
+from migrator.controller.partition_change import ChangeRules, Election, PartitionTarget
 from migrator.image.model import MetadataImage, PartitionRegistration, TopicImage
 from migrator.records.metadata import (
     NO_LEADER_CHANGE,
@@ -54,7 +54,7 @@ class AlterPartitionRequest:
 
 
 @value
-class PartitionState:
+class AlteredPartition:
     """The partition as it is after the decision."""
 
     leader: int
@@ -64,7 +64,7 @@ class PartitionState:
     partition_epoch: int
 
 
-AlterPartitionResponse = tuple[ErrorCode | PartitionState, ...]
+AlterPartitionResponse = tuple[ErrorCode | AlteredPartition, ...]
 """In the order of the request."""
 
 
@@ -78,7 +78,7 @@ def alter_partition(
     check_broker_epoch(image, request.broker_id, request.broker_epoch)
     rules = ChangeRules(image, context)
     unclean = UncleanElections(image, context)
-    results: list[ErrorCode | PartitionState] = []
+    results: list[ErrorCode | AlteredPartition] = []
     records: list[MetadataRecord] = []
     for wanted in request.partitions:
         topic = None if wanted.topic_id is None else image.topics.by_id.get(wanted.topic_id)
@@ -107,7 +107,7 @@ def _change(
     partition: PartitionRegistration,
     wanted: WantedPartition,
 ) -> PartitionChangeRecord | None:
-    target = Target(
+    target = PartitionTarget(
         isr=tuple(member.broker_id for member in wanted.isr),
         recovering=wanted.recovering,
         election=Election.UNCLEAN if unclean.enabled(topic.name) else Election.ONLINE,
@@ -117,16 +117,18 @@ def _change(
 
 def _answer(
     broker_id: int, before: PartitionRegistration, record: PartitionChangeRecord | None
-) -> ErrorCode | PartitionState:
+) -> ErrorCode | AlteredPartition:
     """What the leader is told. When its change ended a reassignment, another may lead now: then it is told so, and the
     change stands."""
     if record is None:
-        return PartitionState(before.leader, before.leader_epoch, before.isr, before.recovering, before.partition_epoch)
+        return AlteredPartition(
+            before.leader, before.leader_epoch, before.isr, before.recovering, before.partition_epoch
+        )
     elects = record.leader != NO_LEADER_CHANGE
     if elects and record.leader != broker_id:
         return ErrorCode.new_leader_elected
     recovery = record.leader_recovery_state
-    return PartitionState(
+    return AlteredPartition(
         leader=record.leader if elects else before.leader,
         leader_epoch=before.leader_epoch + elects,
         isr=before.isr if record.isr is None else record.isr,

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from migrator.controller.context import Context
 from migrator.controller.decision import NO_ERROR, ApiError, Decision, RefusedError, decided
 from migrator.controller.index import ControllerIndex, has_preferred_leader
-from migrator.controller.partition_change import ChangeRules, Election, Target
+from migrator.controller.partition_change import ChangeRules, Election, PartitionTarget
 from migrator.image.model import MetadataImage
 from migrator.records.metadata import NO_LEADER, MetadataRecord, PartitionChangeRecord
 from migrator.values import value
@@ -70,7 +70,7 @@ def elect(
     wanted_leader = has_preferred_leader(partition) if election is Election.PREFERRED else partition.leader != NO_LEADER
     if wanted_leader:
         return NOT_NEEDED, None
-    record = rules.change((topic.topic_id, number), partition, Target(election=election))
+    record = rules.change((topic.topic_id, number), partition, PartitionTarget(election=election))
     if record is None:
         if election is Election.PREFERRED:
             return ApiError(ErrorCode.preferred_leader_not_available, "The preferred replica can't lead now."), None

@@ -38,7 +38,7 @@ class Election(Enum):
 
 
 @value
-class Target:
+class PartitionTarget:
     """What a partition shall become; None leaves it as it is. ``directory`` is a broker and its new log directory."""
 
     isr: tuple[int, ...] | None = None
@@ -94,7 +94,7 @@ class ChangeRules:
         )
 
     def change(
-        self, where: TopicPartition, partition: PartitionRegistration, target: Target
+        self, where: TopicPartition, partition: PartitionRegistration, target: PartitionTarget
     ) -> PartitionChangeRecord | None:
         """The record that brings the partition to its target; None when there is nothing to change."""
         wanted = _finish_reassignment(_wanted(partition, target))
@@ -139,7 +139,7 @@ class ChangeRules:
                     return candidate, True
         return NO_LEADER, False
 
-    def _recovery_change(self, partition: PartitionRegistration, target: Target, *, unclean: bool) -> int:
+    def _recovery_change(self, partition: PartitionRegistration, target: PartitionTarget, *, unclean: bool) -> int:
         if target.recovering is not None and target.recovering != partition.recovering:
             return int(target.recovering)
         if unclean and not partition.recovering and self._recovery:
@@ -179,12 +179,12 @@ def leader_and_isr_changes(
             election = Election.UNCLEAN if unclean.enabled(topic.name) else Election.ONLINE
         partition = topic.partitions[where[1]]
         isr = partition.isr if without is None else tuple(b for b in partition.isr if b != without)
-        record = rules.change(where, partition, Target(isr=isr, election=election))
+        record = rules.change(where, partition, PartitionTarget(isr=isr, election=election))
         if record is not None:
             yield record
 
 
-def _wanted(partition: PartitionRegistration, target: Target) -> _Assignment:
+def _wanted(partition: PartitionRegistration, target: PartitionTarget) -> _Assignment:
     return _Assignment(
         partition.replicas if target.replicas is None else target.replicas,
         partition.isr if target.isr is None else target.isr,

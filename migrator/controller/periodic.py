@@ -11,7 +11,7 @@ from migrator.controller.delegation_tokens import expired_tokens, secret_key
 from migrator.controller.effective import UncleanElections
 from migrator.controller.elections import elect
 from migrator.controller.heartbeats import fence
-from migrator.controller.partition_change import ChangeRules, Election, Target, leader_and_isr_changes
+from migrator.controller.partition_change import ChangeRules, Election, PartitionTarget, leader_and_isr_changes
 from migrator.image.model import MetadataImage
 from migrator.records.metadata import NO_LEADER, MetadataRecord, NoOpRecord
 from migrator.records.versions import MinLevel
@@ -39,7 +39,7 @@ def balance_leaders(image: MetadataImage, context: Context) -> Decision[bool]:
         preferred = partition.replicas[0] if partition.replicas else NO_LEADER
         if preferred not in partition.isr or not rules.can_lead(preferred, partition):
             continue
-        record = rules.change((topic_id, number), partition, Target(election=Election.PREFERRED))
+        record = rules.change((topic_id, number), partition, PartitionTarget(election=Election.PREFERRED))
         if record is not None:
             records.append(record)
             if len(records) >= MAX_ELECTIONS_PER_TURN:

@@ -22,12 +22,14 @@ class ProducerIdsRequest:
 
 
 @value
-class ProducerIdBlock:
+class AllocatedProducerIds:
     first_id: int
     size: int
 
 
-def allocate_producer_ids(image: MetadataImage, request: ProducerIdsRequest, _: Context) -> Decision[ProducerIdBlock]:
+def allocate_producer_ids(
+    image: MetadataImage, request: ProducerIdsRequest, _: Context
+) -> Decision[AllocatedProducerIds]:
     """Give a broker the next block of producer ids, to nobody else ever.
 
     :raises RefusedError: STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR when all ids are used up.
@@ -37,4 +39,4 @@ def allocate_producer_ids(image: MetadataImage, request: ProducerIdsRequest, _: 
     if first > MAX_PRODUCER_ID - BLOCK_SIZE:
         raise RefusedError(ErrorCode.unknown_server_error, "No producer ids are left.")
     record = ProducerIdsRecord(request.broker_id, request.broker_epoch, first + BLOCK_SIZE)
-    return decided(ProducerIdBlock(first, BLOCK_SIZE), [record])
+    return decided(AllocatedProducerIds(first, BLOCK_SIZE), [record])

@@ -16,7 +16,7 @@ from migrator.controller.context import Context
 from migrator.controller.decision import NO_ERROR, ApiError, Decision, RefusedError, decided
 from migrator.controller.effective import UncleanElections
 from migrator.controller.index import ControllerIndex, is_reassigning
-from migrator.controller.partition_change import ChangeRules, Election, Target
+from migrator.controller.partition_change import ChangeRules, Election, PartitionTarget
 from migrator.image.model import MetadataImage, PartitionRegistration
 from migrator.records.metadata import MetadataRecord
 from migrator.records.uuid import Uuid
@@ -112,13 +112,13 @@ def _find(image: MetadataImage, wanted: WantedAssignment) -> tuple[Uuid, Partiti
     return topic.topic_id, partition
 
 
-def _target(partition: PartitionRegistration, replicas: tuple[int, ...]) -> Target:
+def _target(partition: PartitionRegistration, replicas: tuple[int, ...]) -> PartitionTarget:
     removing = tuple(sorted(set(partition.replicas) - set(replicas)))
     adding = tuple(sorted(set(replicas) - set(partition.replicas)))
-    return Target(replicas=replicas + removing, removing=removing or None, adding=adding or None)
+    return PartitionTarget(replicas=replicas + removing, removing=removing or None, adding=adding or None)
 
 
-def _original(wanted: WantedAssignment, partition: PartitionRegistration, *, allow_unclean: bool) -> Target:
+def _original(wanted: WantedAssignment, partition: PartitionRegistration, *, allow_unclean: bool) -> PartitionTarget:
     """The assignment as it was before the reassignment. If only new replicas are in sync, going back loses data."""
     if not is_reassigning(partition):
         raise RefusedError(ErrorCode.no_reassignment_in_progress)
@@ -134,7 +134,7 @@ def _original(wanted: WantedAssignment, partition: PartitionRegistration, *, all
                 f"Cancelling the reassignment of {wanted.topic}-{wanted.partition} takes an unclean leader election.",
             )
         isr = replicas[:1]
-    return Target(
+    return PartitionTarget(
         isr=isr,
         replicas=replicas,
         removing=(),

@@ -11,7 +11,7 @@ from migrator.controller.brokers_view import check_broker_epoch, is_online
 from migrator.controller.context import Context, supports
 from migrator.controller.decision import Decision, RefusedError
 from migrator.controller.index import TopicPartition
-from migrator.controller.partition_change import ChangeRules, Target, leader_and_isr_changes
+from migrator.controller.partition_change import ChangeRules, PartitionTarget, leader_and_isr_changes
 from migrator.image.model import MetadataImage
 from migrator.records.metadata import MetadataRecord
 from migrator.records.uuid import Uuid
@@ -62,7 +62,7 @@ def assign_directories(
             results.append(ErrorCode.not_leader_or_follower)
             continue
         where = (replica.topic_id, replica.partition)
-        record = rules.change(where, partition, Target(directory=(broker_id, replica.directory)))
+        record = rules.change(where, partition, PartitionTarget(directory=(broker_id, replica.directory)))
         if record is not None:
             records.append(record)
         if not is_online(replica.directory, registration):

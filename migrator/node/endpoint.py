@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from migrator.apis.call import Call, Kind
+from migrator.apis.call import ApiKind, Call
 from migrator.apis.registry import APIS, answer, check_access, refuse
 from migrator.config.settings import Settings
 from migrator.controller.context import Context
@@ -117,9 +117,9 @@ class ControllerEndpoint:
         api = APIS[call.key]
         check_access(call)
         aside = call.key in BEYOND_THEIR_SIZE or is_big(call.body)
-        if api.kind is Kind.RAFT:
+        if api.kind is ApiKind.RAFT:
             return self._quorum_answers[call.key](call)
-        if api.operation is None or api.kind is not Kind.WRITE:
+        if api.operation is None or api.kind is not ApiKind.WRITE:
             if call.key in ASK_LEADER:
                 self._controller.check_active()
             read = partial(answer, call, self._metadata.published, self._read_context())

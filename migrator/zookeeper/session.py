@@ -76,7 +76,7 @@ _STATES = {
 Listener = Callable[[SessionState], None]
 
 
-class Request(Protocol):
+class KazooRequest(Protocol):
     """What kazoo's connection sends and decodes."""
 
     type: int
@@ -218,7 +218,7 @@ class ZooKeeperSession:
 
         self.client.add_listener(on_change)
 
-    def call(self, request: Request) -> IAsyncResult:
+    def call(self, request: KazooRequest) -> IAsyncResult:
         """Send a request, after all that were sent before it. The result is set on kazoo's thread."""
         result = self.client.handler.async_result()
         self.client._call(request, result)  # noqa: SLF001 - the only way to an operation that kazoo lacks

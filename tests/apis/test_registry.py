@@ -8,7 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from migrator.apis.authorization import Unlimited
-from migrator.apis.call import Call, Kind
+from migrator.apis.call import ApiKind, Call
 from migrator.apis.registry import APIS, answer, check_access, refuse
 from migrator.controller.decision import RefusedError
 from migrator.controller.migration_gate import ALLOWED_BEFORE_COPY
@@ -96,7 +96,7 @@ def test_nobody_without_permission_changes_anything(key: int, version: int) -> N
         assert ErrorCode.none not in codes(response), response
 
 
-@pytest.mark.parametrize("key", sorted(key for key, api in APIS.items() if api.kind is Kind.WRITE))
+@pytest.mark.parametrize("key", sorted(key for key, api in APIS.items() if api.kind is ApiKind.WRITE))
 def test_before_the_copy_only_registrations_and_heartbeats_are_not_refused(key: int) -> None:
     controller = LeadingController(
         ZkMigrationStateRecord(ZkMigrationState.PRE_MIGRATION), zookeeper_metadata_migration_enable=True
@@ -112,7 +112,7 @@ HELD = frozenset({19, 20, 30, 31, 33, 37, 38, 44, 45, 49, 51, 57})
 directories, renewals of tokens: an outage of ZooKeeper is none of Kafka."""
 
 
-@pytest.mark.parametrize("key", sorted(key for key, api in APIS.items() if api.kind is Kind.WRITE))
+@pytest.mark.parametrize("key", sorted(key for key, api in APIS.items() if api.kind is ApiKind.WRITE))
 def test_only_administrative_writes_wait_for_zookeeper(key: int) -> None:
     for version in range(CONTROLLER_APIS[key].min, CONTROLLER_APIS[key].max + 1):
         assert APIS[key].administrative(some(key, version)) is (key in HELD)

@@ -16,7 +16,7 @@ from migrator.image.loader import ImageLoader
 from migrator.image.model import EMPTY_IMAGE, Changes, MetadataImage
 from migrator.image.snapshot import load_snapshot, snapshot_batches
 from migrator.log.snapshots import SnapshotWriter, iter_snapshot
-from migrator.migration.broker_rpcs.requests import Plan, Terms, plan_takeover
+from migrator.migration.broker_rpcs.requests import RequestPlan, Terms, plan_takeover
 from migrator.raft.messages import EpochOffset
 from migrator.records import metadata as m
 from migrator.records.batch import build_batch, iter_batches, split_values
@@ -248,13 +248,13 @@ def _takeover(sample: Sample) -> Callable[[], str]:
     return run
 
 
-def _plan(image: MetadataImage) -> Plan:
+def _plan(image: MetadataImage) -> RequestPlan:
     work = plan_takeover(image, Terms(LISTENER), frozenset(image.topics.ids), image.provenance.offset)
     while True:
         try:
             next(work)
         except StopIteration as end:
-            plan: Plan = end.value
+            plan: RequestPlan = end.value
             return plan
 
 

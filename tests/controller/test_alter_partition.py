@@ -8,9 +8,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from migrator.controller.alter_partition import (
+    AlteredPartition,
     AlterPartitionRequest,
     IsrMember,
-    PartitionState,
     WantedPartition,
     alter_partition,
 )
@@ -31,7 +31,7 @@ def controller() -> LeadingController:
 
 def ask(
     controller: LeadingController, isr: tuple[int, ...], broker_id: int = 1, **changes: Any
-) -> ErrorCode | PartitionState:
+) -> ErrorCode | AlteredPartition:
     """Ask as the leader that knows everything; ``changes`` make it wrong."""
     partition = controller.partition("t")
     members = changes.pop("members", tuple(IsrMember(b) for b in isr))
@@ -50,8 +50,8 @@ def ask(
 
 
 def test_shrink_and_expand_isr(controller: LeadingController) -> None:
-    assert ask(controller, (1, 2)) == PartitionState(1, 0, (1, 2), False, 1)
-    assert ask(controller, (1, 2, 3)) == PartitionState(1, 0, (1, 2, 3), False, 2)
+    assert ask(controller, (1, 2)) == AlteredPartition(1, 0, (1, 2), False, 1)
+    assert ask(controller, (1, 2, 3)) == AlteredPartition(1, 0, (1, 2, 3), False, 2)
 
 
 @pytest.mark.parametrize(("level", "enabled", "bumps"), [(21, False, 0), (21, True, 1), (11, False, 1)])
@@ -61,16 +61,16 @@ def test_shrinking_raises_the_leader_epoch_only_where_needed(level: int, enabled
     controller.start([1, 2, 3])
     controller.create("t", (1, 2, 3))
     state = ask(controller, (1, 2))
-    assert isinstance(state, PartitionState)
+    assert isinstance(state, AlteredPartition)
     assert state.leader_epoch == bumps
     again = ask(controller, (1, 2, 3))
-    assert isinstance(again, PartitionState)
+    assert isinstance(again, AlteredPartition)
     assert again.leader_epoch == bumps, "expanding never does"
 
 
 def test_no_change_leaves_no_record(controller: LeadingController) -> None:
     written = controller.next_offset
-    assert ask(controller, (1, 2, 3)) == PartitionState(1, 0, (1, 2, 3), False, 0)
+    assert ask(controller, (1, 2, 3)) == AlteredPartition(1, 0, (1, 2, 3), False, 0)
     assert controller.next_offset == written
 
 
@@ -117,7 +117,7 @@ def test_fenced_and_stopping_brokers_are_ineligible(controller: LeadingControlle
     controller.beat(3, want_shut_down=True)
     assert ask(controller, (1, 3)) is ErrorCode.ineligible_replica
     epoch = controller.image.cluster.brokers[1].epoch
-    assert isinstance(ask(controller, (), members=(IsrMember(1, epoch),)), PartitionState)
+    assert isinstance(ask(controller, (), members=(IsrMember(1, epoch),)), AlteredPartition)
 
 
 def test_leader_that_recovered_from_an_unclean_election() -> None:
@@ -133,7 +133,7 @@ def test_leader_that_recovered_from_an_unclean_election() -> None:
     controller.beat(1)
     assert ask(controller, (1, 2), 2, recovering=True) is ErrorCode.invalid_request
     state = ask(controller, (1, 2), 2)
-    assert isinstance(state, PartitionState)
+    assert isinstance(state, AlteredPartition)
     assert (state.recovering, state.isr) == (False, (1, 2))
     assert ask(controller, (2,), 2, recovering=True) is ErrorCode.invalid_request, "there is no way back"
 
@@ -154,7 +154,7 @@ def test_alter_partition_with_completing_reassignment_that_keeps_the_leader(cont
     controller.decide(alter_reassignments, (WantedAssignment("t", 0, (4, 1)),))
     epoch = controller.partition("t").leader_epoch
     state = ask(controller, (1, 2, 3, 4))
-    assert isinstance(state, PartitionState)
+    assert isinstance(state, AlteredPartition)
     assert (state.leader, state.leader_epoch) == (1, epoch + 1), "replicas left, so the epoch rises"
 
 

@@ -28,7 +28,7 @@ from migrator.controller.delegation_tokens import (
 from migrator.controller.periodic import sweep_tokens
 from migrator.controller.producer_ids import (
     MAX_PRODUCER_ID,
-    ProducerIdBlock,
+    AllocatedProducerIds,
     ProducerIdsRequest,
     allocate_producer_ids,
 )
@@ -347,8 +347,8 @@ def test_producer_ids_come_in_blocks_that_never_overlap() -> None:
     controller = LeadingController()
     epoch = controller.register(1)
     request = ProducerIdsRequest(1, epoch)
-    assert controller.decide(allocate_producer_ids, request) == ProducerIdBlock(0, 1000)
-    assert controller.decide(allocate_producer_ids, request) == ProducerIdBlock(1000, 1000)
+    assert controller.decide(allocate_producer_ids, request) == AllocatedProducerIds(0, 1000)
+    assert controller.decide(allocate_producer_ids, request) == AllocatedProducerIds(1000, 1000)
     assert controller.history[-1] == ProducerIdsRecord(1, epoch, 2000)
 
 

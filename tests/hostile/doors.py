@@ -11,7 +11,7 @@ from enum import Enum
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from migrator.apis.call import Kind
+from migrator.apis.call import ApiKind
 from migrator.apis.registry import APIS
 from migrator.records.codec import SPEC_OF
 from migrator.rpc.stubs import operator_pb2, quorum_pb2
@@ -161,4 +161,4 @@ def rounds(weights: Mapping[Door, int], only: Container[int] = range(-1, 2**15))
     return tuple(found)
 
 
-HANDLED_BY_LISTENER: Final = frozenset(key for key, api in APIS.items() if api.kind is Kind.LISTENER)
+HANDLED_BY_LISTENER: Final = frozenset(key for key, api in APIS.items() if api.kind is ApiKind.LISTENER)

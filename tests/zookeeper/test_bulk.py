@@ -16,7 +16,7 @@ from migrator.zookeeper import bulk
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.jute import MultiRead
 from migrator.zookeeper.ops import Applied, Create, Delete, Op, SetData
-from migrator.zookeeper.session import Request, SessionOptions, ZooKeeperSession, ZooKeeperUnavailableError
+from migrator.zookeeper.session import KazooRequest, SessionOptions, ZooKeeperSession, ZooKeeperUnavailableError
 from migrator.zookeeper.writer import ConditionalWriter, split_ops
 
 both_ways = pytest.mark.parametrize("multi_read", [True, False], ids=["multi-read", "single-reads"])
@@ -119,7 +119,7 @@ def test_a_server_without_multi_read_gets_single_reads(
     sent: list[int] = []
     send = session.call
 
-    def call(request: Request) -> object:
+    def call(request: KazooRequest) -> object:
         sent.append(request.type)
         if request.type != MultiRead.type:
             return send(request)

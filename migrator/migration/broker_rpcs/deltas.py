@@ -18,7 +18,7 @@ from migrator.image.model import ImageDelta, MetadataImage, PartitionRegistratio
 from migrator.migration.broker_rpcs.requests import (
     SLICE_PARTITIONS,
     Outbox,
-    Plan,
+    RequestPlan,
     Terms,
     Told,
     Work,
@@ -42,7 +42,7 @@ from migrator.wire.legacy.messages import (
 )
 
 
-def plan_delta(delta: ImageDelta, terms: Terms, told: Told) -> Work[Plan]:
+def plan_delta(delta: ImageDelta, terms: Terms, told: Told) -> Work[RequestPlan]:
     """The way from one image to the next."""
     before, after, changes = delta.before, delta.after, delta.changes
     old = recipients(before)
@@ -159,7 +159,7 @@ def _inform_fresh(outbox: Outbox, fresh: Collection[int], waiting: Mapping[Uuid,
     return later
 
 
-def plan_again(image: MetadataImage, terms: Terms, told: Told, broker_ids: Collection[int]) -> Work[Plan]:
+def plan_again(image: MetadataImage, terms: Terms, told: Told, broker_ids: Collection[int]) -> Work[RequestPlan]:
     """Everything anew for brokers that missed something, deletions perhaps.
 
     :param image: the one that the last plan was made of.

@@ -24,7 +24,7 @@ from migrator.migration.broker_rpcs.deltas import plan_again, plan_delta
 from migrator.migration.broker_rpcs.receipts import Receipt
 from migrator.migration.broker_rpcs.requests import (
     NOTHING_OPEN,
-    Plan,
+    RequestPlan,
     Terms,
     Told,
     Work,
@@ -241,7 +241,7 @@ class BrokerMessenger:
 
     async def _send(
         self,
-        work: Work[Plan],
+        work: Work[RequestPlan],
         image: MetadataImage,
         *,
         replaces: tuple[type[LegacyRequest], ...] = (),
@@ -270,12 +270,12 @@ def _conclude(waiting: asyncio.Future[bool], *, result: bool) -> None:
         waiting.set_result(result)
 
 
-async def _finish(work: Work[Plan]) -> Plan:
+async def _finish(work: Work[RequestPlan]) -> RequestPlan:
     """Run a planner to its end, with a turn for others at each of its yields."""
     while True:
         try:
             next(work)
         except StopIteration as end:
-            plan: Plan = end.value
+            plan: RequestPlan = end.value
             return plan
         await asyncio.sleep(0)

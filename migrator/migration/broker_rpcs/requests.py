@@ -1,8 +1,8 @@
 """What brokers in ZooKeeper mode are told, at a takeover and in full. Pure: images in, requests out.
 
 Planning visits every partition, so each planner is a generator: it yields nothing after every few thousand
-partitions, so that the caller can see to other work, and returns the `Plan`. A broker's requests must reach it in
-their order, one plan after the other. Rules that hold in every plan:
+partitions, so that the caller can see to other work, and returns the `RequestPlan`. A broker's requests must reach it
+in their order, one plan after the other. Rules that hold in every plan:
 
 * Recipients are registered as migrating and unfenced. Others get everything when they come back.
 * Each UpdateMetadata names all registered brokers, for it replaces the list, and topics with their ids.
@@ -83,7 +83,7 @@ class Addressed:
 
 
 @value
-class Plan:
+class RequestPlan:
     sends: tuple[Addressed, ...]
     told: Told
 
@@ -123,7 +123,7 @@ class Outbox:
         refuses = broker_id in self.terms.without_topic_ids or not self.terms.confirmed
         return UpdateType.INCREMENTAL if refuses else UpdateType.FULL
 
-    def plan(self, told: Told) -> Plan:
+    def plan(self, told: Told) -> RequestPlan:
         """The result; recipients that get nothing are left out."""
         uninformed = told.uninformed.intersection(self.recipients)
         sends = (
@@ -131,12 +131,12 @@ class Outbox:
             for broker_id, requests in self._requests.items()
             if requests
         )
-        return Plan(tuple(sends), Told(told.waiting, uninformed))
+        return RequestPlan(tuple(sends), Told(told.waiting, uninformed))
 
 
 def plan_takeover(
     image: MetadataImage, terms: Terms, has_config: Container[str], predecessor_offset: int
-) -> Work[Plan]:
+) -> Work[RequestPlan]:
     """First words of a new leader, before it has compared its image with ZooKeeper: nothing of them takes anything
     away from a broker.
 
@@ -158,7 +158,7 @@ def plan_takeover(
     return outbox.plan(Told(waiting, uninformed))
 
 
-def plan_full(image: MetadataImage, terms: Terms, told: Told, offset: int) -> Work[Plan]:
+def plan_full(image: MetadataImage, terms: Terms, told: Told, offset: int) -> Work[RequestPlan]:
     """All of it, after image and ZooKeeper have been reconciled: logs that a broker is not told of become strays,
     topics that are not named leave its cache. Partitions in the cache are up to date by then, so that the closing
     UpdateMetadata names topics only; it is never split. What it cannot mend: a topic deleted and made again with
@@ -176,7 +176,7 @@ def plan_full(image: MetadataImage, terms: Terms, told: Told, offset: int) -> Wo
     return outbox.plan(Told(waiting))
 
 
-def plan_released(image: MetadataImage, terms: Terms, told: Told, offset: int) -> Work[Plan]:
+def plan_released(image: MetadataImage, terms: Terms, told: Told, offset: int) -> Work[RequestPlan]:
     """ZooKeeper has caught up to ``offset`` (inclusive): tell of the topics that waited for it.
 
     :param image: the one that the last plan was made of.

@@ -52,7 +52,7 @@ class EntityWrite:
 
 
 @value
-class Tally:
+class EntityTally:
     """How many entities a set of writes creates, changes and deletes; a replaced one counts as deleted and created."""
 
     created: int
@@ -76,10 +76,10 @@ def parse_entity(entity: str) -> tuple[EntityKind, str]:
     raise InvariantViolation(f"{entity!r} names no entity")
 
 
-def tally(writes: Iterable[EntityWrite]) -> Tally:
+def tally(writes: Iterable[EntityWrite]) -> EntityTally:
     """Count what writes do. Finishing ZooKeeper's own deletions is a change."""
     counts = Counter(write.effect for write in writes)
-    return Tally(
+    return EntityTally(
         created=counts[Effect.CREATE] + counts[Effect.REPLACE],
         changed=counts[Effect.CHANGE] + counts[Effect.FINISH_DELETION],
         deleted=counts[Effect.DELETE] + counts[Effect.REPLACE],

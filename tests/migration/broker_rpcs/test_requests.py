@@ -15,7 +15,7 @@ from migrator.migration.broker_rpcs import requests as broker_rpcs
 from migrator.migration.broker_rpcs.deltas import plan_delta
 from migrator.migration.broker_rpcs.requests import (
     NOTHING_OPEN,
-    Plan,
+    RequestPlan,
     T,
     Terms,
     Told,
@@ -83,7 +83,7 @@ class Cluster:
             if broker_id in state.replicas and topic.topic_id not in self.told.waiting
         }
 
-    def deliver(self, plan: Plan) -> None:
+    def deliver(self, plan: RequestPlan) -> None:
         """Let the brokers handle a plan."""
         self.told = plan.told
         allowed = recipients(self.image)
@@ -294,7 +294,7 @@ BASE = image_of(
 )
 
 
-def requests(plan: Plan, broker_id: int) -> list[LegacyRequest]:
+def requests(plan: RequestPlan, broker_id: int) -> list[LegacyRequest]:
     return [request for send in plan.sends if send.broker_id == broker_id for request in send.requests]
 
 
@@ -303,7 +303,7 @@ def told_of(request: LegacyRequest) -> list[tuple[str, int]]:
     return sorted((part.topic.name, number) for part in request.topics for number, _ in part.states())
 
 
-def kinds(plan: Plan, broker_id: int) -> list[tuple[type, int]]:
+def kinds(plan: RequestPlan, broker_id: int) -> list[tuple[type, int]]:
     return [
         (type(request), -1 if isinstance(request, StopReplica) else int(request.type))
         for request in requests(plan, broker_id)
@@ -374,7 +374,7 @@ def test_a_topic_deleted_and_made_again_is_deleted_first_and_waits_for_zookeeper
     assert told_of(created) == [("one", 0)]
     assert plan.told.waiting == {T3: delta.after.provenance.offset}
     early = complete(plan_released(delta.after, CONFIRMED, plan.told, delta.after.provenance.offset - 1))
-    assert early == Plan((), plan.told)
+    assert early == RequestPlan((), plan.told)
     released = complete(plan_released(delta.after, CONFIRMED, plan.told, delta.after.provenance.offset))
     assert [told_of(request) for request in requests(released, 0)] == [[("one", 0)]]
     assert released.told == Told({})
