@@ -12,7 +12,8 @@ from migrator.migration.machine.progress import Meter, MeteredSource, Working
 from migrator.migration.machine.readiness import Gap, ZooKeeperBrokers
 from migrator.migration.machine.strays import Running
 from migrator.migration.ports import ReadPort
-from migrator.migration.translate.source import ZkSource, names_below
+from migrator.migration.translate.source import names_below
+from migrator.zookeeper.ops import ZkSource
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import decode_broker
 from migrator.zookeeper.znodes.cluster_id import decode_cluster_id

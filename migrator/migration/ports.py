@@ -13,10 +13,9 @@ from migrator.migration.copying.worker import Message, OnProgress, Task, ignore
 from migrator.migration.machine.finish import FinishInputs
 from migrator.migration.machine.guards import Evidence
 from migrator.migration.machine.readiness import ControllerSignals
-from migrator.migration.translate.source import ZkSource
 from migrator.raft.messages import EpochOffset
 from migrator.zookeeper.leadership import ClaimView
-from migrator.zookeeper.ops import MultiOutcome, Op
+from migrator.zookeeper.ops import MultiOutcome, Op, ZkSource
 from migrator.zookeeper.session import SessionState
 from migrator.zookeeper.znodes.migration import MigrationState
 

@@ -1,4 +1,4 @@
-"""The write operations of a ZooKeeper multi, and what one can come to, as values without I/O.
+"""The write operations of a ZooKeeper multi, what one can come to, and znodes as they are read, without I/O.
 
 Shared by the conditional writer, which sends them, by the planners, which make them, and by the model
 ZooKeeper of the tests, which applies them.
@@ -6,8 +6,10 @@ ZooKeeper of the tests, which applies them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import field
 from enum import Enum
+from typing import Protocol
 
 from migrator.errors import OperatorError
 from migrator.values import value
@@ -110,6 +112,14 @@ class Znode:
     path: str
     data: bytes | None
     stat: Stat
+
+
+class ZkSource(Protocol):
+    """Znodes that can be asked for in bulk: a live server (`migrator.zookeeper.bulk.BulkReader`), a server's files, a
+    model. Answers come in the order of the paths, None for a missing znode."""
+
+    def read(self, paths: Iterable[str], /) -> Iterator[Znode | None]: ...
+    def children(self, paths: Iterable[str], /) -> Iterator[tuple[str, ...] | None]: ...
 
 
 @value

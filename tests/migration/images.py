@@ -25,12 +25,11 @@ from migrator.image.model import (
     TopicImage,
     TopicsImage,
 )
-from migrator.migration.translate.source import ZkSource
 from migrator.migration.translate.target import Target
 from migrator.migration.translate.to_records import OnFault, RecordReader, stop
 from migrator.records.metadata import ConfigResourceType, MetadataRecord, QuotaEntity
 from migrator.records.uuid import Uuid
-from migrator.zookeeper.ops import Applied, Failed
+from migrator.zookeeper.ops import Applied, Failed, ZkSource
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.configs import decode_config
 from migrator.zookeeper.znodes.passwords import PasswordEncoder

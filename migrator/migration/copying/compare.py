@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from migrator.migration.translate.entity import Effect, EntityWrite
 from migrator.migration.translate.reconcile import reconcile
-from migrator.migration.translate.source import ZkSource
 from migrator.migration.translate.target import Target
 from migrator.migration.write_behind.messages import HeldDeletes
 from migrator.values import value
+from migrator.zookeeper.ops import ZkSource
 
 CHUNK = 200
 """Entities in one message."""

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from migrator.migration.translate import source
-from migrator.migration.translate.source import ZkSource
-from migrator.zookeeper.ops import FORBIDDEN_REMEDY
+from migrator.zookeeper.ops import FORBIDDEN_REMEDY, ZkSource
 from migrator.zookeeper.permissions import Wanted, forbidden
 from migrator.zookeeper.session import ZooKeeperSession
 from migrator.zookeeper.znodes import paths

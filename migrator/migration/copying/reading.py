@@ -13,7 +13,7 @@ from random import Random
 from migrator.image.tracked import Interner
 from migrator.migration.machine.progress import Phase
 from migrator.migration.machine.readiness import Gap
-from migrator.migration.translate.source import TopicReading, ZkSource
+from migrator.migration.translate.source import TopicReading
 from migrator.migration.translate.to_records import RecordReader
 from migrator.records.batch import build_batch, split_values
 from migrator.records.codec import encoder
@@ -34,7 +34,7 @@ from migrator.records.metadata import (
 from migrator.records.uuid import ZERO_UUID, Uuid
 from migrator.values import value
 from migrator.zookeeper.leadership import read_view
-from migrator.zookeeper.ops import Znode
+from migrator.zookeeper.ops import ZkSource, Znode
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.passwords import PasswordEncoder

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from enum import Enum
 
-from migrator.migration.translate.source import ZkSource
 from migrator.values import value
-from migrator.zookeeper.ops import Znode
+from migrator.zookeeper.ops import ZkSource, Znode
 from migrator.zookeeper.znodes import paths
 
 REPORT_SECONDS = 0.25

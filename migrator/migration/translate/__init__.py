@@ -1,1 +1,1 @@
-"""ZooKeeper's metadata <-> the image. Pure: a `source.ZkSource` is read, and operations are returned, not performed."""
+"""ZooKeeper's metadata <-> the image. Pure: a `ZkSource` is read, and operations are returned, not performed."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from migrator.migration.translate.source import ZkSource
-from migrator.zookeeper.ops import Create, Op
+from migrator.zookeeper.ops import Create, Op, ZkSource
 from migrator.zookeeper.znodes import paths
 
 

@@ -13,7 +13,6 @@ from migrator.image.model import QuotaKey
 from migrator.migration.translate import names, source
 from migrator.migration.translate.entity import Effect, EntityKind, EntityWrite, entity_name, parse_entity
 from migrator.migration.translate.parents import Parents
-from migrator.migration.translate.source import ZkSource
 from migrator.migration.translate.target import (
     Target,
     producer_ids_block,
@@ -29,7 +28,7 @@ from migrator.migration.translate.to_ops import (
 )
 from migrator.migration.translate.topics import reconcile_topics
 from migrator.records.metadata import ConfigResourceType
-from migrator.zookeeper.ops import Create, Op, SetData, Znode
+from migrator.zookeeper.ops import Create, Op, SetData, ZkSource, Znode
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.acls import AclEntry, ResourcePattern, acl_path, decode_acls, parse_acl_path
 from migrator.zookeeper.znodes.delegation_tokens import decode_token

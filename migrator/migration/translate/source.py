@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, repeat, tee
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from migrator.values import value
-from migrator.zookeeper.ops import Znode
+from migrator.zookeeper.ops import ZkSource, Znode
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.acls import ROOTS, resource_type_of
 from migrator.zookeeper.znodes.topics import TopicAssignment
 
 TOPICS_AT_ONCE = 500
-
-
-class ZkSource(Protocol):
-    """Answers in the order of ``paths``, None for a missing znode (`migrator.zookeeper.bulk.BulkReader`)."""
-
-    def read(self, paths: Iterable[str]) -> Iterator[Znode | None]: ...
-    def children(self, paths: Iterable[str]) -> Iterator[tuple[str, ...] | None]: ...
 
 
 @value

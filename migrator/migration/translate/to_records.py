@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from migrator.image.model import ConfigResource, ScramKey
 from migrator.image.security import scram_record, token_record
 from migrator.migration.translate import names, source
-from migrator.migration.translate.source import TopicReading, TopicZnodes, ZkSource
+from migrator.migration.translate.source import TopicReading, TopicZnodes
 from migrator.records.metadata import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -25,7 +25,7 @@ from migrator.records.metadata import (
 )
 from migrator.records.primitives import MAX_STRING_BYTES
 from migrator.records.uuid import ZERO_UUID, Uuid, random_uuid
-from migrator.zookeeper.ops import Znode
+from migrator.zookeeper.ops import ZkSource, Znode
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.acls import decode_acls, parse_acl_path
 from migrator.zookeeper.znodes.configs import decode_config

@@ -8,10 +8,10 @@ from migrator.image.model import PartitionRegistration, TopicImage
 from migrator.migration.translate import names, source
 from migrator.migration.translate.entity import Effect, EntityKind, EntityWrite, entity_name
 from migrator.migration.translate.parents import Parents
-from migrator.migration.translate.source import TopicZnodes, ZkSource, subtrees
+from migrator.migration.translate.source import TopicZnodes, subtrees
 from migrator.migration.translate.target import Target, assignment_of, config_notice, state_sets
 from migrator.migration.translate.to_ops import create_partition, create_state, create_topic
-from migrator.zookeeper.ops import Create, Delete, Op, SetData, Znode
+from migrator.zookeeper.ops import Create, Delete, Op, SetData, ZkSource, Znode
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.partition_state import decode_partition_state

@@ -1,16 +1,15 @@
 """Which znodes make the canonical rows of the ZooKeeper side, and how they are read in bulk.
 
-Where the znodes come from is a `Tree`: a live server (`BulkReader`), or the files that it leaves (`files`).
+Where the znodes come from is a `ZkSource`: a live server (`BulkReader`), or the files that it leaves (`files`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
 
 from migrator.verify.canonical import Row
 from migrator.verify.zookeeper import znode_rows
-from migrator.zookeeper.ops import Znode
+from migrator.zookeeper.ops import ZkSource
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.configs import decode_config
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
@@ -19,20 +18,13 @@ from migrator.zookeeper.znodes.quotas import parse_quotas
 TOPICS_AT_ONCE = 500
 
 
-class Tree(Protocol):
-    """Znodes that can be asked for in bulk; answers come in the order of the paths, None for a missing znode."""
-
-    def read(self, paths: Iterable[str], /) -> Iterator[Znode | None]: ...
-    def children(self, paths: Iterable[str], /) -> Iterator[tuple[str, ...] | None]: ...
-
-
-def topic_names(tree: Tree) -> list[str]:
+def topic_names(tree: ZkSource) -> list[str]:
     """Topics in ZooKeeper without those that are about to be deleted: they are not migrated."""
     (names, doomed) = tree.children([paths.TOPICS, paths.DELETE_TOPICS])
     return sorted(set(names or ()) - set(doomed or ()))
 
 
-def topics(tree: Tree, names: Sequence[str], encoder: PasswordEncoder, salt: bytes) -> Iterator[Row]:
+def topics(tree: ZkSource, names: Sequence[str], encoder: PasswordEncoder, salt: bytes) -> Iterator[Row]:
     """Rows of these topics, their partitions and configs. A topic that vanished meanwhile has none."""
     for start in range(0, len(names), TOPICS_AT_ONCE):
         some = names[start : start + TOPICS_AT_ONCE]
@@ -51,7 +43,7 @@ def topics(tree: Tree, names: Sequence[str], encoder: PasswordEncoder, salt: byt
                 yield from znode_rows.resource_config_rows("topic", name, znode.data, encoder, salt)
 
 
-def other_families(tree: Tree, encoder: PasswordEncoder, salt: bytes) -> Iterator[Row]:
+def other_families(tree: ZkSource, encoder: PasswordEncoder, salt: bytes) -> Iterator[Row]:
     """Rows of everything but topics."""
     for name, data in _named(tree, paths.BROKER_CONFIGS):
         yield from znode_rows.resource_config_rows("broker", name, data, encoder, salt)
@@ -68,7 +60,7 @@ def other_families(tree: Tree, encoder: PasswordEncoder, salt: bytes) -> Iterato
         yield from znode_rows.producer_id_rows(producer_ids.data)
 
 
-def _entities(tree: Tree, salt: bytes) -> Iterator[Row]:
+def _entities(tree: ZkSource, salt: bytes) -> Iterator[Row]:
     for user, data in _named(tree, paths.USER_CONFIGS):
         path = f"{paths.USER_CONFIGS}/{user}"
         yield from znode_rows.user_rows(path, user, data, salt)
@@ -88,12 +80,12 @@ def _quotas(path: str, entity: dict[str, str | None], data: bytes | None) -> Ite
     return znode_rows.quota_rows(entity, parse_quotas(path, decode_config(path, data)))
 
 
-def _children(tree: Tree, root: str) -> tuple[str, ...]:
+def _children(tree: ZkSource, root: str) -> tuple[str, ...]:
     (names,) = tree.children([root])
     return tuple(sorted(names or ()))
 
 
-def _named(tree: Tree, root: str) -> Iterator[tuple[str, bytes | None]]:
+def _named(tree: ZkSource, root: str) -> Iterator[tuple[str, bytes | None]]:
     """Name and data of every child."""
     names = _children(tree, root)
     for name, znode in zip(names, tree.read(f"{root}/{name}" for name in names), strict=True):

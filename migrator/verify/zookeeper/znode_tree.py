@@ -10,7 +10,7 @@ from migrator.zookeeper.znodes import paths
 
 
 class ZnodeTree:
-    """A `Tree` of znodes by path. Parents need not be among them."""
+    """A `ZkSource` of znodes by path. Parents need not be among them."""
 
     def __init__(self, znodes: Mapping[str, Znode]) -> None:
         self._znodes = znodes
@@ -24,10 +24,10 @@ class ZnodeTree:
         return self._znodes.items()
 
     def read(self, wanted: Iterable[str]) -> Iterator[Znode | None]:
-        """See `Tree`."""
+        """See `ZkSource`."""
         return map(self._znodes.get, wanted)
 
     def children(self, wanted: Iterable[str]) -> Iterator[tuple[str, ...] | None]:
-        """See `Tree`."""
+        """See `ZkSource`."""
         for path in wanted:
             yield self._children.get(path, () if path in self._znodes else None)

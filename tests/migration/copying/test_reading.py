@@ -20,10 +20,9 @@ from migrator.image.model import (
 )
 from migrator.migration.copying.reading import Copy, CopyBatch, CopyEnd, decode_all
 from migrator.migration.translate.reconcile import reconcile
-from migrator.migration.translate.source import ZkSource
 from migrator.records.batch import iter_batches, restamp
 from migrator.records.metadata import ConfigRecord, ConfigResourceType, MetadataRecord
-from migrator.zookeeper.ops import Znode
+from migrator.zookeeper.ops import ZkSource, Znode
 from migrator.zookeeper.znodes import paths
 from tests.lanes import examples
 from tests.migration import images as some
