@@ -11,9 +11,9 @@ import click
 
 from migrator.cli.terminal import say, say_json
 from migrator.migration.machine.readiness import Severity
-from migrator.preflight.check import Concerns, Finding, Report, run_checks
+from migrator.preflight.check import Concerns, PreflightFinding, PreflightReport, run_checks
 from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, Evidence
-from migrator.preflight.gather import Request, gather
+from migrator.preflight.gather import PreflightRequest, gather
 from migrator.preflight.reference import CONCERNS
 from migrator.preflight.table import CHECKS
 
@@ -73,7 +73,7 @@ def command(
     if more_brokers and not brokers:
         raise click.UsageError("Give each controller's file with -c, and brokers' files after --brokers")
     began = time.monotonic()
-    request = Request(controllers, (*brokers, *more_brokers), zookeeper, jute_maxbuffer)
+    request = PreflightRequest(controllers, (*brokers, *more_brokers), zookeeper, jute_maxbuffer)
     evidence = gather(request, lambda sentence: say(f"{sentence} ...", err=True))
     report = run_checks(CHECKS, evidence, Concerns(kind))
     if as_json:
@@ -85,7 +85,7 @@ def command(
     sys.exit(report.exit_code)
 
 
-def _lines(report: Report, evidence: Evidence) -> Iterable[str]:
+def _lines(report: PreflightReport, evidence: Evidence) -> Iterable[str]:
     for finding in report.findings:
         yield from _described(finding)
     for unknown in report.unknown:
@@ -97,7 +97,7 @@ def _lines(report: Report, evidence: Evidence) -> Iterable[str]:
     yield f"{report.blockers} blockers, {warnings} warnings, {len(report.unknown)} could not be examined"
 
 
-def _described(finding: Finding) -> Iterable[str]:
+def _described(finding: PreflightFinding) -> Iterable[str]:
     word = "BLOCKER" if finding.check.severity is Severity.BLOCKER else "WARNING"
     concerns = CONCERNS[finding.check.concerns]
     yield f"{word} {finding.check.code} {finding.check.title}{f' ({concerns})' if concerns else ''}"

@@ -12,7 +12,7 @@ from migrator.cli.terminal import ask, say
 from migrator.config.load import load_settings
 from migrator.errors import ExitCode
 from migrator.preflight.lost_states import Restored
-from migrator.preflight.repair import PartitionStates, Plan
+from migrator.preflight.repair import PartitionStates, RepairPlan
 from migrator.zookeeper.session import ZooKeeperSession, options_from
 
 
@@ -51,7 +51,7 @@ def partition_states(config: Path, dry_run: bool, yes: bool) -> None:
         raise click.exceptions.Exit(ExitCode.DIFFERENT)
 
 
-def _lines(plan: Plan) -> Iterator[str]:
+def _lines(plan: RepairPlan) -> Iterator[str]:
     if not plan.restored and not plan.left:
         yield "every partition has a state that decodes"
     for restored in plan.restored:

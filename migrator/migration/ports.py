@@ -11,7 +11,7 @@ from migrator.image.model import ImageDelta, MetadataImage
 from migrator.migration.copying.transaction import TransactionLog
 from migrator.migration.copying.worker import Message, OnProgress, Task, ignore
 from migrator.migration.machine.finish import FinishInputs
-from migrator.migration.machine.guards import Evidence
+from migrator.migration.machine.guards import MarkEvidence
 from migrator.migration.machine.readiness import ControllerSignals
 from migrator.raft.messages import EpochOffset
 from migrator.zookeeper.leadership import ClaimView
@@ -30,7 +30,7 @@ class ControllerPort(TransactionLog, Protocol):
     def crc_at(self, offset: int) -> int | None:
         """The checksum of the batch of our log that holds this offset; None if the log does not hold it any more."""
 
-    async def evidence(self, mark: MigrationState) -> Evidence:
+    async def evidence(self, mark: MigrationState) -> MarkEvidence:
         """What the log tells of a mark that says copied, and of whoever wrote it."""
 
     async def committed(self, offset: int) -> None:

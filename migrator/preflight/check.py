@@ -9,7 +9,7 @@ from typing import Any
 
 from migrator.errors import ExitCode
 from migrator.migration.machine.readiness import Severity
-from migrator.preflight.evidence import Evidence, Unknown, ZooKeeperFacts
+from migrator.preflight.evidence import Evidence, UnknownFact, ZooKeeperFacts
 from migrator.values import value
 
 
@@ -34,7 +34,7 @@ Find = Callable[[Evidence], Iterable[Found]]
 
 
 @value
-class Check:
+class PreflightCheck:
     """One row of the table. ``find`` is pure."""
 
     code: str
@@ -46,10 +46,10 @@ class Check:
 
 
 @value
-class Finding:
+class PreflightFinding:
     """One case, with the check that found it."""
 
-    check: Check
+    check: PreflightCheck
     where: str
     what: str
     remedy: str
@@ -68,11 +68,11 @@ class Finding:
 
 
 @value
-class Report:
+class PreflightReport:
     """The verdict. ``unknown``: what could not be looked at."""
 
-    findings: tuple[Finding, ...]
-    unknown: tuple[Unknown, ...]
+    findings: tuple[PreflightFinding, ...]
+    unknown: tuple[UnknownFact, ...]
     checks: int
 
     @property
@@ -98,19 +98,19 @@ class Report:
         }
 
 
-def run_checks(checks: Sequence[Check], evidence: Evidence, controllers: Concerns) -> Report:
+def run_checks(checks: Sequence[PreflightCheck], evidence: Evidence, controllers: Concerns) -> PreflightReport:
     """Judge the evidence, blockers first.
 
     :param controllers: whose controllers will migrate the cluster; what concerns only the others is left out.
     """
     wanted = [check for check in checks if check.concerns in (Concerns.BOTH, controllers)]
     findings = [
-        Finding(check, found.where, found.what, found.remedy or check.remedy)
+        PreflightFinding(check, found.where, found.what, found.remedy or check.remedy)
         for check in wanted
         for found in check.find(evidence)
     ]
     findings.sort(key=lambda finding: finding.check.severity is not Severity.BLOCKER)
-    return Report(tuple(findings), evidence.unknown, len(wanted))
+    return PreflightReport(tuple(findings), evidence.unknown, len(wanted))
 
 
 def of_zookeeper(find: Callable[[ZooKeeperFacts], Iterable[Found]]) -> Find:

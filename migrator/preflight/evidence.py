@@ -25,7 +25,7 @@ HIDDEN = "[hidden]"
 
 
 @value
-class Unknown:
+class UnknownFact:
     """Something that could not be looked at, so that nothing can be said about it."""
 
     where: str
@@ -282,5 +282,5 @@ class Evidence:
     """Files of controllers with a value that cannot be used."""
     zookeeper: ZooKeeperFacts | None
     machine: MachineFacts
-    unknown: tuple[Unknown, ...]
+    unknown: tuple[UnknownFact, ...]
     jute_maxbuffer: int = DEFAULT_JUTE_MAXBUFFER

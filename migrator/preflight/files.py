@@ -22,7 +22,7 @@ from migrator.log.bootstrap import read_bootstrap
 from migrator.log.lock import is_in_use
 from migrator.log.meta_properties import read_meta_properties
 from migrator.log.metadata_log import DIRECTORY_NAME
-from migrator.preflight.evidence import BrokerFile, ControllerFile, DirectoryFacts, PropertyFile, Trouble, Unknown
+from migrator.preflight.evidence import BrokerFile, ControllerFile, DirectoryFacts, PropertyFile, Trouble, UnknownFact
 from migrator.records.metadata import FeatureLevelRecord
 from migrator.records.versions import FEATURE_NAME, parse_version
 from migrator.verify.kraft.files import read_image
@@ -38,7 +38,7 @@ class FileGatherer:
     """Reads files one after the other; what cannot be read or used is kept."""
 
     def __init__(self) -> None:
-        self.unknown: list[Unknown] = []
+        self.unknown: list[UnknownFact] = []
         self.refused: list[Trouble] = []
 
     def controller(self, path: Path) -> ControllerFile | None:
@@ -78,7 +78,7 @@ class FileGatherer:
                 "it is a controller's file, given as a broker's",
                 "Give each controller's file a -c of its own",
             )
-            self.unknown.append(Unknown(str(path), what, remedy))
+            self.unknown.append(UnknownFact(str(path), what, remedy))
             return None
         directories = [Path(name) for name in split_list(file.get("log.dirs") or file.get("log.dir"))]
         identities = []
@@ -155,7 +155,7 @@ class FileGatherer:
 
     def _cannot_tell(self, error: MigratorError, where: str) -> None:
         trouble = _trouble(error, where)
-        self.unknown.append(Unknown(trouble.where, trouble.what, trouble.remedy))
+        self.unknown.append(UnknownFact(trouble.where, trouble.what, trouble.remedy))
 
 
 def _log(directory: Path) -> tuple[int | None, str | None]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from migrator.errors import MigratorError, OperatorError
-from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, ControllerFile, Evidence, Unknown, ZooKeeperFacts
+from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, ControllerFile, Evidence, UnknownFact, ZooKeeperFacts
 from migrator.preflight.files import FileGatherer
 from migrator.preflight.host import look_at_machine
 from migrator.preflight.reading import ZooKeeperReading
@@ -20,7 +20,7 @@ Tell = Callable[[str], None]
 
 
 @value
-class Request:
+class PreflightRequest:
     """What to look at. ``zookeeper``: connection string; None for that of the first controller's file."""
 
     controllers: tuple[Path, ...]
@@ -29,7 +29,7 @@ class Request:
     jute_maxbuffer: int = DEFAULT_JUTE_MAXBUFFER
 
 
-def gather(request: Request, tell: Tell) -> Evidence:
+def gather(request: PreflightRequest, tell: Tell) -> Evidence:
     """Look at everything. What cannot be looked at is named in `Evidence.unknown`.
 
     :param tell: hears of progress, one sentence each.
@@ -43,9 +43,9 @@ def gather(request: Request, tell: Tell) -> Evidence:
     try:
         zookeeper = _zookeeper(_options(request, controllers), controllers, tell)
     except OperatorError as error:
-        unknown.append(Unknown(error.where or "ZooKeeper", error.what, error.remedy))
+        unknown.append(UnknownFact(error.where or "ZooKeeper", error.what, error.remedy))
     except MigratorError as error:
-        unknown.append(Unknown("ZooKeeper", str(error), "Look at the ZooKeeper servers"))
+        unknown.append(UnknownFact("ZooKeeper", str(error), "Look at the ZooKeeper servers"))
     tell("looking at this machine, and asking brokers for their versions")
     registered, lost = ({}, ()) if zookeeper is None else (zookeeper.brokers, zookeeper.topics.lost)
     return Evidence(
@@ -59,7 +59,7 @@ def gather(request: Request, tell: Tell) -> Evidence:
     )
 
 
-def _options(request: Request, controllers: Sequence[ControllerFile]) -> SessionOptions:
+def _options(request: PreflightRequest, controllers: Sequence[ControllerFile]) -> SessionOptions:
     """As the first controller connects.
 
     :raises OperatorError: it cannot, or no ZooKeeper is named.

@@ -89,7 +89,7 @@ class Surveyor:
         return source.names_below(self, path)
 
 
-class Passwords(PasswordEncoder):
+class EncryptedPasswords(PasswordEncoder):
     """Notes encrypted values, and which of them do not decrypt; gives away their length, nothing else. Without a secret
     it only counts."""
 
@@ -130,7 +130,7 @@ class ZooKeeperReading:
     def __init__(self, session: ZooKeeperSession, encoder: PasswordEncoder, tell: Tell) -> None:
         self._session = session
         self._source = Surveyor(session)
-        self._passwords = Passwords(encoder)
+        self._passwords = EncryptedPasswords(encoder)
         self._tell = tell
         self._faults: list[Trouble] = []
         self._faulty = Tally()

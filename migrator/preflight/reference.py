@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from migrator.preflight.check import Check, Concerns
+from migrator.preflight.check import Concerns, PreflightCheck
 from migrator.preflight.table import SUBJECTS
 
 INTRODUCTION = """\
@@ -42,7 +42,7 @@ def reference() -> str:
     )
 
 
-def _table(subject: str, checks: tuple[Check, ...]) -> Iterator[str]:
+def _table(subject: str, checks: tuple[PreflightCheck, ...]) -> Iterator[str]:
     yield f"## {subject}\n\n| code | severity | finds | what to do | concerns |\n|---|---|---|---|---|"
     for check in checks:
         remedy = check.remedy.replace("|", "\\|")

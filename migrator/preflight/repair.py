@@ -28,7 +28,7 @@ from migrator.zookeeper.znodes.topics import decode_topic
 
 
 @value
-class Plan:
+class RepairPlan:
     """What to write, what cannot be restored and why, and the controller under which both were found out."""
 
     restored: tuple[Restored, ...]
@@ -49,7 +49,7 @@ class PartitionStates:
         self._writer = ConditionalWriter(session)
         self._claimer = Claimer(session)
 
-    def plan(self) -> Plan:
+    def plan(self) -> RepairPlan:
         """Read all states, and ask every broker how it knows those that are lost. Writes nothing.
 
         :raises OperatorError: no ZooKeeper broker is the controller, or a broker does not answer.
@@ -58,9 +58,9 @@ class PartitionStates:
         lost, highest = self._lost()
         reports = self._reports({it.topic for it in lost}) if lost else {}
         restored, left = restore(lost, reports, controller_epoch=view.epoch or 0, least_version=highest + SETS_AHEAD)
-        return Plan(tuple(restored), tuple(left), view)
+        return RepairPlan(tuple(restored), tuple(left), view)
 
-    def write(self, plan: Plan) -> ControllerClaim:
+    def write(self, plan: RepairPlan) -> ControllerClaim:
         """Write the plan, conditional on what it was made upon, then let the brokers elect a controller: one reads the
         states only then. Gives the elected one.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migrator.preflight.check import Check
+from migrator.preflight.check import PreflightCheck
 from migrator.preflight.checks import brokers, controllers, machine, security, sizes, znodes
 
 SUBJECTS = {
@@ -15,4 +15,4 @@ SUBJECTS = {
 }
 """Subject -> its checks."""
 
-CHECKS: tuple[Check, ...] = tuple(check for checks in SUBJECTS.values() for check in checks)
+CHECKS: tuple[PreflightCheck, ...] = tuple(check for checks in SUBJECTS.values() for check in checks)

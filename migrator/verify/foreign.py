@@ -44,14 +44,14 @@ class ForeignWrite:
 
 
 @value
-class _Look:
+class _Reading:
     mark: Mark
     zxid: int
     znodes: Mapping[str, Stat]
     claim: tuple[int, ...]
 
 
-class ForeignWrites:
+class ForeignWriteSearch:
     """Looks again and again; the first time it only learns what there is.
 
     :param recheck: with a log of its own, which this object follows from now on.
@@ -67,7 +67,7 @@ class ForeignWrites:
         self._touched: dict[str, int] = {}
         self._log.on_step = self._step
         self._generation = self._log.generation
-        self._last: _Look | None = None
+        self._last: _Reading | None = None
 
     def look(self) -> tuple[ForeignWrite, ...]:
         """The writes since the last look that are not a dual-writing controller's, oldest first.
@@ -86,20 +86,20 @@ class ForeignWrites:
         self._touched = {path: offset for path, offset in self._touched.items() if offset > self._last.mark.offset}
         return tuple(map(self._with_session, sorted(found, key=lambda write: (write.zxid, write.path))))
 
-    def _begin(self) -> _Look | None:
+    def _begin(self) -> _Reading | None:
         """The first look, from which on every change of the log is known; None while ZooKeeper is behind that."""
         end = self._recheck.until_passed()
         self._generation = self._log.generation
         look = self._read()
         return look if look.mark.copied and look.mark.offset >= end else None
 
-    def _read(self) -> _Look:
+    def _read(self) -> _Reading:
         mark = self._zookeeper.mark()
         claim = tuple(stat.mzxid for stat in self._zookeeper.stats(CLAIM).values())
         znodes = self._zookeeper.stats(METADATA)
-        return _Look(mark, mark.zxid, znodes, claim)
+        return _Reading(mark, mark.zxid, znodes, claim)
 
-    def _unexplained(self, before: _Look, now: _Look) -> Iterator[ForeignWrite]:
+    def _unexplained(self, before: _Reading, now: _Reading) -> Iterator[ForeignWrite]:
         """What was written after the last look began, and not touched by the log after what ZooKeeper held then."""
         for path, stat in now.znodes.items():
             old = before.znodes.get(path)
@@ -115,7 +115,7 @@ class ForeignWrites:
             if not gone_with_it and not self._explains(path, before):
                 yield ForeignWrite(path, -1, -1)
 
-    def _explains(self, path: str, before: _Look) -> bool:
+    def _explains(self, path: str, before: _Reading) -> bool:
         return any(self._touched.get(subject, -1) > before.mark.offset for subject in _subjects(path))
 
     def _step(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> None:

@@ -18,7 +18,7 @@ from migrator.clock import wall_ms
 from migrator.errors import OperatorError
 from migrator.observe.metrics_access import OPEN, AccessFiles
 from migrator.observe.metrics_endpoint import MetricsEndpoint
-from migrator.verify.foreign import ForeignWrite, ForeignWrites
+from migrator.verify.foreign import ForeignWrite, ForeignWriteSearch
 from migrator.verify.history import Entry, History
 from migrator.verify.kraft.observed_tail import metadata_tail
 from migrator.verify.recheck import Recheck
@@ -113,7 +113,7 @@ class Watch:
         :raises OperatorError: the history can't be kept.
         """
         found: Verdict | OperatorError = OperatorError("could not tell: stopped before the first comparison")
-        foreign: ForeignWrites | None = None
+        foreign: ForeignWriteSearch | None = None
         with ExitStack() as stack:
             while not self.stopping.is_set():
                 began = time.monotonic()
@@ -138,12 +138,12 @@ class Watch:
             self.metrics.show(entry)
         self.tell(found, written)
 
-    def _foreign(self, stack: ExitStack) -> ForeignWrites:
+    def _foreign(self, stack: ExitStack) -> ForeignWriteSearch:
         salt = secrets.token_bytes(16)
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         side = stack.enter_context(ZooKeeperSide(self.request.zookeeper, self.request.config, salt))
         log = metadata_tail(self.request.sources.metadata or "", self.request.config, scratch, None)
         recheck = Recheck(side, log, salt, self.request.patience)
-        foreign = ForeignWrites(recheck, self.transaction_logs, side.chroot)
+        foreign = ForeignWriteSearch(recheck, self.transaction_logs, side.chroot)
         foreign.look()
         return foreign

@@ -16,7 +16,7 @@ from migrator.drill.kafka.cluster import KafkaBrokerMode, until
 from migrator.image.model import MetadataImage
 from migrator.parts.kafka import KafkaRelease
 from migrator.preflight.check import Concerns, run_checks
-from migrator.preflight.gather import Request, gather
+from migrator.preflight.gather import PreflightRequest, gather
 from migrator.preflight.table import CHECKS
 from migrator.records import metadata as m
 from migrator.records.control import LeaderChange
@@ -101,7 +101,7 @@ def found_beforehand(cluster: KafkaCluster) -> set[str]:
         properties = cluster.properties_of(broker, KafkaBrokerMode.MIGRATING)
         files[-1].write_text("".join(f"{key}={text}\n" for key, text in properties.items()))
     controllers = tuple(controller.property_file for controller in cluster.controllers)
-    report = run_checks(CHECKS, gather(Request(controllers, tuple(files)), lambda _: None), Concerns.OURS)
+    report = run_checks(CHECKS, gather(PreflightRequest(controllers, tuple(files)), lambda _: None), Concerns.OURS)
     assert report.unknown == ()
     return {finding.check.code for finding in report.findings}
 

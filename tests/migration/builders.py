@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from immutables import Map
 
 from migrator.image.model import BrokerRegistration, ClusterImage, ControllerRegistration
-from migrator.migration.machine.guards import Evidence, Standing
+from migrator.migration.machine.guards import MarkEvidence, Standing
 from migrator.migration.machine.readiness import ControllerSignals, Surroundings, ZooKeeperBrokers
 from migrator.records.metadata import FeatureRange
 from migrator.records.uuid import ZERO_UUID
@@ -43,7 +43,7 @@ def standing(
         migration=mark,
         migration_version=3,
     )
-    return Standing(cluster_id, view, Evidence() if mark_in_log is None else Evidence(mark_in_log, CRC))
+    return Standing(cluster_id, view, MarkEvidence() if mark_in_log is None else MarkEvidence(mark_in_log, CRC))
 
 
 def broker(broker_id: int, *, migrating: bool = True, levels: tuple[int, int] = (19, 19)) -> BrokerRegistration:

@@ -30,7 +30,7 @@ from migrator.migration.executor import MigrationExecutor, News, Options
 from migrator.migration.machine import effects as ef
 from migrator.migration.machine import events as ev
 from migrator.migration.machine.finish import FinishInputs
-from migrator.migration.machine.guards import Evidence
+from migrator.migration.machine.guards import MarkEvidence
 from migrator.migration.machine.progress import Phase, Working
 from migrator.migration.machine.readiness import ControllerSignals
 from migrator.migration.machine.states import State
@@ -125,9 +125,9 @@ class FakeController:
     def crc_at(self, offset: int) -> int | None:
         return 1_000_000 + offset if offset < len(self.epochs) else None
 
-    async def evidence(self, mark: MigrationState) -> Evidence:
+    async def evidence(self, mark: MigrationState) -> MarkEvidence:
         offset = mark.kraft_metadata_offset
-        return Evidence(self.epochs[offset], self.crc_at(offset)) if offset < len(self.epochs) else Evidence()
+        return MarkEvidence(self.epochs[offset], self.crc_at(offset)) if offset < len(self.epochs) else MarkEvidence()
 
     async def signals(self) -> ControllerSignals:
         return ControllerSignals({3001: True})

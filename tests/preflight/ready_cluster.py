@@ -18,10 +18,10 @@ from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET, TOKEN_SECRET, con
 from migrator.drill.workload.fill import FillOptions, fill
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.parts.processes import free_port
-from migrator.preflight.check import Concerns, Report, run_checks
+from migrator.preflight.check import Concerns, PreflightReport, run_checks
 from migrator.preflight.checks.brokers import ADD_PARTITIONS_TO_TXN
 from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, Evidence
-from migrator.preflight.gather import Request, gather
+from migrator.preflight.gather import PreflightRequest, gather
 from migrator.preflight.lost_states import Partition, Reported
 from migrator.preflight.table import CHECKS
 from migrator.records.metadata import Endpoint, SecurityProtocol
@@ -171,15 +171,15 @@ class ReadyCluster:
             broker["controller.quorum.voters"] = second["controller.quorum.voters"]
         return self.controllers[1]
 
-    def request(self) -> Request:
+    def request(self) -> PreflightRequest:
         """Write the files; what to look at."""
         files = {
             kind: tuple(self._write(f"{kind}-{number}", keys) for number, keys in enumerate(all_keys))
             for kind, all_keys in (("controller", self.controllers), ("broker", self.brokers))
         }
-        return Request(files["controller"], files["broker"], self.hosts, self.jute_maxbuffer)
+        return PreflightRequest(files["controller"], files["broker"], self.hosts, self.jute_maxbuffer)
 
-    def report(self, concerns: Concerns = Concerns.OURS) -> Report:
+    def report(self, concerns: Concerns = Concerns.OURS) -> PreflightReport:
         """What preflight finds."""
         return run_checks(CHECKS, self.see(gather(self.request(), lambda _: None)), concerns)
 

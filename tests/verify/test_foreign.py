@@ -13,7 +13,7 @@ from migrator.drill.cluster import zookeeper_client
 from migrator.drill.light.workload import LightWorkload
 from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.parts.zookeeper import EmbeddedZooKeeper
-from migrator.verify.foreign import ForeignWrite, ForeignWrites
+from migrator.verify.foreign import ForeignWrite, ForeignWriteSearch
 from migrator.verify.kraft.log_tail import LogTail
 from migrator.verify.recheck import Patience, Recheck
 from migrator.verify.zookeeper.side import ZooKeeperSide
@@ -39,7 +39,7 @@ async def test_a_foreign_write_is_named_among_many_of_ours(own_zookeeper: Embedd
         data = str(tmp_path / "zookeeper/data")
         with ZooKeeperSide(hosts, None, b"salt") as side, zookeeper_client(hosts) as client:
             recheck = Recheck(side, LogTail(leader.metadata_directory), b"salt", Patience(60.0, 30.0))
-            watch = ForeignWrites(recheck, (data,), chroot)
+            watch = ForeignWriteSearch(recheck, (data,), chroot)
 
             async def look() -> tuple[ForeignWrite, ...]:
                 return await asyncio.to_thread(watch.look)

@@ -17,7 +17,7 @@ from migrator.drill.report import DrillReport
 from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.errors import ExitCode
 from migrator.parts.kafka import StockKafka
-from migrator.verify.foreign import ForeignWrites
+from migrator.verify.foreign import ForeignWriteSearch
 from migrator.verify.kraft.log_tail import LogTail
 from migrator.verify.recheck import Patience, Recheck
 from migrator.verify.verify import Verdict, VerifyRequest, verify_in
@@ -84,7 +84,7 @@ async def test_a_stock_migration_is_compared_while_it_dual_writes(
                 ZooKeeperSide(None, request.config, b"salt") as side,
             ):
                 log = LogTail(controller.metadata_directory)
-                foreign = ForeignWrites(Recheck(side, log, b"salt", request.patience))
+                foreign = ForeignWriteSearch(Recheck(side, log, b"salt", request.patience))
                 assert await asyncio.to_thread(foreign.look) == ()
                 for _ in range(PASSES):
                     enough = changes(workload) + CHANGES

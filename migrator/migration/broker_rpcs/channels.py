@@ -224,12 +224,12 @@ class BrokerChannels:
         await channel.closed()
         self._leaving.discard(channel)
 
-    def _place(self, registration: BrokerRegistration) -> _Place | None:
+    def _place(self, registration: BrokerRegistration) -> _Destination | None:
         found = (end for end in registration.listeners if end.name == self._listener)
         endpoint = next(found, None)
-        return None if endpoint is None else _Place(registration.broker_id, registration.epoch, endpoint)
+        return None if endpoint is None else _Destination(registration.broker_id, registration.epoch, endpoint)
 
-    def _open(self, broker_id: int, place: _Place) -> _Channel:
+    def _open(self, broker_id: int, place: _Destination) -> _Channel:
         return _Channel(
             place,
             self._connect(broker_id, place.endpoint),
@@ -246,7 +246,7 @@ class BrokerChannels:
 
 
 @value
-class _Place:
+class _Destination:
     broker_id: int
     broker_epoch: int
     endpoint: Endpoint
@@ -257,7 +257,7 @@ class _Channel:
 
     def __init__(
         self,
-        place: _Place,
+        place: _Destination,
         peer: Peer,
         encoder: RequestEncoder,
         on_answer: Callable[[Answered], None],

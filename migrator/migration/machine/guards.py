@@ -18,7 +18,7 @@ from migrator.zookeeper.znodes.migration import INITIAL_STATE, MigrationState
 
 
 @value
-class Evidence:
+class MarkEvidence:
     """What our log tells of the offset in ``/migration``, and of whoever wrote it there.
 
     ``epoch`` and ``crc``: of the batch that holds the offset; None when the log holds no such offset. ``compacted``:
@@ -39,7 +39,7 @@ class Standing:
 
     cluster_id: str | None
     view: ClaimView
-    evidence: Evidence = Evidence()
+    evidence: MarkEvidence = MarkEvidence()
     fault: ZnodeError | None = None
     """One of these znodes does not decode; the other fields then say nothing."""
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from migrator.errors import MigratorError
 from migrator.log.errors import StorageError
-from migrator.migration.machine.guards import Evidence
+from migrator.migration.machine.guards import MarkEvidence
 from migrator.node.quorum.storage import NodeStorage
 from migrator.raft.messages import EpochOffset
 from migrator.wire.voters import VoterAnswer
@@ -39,7 +39,7 @@ class MarkProofs:
             return None
         return None if header is None else header.crc
 
-    async def evidence(self, mark: MigrationState) -> Evidence:
+    async def evidence(self, mark: MigrationState) -> MarkEvidence:
         """What the log tells of a mark that says copied, and of whoever wrote it.
 
         :raises StorageError: the disk refuses.
@@ -49,12 +49,12 @@ class MarkProofs:
         if mark.kraft_metadata_offset < start:
             first = metadata_log.epoch_at(start)
             newest = metadata_log.last_epoch() if first is None else first
-            return Evidence(compacted=mark.kraft_metadata_epoch <= newest)
+            return MarkEvidence(compacted=mark.kraft_metadata_epoch <= newest)
         header = metadata_log.header_at(mark.kraft_metadata_offset)
         if header is None:
-            return Evidence()
+            return MarkEvidence()
         by_stock = mark.batch_crc is None and await self._wrote_as_stock(mark)
-        return Evidence(header.leader_epoch, header.crc, stock_wrote=by_stock)
+        return MarkEvidence(header.leader_epoch, header.crc, stock_wrote=by_stock)
 
     async def kept_from(self, view: Callable[[], ClaimView], base: EpochOffset) -> int:
         """The offset from which on the log has to stay, so that a leader can prove what ``/migration`` says.

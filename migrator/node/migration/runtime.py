@@ -16,7 +16,7 @@ from migrator.migration.executor import MigrationExecutor, News, Options
 from migrator.migration.machine import effects as ef
 from migrator.migration.machine import events as ev
 from migrator.migration.machine.finish import FinishInputs, zk_mode_brokers
-from migrator.migration.machine.guards import Evidence
+from migrator.migration.machine.guards import MarkEvidence
 from migrator.migration.machine.readiness import ControllerSignals
 from migrator.migration.machine.volatile_state import Identity
 from migrator.migration.ports import MigratedCluster
@@ -85,7 +85,7 @@ class NodeController:
     def crc_at(self, offset: int) -> int | None:
         return self._proofs.crc_at(offset)
 
-    async def evidence(self, mark: MigrationState) -> Evidence:
+    async def evidence(self, mark: MigrationState) -> MarkEvidence:
         return await self._proofs.evidence(mark)
 
     async def signals(self) -> ControllerSignals:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from migrator.config.types import split_list
 from migrator.migration.machine.readiness import Severity
-from migrator.preflight.check import Check, Found, of_zookeeper
+from migrator.preflight.check import Found, PreflightCheck, of_zookeeper
 from migrator.preflight.evidence import BrokerFile, Evidence, ZooKeeperFacts
 from migrator.records.metadata import SecurityProtocol
 from migrator.records.versions import MinLevel, version_at
@@ -307,96 +307,96 @@ def _servers(hosts: str) -> set[str]:
 
 
 CHECKS = (
-    Check(
+    PreflightCheck(
         "M101", Severity.BLOCKER, "No broker is registered", none_registered,
         "Start the brokers: a migration begins only while brokers run",
     ),
-    Check(
+    PreflightCheck(
         "M102", Severity.BLOCKER, "Brokers that hold replicas do not run", absent,
         "Start the broker: the copy waits for it. If the broker will never come back, move its replicas to other "
             "brokers",
     ),
-    Check(
+    PreflightCheck(
         "M103", Severity.WARNING, "Configurations of brokers that are gone", only_configured,
         "If the broker is gone for good, delete its configuration with kafka-configs",
     ),
-    Check(
+    PreflightCheck(
         "M104", Severity.BLOCKER, "Controllers would talk to a listener that brokers do not have", wrong_listener,
         "Give the controllers the inter.broker.listener.name (or control.plane.listener.name) and the "
         "listener.security.protocol.map of the brokers",
     ),
-    Check(
+    PreflightCheck(
         "M105", Severity.BLOCKER, "Control-plane listeners differ", control_plane,
         "Set control.plane.listener.name on the controllers as on the brokers (KAFKA-17788)",
     ),
-    Check(
+    PreflightCheck(
         "M106", Severity.WARNING, "A control-plane listener", control_plane_in_kraft,
         "Remove the key from the file with which the broker starts in KRaft mode",
     ),
-    Check(
+    PreflightCheck(
         "M107", Severity.BLOCKER, "inter.broker.protocol.version is too old", old_protocol_version,
         "Upgrade the brokers, and raise inter.broker.protocol.version to 3.6 or later in a roll of its own",
     ),
-    Check(
+    PreflightCheck(
         "M108", Severity.WARNING, "inter.broker.protocol.version is not pinned", unpinned_protocol_version,
         "Set it to the metadata.version that the controllers are formatted with: brokers of several releases would "
         "not agree with the quorum",
     ),
-    Check(
+    PreflightCheck(
         "M109", Severity.BLOCKER, "inter.broker.protocol.version is not metadata.version", differing_protocol_versions,
         "Set the same on all brokers, and format the controllers with --release-version of that value",
     ),
-    Check(
+    PreflightCheck(
         "M110", Severity.BLOCKER, "Several log directories before 3.7-IV2", several_directories,
         "Raise inter.broker.protocol.version to 3.7 or later (KAFKA-16431), or leave the broker one directory",
     ),
-    Check(
+    PreflightCheck(
         "M111", Severity.BLOCKER, "Generated broker ids", generated_ids,
         "Write the broker's id from meta.properties into broker.id (KAFKA-17042)",
     ),
-    Check(
+    PreflightCheck(
         "M112", Severity.WARNING, "Broker ids that look generated", maybe_generated_ids,
         "Check that the broker's file sets broker.id, and give the file with --brokers",
     ),
-    Check(
+    PreflightCheck(
         "M113", Severity.WARNING, "Brokers are not prepared", not_prepared,
         "Before the roll into migration mode, set zookeeper.metadata.migration.enable=true, controller.quorum.voters "
         "and controller.listener.names",
     ),
-    Check(
+    PreflightCheck(
         "M114", Severity.BLOCKER, "Brokers are told of another quorum", wrong_quorum,
         "Copy controller.quorum.voters, controller.listener.names and the entry of listener.security.protocol.map "
         "from the controllers",
     ),
-    Check(
+    PreflightCheck(
         "M115", Severity.WARNING, "Defaults of controllers and brokers differ", differing_defaults,
         "Copy the brokers' value to the controllers, because after the migration the controllers' defaults apply",
     ),
-    Check(
+    PreflightCheck(
         "M116", Severity.BLOCKER, "Another chroot", other_zookeeper,
         "Set zookeeper.connect to what the brokers use, chroot included",
     ),
-    Check(
+    PreflightCheck(
         "M117", Severity.WARNING, "Other ZooKeeper servers", other_servers,
         "Make sure that all of them are the same ensemble",
     ),
-    Check(
+    PreflightCheck(
         "M118", Severity.WARNING, "ZooKeeper settings differ", differing_zookeeper_settings,
         "Copy the brokers' zookeeper.* settings to the controllers",
     ),
-    Check(
+    PreflightCheck(
         "M119", Severity.WARNING, "A metadata log of an earlier attempt", old_logs,
         "Delete that directory while the broker is stopped; brokers before 3.7 would read it",
     ),
-    Check(
+    PreflightCheck(
         "M120", Severity.BLOCKER, "Property files do not belong to their brokers", wrong_files,
         "Give each broker its own file and id",
     ),
-    Check(
+    PreflightCheck(
         "M121", Severity.BLOCKER, "Brokers too old", too_old,
         "Upgrade the broker to 3.6 or later",
     ),
-    Check(
+    PreflightCheck(
         "M122", Severity.WARNING, "Brokers that do not answer", unreachable,
         "Controllers must reach the listener of every broker. Check network, TLS and credentials, or run preflight "
             "on a controller's machine",

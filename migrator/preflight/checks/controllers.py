@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from migrator.config.key_uses import concerns_this_program_only
 from migrator.migration.machine.readiness import Severity
-from migrator.preflight.check import Check, Concerns, Found
+from migrator.preflight.check import Concerns, Found, PreflightCheck
 from migrator.preflight.evidence import ControllerFile, Evidence
 from migrator.records.metadata import ZkMigrationState
 from migrator.records.versions import LATEST_SUPPORTED, MinLevel, version_at
@@ -179,63 +179,63 @@ def _name(controller: ControllerFile) -> str:
 
 
 CHECKS = (
-    Check(
+    PreflightCheck(
         "M201", Severity.BLOCKER, "No controller to look at", no_controller,
         "Correct the file, and give the property file of a controller",
     ),
-    Check(
+    PreflightCheck(
         "M202", Severity.BLOCKER, "A value in a controller's file cannot be used", refused_file,
         "Correct the value",
     ),
-    Check(
+    PreflightCheck(
         "M203", Severity.BLOCKER, "Settings of a controller that contradict each other", refused_settings,
         "Correct the settings; process.roles=broker,controller, for one, is refused during a migration",
     ),
-    Check(
+    PreflightCheck(
         "M204", Severity.BLOCKER, "Settings of this program that contradict each other", refused_own_settings,
         "Correct the settings", Concerns.OURS,
     ),
-    Check(
+    PreflightCheck(
         "M205", Severity.WARNING, "Doubtful settings of a controller", doubtful_settings,
         "Check whether you intend this setting",
     ),
-    Check(
+    PreflightCheck(
         "M206", Severity.BLOCKER, "Node ids clash", clashing_ids,
         "Give the controllers ids that no broker has or had, 3001 and so on",
     ),
-    Check(
+    PreflightCheck(
         "M207", Severity.BLOCKER, "Controllers' files do not make one quorum", quarrelling_files,
         "Give each controller its own node.id, and all the same voters",
     ),
-    Check(
+    PreflightCheck(
         "M208", Severity.BLOCKER, "A voter could finish the migration by accident", accidental_end,
         "Set zookeeper.metadata.migration.enable=true on every controller until the migration is to be finished",
     ),
-    Check(
+    PreflightCheck(
         "M209", Severity.WARNING, "Voters that were not looked at", voters_not_seen,
         "Give the file of each voter with -c, or run preflight on its machine",
     ),
-    Check(
+    PreflightCheck(
         "M210", Severity.WARNING, "Not formatted", not_formatted,
         "Format it with the id in /cluster/id, or run preflight on that machine",
     ),
-    Check(
+    PreflightCheck(
         "M211", Severity.BLOCKER, "Another node's directory", wrong_directory,
         "Correct node.id, or the directory",
     ),
-    Check(
+    PreflightCheck(
         "M212", Severity.BLOCKER, "A log that is not fresh", used_log,
         "Empty the controllers' directories and format them anew: a migration starts from an empty log",
     ),
-    Check(
+    PreflightCheck(
         "M213", Severity.BLOCKER, "metadata.version does not suit a migration", unfit_level,
         "Empty the directory, and format it with --release-version 3.6 to 3.9 as the brokers have it (KAFKA-17457)",
     ),
-    Check(
+    PreflightCheck(
         "M214", Severity.BLOCKER, "Controllers formatted differently", differing_levels,
         "Format all with the same --release-version. Otherwise the first elected leader decides which version counts",
     ),
-    Check(
+    PreflightCheck(
         "M215", Severity.BLOCKER, "metadata.version without delegation tokens", level_without_tokens,
         "Empty the directory, and format it with --release-version 3.6-IV2 or later; the brokers need the same",
     ),

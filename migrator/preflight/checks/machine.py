@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from migrator.migration.machine.readiness import Severity
-from migrator.preflight.check import Check, Concerns, Found, of_zookeeper
+from migrator.preflight.check import Concerns, Found, PreflightCheck, of_zookeeper
 from migrator.preflight.evidence import Evidence, ZooKeeperFacts
 
 RECORD_BYTES = 150
@@ -97,44 +97,44 @@ def _text(version: tuple[int, ...]) -> str:
 
 
 CHECKS = (
-    Check(
+    PreflightCheck(
         "M501", Severity.BLOCKER, "Little room on the disk", little_disk,
         "Make room, or set metadata.log.dir to a bigger disk",
     ),
-    Check(
+    PreflightCheck(
         "M502", Severity.WARNING, "A directory that may not be written", not_writable,
         "Run preflight as the user of the controller, or correct the permissions",
     ),
-    Check(
+    PreflightCheck(
         "M503", Severity.WARNING, "Clocks differ", wrong_clock,
         "Synchronize the clocks, because delegation tokens expire by the clock. Preflight can only detect a clock "
             "that is behind",
     ),
-    Check(
+    PreflightCheck(
         "M504", Severity.BLOCKER, "A port that is taken", taken_port,
         "Stop the process that uses the port; or choose another port, in every file that names this port",
     ),
-    Check(
+    PreflightCheck(
         "M505", Severity.WARNING, "ZooKeeper is very old", old_server,
         "Kafka 3.9's ZooKeeper client is made for servers from 3.5 on: upgrade ZooKeeper first",
     ),
-    Check(
+    PreflightCheck(
         "M506", Severity.WARNING, "ZooKeeper without multiRead", slow_server,
         "Nothing, if you have time: reading takes about 20 times as long as with ZooKeeper 3.6 or later", Concerns.OURS,
     ),
-    Check(
+    PreflightCheck(
         "M507", Severity.WARNING, "ZooKeeper's version is unknown", silent_server,
         "Find out the version, or allow srvr in 4lw.commands.whitelist. Servers should be 3.6 or later",
     ),
-    Check(
+    PreflightCheck(
         "M508", Severity.WARNING, "Controllers that run as root", run_by_root,
         "Run the controller as a user of its own, and give it that directory (chown -R)",
     ),
-    Check(
+    PreflightCheck(
         "M509", Severity.WARNING, "Metadata directories that every user may change", changed_by_all,
         "Let only the controller's user write there",
     ),
-    Check(
+    PreflightCheck(
         "M510", Severity.WARNING, "Metadata directories that every user may read", read_by_all,
         "Let only the controller's user enter it: stock Kafka makes its files as the umask says", Concerns.STOCK,
     ),

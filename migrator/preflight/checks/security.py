@@ -11,7 +11,7 @@ from migrator.config.super_users import nobodies_of
 from migrator.config.types import split_list
 from migrator.migration.machine.readiness import Severity
 from migrator.preflight.census import sample_of
-from migrator.preflight.check import Check, Concerns, Found, of_zookeeper
+from migrator.preflight.check import Concerns, Found, PreflightCheck, of_zookeeper
 from migrator.preflight.checks.controllers import JAVA_CLASS_KEYS
 from migrator.preflight.evidence import Evidence, PropertyFile, ZooKeeperFacts
 from migrator.zookeeper.znodes import paths
@@ -268,99 +268,99 @@ def _identity(zookeeper: ZooKeeperFacts) -> str:
 
 
 CHECKS = (
-    Check(
+    PreflightCheck(
         "M301", Severity.BLOCKER, "Java classes on a controller", java_classes,
         "Remove the key for the migration", Concerns.OURS,
     ),
-    Check(
+    PreflightCheck(
         "M302", Severity.WARNING, "Policies that controllers do not have", policies_of_brokers,
         "This program cannot run the Java class, so nothing enforces the policy until stock controllers take over. "
             "With stock controllers: set the key, and put the class on their class path",
     ),
-    Check(
+    PreflightCheck(
         "M303", Severity.BLOCKER, "A custom principal builder", principal_builders,
         "Only principals of Kafka's own builder are understood: remove the key, or migrate with stock controllers",
         Concerns.OURS,
     ),
-    Check(
+    PreflightCheck(
         "M304", Severity.BLOCKER, "Controllers without an authorizer", missing_authorizer,
         f"Set authorizer.class.name={STANDARD_AUTHORIZER} and the super.users of the brokers (KAFKA-15098)",
     ),
-    Check(
+    PreflightCheck(
         "M305", Severity.WARNING, "An authorizer that is not Kafka's", foreign_authorizer,
         "Find out whether that authorizer works without ZooKeeper, and what controllers have to allow meanwhile",
     ),
-    Check(
+    PreflightCheck(
         "M306", Severity.WARNING, "An authorizer that needs ZooKeeper", zookeeper_authorizer,
         f"Set authorizer.class.name={STANDARD_AUTHORIZER} in the file with which the broker starts in KRaft mode",
     ),
-    Check(
+    PreflightCheck(
         "M307", Severity.WARNING, "Super users differ", differing_super_users,
         "Copy super.users and allow.everyone.if.no.acl.found from the brokers",
     ),
-    Check(
+    PreflightCheck(
         "M308", Severity.BLOCKER, "Brokers that controllers would refuse", anonymous_brokers,
         "Add User:ANONYMOUS to super.users, or protect the controller listener and name the brokers' principal there",
     ),
-    Check(
+    PreflightCheck(
         "M309", Severity.BLOCKER, "No password.encoder.secret", missing_encoder_secret,
         "Set password.encoder.secret (and its algorithms) as on the brokers; a stock controller would copy the "
         "encrypted text as the password (KAFKA-14801)",
     ),
-    Check(
+    PreflightCheck(
         "M310", Severity.BLOCKER, "Passwords that do not decrypt", undecodable_passwords,
         "Check password.encoder.secret, or set the configuration again with kafka-configs",
     ),
-    Check(
+    PreflightCheck(
         "M311", Severity.BLOCKER, "Secrets differ", differing_secrets,
         "Give all brokers and controllers the same secret",
     ),
-    Check(
+    PreflightCheck(
         "M312", Severity.BLOCKER, "No delegation.token.secret.key", missing_token_secret,
         "Set delegation.token.secret.key as on the brokers: without the same key, tokens cannot be verified",
     ),
-    Check(
+    PreflightCheck(
         "M313", Severity.BLOCKER, "Key stores and login modules that only Java reads", unreadable_security,
         "Convert stores to PKCS12 or PEM, and write login modules into the property file", Concerns.OURS,
     ),
-    Check(
+    PreflightCheck(
         "M314", Severity.BLOCKER, "Values of a controller that are stored outside of its file", hidden_values,
         "Write the value into the file, or use one of Kafka's own providers", Concerns.OURS,
     ),
-    Check(
+    PreflightCheck(
         "M315", Severity.WARNING, "Values that preflight could not look up", hidden_values,
         "Run preflight where the value can be read", Concerns.STOCK,
     ),
-    Check(
+    PreflightCheck(
         "M316", Severity.WARNING, "Values of a broker that preflight could not look up", hidden_values_of_brokers,
         "Run preflight where the value can be read: checks of this key had nothing to compare",
     ),
-    Check(
+    PreflightCheck(
         "M317", Severity.BLOCKER, "Znodes that we may not read", may_not_read,
         "Give the controllers the ZooKeeper identity of the brokers",
     ),
-    Check(
+    PreflightCheck(
         "M318", Severity.BLOCKER, "Znodes that we may not write", may_not_write,
         "Give the controllers the ZooKeeper identity of the brokers, or correct the access control lists",
     ),
-    Check(
+    PreflightCheck(
         "M319", Severity.WARNING, "Protected znodes, but zookeeper.set.acl is false", open_to_the_world,
         "Set zookeeper.set.acl=true on the controllers as on the brokers",
     ),
-    Check(
+    PreflightCheck(
         "M320", Severity.BLOCKER, "Keys of security that this program does not obey", refused_keys,
         "Remove the key, or migrate with stock controllers", Concerns.OURS,
     ),
-    Check(
+    PreflightCheck(
         "M321", Severity.BLOCKER, "Controllers that are no super users of one another", voters_without_right,
         "Name the principals of all controllers in super.users of each: access control entries are known only once a "
         "leader is elected, so after a stop of all controllers none could be elected",
     ),
-    Check(
+    PreflightCheck(
         "M322", Severity.WARNING, "Doors that are left open", doors_left_open,
         "Close them before the migration, or know why not: docs/security.md",
     ),
-    Check(
+    PreflightCheck(
         "M323", Severity.WARNING, "Super users who are nobody", super_users_that_are_nobody,
         "Write User:name, exactly as the name is known at a login, with ';' between names",
     ),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from migrator.config.keys import KEYS
 from migrator.migration.machine.readiness import Severity
-from migrator.preflight.check import Check, Concerns, Found
+from migrator.preflight.check import Concerns, Found, PreflightCheck
 from migrator.preflight.evidence import Evidence
 from migrator.zookeeper.request_size import JUTE_MAXBUFFER, bytes_of_one
 
@@ -102,32 +102,32 @@ def _limit(evidence: Evidence, broker_id: int) -> tuple[int, str]:
 
 
 CHECKS = (
-    Check(
+    PreflightCheck(
         "M401", Severity.BLOCKER, "LeaderAndIsr too big for a broker", big_leader_and_isr,
         "Raise socket.request.max.bytes on the broker, or move replicas away: this request cannot be split",
     ),
-    Check(
+    PreflightCheck(
         "M402", Severity.WARNING, "LeaderAndIsr grows towards the limit", growing_leader_and_isr,
         "Raise socket.request.max.bytes on the broker before the migration",
     ),
-    Check(
+    PreflightCheck(
         "M403", Severity.BLOCKER, "UpdateMetadata too big for a broker", big_update_metadata,
         "Raise socket.request.max.bytes on the brokers", Concerns.STOCK,
     ),
-    Check(
+    PreflightCheck(
         "M404", Severity.BLOCKER, "A znode bigger than jute.maxbuffer", big_znode,
         "Find out what the ZooKeeper servers have and give it with --jute-maxbuffer; controllers in Java need the "
         "same -Djute.maxbuffer",
     ),
-    Check(
+    PreflightCheck(
         "M405", Severity.BLOCKER, "A znode bigger than this program writes", big_znode_for_us,
         "Set migrator.zookeeper.jute.maxbuffer to the jute.maxbuffer of the ZooKeeper servers", Concerns.OURS,
     ),
-    Check(
+    PreflightCheck(
         "M406", Severity.WARNING, "A znode grows towards the limit", growing_znode,
         "Do not add partitions to this topic during the migration",
     ),
-    Check(
+    PreflightCheck(
         "M407", Severity.BLOCKER, "A list of children bigger than jute.maxbuffer", long_list,
         "Give stock controllers a higher -Djute.maxbuffer, as the brokers must have it already", Concerns.STOCK,
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from migrator.migration.machine.readiness import Severity
-from migrator.preflight.check import Check, Concerns, Found, of_zookeeper
+from migrator.preflight.check import Concerns, Found, PreflightCheck, of_zookeeper
 from migrator.preflight.evidence import EXAMPLES_MAX, Evidence, Sample, ZooKeeperFacts
 from migrator.preflight.lost_states import Lost, Reported, newest
 from migrator.records.metadata import ZkMigrationState
@@ -205,93 +205,93 @@ def _one(sample: Sample, what: str) -> Iterator[Found]:
 
 
 CHECKS = (
-    Check("M001", Severity.BLOCKER, "A znode does not decode", undecodable, "Correct the znode as described for "
-        "each case"),
-    Check(
+    PreflightCheck("M001", Severity.BLOCKER, "A znode does not decode", undecodable, "Correct the znode as described "
+        "for each case"),
+    PreflightCheck(
         "M002", Severity.BLOCKER, "Topics have no id", topics_without_id,
         "Restart the controller broker with inter.broker.protocol.version 2.8 or later, which gives topics ids",
     ),
-    Check(
+    PreflightCheck(
         "M003", Severity.BLOCKER, "/migration says that the cluster was copied", stale_migration,
         "If no quorum controls the cluster any more, delete /migration; a stock controller with an empty log would "
         "erase every topic, ACL and configuration",
     ),
-    Check(
+    PreflightCheck(
         "M004", Severity.BLOCKER, "/migration has no data", null_migration,
         "Delete the znode: stock controllers hang on it", Concerns.STOCK,
     ),
-    Check(
+    PreflightCheck(
         "M005", Severity.BLOCKER, "A KRaft controller holds the claim", kraft_claim,
         "Find this quorum. If it migrates the cluster, let it continue. If it is a forgotten quorum, stop it and "
             "run 'migrator rollback' on its last leader",
     ),
-    Check(
+    PreflightCheck(
         "M006", Severity.BLOCKER, "No ZooKeeper controller", no_controller,
         "Start the brokers in ZooKeeper mode, and wait until one of them is elected",
     ),
-    Check(
+    PreflightCheck(
         "M007", Severity.BLOCKER, "No Kafka cluster in this ZooKeeper", no_cluster,
         "Give the connection string of the brokers, chroot included",
     ),
-    Check(
+    PreflightCheck(
         "M008", Severity.BLOCKER, "Formatted for another cluster", wrong_cluster,
         "Format the controllers with the id in /cluster/id",
     ),
-    Check(
+    PreflightCheck(
         "M009", Severity.WARNING, "Unexpected znodes", unexpected,
         "These znodes are neither migrated nor changed. Find out who made them, and delete them if nobody needs them",
     ),
-    Check(
+    PreflightCheck(
         "M010", Severity.WARNING, "Configurations without a topic", orphan_configs,
         "Delete these znodes. They are not migrated, and would be reported as foreign writes later",
     ),
-    Check(
+    PreflightCheck(
         "M011", Severity.WARNING, "ACLs of names with a slash", nested_acls,
         "Brokers in ZooKeeper mode do not see them either: write them as a prefixed pattern, or delete them",
     ),
-    Check(
+    PreflightCheck(
         "M012", Severity.WARNING, "Reassignments in flight", moving,
         "Let the reassignments finish, or cancel them with kafka-reassign-partitions. A migration continues them, "
             "but the replicas to be removed may stay on disk (KAFKA-16120)",
     ),
-    Check(
+    PreflightCheck(
         "M013", Severity.WARNING, "Orders of old tools", orders,
         "Wait until the controller has processed the order. If the znode stays, delete it",
     ),
-    Check(
+    PreflightCheck(
         "M014", Severity.WARNING, "Deletions in flight", deletions,
         "Start the brokers that hold their replicas and wait; topics whose deletion is pending are not migrated, and "
         "removed from ZooKeeper after the copy",
     ),
-    Check(
+    PreflightCheck(
         "M015", Severity.BLOCKER, "Partitions have lost their state", lost_states,
         "Restore what the brokers report: 'migrator repair partition-states'. A copy would take leader epoch 0 and all "
         "replicas as in sync, and brokers ignore what is older than they know",
     ),
-    Check(
+    PreflightCheck(
         "M016", Severity.WARNING, "Partitions without a leader", without_leader,
         "Start the brokers that hold the replicas. Otherwise the partitions stay offline after the migration",
     ),
-    Check(
+    PreflightCheck(
         "M017", Severity.WARNING, "Partition states that contradict the assignment", inconsistent,
         "Restart the controller broker, which corrects it, or reassign these partitions: the copy takes "
         "them as they stand",
     ),
-    Check(
+    PreflightCheck(
         "M018", Severity.WARNING, "Partition states from a newer controller epoch", newer_epochs,
         "A migration was taken back by hand: ZooKeeper controllers refuse these partitions (KAFKA-20488). Set "
         "/controller_epoch above the highest of them, then delete /controller so that a broker is elected",
     ),
-    Check(
+    PreflightCheck(
         "M019", Severity.BLOCKER, "Empty producer id block", empty_producer_ids,
         "Set the znode to null, or to the last block that was handed out", Concerns.STOCK,
     ),
-    Check(
+    PreflightCheck(
         "M020", Severity.WARNING, "Partitions that are in no assignment", stray_partitions,
         "They are not migrated. If a broker has a directory of such a partition, the assignment lost it: put it back. "
         "Else delete these znodes, with their states, lest a partition of that number inherits them",
     ),
-    Check(
+    PreflightCheck(
         "M021", Severity.WARNING, "Partitions without a state", without_state,
         "If the topic was just created, wait. Otherwise the copy takes the first replica as leader, and all "
             "replicas as in sync",

@@ -26,7 +26,7 @@ _COMPARE = "Compare with another controller's directory"
 
 
 @value
-class _Place:
+class _BatchPosition:
     """The last batch that was read: file, position in it, its header's bytes, and where the next one begins."""
 
     path: Path
@@ -82,7 +82,7 @@ class LogTail:
         image = read_image(self._directory, until=self._until)
         self._loader = ImageLoader(image, on_step=self._step)
         self._next = image.provenance.offset + 1
-        self._place: _Place | None = None
+        self._place: _BatchPosition | None = None
 
     def _step(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> None:
         if self.on_step is not None:
@@ -125,7 +125,7 @@ class LogTail:
                 self._apply(path, batch)
                 self._next = batch.header.next_offset
             end = position + batch.header.size
-            self._place = _Place(path, position, bytes(batch.data[:HEADER_SIZE]), end)
+            self._place = _BatchPosition(path, position, bytes(batch.data[:HEADER_SIZE]), end)
             position = end
 
     def _apply(self, path: Path, batch: Batch) -> None:

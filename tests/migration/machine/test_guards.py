@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from migrator.migration.machine.guards import (
     Claimant,
-    Evidence,
+    MarkEvidence,
     Ownership,
     Standing,
     adopt,
@@ -87,12 +87,12 @@ def test_what_a_leader_may_do(shown: Standing, us: Claimant, finding: Finding) -
         assert verdict.remedy
 
 
-def shown(mark: MigrationState, evidence: Evidence) -> Standing:
+def shown(mark: MigrationState, evidence: MarkEvidence) -> Standing:
     return replace(standing(controller=PREDECESSOR, mark=mark), evidence=evidence)
 
 
 WITHOUT_CRC = replace(COPIED, batch_crc=None)
-HELD = Evidence(epoch=4, crc=CRC)
+HELD = MarkEvidence(epoch=4, crc=CRC)
 
 
 @pytest.mark.parametrize(
@@ -104,17 +104,17 @@ HELD = Evidence(epoch=4, crc=CRC)
         (replace(COPIED, batch_crc=CRC + 1), HELD, Ownership.FOREIGN),
         (replace(COPIED, batch_crc=CRC + 1), replace(HELD, stock_wrote=True), Ownership.FOREIGN),
         (replace(COPIED, kraft_metadata_epoch=3), HELD, Ownership.FOREIGN),
-        (COPIED, Evidence(), Ownership.FOREIGN),
-        (WITHOUT_CRC, Evidence(), Ownership.FOREIGN),
+        (COPIED, MarkEvidence(), Ownership.FOREIGN),
+        (WITHOUT_CRC, MarkEvidence(), Ownership.FOREIGN),
         # a stock leader writes no CRC; nor did an old version of this program
         (WITHOUT_CRC, replace(HELD, stock_wrote=True), Ownership.OURS),
         (WITHOUT_CRC, HELD, Ownership.UNPROVED),
         # below the log's start
-        (COPIED, Evidence(compacted=True), Ownership.UNPROVED),
-        (WITHOUT_CRC, Evidence(compacted=True), Ownership.UNPROVED),
+        (COPIED, MarkEvidence(compacted=True), Ownership.UNPROVED),
+        (WITHOUT_CRC, MarkEvidence(compacted=True), Ownership.UNPROVED),
     ],
 )
-def test_whose_mark_it_is(mark: MigrationState, evidence: Evidence, owner: Ownership) -> None:
+def test_whose_mark_it_is(mark: MigrationState, evidence: MarkEvidence, owner: Ownership) -> None:
     assert ownership(shown(mark, evidence)) is owner
     forced = replace(MIGRATED, forced=True)
     taken = owner in {Ownership.OURS, Ownership.NOT_COPIED}
@@ -126,7 +126,7 @@ def test_whose_mark_it_is(mark: MigrationState, evidence: Evidence, owner: Owner
 def test_what_cannot_be_proved_is_said_with_the_way_on() -> None:
     old = examine(shown(WITHOUT_CRC, HELD), MIGRATED)
     assert "old version" in old.reason
-    compacted = examine(shown(COPIED, Evidence(compacted=True)), MIGRATED)
+    compacted = examine(shown(COPIED, MarkEvidence(compacted=True)), MIGRATED)
     assert "below the start" in compacted.reason
     assert "another leads" in compacted.remedy
     for verdict in (old, compacted):
@@ -145,7 +145,7 @@ def test_no_mark_of_another_quorum_is_taken_for_ours(
 ) -> None:
     """Whatever our log holds of the offset: it is ours only with the epoch and the CRC of the very batch."""
     theirs = MigrationState(3002, epochs[0], offset, epochs[0], crcs[0])
-    held = Evidence(epochs[1], crcs[1]) if start <= offset < end else Evidence(compacted=offset < start)
+    held = MarkEvidence(epochs[1], crcs[1]) if start <= offset < end else MarkEvidence(compacted=offset < start)
     same = start <= offset < end and (epochs[0], crcs[0]) == (epochs[1], crcs[1])
     assert (ownership(shown(theirs, held)) is Ownership.OURS) == same
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from migrator.image.model import MetadataImage
-from migrator.migration.machine.guards import Evidence, Standing
+from migrator.migration.machine.guards import MarkEvidence, Standing
 from migrator.migration.write_behind import messages
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper import leadership
@@ -121,7 +121,7 @@ class ModelCluster:
         mark = view.migration
         offset = mark.kraft_metadata_offset if mark is not None else -1
         held = 0 < offset <= len(self.log)
-        evidence = Evidence(self.log[offset - 1].epoch, crc_at(offset)) if held else Evidence()
+        evidence = MarkEvidence(self.log[offset - 1].epoch, crc_at(offset)) if held else MarkEvidence()
         found = self.zookeeper.get(CLUSTER_ID)
         return Standing((found.data or b"").decode() if found else None, view, evidence)
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from migrator.errors import OperatorError
 from migrator.log.metadata_log import MetadataLog
 from migrator.log.quorum_state import QuorumStateFile
-from migrator.migration.machine.guards import Evidence, Ownership, Standing, ownership
+from migrator.migration.machine.guards import MarkEvidence, Ownership, Standing, ownership
 from migrator.node.migration.mark_proofs import MarkProofs
 from migrator.node.quorum.storage import NodeStorage
 from migrator.raft.effects import AppendLeaderChange
@@ -164,7 +164,7 @@ def test_what_the_log_lets_go_cannot_be_proved(quorum: YoungQuorum) -> None:
     quorum.start_at(12)
     assert quorum.ownership(stocks) is Ownership.UNPROVED, "who was elected is not in the log any more"
     assert quorum.ownership(replace(ours, kraft_metadata_epoch=3)) is Ownership.FOREIGN
-    assert asyncio.run(quorum.proofs.evidence(quorum.mark(18))) == Evidence(2, quorum.proofs.crc_at(18))
+    assert asyncio.run(quorum.proofs.evidence(quorum.mark(18))) == MarkEvidence(2, quorum.proofs.crc_at(18))
 
 
 async def test_what_is_kept_follows_the_mark_also_while_zookeeper_is_away(quorum: YoungQuorum) -> None:
