@@ -1,0 +1,1 @@
+"""Consensus on a real log, clock and network: the runner of the core, its transports, and what the quorum tells."""
