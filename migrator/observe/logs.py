@@ -8,18 +8,22 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Callable
 
 from migrator.config.settings import Settings
 from migrator.observe.printable import json_text, printable, printable_lines
 
 QUIET_LIBRARIES = ("kazoo", "grpc", "asyncio")
+REPEAT_SECONDS = 60.0
+"""kazoo warns of each attempt to connect, a few each second while ZooKeeper is away: each text once in this time."""
+REMEMBERED_TEXTS = 100
 
 
 class TextFormatter(logging.Formatter):
     """One line, and the stack of an exception below it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter`."""
+        """One line of text for a log record."""
         head = f"[{self.formatTime(record)}] {record.levelname}"
         line = f"{head} {printable(record.getMessage())} ({printable(record.name)})"
         if record.exc_info:
@@ -31,7 +35,7 @@ class JsonFormatter(logging.Formatter):
     """One JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter`."""
+        """One JSON object, on one line, for a log record."""
         line = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
             "level": record.levelname,
@@ -43,11 +47,36 @@ class JsonFormatter(logging.Formatter):
         return json_text(line)
 
 
+class ZooKeeperClientWarnings(logging.Filter):
+    """Lets each warning of kazoo through once in `REPEAT_SECONDS`, and everything else always.
+
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._said: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the log gets this record."""
+        if record.levelno > logging.WARNING or record.name.partition(".")[0] != "kazoo":
+            return True
+        text, now = record.getMessage(), self._clock()
+        if now - self._said.get(text, float("-inf")) < REPEAT_SECONDS:
+            return False
+        if len(self._said) >= REMEMBERED_TEXTS:
+            self._said.clear()
+        self._said[text] = now
+        return True
+
+
 def set_up_logging(settings: Settings) -> None:
     """Once per process, as ``migrator.log.format`` says. Secrets are kept out where they arise: no setting, record or
     znode prints the value of one."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if settings.migrator_log_format == "json" else TextFormatter())
+    handler.addFilter(ZooKeeperClientWarnings())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)

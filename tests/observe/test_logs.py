@@ -1,0 +1,69 @@
+"""What the log of the process leaves out, so that it tells the story of a migration."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.retry import KazooRetry
+
+from migrator.config.load import typed_settings
+from migrator.observe.logs import REMEMBERED_TEXTS, REPEAT_SECONDS, ZooKeeperClientWarnings, set_up_logging
+from tests.patience import PATIENCE_SECONDS
+
+ATTEMPTS = 6
+
+
+@pytest.fixture
+def root() -> Iterator[logging.Logger]:
+    """The root logger, as it was when the test is over."""
+    found = logging.getLogger()
+    handlers, level = found.handlers[:], found.level
+    yield found
+    found.handlers[:], found.level = handlers, level
+
+
+def test_while_zookeeper_is_away_its_client_says_so_once(
+    root: logging.Logger, capsys: pytest.CaptureFixture[str], free_port: int
+) -> None:
+    set_up_logging(typed_settings({}, "test"))
+    dropped: list[str] = []
+    enough = threading.Event()
+
+    def note(record: logging.LogRecord) -> None:
+        if record.getMessage().startswith("Connection dropped"):
+            dropped.append(record.getMessage())
+            if len(dropped) == ATTEMPTS:
+                enough.set()
+
+    spy = logging.Handler(logging.WARNING)
+    spy.emit = note  # type: ignore[method-assign]
+    root.addHandler(spy)
+    client = KazooClient(f"127.0.0.1:{free_port}", connection_retry=KazooRetry(-1, delay=0.01, max_delay=0.01))
+    client.start_async()
+    assert enough.wait(PATIENCE_SECONDS), "the client tries again and again"
+    client.stop()
+    client.close()
+    written = capsys.readouterr().err.splitlines()
+    assert len([line for line in written if "Connection dropped" in line]) == len(set(dropped))
+
+
+def test_only_warnings_of_the_client_are_left_out_and_only_for_a_while() -> None:
+    now = [0.0]
+    passes = ZooKeeperClientWarnings(lambda: now[0]).filter
+
+    def record(name: str, level: int, text: str) -> logging.LogRecord:
+        return logging.LogRecord(name, level, "", 0, text, (), None)
+
+    away = record("kazoo.client", logging.WARNING, "away")
+    assert [passes(away), passes(away)] == [True, False]
+    assert passes(record("kazoo.client", logging.WARNING, "something else"))
+    assert all(passes(record("kazoo.client", logging.ERROR, "away")) for _ in range(2))
+    assert all(passes(record("migrator.node", logging.WARNING, "away")) for _ in range(2))
+    now[0] = REPEAT_SECONDS
+    assert [passes(away), passes(away)] == [True, False]
+    assert all(passes(record("kazoo.client", logging.WARNING, str(n))) for n in range(REMEMBERED_TEXTS))
+    assert passes(away), "what is remembered is bounded"
