@@ -48,11 +48,11 @@ class _Console(Console):
     """Strings become printable lines before they are measured. Whatever else is rendered keeps its line ends."""
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """See `Console`."""
+        """A string with its control characters made printable (see `Console`)."""
         return super().render_str(printable(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """See `Console`."""
+        """The segments, with control characters made printable (see `Console`)."""
         for segment in super().render(renderable, options):
             if segment.control or segment.text.isprintable() or segment.text == "\n":
                 yield segment

@@ -29,7 +29,7 @@ _Change = tuple[set[Uuid], list[tuple[Uuid, Acl]]]
 
 
 class AclIndex:
-    """See the module."""
+    """The access control entries of one image, found by resource pattern and principal."""
 
     __slots__ = ("_lengths", "_patterns")
 

@@ -79,7 +79,7 @@ EMPTY: Final = PartitionSet()
 
 
 class ControllerIndex:
-    """See the module. Readers must not change what they get.
+    """What decisions look up about one image. Readers must not change what they get.
 
     :param token_secret: the cluster's secret key for delegation tokens.
     """

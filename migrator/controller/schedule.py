@@ -51,7 +51,7 @@ def tasks_of(settings: ControllerSettings) -> tuple[Task, ...]:
 
 
 class Schedule:
-    """See the module. Times are monotonic milliseconds."""
+    """The due times of a leader's periodic tasks, in monotonic milliseconds."""
 
     __slots__ = ("_due_ms", "_fencing_put_off_ms", "_tasks")
 

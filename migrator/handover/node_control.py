@@ -46,14 +46,14 @@ class OperatorCommands:
         self._tell = tell
 
     async def stop(self, node_id: int) -> None:
-        """See `NodeControl`."""
+        """Have our controller stopped, in good order (see `NodeControl`)."""
         if not self._stop:
             self._tell(f"Now stop this program's service of controller {node_id}")
             return
         await _run(self._stop, node_id, None)
 
     async def start(self, node_id: int, property_file: Path) -> None:
-        """See `NodeControl`."""
+        """Have Kafka's controller started with this property file (see `NodeControl`)."""
         if not self._start:
             self._tell(f"Now start Kafka's controller {node_id} with {property_file}")
             return

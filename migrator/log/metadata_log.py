@@ -245,7 +245,7 @@ class MetadataLog:
             yield data
 
     def _read(self, offset: int, max_bytes: int, end: int) -> tuple[bytes, int]:
-        """See `read`; also the offset behind what was read."""
+        """As `read`; also gives the offset behind what was read."""
         require(offset >= self._start_offset, f"read at {offset} below the log's start {self._start_offset}")
         if offset >= end:
             return b"", offset

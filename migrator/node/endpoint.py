@@ -64,7 +64,7 @@ class ControllerEndpoint:
         self._read_context = read_context
 
     async def handle(self, context: RequestContext, body: Any) -> Any:
-        """See `Handler`."""
+        """The response: one of kio's messages of the request's API and version, or the chunks of one, encoded."""
         if context.api_key == ENVELOPE:
             return await self._open(context, body)
         return await self._dispatch(context, body)

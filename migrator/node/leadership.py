@@ -64,29 +64,29 @@ class Leadership(QuorumObserver):
         self._periodic = periodic
 
     def appended(self, size: int) -> None:
-        """See `QuorumObserver`."""
+        """Count the bytes by which the log has grown (see `QuorumObserver`)."""
         self._on_appended(size)
         self._metadata.appended()
 
     def appended_own(self, batches: bytes, records: Sequence[MetadataRecord]) -> None:
-        """See `QuorumObserver`."""
+        """Count and load one batch that `QuorumRunner.append` made of these records (see `QuorumObserver`)."""
         self._on_appended(len(batches))
         self._metadata.appended_own(batches, records)
 
     def truncated(self, offset: int) -> None:
-        """See `QuorumObserver`."""
+        """Tell the metadata that the log ends at ``offset`` now (see `QuorumObserver`)."""
         self._metadata.truncated(offset)
 
     def installed(self, snapshot: EpochOffset) -> None:
-        """See `QuorumObserver`."""
+        """Tell the metadata that a snapshot has taken the place of the whole log (see `QuorumObserver`)."""
         self._metadata.installed(snapshot)
 
     def committed(self, high_watermark: int) -> None:
-        """See `QuorumObserver`."""
+        """Tell the metadata that everything below ``high_watermark`` is committed (see `QuorumObserver`)."""
         self._metadata.committed(high_watermark)
 
     def role_changed(self, role: Role, epoch: int, leader_id: int | None) -> None:
-        """See `QuorumObserver`."""
+        """Take on or give up leadership: this node's role, epoch or leader is another (see `QuorumObserver`)."""
         log.info("%s in epoch %d, the leader is %s", role.value.capitalize(), epoch, leader_id)
         if self._leading is not None and (role is not Role.LEADER or epoch != self._leading):
             self._end()

@@ -64,10 +64,10 @@ class KRaftPropagation:
         await self._supervisor.close()
 
     def became_active(self, epoch: int, image: MetadataImage) -> None:
-        """See `LeaderListener`."""
+        """This node is the active controller of ``epoch``; ``image`` is the committed one (see `LeaderListener`)."""
 
     def lost_leadership(self, epoch: int) -> None:  # noqa: ARG002 - the listener's signature
-        """See `LeaderListener`."""
+        """``epoch`` is over for this node (see `LeaderListener`)."""
         self._pending.clear()
 
     def _published(self, delta: ImageDelta) -> None:

@@ -102,7 +102,7 @@ class NodeStatusSource:
         self._journal = journal
 
     def status(self) -> Status:
-        """See `StatusSource`."""
+        """The status now (see `StatusSource`)."""
         migration = self._migration
         level = self._core.metadata.published.features.metadata_version
         return Status(
@@ -127,7 +127,7 @@ class NodeStatusSource:
         return tuple(problem for problem in (leaderless, refusing) if problem is not None)
 
     async def updates(self) -> AsyncIterator[Status]:
-        """See `StatusSource`."""
+        """The status after every change; a slow reader may miss some, never the last (see `StatusSource`)."""
         last = None
         while True:
             status = self.status()
@@ -137,7 +137,7 @@ class NodeStatusSource:
             await asyncio.sleep(REFRESH_SECONDS)
 
     async def journal(self, after_sequence: int, *, follow: bool) -> AsyncIterator[JournalEvent]:
-        """See `StatusSource`."""
+        """Events after that sequence number, oldest first; then new ones as they come if ``follow``."""
         while True:
             for event in self._journal(after_sequence):
                 after_sequence = event.sequence
@@ -147,23 +147,23 @@ class NodeStatusSource:
             await asyncio.sleep(REFRESH_SECONDS)
 
     async def pause(self, reason: str, by: Orderer) -> None:
-        """See `StatusSource`."""
+        """Hold the migration before its next irreversible step (see `StatusSource`)."""
         await self._active_migration().pause(reason, by)
 
     async def resume(self, by: Orderer) -> None:
-        """See `StatusSource`."""
+        """Let the migration go on (see `StatusSource`)."""
         await self._active_migration().resume(by)
 
     async def force(self, kind: Force, reason: str, by: Orderer) -> None:
-        """See `StatusSource`."""
+        """Carry out the operator's order to force (see `StatusSource`)."""
         self._active_migration().force(kind, reason, by)
 
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
-        """See `StatusSource`."""
+        """What stands between here and ``goal`` (see `StatusSource`)."""
         return self._active_migration().gates(goal)
 
     async def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
-        """See `StatusSource`."""
+        """Take note of what a comparison found (see `StatusSource`)."""
         return self._active_migration().report_verdict(report, by)
 
     def _active_migration(self) -> MigrationView:

@@ -183,7 +183,7 @@ class ReadingCollector(Collector):
         self._read = read
 
     def collect(self) -> Iterator[Metric]:
-        """See `Collector`."""
+        """Read every metric now, for a scrape (see `Collector`)."""
         reading = self._read()
         labels = [reading.role, str(reading.epoch)]
         for name, text, figure in GAUGES:

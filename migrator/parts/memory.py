@@ -23,7 +23,7 @@ class PeakMemory(Sampler):
         self._pid = pid
 
     def look(self) -> None:
-        """See `Sampler`."""
+        """Take one sample (see `Sampler`)."""
         self.peak_bytes = max(self.peak_bytes, _resident_bytes(self._pid))
 
     def __exit__(self, *_: object) -> None:

@@ -70,12 +70,12 @@ class LocalLog:
         return EpochOffset(EPOCH, self._log.end_offset() - 1)
 
     async def append(self, epoch: int, records: Sequence[MetadataRecord]) -> int:
-        """See `TransactionLog`; the disk may refuse."""
+        """Append one batch; gives its last offset (see `TransactionLog`). The disk may refuse."""
         del epoch  # there is only one
         return self._add(self._encoded(records))
 
     async def append_encoded(self, epoch: int, batches: Callable[[int, int], bytes]) -> int:
-        """See `TransactionLog`; the disk may refuse."""
+        """Append what ``batches(base offset, epoch)`` gives (see `TransactionLog`). The disk may refuse."""
         return self._add(batches(self._log.end_offset(), epoch))
 
     def commit(self) -> MetadataImage:
@@ -85,7 +85,7 @@ class LocalLog:
         return self._loader.published
 
     async def write_snapshot(self, image: MetadataImage) -> None:
-        """See `write_snapshot`."""
+        """Write the image as a snapshot into the directory of the log."""
         await write_snapshot(self.directory, image)
 
     def close(self) -> None:

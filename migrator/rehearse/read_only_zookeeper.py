@@ -39,7 +39,7 @@ class ReadOnlyZooKeeper:
         self.reader = BulkReader(session, retry_seconds=retry_seconds)
 
     def view(self) -> ClaimView:
-        """See `ReadPort`."""
+        """The three znodes of the migration, not older than the call (see `ReadPort`)."""
         self._session.sync()
         return read_view(self.reader.read)
 

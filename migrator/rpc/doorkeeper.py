@@ -57,7 +57,7 @@ class Doorkeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gRPC has 
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        """See `grpc.aio.ServerInterceptor`."""
+        """Put the checks of caller and request before the method (see `grpc.aio.ServerInterceptor`)."""
         handler: Any = await continuation(handler_call_details)
         if handler is None:
             return None

@@ -140,7 +140,7 @@ class GrpcRaftTransport:
         self._said: dict[int, set[str]] = {}
 
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
-        """See `RaftTransport`."""
+        """The peer's answer, which has the type that belongs to the request's (see `RaftTransport`)."""
         response = await self._call(peer, _METHODS[type(request)], to_proto(request), timeout)
         try:
             answer: RaftResponse = from_proto(response)
@@ -172,7 +172,7 @@ class GrpcRaftTransport:
         return tuple(address_from_proto(address) for address in answer.known)
 
     async def close(self) -> None:
-        """See `RaftTransport`."""
+        """Drop every connection; requests that wait fail with `TransportError` (see `RaftTransport`)."""
         self._closed = True
         for deadline in self._deadlines:
             deadline.reschedule(0)

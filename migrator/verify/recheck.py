@@ -92,7 +92,7 @@ class _Window:
         self._take_others(image)
 
     def step(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> None:
-        """See `Step`."""
+        """Take note of what one batch changed for the entities that are checked again (see `Step`)."""
         ids = {*changes.topics, *changes.partitions}
         known = (image.topics.by_id.get(topic_id) for topic_id in ids for image in (before, after))
         names = {topic.name for topic in known if topic is not None} & self._topics

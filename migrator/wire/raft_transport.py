@@ -54,7 +54,7 @@ class KafkaRaftTransport:
         self._clients = {peer: self._connect(at.host, at.port) for peer, at in peers.items()}
 
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
-        """See `RaftTransport`."""
+        """The peer's answer, which has the type that belongs to the request's (see `RaftTransport`)."""
         client = self._clients.get(peer)
         if client is None:
             raise UnreachableError(f"node {peer} has no known address")
@@ -83,7 +83,7 @@ class KafkaRaftTransport:
         return self._clients.get(peer)
 
     async def close(self) -> None:
-        """See `RaftTransport`."""
+        """Drop every connection; requests that wait fail with `TransportError` (see `RaftTransport`)."""
         await asyncio.gather(*(client.close() for client in self._clients.values()))
 
 

@@ -79,7 +79,7 @@ class RealCluster(Cluster):
         self._clients: Admin | None = None
 
     def migration_files(self) -> Sequence[Path]:
-        """See `Cluster`."""
+        """The property files that the brokers are to be restarted with; brokers that are not Kafka's have none."""
         return self._kafka.write_properties(KafkaBrokerMode.MIGRATING)
 
     @property
@@ -89,7 +89,7 @@ class RealCluster(Cluster):
         return self._clients
 
     async def begin(self, report: DrillReport) -> None:
-        """See `Cluster`."""
+        """Start ZooKeeper and brokers in ZooKeeper mode, with metadata of every kind; notes what there is."""
         report.wait_for("ZooKeeper is filled")
         await asyncio.to_thread(self._fill)
         report.wait_for(f"brokers of Kafka {self._kafka.kafka.version} start in ZooKeeper mode")
@@ -104,24 +104,24 @@ class RealCluster(Cluster):
         report.meter = self._traffic.meter
 
     async def migrate_first_brokers(self, report: DrillReport) -> None:
-        """See `Cluster`."""
+        """All brokers but the last one run in migration mode when it returns (see `Cluster`)."""
         await self._roll(self.broker_ids[:-1], KafkaBrokerMode.MIGRATING, report)
 
     async def migrate_last_broker(self, report: DrillReport) -> None:
-        """See `Cluster`."""
+        """The last one runs in migration mode, too; what it waits for is the end of the copy (see `Cluster`)."""
         await self._roll(self.broker_ids[-1:], KafkaBrokerMode.MIGRATING, report)
 
     def doors(self) -> Doors:
-        """See `Cluster`."""
+        """The doors of brokers, controllers and ZooKeeper, as they are now (see `Cluster`)."""
         kafka = self._kafka
         return Doors(kafka.broker_addresses, kafka.addresses_between_brokers, kafka.running_controllers(), ORDERS)
 
     def workload(self) -> Workload:
-        """See `Cluster`; the brokers forward it to the controller, or refuse it themselves."""
+        """Changes of every kind; brokers forward them to the controller, or refuse them themselves (see `Cluster`)."""
         return Workload(self._channel("workload"), self.broker_ids, seed=1, forwarded=True)
 
     async def differences(self, image: MetadataImage) -> list[str]:
-        """See `Cluster`."""
+        """A sentence for each thing that brokers, at rest, do not know or hold as the image says (see `Cluster`)."""
         found = []
         for broker, (host, port) in self._kafka.broker_addresses.items():
             security = self.security.at_brokers(OPERATOR)
@@ -130,22 +130,22 @@ class RealCluster(Cluster):
         return found
 
     def violations(self, image: MetadataImage) -> Mapping[str, Sequence[str]]:
-        """See `Cluster`."""
+        """By whom: what it saw that nobody may see, now that the metadata are these (see `Cluster`)."""
         return {
             node.name: image_comparison.violations(node.process.output_text(), node.directory / "data", image)
             for node in self._kafka.brokers.values()
         }
 
     async def roll_to_kraft(self, report: DrillReport) -> None:
-        """See `Cluster`."""
+        """One broker after the other restarts in KRaft mode (see `Cluster`)."""
         await self._roll(self.broker_ids, KafkaBrokerMode.KRAFT, report)
 
     async def roll_to_zookeeper(self, report: DrillReport) -> None:
-        """See `Cluster`."""
+        """One broker after the other restarts in ZooKeeper mode (see `Cluster`)."""
         await self._roll(self.broker_ids, KafkaBrokerMode.ZOOKEEPER, report)
 
     async def refuse_migrating_broker(self, report: DrillReport) -> None:
-        """See `Cluster`; the broker comes back in KRaft mode."""
+        """Start a broker in migration mode until it is refused; it comes back in KRaft mode (see `Cluster`)."""
         broker = self.broker_ids[0]
         await _blocking(lambda: self._kafka.restart_broker(broker, KafkaBrokerMode.MIGRATING))
         output = self._kafka.brokers[broker].process.output_text
@@ -158,7 +158,7 @@ class RealCluster(Cluster):
         await self._roll([broker], KafkaBrokerMode.KRAFT, report)
 
     async def hand_over(self, report: DrillReport) -> None:
-        """See `Cluster`: unmodified controllers start on the directories that ours leave."""
+        """Start unmodified controllers on the directories that ours leave (see `Cluster`)."""
         version = self._kafka.kafka.version
         with report.step(f"Stock Kafka {version} controllers take over"):
             for controller in self.controllers:
@@ -176,7 +176,7 @@ class RealCluster(Cluster):
             await _blocking(self._traffic.go_on)
 
     async def use_zookeeper_controller(self, report: DrillReport) -> None:
-        """See `Cluster`."""
+        """After the way back: let the ZooKeeper controller work, if these brokers have one that does."""
         with report.step("The ZooKeeper controller elects, creates, reassigns and deletes"):
             await self._in_sync(report)
             name = "drill-after-rollback"
@@ -200,14 +200,14 @@ class RealCluster(Cluster):
             await _blocking(self._traffic.go_on)
 
     async def audit_records(self, report: DrillReport) -> None:
-        """See `Cluster`."""
+        """At the very end: count what clients wrote and read, if these brokers hold records (see `Cluster`)."""
         with report.step("Every acknowledged record is read back once"):
             await self._in_sync(report)
             report.meter = None
             await _blocking(lambda: self._traffic.audit(report))
 
     async def close(self) -> None:
-        """See `Cluster`."""
+        """End everything that runs; safe at any time, and more than once (see `Cluster`)."""
         self._traffic.abandon()
         await asyncio.to_thread(self._kafka.close)
         await super().close()

@@ -42,7 +42,7 @@ class ClientTraffic:
         consume(self._bootstrap, ORDERS, RESTING, RESTING_READ, self._reader)
 
     def meter(self, since: float, until_: float) -> dict[str, float | int]:
-        """See `report.Meter`."""
+        """Longest pauses in seconds, and counts of records, between two moments (see `report.Meter`)."""
         producer, group, transactions = self._producer.activity, self._group.activity, self._transactions.activity
         return {
             "produce": producer.longest_pause(since, until_),

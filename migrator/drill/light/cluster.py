@@ -91,7 +91,7 @@ class LightCluster(Cluster):
         return ControllerChannel(self.addresses, client_id, self.security.at_controllers(OPERATOR))
 
     async def begin(self, report: DrillReport) -> None:
-        """See `Cluster`."""
+        """Start ZooKeeper and brokers in ZooKeeper mode, with metadata of every kind; notes what there is."""
         report.wait_for("ZooKeeper is filled")
         report.figure("znodes", await asyncio.to_thread(self.fill))
         for broker in self.brokers[:-1]:
@@ -101,43 +101,43 @@ class LightCluster(Cluster):
         """They do from their start."""
 
     async def migrate_last_broker(self, _report: DrillReport) -> None:
-        """See `Cluster`."""
+        """The last one runs in migration mode, too; what it waits for is the end of the copy (see `Cluster`)."""
         await self.brokers[-1].start()
         await asyncio.wait_for(self.brokers[-1].running.wait(), WAIT_SECONDS)
 
     def doors(self) -> Doors:
-        """See `Cluster`; light brokers serve controllers only."""
+        """Where clients come in: controllers only, as light brokers serve nobody else (see `Cluster`)."""
         run = any(controller.runs for controller in self.controllers)
         serving = {broker.options.broker_id: ("127.0.0.1", broker.port) for broker in self.brokers if broker.port}
         return Doors({}, serving, self.addresses if run else (), AWKWARD_TOPICS[-1])
 
     def workload(self) -> LightWorkload:
-        """See `Cluster`."""
+        """Changes of every kind that brokers and their clients ask for; the caller closes it (see `Cluster`)."""
         return LightWorkload(self.channel("workload"), self.brokers, seed=1)
 
     async def differences(self, image: MetadataImage) -> list[str]:
-        """See `Cluster`."""
+        """A sentence for each thing that brokers, at rest, do not know or hold as the image says (see `Cluster`)."""
         return [found for broker in self.brokers for found in image_comparison.differences(broker, image)]
 
     def violations(self, _image: MetadataImage) -> Mapping[str, Sequence[str]]:
-        """See `Cluster`."""
+        """By whom: what it saw that nobody may see, now that the metadata are these (see `Cluster`)."""
         return {f"broker {broker.options.broker_id}": broker.violations for broker in self.brokers}
 
     async def roll_to_kraft(self, _report: DrillReport) -> None:
-        """See `Cluster`."""
+        """One broker after the other restarts in KRaft mode (see `Cluster`)."""
         for broker in self.brokers:
             await broker.stop()
             await broker.start(LightBrokerMode.KRAFT)
             await asyncio.wait_for(broker.running.wait(), WAIT_SECONDS)
 
     async def roll_to_zookeeper(self, _report: DrillReport) -> None:
-        """See `Cluster`."""
+        """One broker after the other restarts in ZooKeeper mode (see `Cluster`)."""
         for broker in self.brokers:
             await broker.stop(controlled=False)
             await broker.start(LightBrokerMode.ZOOKEEPER)
 
     async def refuse_migrating_broker(self, report: DrillReport) -> None:
-        """See `Cluster`."""
+        """Start a broker in migration mode after the end, and wait until its registration is refused."""
         broker = self.brokers[0]
         await broker.stop()
         broker.errors.clear()
@@ -150,16 +150,16 @@ class LightCluster(Cluster):
         await until(self, report, what, refused, seconds=WAIT_SECONDS)
 
     async def hand_over(self, _report: DrillReport) -> None:
-        """See `Cluster`; stock controllers expect brokers that replay the metadata log."""
+        """Nothing: stock controllers expect brokers that replay the metadata log (see `Cluster`)."""
 
     async def use_zookeeper_controller(self, _report: DrillReport) -> None:
-        """See `Cluster`; a light broker that is elected does nothing."""
+        """Nothing: a light broker that is elected does no work (see `Cluster`)."""
 
     async def audit_records(self, _report: DrillReport) -> None:
-        """See `Cluster`; there are none."""
+        """Nothing: light brokers hold no records (see `Cluster`)."""
 
     async def close(self) -> None:
-        """See `Cluster`."""
+        """End everything that runs; safe at any time, and more than once (see `Cluster`)."""
         for broker in self.brokers:
             with contextlib.suppress(OSError):
                 await broker.stop(controlled=False)

@@ -22,7 +22,7 @@ class LightWorkload(Workload):
         self._brokers = brokers
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        """See `Workload`."""
+        """The actions that `run` does in turn (see `Workload`)."""
         return [*super().actions(), self._allocate_producer_ids, self._shrink_isr]
 
     async def _allocate_producer_ids(self) -> None:

@@ -121,7 +121,7 @@ class _Accounts(NoAccounts):
         self._credentials = credentials
 
     def user(self, mechanism: str, name: str) -> ScramAccount:
-        """See `ScramAccounts`."""
+        """The account of a user (see `ScramAccounts`)."""
         known = self._credentials.get(name)
         return (
             super().user(mechanism, name)
@@ -189,15 +189,15 @@ class Secured(InClear):
         )
 
     def zookeeper_options(self) -> ZooKeeperOptions:
-        """See `InClear`."""
+        """The options of the ZooKeeper server (see `InClear`)."""
         return ZooKeeperOptions(tls=ZooKeeperTls(self.store("zookeeper"), self._trust))
 
     def session(self, hosts: str, *, certificate: str = ZOOKEEPER_CLIENT) -> SessionOptions:
-        """See `InClear`; with whose certificate."""
+        """How brokers, controllers and the drill reach ZooKeeper, and with whose certificate (see `InClear`)."""
         return options_from(typed_settings(self._zookeeper(certificate), "drill"), hosts)
 
     def of_controller(self, node: int) -> dict[str, str]:
-        """See `InClear`."""
+        """What a controller's property file says in addition, or otherwise (see `InClear`)."""
         return {
             "listener.security.protocol.map": self._protocols(),
             "inter.broker.listener.name": REPLICATION,
@@ -209,7 +209,7 @@ class Secured(InClear):
         }
 
     def of_broker(self, broker: int, ports: BrokerPorts, *, in_zookeeper: bool) -> dict[str, str]:
-        """See `InClear`."""
+        """What a broker's property file says of its listeners and of who may do what (see `InClear`)."""
         return {
             **super().of_broker(broker, ports, in_zookeeper=in_zookeeper),
             "listeners": f"{REPLICATION}://127.0.0.1:{ports.replication},{CLIENTS}://127.0.0.1:{ports.clients}",
@@ -223,7 +223,7 @@ class Secured(InClear):
         }
 
     def login(self, user: str) -> dict[str, str]:
-        """See `InClear`."""
+        """What a librdkafka client of that user is told beside where the brokers are (see `InClear`)."""
         return {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": SCRAM_512,
@@ -233,18 +233,18 @@ class Secured(InClear):
         }
 
     def at_brokers(self, user: str, *, password: str | None = None) -> ListenerSecurity:
-        """See `InClear`; with another password than the user's own, if there is one."""
+        """How that user comes to the brokers, with the user's own password or another one (see `InClear`)."""
         keys = self._common(user) | self._login_keys(CLIENTS, SCRAM_512, user, password)
         return listener_security(keys, CLIENTS, "SASL_SSL", client_mechanism=SCRAM_512)
 
     def at_controllers(self, user: str) -> ListenerSecurity:
-        """See `InClear`."""
+        """How whoever has this name in the certificate comes to the controllers (see `InClear`)."""
         keys = self._common(user) | self._door_keys(user)
         mechanism = keys.get(_MECHANISM_KEY)
         return listener_security(keys, "CONTROLLER", self._door.protocol, client_mechanism=mechanism)
 
     def of_light_broker(self, broker: int) -> ListenerSecurity:
-        """See `InClear`."""
+        """The listener of a light broker (see `InClear`)."""
         keys = self._common(f"{BROKER}-{broker}") | self._login_keys(REPLICATION, SCRAM_512, BROKER)
         accounts = _Accounts(self._credentials)
         return listener_security(keys, REPLICATION, "SASL_SSL", client_mechanism=SCRAM_512, accounts=accounts)

@@ -74,7 +74,7 @@ class PublishedAccounts:
         self._seen: tuple[object, Mapping[str, _Look], bytes] | None = None
 
     def user(self, mechanism: str, name: str) -> ScramAccount:
-        """See `ScramAccounts`."""
+        """The account of a user (see `ScramAccounts`)."""
         image = self._image()
         nobody = self._nobody(image, mechanism, name)
         found = image.scram.get(ScramKey(_CODES[mechanism], name))
@@ -85,7 +85,7 @@ class PublishedAccounts:
         return ScramAccount(found, Authenticated(Principal("User", name)))
 
     def token(self, mechanism: str, token_id: str) -> ScramAccount:
-        """See `ScramAccounts`. The credential is made anew for each login, of a token that there is or not."""
+        """The account of a delegation token, computed for each login, also for an unknown token."""
         image = self._image()
         if self._secret is None:
             return ScramAccount(self._nobody(image, mechanism, token_id), None, "delegation tokens are off")

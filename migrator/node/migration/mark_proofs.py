@@ -31,7 +31,7 @@ class MarkProofs:
         self._mark: MigrationState | None = None
 
     def crc_at(self, offset: int) -> int | None:
-        """See `migrator.zookeeper.leadership.CrcAt`; costs a look into the index and some headers behind it."""
+        """The checksum of the batch at that offset (see `CrcAt`). Costs a look into the index and some headers."""
         try:
             header = self._storage.log.header_at(offset)
         except StorageError as error:

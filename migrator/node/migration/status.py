@@ -70,7 +70,7 @@ class MigrationInsight:
         return await drain(runtime.executor.coordinator, lambda: runtime.lag, lambda: runtime.owed, seconds)
 
     def migration_status(self) -> MigrationStatus | None:
-        """See `MigrationView`."""
+        """The migration as the leader sees it; None if this node is not the active controller (see `MigrationView`)."""
         status = self.driver
         if status.state is State.INACTIVE:
             return None
@@ -79,7 +79,7 @@ class MigrationInsight:
         )
 
     def problems(self) -> tuple[Problem, ...]:
-        """See `MigrationView`."""
+        """Why the migration does not go on (see `MigrationView`)."""
         status = self.driver
         hold = self._core.metadata.published.features.migration_hold
         if status.state.properties.at_rest:
@@ -110,7 +110,7 @@ class MigrationInsight:
         return tuple(found)
 
     def write_behind_status(self) -> WriteBehindStatus | None:
-        """See `MigrationView`."""
+        """How far ZooKeeper is behind; None while nothing is written to it (see `MigrationView`)."""
         lag = self._runtime.lag
         if lag is None:
             return None
@@ -128,31 +128,31 @@ class MigrationInsight:
         return self._runtime.executor.coordinator.write_behind
 
     def claim_status(self) -> ClaimStatus | None:
-        """See `MigrationView`."""
+        """The claim that this node holds (see `MigrationView`)."""
         claim = self._write_behind.claim
         if claim is None:
             return None
         return ClaimStatus(claim.zk_epoch, claim.epoch_version, claim.migration_version)
 
     def voters_ready(self) -> dict[int, bool | None]:
-        """See `MigrationView`."""
+        """ZkMigrationReady of each voter as last heard (see `MigrationView`)."""
         return ready(self._signals.last)
 
     def gates(self, goal: Goal) -> tuple[Gate, ...]:
-        """See `MigrationView`."""
+        """What stands between here and a goal (see `MigrationView`)."""
         image = self._core.metadata.published
         return finish_gates(self, image) if goal is Goal.FINISH else rollback_gates(self, image)
 
     async def pause(self, reason: str, by: Orderer) -> None:
-        """See `MigrationView`; errors as `PauseOrder.give`."""
+        """Hold before the next irreversible step (see `MigrationView`); errors as `PauseOrder.give`."""
         await self._runtime.pause_order.give(reason, by)
 
     async def resume(self, by: Orderer) -> None:
-        """See `MigrationView`; errors as `PauseOrder.take_back`."""
+        """Let the migration go on (see `MigrationView`); errors as `PauseOrder.take_back`."""
         await self._runtime.pause_order.take_back(by)
 
     def force(self, kind: Force, reason: str, by: Orderer) -> None:
-        """See `MigrationView`; only what the migration waits for right now can be forced.
+        """Override what the migration waits for right now; nothing else can be forced (see `MigrationView`).
 
         :raises OperatorError: it does not wait for that, or there is no reason for the journal.
         """
@@ -170,7 +170,7 @@ class MigrationInsight:
         self._runtime.executor.feed(ev.OperatorForce(kind))
 
     def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
-        """See `MigrationView`."""
+        """Take note of what a comparison found (see `MigrationView`)."""
         epoch = self._core.controller.epoch
         standing = VerdictContext(
             self._core.cluster_id,

@@ -25,7 +25,7 @@ class EitherTransport:
         self._said: set[int] = set()
 
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
-        """See `RaftTransport`."""
+        """The peer's answer, which has the type that belongs to the request's (see `RaftTransport`)."""
         deadline = asyncio.get_running_loop().time() + timeout
         first: RaftTransport = self._grpc
         second: RaftTransport = self._kafka
@@ -53,5 +53,5 @@ class EitherTransport:
         return connection is not None and connection.alive and not connection.features.is_ours
 
     async def close(self) -> None:
-        """See `RaftTransport`."""
+        """Drop every connection; requests that wait fail with `TransportError` (see `RaftTransport`)."""
         await asyncio.gather(self._grpc.close(), self._kafka.close())

@@ -28,7 +28,7 @@ class NodeQuorumView:
         self._known = {own.node_id: own}
 
     def describe(self) -> QuorumDescription:
-        """See `QuorumView`."""
+        """The quorum as this node sees it (see `QuorumView`)."""
         status = self._quorum.status()
         return QuorumDescription(
             leader_id=-1 if status.leader_id is None else status.leader_id,

@@ -139,7 +139,7 @@ def observed(controllers: str, config: str | None) -> Observed:
 
 
 async def _fetch(observer: Observer, directory: Path, until: int | None, start: Reached) -> Reached:
-    """See `Observed.fetch`."""
+    """Fetch the observed log into files."""
     folder = directory / DIRECTORY_NAME
     with storage_errors("cannot write", folder):
         folder.mkdir(parents=True, exist_ok=True)

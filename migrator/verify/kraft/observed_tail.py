@@ -20,7 +20,7 @@ class ObservedTail(LogTail):
         super().__init__(scratch, until)
 
     def advance(self) -> None:
-        """See `LogTail`."""
+        """Read what was appended since (see `LogTail`)."""
         self._fetch()
         super().advance()
 

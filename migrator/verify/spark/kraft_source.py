@@ -29,7 +29,7 @@ class KRaftReader(RowReader):
     """Each partition replays snapshot and log up to the same offset, and keeps its share of the topics."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """See `DataSourceReader`."""
+        """The parts that Spark reads in parallel (see `DataSourceReader`)."""
         with packing():
             if "directory" in self.options:
                 directory = Path(self.options["directory"])
@@ -39,7 +39,7 @@ class KRaftReader(RowReader):
         return [Share(number, count, until) for number in range(count)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """See `DataSourceReader`."""
+        """The rows of one part (see `DataSourceReader`)."""
         if not isinstance(partition, Share):
             raise TypeError(f"not a share of a log: {partition}")
         with packing():
@@ -74,11 +74,11 @@ class KRaftDataSource(DataSource):
         return "kraft"
 
     def schema(self) -> str:
-        """See `DataSource`."""
+        """The columns of the rows (see `DataSource`)."""
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
-        """See `DataSource`."""
+        """The reader of this source (see `DataSource`)."""
         if "directory" not in self.options and "controllers" not in self.options:
             raise OperatorError("no metadata is named", where="kraft", remedy='Set "directory" or "controllers"')
         return KRaftReader(self.options)

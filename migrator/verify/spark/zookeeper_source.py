@@ -66,7 +66,7 @@ class LiveReader(_Reader):
     """One partition for the small families, the topics in ranges; each has a session of its own."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """See `DataSourceReader`."""
+        """The parts that Spark reads in parallel (see `DataSourceReader`)."""
         with packing(), ZooKeeperSession(self._session_options()) as session:
             names = topic_names(BulkReader(session))
         size = max(1, -(-len(names) // self.shards))
@@ -74,7 +74,7 @@ class LiveReader(_Reader):
         return [OtherFamilies(), *ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """See `DataSourceReader`."""
+        """The rows of one part (see `DataSourceReader`)."""
         with packing(), ZooKeeperSession(self._session_options()) as session:
             tree = BulkReader(session)
             yield from arrow_batches(
@@ -93,13 +93,13 @@ class FilesReader(_Reader):
     """Each partition goes through the files and keeps its share, so that none has to hold everything."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """See `DataSourceReader`."""
+        """The parts that Spark reads in parallel (see `DataSourceReader`)."""
         with packing():
             count = self.shares_of(total_bytes(self._files()))
         return [OtherFamilies(), *(Share(number, count) for number in range(count))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """See `DataSourceReader`."""
+        """The rows of one part (see `DataSourceReader`)."""
         with packing():
             if isinstance(partition, Share):
                 keep = topics_share(self._chroot(), partition.number, partition.count)
@@ -128,11 +128,11 @@ class ZooKeeperDataSource(DataSource):
         return "zookeeper"
 
     def schema(self) -> str:
-        """See `DataSource`."""
+        """The columns of the rows (see `DataSource`)."""
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
-        """See `DataSource`."""
+        """The reader of this source (see `DataSource`)."""
         if "files" in self.options:
             return FilesReader(self.options)
         if "hosts" not in self.options and "config" not in self.options:

@@ -24,10 +24,10 @@ class ZnodeTree:
         return self._znodes.items()
 
     def read(self, wanted: Iterable[str]) -> Iterator[Znode | None]:
-        """See `ZkSource`."""
+        """Data and Stat of znodes (see `ZkSource`)."""
         return map(self._znodes.get, wanted)
 
     def children(self, wanted: Iterable[str]) -> Iterator[tuple[str, ...] | None]:
-        """See `ZkSource`."""
+        """Names of the children of znodes (see `ZkSource`)."""
         for path in wanted:
             yield self._children.get(path, () if path in self._znodes else None)

@@ -81,7 +81,7 @@ class KeySet:
             self._executor.submit(self._work)
 
     def fitting(self, algorithm: str, key_id: str | None) -> Iterable[PublicKey]:
-        """See `PublishedKeys`."""
+        """Keys for a token with that header (see `PublishedKeys`)."""
         self.refresh()
         loaded_at, failures = self._loaded_at, self._failures
         if loaded_at is None:

@@ -84,11 +84,11 @@ class SignedTokenValidator:
         self._keys = keys
 
     def prepare(self) -> None:
-        """See `TokenValidator`."""
+        """Begin to fetch the published keys (see `TokenValidator`)."""
         self._keys.refresh()
 
     def validate(self, token: str) -> Authenticated:
-        """See `TokenValidator`."""
+        """Whose token it is, and until when (see `TokenValidator`)."""
         try:
             claims = self._verified(token)
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:

@@ -51,7 +51,7 @@ class PasswordLogin:
     is_token: bool = False
 
     def exchange(self) -> ClientExchange:
-        """See `Login`."""
+        """The client's side of a new connection (see `Login`)."""
         if self.mechanism == PLAIN:
             return PlainClient(self.user, self.password.reveal())
         return ScramClient(self.mechanism, self.user, self.password.reveal(), is_token=self.is_token)
@@ -75,7 +75,7 @@ class BearerLogin:
         self._why = ""
 
     def exchange(self) -> ClientExchange:
-        """See `Login`."""
+        """The client's side of a new connection (see `Login`)."""
         with self._lock:
             now = self._wall()
             if now >= max(self._renew_at, self._retry_at):

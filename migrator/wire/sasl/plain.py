@@ -19,7 +19,7 @@ class PlainServer:
         self.outcome: Authenticated | None = None
 
     def step(self, token: bytes) -> bytes:
-        """See `ServerExchange`."""
+        """Our answer to the client's token (see `ServerExchange`)."""
         parts = token.split(b"\0")
         if len(parts) != 3:
             public = f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), 4)}"
@@ -37,7 +37,7 @@ class PlainServer:
         return b""
 
     def takes_long(self, token: bytes) -> bool:  # noqa: ARG002 - the same for all
-        """See `ServerExchange`."""
+        """Never: a password is compared at once (see `ServerExchange`)."""
         return False
 
 
@@ -50,11 +50,11 @@ class PlainClient:
         self.done = False
 
     def first(self) -> bytes:
-        """See `ClientExchange`."""
+        """The token that opens the exchange (see `ClientExchange`)."""
         return f"\0{self.user}\0{self._password.reveal()}".encode()
 
     def step(self, token: bytes) -> bytes:
-        """See `ClientExchange`."""
+        """Our answer to the server's token (see `ClientExchange`)."""
         if token:
             raise AuthenticationError("the server sent a challenge in answer to PLAIN")
         self.done = True

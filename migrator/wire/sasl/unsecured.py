@@ -39,10 +39,10 @@ class UnsecuredValidator:
         self._wall = wall
 
     def prepare(self) -> None:
-        """See `TokenValidator`: it needs nothing."""
+        """Nothing: an unsecured token is checked without keys (see `TokenValidator`)."""
 
     def validate(self, token: str) -> Authenticated:
-        """See `TokenValidator`."""
+        """Whose token it is, and until when (see `TokenValidator`)."""
         rules, now, skew = self._rules, self._wall(), self._rules.clock_skew_ms / 1000
         claims = _claims(token)
         name = claims.get(rules.principal_claim)
