@@ -129,7 +129,7 @@ class WriteExecutor:
                         lambda: list(self._zookeeper.reader.read([paths.MIGRATION]))
                     )
                 except MigratorError as error:
-                    log.debug("The mark cannot be read yet: %s", error)
+                    log.debug("/migration cannot be read yet: %s", error)
                     await asyncio.sleep(READ_RETRY_SECONDS)
                     continue
                 if self._audit is not None and node is not None:

@@ -40,7 +40,7 @@ class ZooKeeperHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazo
         self._name = ""
 
     def create_connection(self, address: tuple[str, int], hostname: Any = None, **options: Any) -> Any:
-        """See kazoo's. For its four letter words kazoo gives the port as the name."""
+        """Connect to a server. For its four letter words kazoo gives the port as the name."""
         if self._tls is None:
             return super().create_connection(address, hostname=hostname, **options)
         if isinstance(hostname, str):
@@ -144,14 +144,14 @@ class ZooKeeperConnection(ConnectionHandler):  # type: ignore[misc]
             token = exchange.respond(challenge)
             if token is None:
                 return
-        raise LoginRefusedError(f"it was not over after {ROUNDS_MAX} tokens")
+        raise LoginRefusedError(f"the login was not finished after {ROUNDS_MAX} tokens")
 
     def _read_response(self, header: ReplyHeader, buffer: bytes, offset: int) -> Any:
         """Errors that kazoo does not know would end its thread, and the request would never be answered."""
         if header.err == SESSION_CLOSED_REQUIRE_SASL_AUTH:
-            self.client.trouble = "the server serves nobody who has not logged in with SASL"
+            self.client.trouble = "the server serves only clients that have logged in with SASL"
             header = header._replace(err=AuthFailedError.code)
         elif header.err and header.err not in EXCEPTIONS:
-            self.logger.warning("ZooKeeper answered the error %d, which is not known here", header.err)
+            self.logger.warning("ZooKeeper answered with error %d, which this program does not know", header.err)
             header = header._replace(err=SystemZookeeperError.code)
         return super()._read_response(header, buffer, offset)

@@ -54,7 +54,7 @@ class DigestMd5:
         if not nonce or directives.get("algorithm") != b"md5-sess":
             raise LoginRefusedError("the server does not offer DIGEST-MD5: no section Server in its own JAAS file?")
         if _QOP not in [offered.strip() for offered in directives.get("qop", _QOP).split(b",")]:
-            raise LoginRefusedError("the server demands another protection of messages than auth")
+            raise LoginRefusedError("the server demands integrity or encryption of SASL (a qop other than auth)")
         utf8 = directives.get("charset", b"").lower() == b"utf-8"
         return self._response(nonce, directives.get("realm", b""), utf8=utf8)
 
@@ -92,7 +92,7 @@ def parse(challenge: bytes) -> dict[str, bytes]:
     while position < len(challenge):
         match = _DIRECTIVE.match(challenge, position) if len(challenge) <= _CHALLENGE_BYTES_MAX else None
         if match is None:
-            raise LoginRefusedError("the server's token is no challenge of DIGEST-MD5")
+            raise LoginRefusedError("the server's token is not a challenge of DIGEST-MD5")
         name, quoted, plain = match.groups()
         text = plain if quoted is None else re.sub(rb"\\(.)", rb"\1", quoted, flags=re.DOTALL)
         found.setdefault(name.decode("ascii").lower(), text)

@@ -187,7 +187,7 @@ def _whole() -> Iterator[None]:
     try:
         yield
     except (TooShortError, UnicodeDecodeError) as error:
-        raise MarshallingError(f"this is no reply: {error}") from error
+        raise MarshallingError(f"this is not a reply of ZooKeeper: {error}") from error
 
 
 def _end_of(reply: bytes, start: int, length: int) -> int:
@@ -196,7 +196,7 @@ def _end_of(reply: bytes, start: int, length: int) -> int:
     :raises MarshallingError: not in this reply. (Backwards, a list of names would have no end.)
     """
     if not 0 <= length <= len(reply) - start:
-        raise MarshallingError(f"this is no reply: {length} bytes at {start} of {len(reply)}")
+        raise MarshallingError(f"this is not a reply of ZooKeeper: {length} bytes at {start} of {len(reply)}")
     return start + length
 
 

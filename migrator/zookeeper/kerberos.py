@@ -35,7 +35,7 @@ class Gssapi:
         return self._step(None)
 
     def respond(self, challenge: bytes | None) -> bytes | None:
-        """See `Exchange`: the context's tokens, then the choice of no security layer."""
+        """Our next token: the context's tokens, then the choice of no security layer (see `Exchange`)."""
         if self._chosen:
             return None
         if not self._context.complete:
@@ -43,7 +43,7 @@ class Gssapi:
         try:
             offered = self._context.unwrap(challenge or b"").message
             if len(offered) != len(_CHOICE) or not offered[0] & _NO_LAYER:
-                raise LoginRefusedError("the server demands another protection of messages than auth")
+                raise LoginRefusedError("the server demands integrity or encryption of SASL (a qop other than auth)")
             self._chosen = True
             return bytes(self._context.wrap(_CHOICE, encrypt=False).message)
         except gssapi.exceptions.GSSError as error:

@@ -51,7 +51,7 @@ class DigestLogin:
 
     @property
     def name(self) -> str:
-        """See `ZooKeeperLogin`."""
+        """The user that logs in (see `ZooKeeperLogin`)."""
         return self.user
 
     @property
@@ -60,7 +60,7 @@ class DigestLogin:
         return f"{self.user} (DIGEST-MD5)"
 
     def exchange(self, host: str) -> Exchange:  # noqa: ARG002 - the mechanism's host is a constant
-        """See `ZooKeeperLogin`."""
+        """A DIGEST-MD5 login for one connection (see `ZooKeeperLogin`)."""
         return DigestMd5(self.user, self.password.reveal(), secrets.token_urlsafe(32), f"{SERVICE}/{HOST}")
 
 
@@ -73,7 +73,7 @@ class KerberosLogin:
 
     @property
     def name(self) -> str:
-        """See `ZooKeeperLogin`."""
+        """The principal that logs in (see `ZooKeeperLogin`)."""
         return self.principal or "the owner of the ticket cache"
 
     @property
@@ -82,7 +82,7 @@ class KerberosLogin:
         return f"{self.name} (GSSAPI)"
 
     def exchange(self, host: str) -> Exchange:
-        """See `ZooKeeperLogin`."""
+        """A GSSAPI login for one connection to that host (see `ZooKeeperLogin`)."""
         from migrator.zookeeper.kerberos import Gssapi  # noqa: PLC0415 - the package is optional
 
         return Gssapi(self.principal, self.key_tab, SERVICE, host)
@@ -108,7 +108,7 @@ def _module(entry: JaasEntry) -> LoginModule:
         text = read_text(Path(entry.file))
     except (OSError, ValueError) as error:
         raise OperatorError(
-            f"the JAAS file cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8'}",
+            f"the JAAS file cannot be read: {getattr(error, 'strerror', None) or 'the file is not UTF-8'}",
             where=entry.file,
             remedy="Correct migrator.zookeeper.jaas.file, and let this process read the file",
         ) from error
@@ -116,7 +116,7 @@ def _module(entry: JaasEntry) -> LoginModule:
         sections = parse_jaas(text)
     except JaasSyntaxError as error:
         raise OperatorError(
-            f"this is no JAAS file: {error}",
+            f"the file is not a JAAS file: {error}",
             where=entry.file,
             remedy='Write Section { module required key="value"; }; as Java reads it',
         ) from error

@@ -56,7 +56,7 @@ def forbidden(session: ZooKeeperSession, wanted: Wanted) -> Iterator[tuple[str, 
             on = f": that is a right on {paths.parent_of(op.path)}" if isinstance(op, Delete) else ""
             yield _subject(op), f"our identity {outcome.identity} may not {what}{on}"
         elif isinstance(outcome, Unknown):
-            raise session.away(f"the connection went ({outcome.reason})")
+            raise session.away(f"the connection to ZooKeeper was lost ({outcome.reason})")
 
 
 def _outcomes(

@@ -48,5 +48,5 @@ def create_missing(session: ZooKeeperSession, wanted: Iterable[str]) -> list[str
                     remedy="Check the chroot in zookeeper.connect",
                 )
             case Unknown(reason):
-                raise session.away(f"the connection went ({reason})")
+                raise session.away(f"the connection to ZooKeeper was lost ({reason})")
     return created

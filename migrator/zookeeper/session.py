@@ -240,7 +240,7 @@ class ZooKeeperSession:
         try:
             return result.get(timeout=self.options.session_timeout_ms / 1000)
         except (*CONNECTION_ERRORS, self.client.handler.timeout_exception) as error:
-            raise self.away(f"ZooKeeper went away ({type(error).__name__})") from error
+            raise self.away(f"the connection to ZooKeeper was lost ({type(error).__name__})") from error
         except AuthFailedError as error:
             raise self.refusal(error, "") from error
 

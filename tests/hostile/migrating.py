@@ -98,7 +98,7 @@ class MigrationSeat:
                 if peer.asked and not channels.troubles:
                     break
             trouble = channels.troubles.get(1, "")
-            assert "what it is to be told fails" not in trouble, trouble
+            assert "its request cannot be encoded" not in trouble, trouble
             for answer in found:
                 answer.refusal.encode()
         finally:

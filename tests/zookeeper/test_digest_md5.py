@@ -46,7 +46,7 @@ def test_a_server_that_does_not_know_the_password_is_refused(proof: bytes | None
         (b"", "does not offer DIGEST-MD5"),
         (b'realm="r",algorithm=md5-sess', "does not offer"),
         (b'realm="r",nonce="n",algorithm=md5', "does not offer"),
-        (b'nonce="n",algorithm=md5-sess,qop="auth-conf"', "another protection"),
+        (b'nonce="n",algorithm=md5-sess,qop="auth-conf"', "demands integrity or encryption"),
         (b"\x00\x01", "no challenge"),
         (b'nonce="n', "no challenge"),
         (b'nonce="' + b"n" * 4000 + b'",algorithm=md5-sess', "no challenge"),

@@ -81,7 +81,7 @@ def test_a_digest_login_keeps_its_password_to_itself(tmp_path: Path) -> None:
         ("Client { a.PlainLoginModule required; };", r"a\.PlainLoginModule is a Java class"),
         ("Client { a.DigestLoginModule required username=u; };", r"jaas\.conf: Client: the option password is missing"),
         ('Client { a.DigestLoginModule required username="${u}" password=p; };', "system property"),
-        ("Client {", "this is no JAAS file"),
+        ("Client {", "the file is not a JAAS file"),
     ],
 )
 def test_a_login_that_cannot_be_made_is_refused_with_a_remedy(tmp_path: Path, text: str, message: str) -> None:

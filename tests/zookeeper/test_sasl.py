@@ -87,7 +87,7 @@ def test_a_login_that_is_refused_is_one_clear_error(
 
 
 def test_a_session_without_a_login_is_refused_at_its_first_request(server: EmbeddedZooKeeper) -> None:
-    refused = pytest.raises(ZooKeeperLoginError, match="nobody who has not logged in with SASL")
+    refused = pytest.raises(ZooKeeperLoginError, match="only clients that have logged in with SASL")
     with ZooKeeperSession(SessionOptions(server.hosts)) as session, refused:
         list(BulkReader(session).read(["/"]))
 

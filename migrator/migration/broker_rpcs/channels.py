@@ -241,7 +241,7 @@ class BrokerChannels:
         )
 
     def _everything(self, broker_id: int, why: str) -> None:
-        log.warning("Broker %d is told everything anew, instead of what waited for it: %s", broker_id, why)
+        log.warning("Broker %d gets the full state instead of its waiting requests: %s", broker_id, why)
         self._on_overflow(broker_id)
 
 
@@ -319,7 +319,7 @@ class _Channel:
     def _begin_anew(self, error: Exception) -> None:
         """Nobody knows what the broker makes of the rest now, so it is told everything, by then from a newer image.
         Deletions stay: no full state stands for them."""
-        self.trouble = f"what it is to be told fails: {type(error).__name__}: {error}"
+        self.trouble = f"its request cannot be encoded: {type(error).__name__}: {error}"
         if self._current is not None:
             self.queue.appendleft(self._current)
         self.drop(EVERYTHING)
@@ -336,7 +336,7 @@ class _Channel:
                 frame, offset = await self._peer.request_encoded(api_key, version, chunks, REQUEST_SECONDS)
                 answered = await self._read(queued.request, response_type(api_key, version), frame, offset)
             except (TransportError, PeerError) as error:
-                log.debug("Broker %d: %s; sent again", self.place.broker_id, error)
+                log.debug("Broker %d: %s; the request is sent again", self.place.broker_id, error)
                 self.trouble = f"it does not answer: {error}"
                 if size >= LARGE_BYTES:
                     self.trouble += (

@@ -45,7 +45,7 @@ PLANNER = TaskKind("broker-planner", OnError.RESTART)
 CLOSING = TaskKind("broker-channels-closing", OnError.DROP)
 
 WITHOUT_TOPIC_IDS = (
-    "it failed a LeaderAndIsr as a whole, as brokers do that have logs without a topic id; it gets requests that name "
+    "it refused a whole LeaderAndIsr, as brokers with logs without a topic id do; from now on its requests name "
     "changes only, so it moves no stray logs aside"
 )
 Step = Callable[[], Awaitable[None]]

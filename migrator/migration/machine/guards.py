@@ -157,7 +157,7 @@ def _history(standing: Standing, us: Claimant) -> GuardAnswer | None:
         return GuardAnswer(
             Finding.REFUSE,
             f"/migration says that {_place(mark)} was copied by controller {mark.kraft_controller_id}, but the log of "
-            "this quorum holds no copy: it is left from another quorum",
+            "this quorum holds no copy: the znode is left from another quorum",
             "Make sure that no other quorum runs for this cluster and that the cluster is back under a ZooKeeper "
             "controller, then delete /migration.",
         )
@@ -221,7 +221,7 @@ def _newer(standing: Standing, us: Claimant) -> GuardAnswer | None:
     return GuardAnswer(
         Finding.ELSEWHERE,
         f"controller {holder} with epoch {newest} has claimed the cluster; ours is {us.epoch}",
-        "Nothing, while the quorum elects. If it stays, the claim is of another quorum: stop that one, and delete "
+        "Wait while the quorum elects. If the claim stays, it is of another quorum: stop that one, and delete "
         "/migration once the cluster is back under a ZooKeeper controller.",
     )
 

@@ -260,7 +260,7 @@ def _copied(memory: VolatileState, event: ev.CopyDone) -> Interpretation:
     ):
         return _copy_lost(memory, "another controller took ZooKeeper over during the copy")
     if strangers := who_runs.strangers(memory, event.surroundings):
-        return _copy_lost(memory, f"brokers came up meanwhile that would not obey this quorum: {strangers}")
+        return _copy_lost(memory, f"brokers that do not follow this quorum started meanwhile: {strangers}")
     memory.situation = Situation(f"{event.records} records copied")
     return Trigger.COPY, Finding.DONE
 
@@ -313,7 +313,7 @@ def _held(memory: VolatileState, event: ev.ReconcileHeld) -> Interpretation:
     memory.outstanding = False
     memory.situation = Situation(
         f"ZooKeeper holds {event.deletes} entities that the log does not ({', '.join(event.examples)}); more than "
-        f"migrator.reconcile.max.deletes={event.bound} are removed only after an order",
+        f"migrator.reconcile.max.deletes={event.bound}are removed only after an order of the operator",
         "Compare with 'migrator verify'. If the log is right, force it with 'migrator force deletes'.",
     )
     return Trigger.RECONCILED, Finding.HELD
@@ -321,7 +321,7 @@ def _held(memory: VolatileState, event: ev.ReconcileHeld) -> Interpretation:
 
 def _reconcile_failed(memory: VolatileState, event: ev.ReconcileFailed) -> Interpretation:
     memory.outstanding = False
-    memory.situation = Situation(f"the reconcile failed: {event.reason}", "It is tried again.")
+    memory.situation = Situation(f"the reconcile failed: {event.reason}", "The reconcile is tried again.")
     return Trigger.RECONCILED, Finding.FAILED
 
 
@@ -376,7 +376,7 @@ def _timer(memory: VolatileState) -> Interpretation:
     if memory.state.properties.has_worker:
         if memory.outstanding and not memory.term.had_faults:
             memory.situation = Situation(
-                silent, "It is ended, and another one begins. No action is needed unless this repeats."
+                silent, "The worker is ended, and another one starts. No action is needed unless this repeats."
             )
         answered = Finding.FAULTS if memory.state is State.DECODING else Finding.FAILED
         return Trigger.TIMER, Finding.STALLED if memory.outstanding else answered
@@ -407,5 +407,6 @@ def _resumed(memory: VolatileState) -> Interpretation:
 
 def _unreachable(reason: str) -> Situation:
     return Situation(
-        f"ZooKeeper is out of reach: {reason}", "Bring it back, or correct zookeeper.connect; it is tried again."
+        f"ZooKeeper is out of reach: {reason}",
+        "Bring ZooKeeper back, or correct zookeeper.connect; the controller tries again.",
     )

@@ -235,7 +235,9 @@ def _controller_gaps(signals: ControllerSignals, cluster: ClusterImage, requirem
         elif requirements.metadata_version >= FIRST_METADATA_VERSION_WITH_CONTROLLER_REGISTRATION:
             registration = cluster.controllers.get(voter)
             if registration is None:
-                yield Gap(who, "it has not registered with the active controller", "It retries; look at its log.")
+                yield Gap(
+                    who, "it has not registered with the active controller", "The controller retries; look at its log."
+                )
             elif not registration.zk_migration_ready:
                 yield Gap(who, "its registration says that it is not ready", "Restart it with the migration enabled.")
 
@@ -279,7 +281,7 @@ def _listener_gap(who: str, listeners: frozenset[str] | None, wanted: str) -> Ga
         return None
     return Gap(
         who,
-        f"it has no listener {wanted}, which this controller would talk to "
+        f"it has no listener {wanted}, which this controller connects to "
         f"(it has {', '.join(sorted(listeners)) or 'none'})",
         "Give the controllers the inter.broker.listener.name (or control.plane.listener.name) of the brokers.",
     )

@@ -69,7 +69,7 @@ class Strays:
             return Gap(
                 who,
                 "it is registered in KRaft mode, but a broker with its id runs in ZooKeeper mode",
-                f"Stop the one of the two that should not run. To go back to ZooKeeper mode: {_ENABLE}",
+                f"Stop the broker that should not run. To go back to ZooKeeper mode: {_ENABLE}",
             )
         if registration.fenced:
             return Gap(

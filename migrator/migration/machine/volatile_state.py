@@ -64,7 +64,7 @@ def held(hold: MigrationHold) -> Situation:
     return Situation(
         f"the operator has paused the migration before the copy: {hold.reason} (ordered at controller {hold.node_id}, "
         f"{given})",
-        "Let it go on with 'migrator resume'.",
+        "Continue it with 'migrator resume'.",
     )
 
 

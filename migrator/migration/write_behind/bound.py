@@ -72,5 +72,5 @@ class WriteBound:
         if lag.own > self._max_records:
             return f"ZooKeeper does not hold {lag.own} changes yet, the bound is {self._max_records}"
         if lag.age_ms > self._max_age_ms:
-            return f"ZooKeeper has not followed for {lag.age_ms // 1000} s, the bound is {self._max_age_ms // 1000} s"
+            return f"ZooKeeper has been behind for {lag.age_ms // 1000} s, the bound is {self._max_age_ms // 1000} s"
         return ""

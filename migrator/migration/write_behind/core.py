@@ -365,7 +365,8 @@ class WriteBehind:
         batch.repairs[broken] = batch.repairs.get(broken, 0) + 1
         if batch.repairs[broken] > MAX_REPAIRS:
             return self._stop(
-                fenced=False, reason=f"{broken} keeps changing under us ({error.name} on {flight.ops[index].path})"
+                fenced=False,
+                reason=f"{broken} keeps changing while it is written ({error.name} on {flight.ops[index].path})",
             )
         return [ReadAgain(self._ask(), broken, batch.image)]
 

@@ -127,7 +127,7 @@ class Fields:
         try:
             return broker_ids(*value)
         except (ValueError, TypeError):
-            raise self.fault(f"field {name!r} is no list of broker ids") from None
+            raise self.fault(f"field {name!r} is not a list of broker ids") from None
 
     def objects(self, name: str) -> list[Fields]:
         """:raises ZnodeError: when missing or not an array of objects."""
@@ -158,7 +158,7 @@ def broker_ids(*ids: int) -> tuple[int, ...]:
     if not all(type(broker) is int and 0 <= broker <= INT32_MAX for broker in ids):
         raise ValueError("broker ids are integers from 0")
     if len(set(ids)) != len(ids):
-        raise ValueError("a broker id is there twice")
+        raise ValueError("a broker id is listed twice")
     return ids
 
 

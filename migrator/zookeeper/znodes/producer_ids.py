@@ -39,7 +39,7 @@ def decode_producer_ids(path: str, data: bytes | None) -> ProducerIdBlock | None
     fields.version((1,), default=1)
     block = ProducerIdBlock(fields.integer("broker"), fields.decimal("block_start"), fields.decimal("block_end"))
     if not 0 <= block.start <= block.end < INT64_MAX:
-        raise fields.fault(f"the block from {block.start} to {block.end} is no range of producer ids")
+        raise fields.fault(f"the block from {block.start} to {block.end} is not a range of producer ids")
     return block
 
 

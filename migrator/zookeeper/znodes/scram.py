@@ -57,7 +57,7 @@ def parse_credential(path: str, mechanism: str, text: str) -> ScramCredential:
     parts = [part.partition("=") for part in text.split(",")]
     fields = {name: content for name, separator, content in parts if separator}
     if len(parts) != len(_PARTS) or set(fields) != set(_PARTS):
-        raise ZnodeError(path, f"the {mechanism} credential has not the parts {', '.join(_PARTS)}", _REMEDY)
+        raise ZnodeError(path, f"the {mechanism} credential must have the parts {', '.join(_PARTS)}", _REMEDY)
     try:
         salt, stored_key, server_key = (base64.b64decode(fields[name], validate=True) for name in _PARTS[:3])
     except (binascii.Error, ValueError):

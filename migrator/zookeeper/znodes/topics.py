@@ -84,7 +84,7 @@ def _replica_map(path: str, texts: Mapping[str, Any]) -> dict[int, Replicas]:
         try:
             replicas[int(text)] = broker_ids(*(ids if type(ids) is list else [None]))
         except (ValueError, TypeError):
-            raise ZnodeError(path, f"the replicas of partition {text} are no list of broker ids", _REMEDY) from None
+            raise ZnodeError(path, f"the replicas of partition {text} are not a list of broker ids", _REMEDY) from None
     return replicas
 
 
