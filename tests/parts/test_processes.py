@@ -82,7 +82,7 @@ def test_a_child_that_ends_early_is_reported_with_its_output(tmp_path: Path) -> 
 
 def test_a_child_that_is_late_is_reported(tmp_path: Path) -> None:
     child = ChildProcess("slow", ["sleep", "600"], output=tmp_path / "log")
-    with pytest.raises(OperatorError, match="slow did not come to this in 0 s: never"):
+    with pytest.raises(OperatorError, match="slow did not do this in 0 s: never"):
         child.wait_until(lambda: False, "never", timeout_seconds=0.05)
     child.kill()
 

@@ -47,9 +47,9 @@ def test_a_server_that_does_not_know_the_password_is_refused(proof: bytes | None
         (b'realm="r",algorithm=md5-sess', "does not offer"),
         (b'realm="r",nonce="n",algorithm=md5', "does not offer"),
         (b'nonce="n",algorithm=md5-sess,qop="auth-conf"', "demands integrity or encryption"),
-        (b"\x00\x01", "no challenge"),
-        (b'nonce="n', "no challenge"),
-        (b'nonce="' + b"n" * 4000 + b'",algorithm=md5-sess', "no challenge"),
+        (b"\x00\x01", "not a challenge"),
+        (b'nonce="n', "not a challenge"),
+        (b'nonce="' + b"n" * 4000 + b'",algorithm=md5-sess', "not a challenge"),
     ],
 )
 def test_tokens_that_are_no_challenge_are_refused(challenge: bytes | None, message: str) -> None:
