@@ -59,7 +59,7 @@ async def until(
         if loop.time() - begin > seconds:
             said = "; ".join(_sentence(status) for status in (await cluster.statuses()).values())
             raise DrillFailedError(
-                f"this did not come in {seconds:.0f} s: {report.now}. Controllers say: {said or 'nothing'}"
+                f"this did not happen within {seconds:.0f} s: {report.now}. Controllers say: {said or 'nothing'}"
             )
         await asyncio.sleep(POLL_SECONDS)
     report.wait_for("")

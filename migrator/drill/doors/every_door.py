@@ -63,7 +63,7 @@ async def try_doors(cluster: Cluster, report: DrillReport, phase: str) -> None:
         report.figure("ports that speak TLS and nothing else", len(ports.tls))
         report.none_of("ports in clear", len(ports.in_clear), ports.in_clear)
         missing = _expected_ports(cluster, doors, ours) - ports.tls
-        report.check("every door was among them", not missing, sorted(missing))
+        report.check("every door is among these ports", not missing, sorted(missing))
         if ours:  # what it says is looked through for secrets in the end, as all files are
             await command(cluster, "status", "-c", str(ours[0].property_file))
         report.wait_for("access control lists of znodes are read")
@@ -143,7 +143,7 @@ def _at_zookeeper(cluster: Cluster, security: Secured) -> Attempts:
     strangers = security.strangers()
     known = security.zookeeper_options().tls
     if known is None or not four_letter_word(server.port, "srvr", context=known.context()):
-        return Attempts(1, ("ZooKeeper: nobody gets in, so no stranger was refused",))
+        return Attempts(1, ("ZooKeeper: even the right login is refused, so the refusal of strangers proves nothing",))
     found = [
         f"ZooKeeper answers somebody {what}"
         for what, stranger in strangers.items()

@@ -40,7 +40,9 @@ async def try_grpc(controllers: Sequence[ControllerProcess], security: Secured) 
         where = f"gRPC of controller {controller.node_id}"
         own = security.grpc_credentials(f"controller-{controller.node_id}")
         if await _answer(address, own, _LOOK, _SILENCE) is not grpc.StatusCode.OK:
-            found += Attempts(1, (f"{where}: nobody gets in, so no stranger was refused",))
+            found += Attempts(
+                1, (f"{where}: even the right login is refused, so the refusal of strangers proves nothing",)
+            )
             continue
         for what, credentials in security.grpc_strangers().items():
             found += await _refused(f"{where}, {what}", address, credentials, (_LOOK, _VOTE), _SHUT)
@@ -59,7 +61,9 @@ async def try_metrics(controllers: Sequence[ControllerProcess], security: Secure
         where = f"metrics of controller {controller.node_id}"
         known, strangers = security.at_metrics(), security.strangers_at_metrics()
         if (seen := await _scraped(address, known, security.passwords[METRICS_READER])) != OK:
-            found += Attempts(1, (f"{where}: nobody gets in, so no stranger was refused: {seen}",))
+            found += Attempts(
+                1, (f"{where}: even the right login is refused, so the refusal of strangers proves nothing: {seen}",)
+            )
             continue
         for what, context in strangers.items():
             seen = await _scraped(address, context, security.passwords[METRICS_READER])

@@ -211,7 +211,9 @@ async def come_in(
     :param known: who does get in there: a door that is shut for everybody proves nothing.
     """
     if why := await _shut_out(address, known, is_wanted=True):
-        return Attempts(1, (f"{where}: nobody gets in, so no stranger was refused: {why}",))
+        return Attempts(
+            1, (f"{where}: even the right login is refused, so the refusal of strangers proves nothing: {why}",)
+        )
     result = NONE
     for what, stranger in strangers.items():
         try:

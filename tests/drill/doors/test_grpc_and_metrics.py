@@ -61,7 +61,9 @@ async def test_an_intruder_who_is_let_in_is_named_with_each_call(tmp_path: Path)
 
 async def test_a_grpc_door_that_is_shut_for_everybody_proves_nothing(tmp_path: Path) -> None:
     found = await tried(tmp_path, Identities())
-    assert found.not_refused == (f"gRPC of controller {NODE}: nobody gets in, so no stranger was refused",)
+    assert found.not_refused == (
+        f"gRPC of controller {NODE}: even the right login is refused, so the refusal of strangers proves nothing",
+    )
 
 
 async def scraped(directory: Path, *, password: bool, certificates: bool) -> Attempts:

@@ -125,7 +125,7 @@ async def test_a_door_that_is_shut_for_everybody_proves_nothing(
 ) -> None:
     monkeypatch.setattr(intruder, "PATIENCE_SECONDS", 0.0)
     found = await stranger_at(Secured(tmp_path), WITH_NOTHING, is_open=False)
-    assert "nobody gets in" in found.not_refused[0]
+    assert "even the right login is refused" in found.not_refused[0]
 
 
 async def test_a_besieged_controller_that_obeys_is_found_out() -> None:
