@@ -20,6 +20,8 @@ from tests.patience import PATIENCE_SECONDS
 from tests.raw_frames import receive, sized
 
 MOST = 12
+ONE_THREAD = {"num.network.threads": "1"}
+"""Each of stock's network threads closes the most silent of its own connections only."""
 PER_IP, OVERRIDES, CONNECTIONS = "max.connections.per.ip", "max.connections.per.ip.overrides", "max.connections"
 OWN, EVERY = str(NODE), ""
 HEADER = encode_request_header(RequestHeader(API_VERSIONS, 0, 1, "bounds"))
@@ -28,7 +30,7 @@ PROBE = sized(b"".join(HEADER + encode_entity(build(request_type(API_VERSIONS, 0
 
 @pytest.fixture(scope="module")
 def pair(kafka_391: StockKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    found = Pair(kafka_391, tmp_path_factory.mktemp("bounds"), SUPER)
+    found = Pair(kafka_391, tmp_path_factory.mktemp("bounds"), {**SUPER, **ONE_THREAD})
     with started([found]):
         yield found
 
