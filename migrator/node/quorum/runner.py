@@ -13,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol, assert_never
 
 from kio.schema.errors import ErrorCode
 
@@ -250,7 +250,7 @@ class QuorumRunner:
         try:
             while self._inbox and not self._is_closed:
                 for effect in self._core.step(self._inbox.popleft(), monotonic_ms()):
-                    self._PERFORM[type(effect)](self, effect)
+                    self._perform(effect)
         except Exception as error:  # noqa: BLE001 - a step that broke off leaves no state to go on from
             self._fail(error)
         finally:
@@ -414,25 +414,42 @@ class QuorumRunner:
     def _stop(self, _effect: fx.ReadyToStop) -> None:
         self._ready_to_stop.set()
 
-    _PERFORM: ClassVar[dict[type, Callable[[QuorumRunner, Any], None]]] = {
-        fx.PersistElectionState: _persist,
-        fx.RoleChanged: _role_changed,
-        fx.AppendLeaderChange: _append_leader_change,
-        fx.Append: _append,
-        fx.TruncateTo: _truncate,
-        fx.RequestSync: _request_sync,
-        fx.AdvanceHighWatermark: _committed,
-        fx.Send: _send,
-        fx.Reply: _reply,
-        fx.ReadLog: _read_log,
-        fx.ReadSnapshot: _read_snapshot,
-        fx.WriteSnapshotChunk: _write_snapshot_chunk,
-        fx.FinishSnapshot: _finish_snapshot,
-        fx.InstallSnapshot: _install_snapshot,
-        fx.BlamePeer: _blame,
-        fx.ReadyToStop: _stop,
-    }
-    """Which method performs which effect."""
+    def _perform(self, effect: fx.Effect) -> None:  # noqa: C901, PLR0912 - one line for each kind of effect
+        match effect:
+            case fx.PersistElectionState():
+                self._persist(effect)
+            case fx.RoleChanged():
+                self._role_changed(effect)
+            case fx.AppendLeaderChange():
+                self._append_leader_change(effect)
+            case fx.Append():
+                self._append(effect)
+            case fx.TruncateTo():
+                self._truncate(effect)
+            case fx.RequestSync():
+                self._request_sync(effect)
+            case fx.AdvanceHighWatermark():
+                self._committed(effect)
+            case fx.Send():
+                self._send(effect)
+            case fx.Reply():
+                self._reply(effect)
+            case fx.ReadLog():
+                self._read_log(effect)
+            case fx.ReadSnapshot():
+                self._read_snapshot(effect)
+            case fx.WriteSnapshotChunk():
+                self._write_snapshot_chunk(effect)
+            case fx.FinishSnapshot():
+                self._finish_snapshot(effect)
+            case fx.InstallSnapshot():
+                self._install_snapshot(effect)
+            case fx.BlamePeer():
+                self._blame(effect)
+            case fx.ReadyToStop():
+                self._stop(effect)
+            case never:
+                assert_never(never)
 
 
 def _most(is_contested: bool) -> int:  # noqa: FBT001
