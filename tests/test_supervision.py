@@ -15,7 +15,7 @@ from migrator import supervision
 from migrator.errors import InvariantViolation, OperatorError
 from migrator.node.core import NodeCore
 from migrator.supervision import FAILURES, OnError, Supervisor, TaskKind
-from tests.node.cluster import Cluster, running, until
+from tests.node.support.cluster import Cluster, running, until
 
 PACKAGE = Path(supervision.__file__).parent
 KINDS = {

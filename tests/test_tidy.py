@@ -12,6 +12,8 @@ from tests.lanes import TEST, place_of
 
 ROOT = Path(__file__).parents[1]
 LINES_MAX = 500
+PROGRAMS = {"bench", "simulation", "hostile", "golden", "model", "scenarios"}
+"""Folders of tests/ that are programs, models or tables rather than tests."""
 CLUSTERS = re.compile(r"\b(?:KafkaCluster|\w*LightCluster|StockQuorumCluster|cluster_in|rehearse_and_migrate)\(")
 GENERATED = {"migrator/config/kafka_keys.py", "requirements.lock", "docs/configuration.md"}
 TEXT = {".py", ".md", ".toml", ".yml", ".proto", ".lock", ""}
@@ -95,3 +97,14 @@ def test_what_continuous_integration_runs_exists(name: str) -> None:
     """A file that was moved would be missed only there, where it costs a run."""
     named = re.findall(r"\b(?:tests|migrator|deploy|docs)/[\w./-]*\w", (ROOT / name).read_text())
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_the_helpers_of_a_rooms_tests_are_in_its_support_folder() -> None:
+    stray = [
+        name
+        for path in source_files()
+        if (name := str(path.relative_to(ROOT))).startswith("tests/") and path.suffix == ".py" and name.count("/") > 1
+        if not path.name.startswith(("test_", "conftest.", "__"))
+        if not {"support", *PROGRAMS} & set(path.parts)
+    ]
+    assert not stray

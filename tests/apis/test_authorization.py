@@ -12,7 +12,7 @@ from migrator.controller.acl_index import AclIndex
 from migrator.image.model import Acl
 from migrator.records.acl_codes import AclOperation as Op
 from migrator.records.acl_codes import ResourceType
-from tests.controller.leading_controller import some_uuid
+from tests.controller.support.leading_controller import some_uuid
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 LITERAL, PREFIXED, DENY, ALLOW = 3, 4, 2, 3

@@ -17,8 +17,8 @@ from migrator.wire.decode import decode_entity
 from migrator.wire.encode import encode_entity
 from migrator.wire.schemas import request_type
 from migrator.wire.shapes import Shape, shapes_of
-from tests.apis.asking import ALICE, VERSIONS, ask
-from tests.controller.leading_controller import CLUSTER_ID, LeadingController, some_uuid
+from tests.apis.support.asking import ALICE, VERSIONS, ask
+from tests.controller.support.leading_controller import CLUSTER_ID, LeadingController, some_uuid
 from tests.lanes import examples
 
 TOPIC_ID = some_uuid(1)

@@ -25,8 +25,8 @@ from migrator.records.metadata import (
     RegisterBrokerRecord,
 )
 from migrator.records.uuid import Uuid
-from tests.apis.asking import ask, call
-from tests.controller.leading_controller import CLUSTER_ID, LeadingController, some_uuid
+from tests.apis.support.asking import ask, call
+from tests.controller.support.leading_controller import CLUSTER_ID, LeadingController, some_uuid
 
 LISTENER = {"name": "PLAINTEXT", "host": "h", "port": 9092, "security_protocol": 0}
 FEATURE = {"name": "metadata.version", "min_supported_version": 1, "max_supported_version": 21}

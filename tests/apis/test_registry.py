@@ -15,8 +15,8 @@ from migrator.controller.migration_gate import ALLOWED_BEFORE_COPY
 from migrator.records.acl_codes import AclOperation, ResourceType
 from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord
 from migrator.wire.schemas import CONTROLLER_APIS
-from tests.apis.asking import VERSIONS, ask, call, read
-from tests.controller.leading_controller import LeadingController
+from tests.apis.support.asking import VERSIONS, ask, call, read
+from tests.controller.support.leading_controller import LeadingController
 
 RETENTION = {"resource_type": 2, "resource_name": "t", "configs": ({"name": "retention.ms", "value": "1"},)}
 SOME: dict[int, dict[str, Any]] = {

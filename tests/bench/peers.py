@@ -14,7 +14,7 @@ from migrator.parts.kafka import KafkaRelease, StockKafka, StockNode
 from migrator.parts.processes import free_port
 from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
 from tests.bench.quiet_broker import QuietBroker
-from tests.drill.stock_controllers import StockController
+from tests.drill.support.stock_controllers import StockController
 
 STOCK_VERSION = "3.9.1"
 STOCK_JVM = Jvm(heap="4g", flags=())

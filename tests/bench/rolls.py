@@ -33,9 +33,9 @@ from tests.bench.figures import Figure, Result
 from tests.bench.observers import ZooKeeperWatch
 from tests.bench.peers import STOCK_VERSION
 from tests.bench.propagation import measure_real
-from tests.drill.stock_controllers import StockController
-from tests.interop.cluster import Admin, KafkaCluster
-from tests.interop.stages import broker_is_controller
+from tests.drill.support.stock_controllers import StockController
+from tests.interop.support.cluster import Admin, KafkaCluster
+from tests.interop.support.stages import broker_is_controller
 
 TOPIC = "orders"
 BROKERS = 3

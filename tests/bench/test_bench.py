@@ -28,7 +28,7 @@ from tests.bench.pieces_memory import MEMORY_PIECES, Sample
 from tests.bench.propagation import METADATA, METADATA_VERSION, REAL_CHANGES, measure_real
 from tests.bench.quiet_broker import head_of
 from tests.bench.rolls import ROLL_FIGURES
-from tests.drill.control_requests import (
+from tests.drill.support.control_requests import (
     CONTROLLER,
     INCREMENTAL,
     Topics,

@@ -14,7 +14,7 @@ from migrator.records.batch import build_batch, split_values
 from migrator.records.codec import encode_all
 from migrator.records.uuid import Uuid, random_uuid, uuid_to_text
 from migrator.zookeeper.znodes import paths
-from tests.verify.zookeeper.writer import Node, write_nodes
+from tests.verify.zookeeper.support.writer import Node, write_nodes
 
 LEVEL = 21
 PARTITIONS_PER_TOPIC = 10

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from migrator.cli.log import command
 from migrator.log.errors import StorageError
-from tests.log.builders import batch
-from tests.log.golden import DYNAMIC, STOCK
+from tests.log.support.builders import batch
+from tests.log.support.golden import DYNAMIC, STOCK
 
 
 def run(*arguments: str) -> str:

@@ -16,8 +16,8 @@ from migrator.errors import ExitCode
 from migrator.migration.machine.states import State
 from migrator.observe.status import JournalEvent, Orderer
 from migrator.verify import job
-from tests.rpc.identities import OPERATOR, command_config
-from tests.rpc.operator_node import WRITTEN, PlayedNode, property_file, served
+from tests.rpc.support.identities import OPERATOR, command_config
+from tests.rpc.support.operator_node import WRITTEN, PlayedNode, property_file, served
 from tests.verify.test_page import DIFFERENT, EQUAL
 
 

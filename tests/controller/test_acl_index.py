@@ -19,7 +19,7 @@ from migrator.image.security import acl_record
 from migrator.records.acl_codes import AclOperation, ResourceType
 from migrator.records.uuid import Uuid
 from tests.calls import calls_of
-from tests.controller.leading_controller import LeadingController, some_uuid
+from tests.controller.support.leading_controller import LeadingController, some_uuid
 
 LITERAL, PREFIXED = 3, 4
 

@@ -18,7 +18,7 @@ from migrator.controller.decision import RefusedError
 from migrator.controller.elections import UNCLEAN, ElectLeadersRequest, elect_leaders
 from migrator.controller.reassignments import WantedAssignment, alter_reassignments
 from migrator.records.metadata import NO_LEADER_CHANGE, PartitionChangeRecord
-from tests.controller.leading_controller import LeadingController, some_uuid
+from tests.controller.support.leading_controller import LeadingController, some_uuid
 
 
 @pytest.fixture

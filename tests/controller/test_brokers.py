@@ -22,7 +22,7 @@ from migrator.records.metadata import (
     ZkMigrationStateRecord,
 )
 from migrator.records.uuid import DIRECTORY_LOST
-from tests.controller.leading_controller import SESSION_MS, LeadingController, registration, some_uuid
+from tests.controller.support.leading_controller import SESSION_MS, LeadingController, registration, some_uuid
 
 PRE = ZkMigrationStateRecord(ZkMigrationState.PRE_MIGRATION)
 

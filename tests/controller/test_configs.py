@@ -16,7 +16,7 @@ from migrator.controller.configs import (
 from migrator.controller.decision import MAX_RECORDS_PER_OPERATION, RefusedError
 from migrator.image.model import ConfigResource
 from migrator.records.metadata import ConfigRecord, ConfigResourceType
-from tests.controller.leading_controller import LeadingController
+from tests.controller.support.leading_controller import LeadingController
 
 TOPIC, BROKER, METRICS = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.CLIENT_METRICS
 SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE

@@ -26,7 +26,7 @@ from migrator.records.metadata import (
     PartitionChangeRecord,
 )
 from migrator.records.uuid import DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED
-from tests.controller.leading_controller import LeadingController, some_uuid
+from tests.controller.support.leading_controller import LeadingController, some_uuid
 
 
 @pytest.fixture

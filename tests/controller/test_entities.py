@@ -42,7 +42,7 @@ from migrator.records.metadata import (
     RemoveDelegationTokenRecord,
     ScramMechanism,
 )
-from tests.controller.leading_controller import LeadingController
+from tests.controller.support.leading_controller import LeadingController
 
 USER = (QuotaEntity("user", "alice"),)
 BOTH = (QuotaEntity("user", "alice"), QuotaEntity("client-id", None))

@@ -17,7 +17,7 @@ from migrator.records.metadata import (
     FenceBrokerRecord,
     UnfenceBrokerRecord,
 )
-from tests.controller.leading_controller import SESSION_MS, LeadingController, some_uuid
+from tests.controller.support.leading_controller import SESSION_MS, LeadingController, some_uuid
 
 
 def test_every_state_and_fact_has_exactly_one_transition() -> None:

@@ -11,7 +11,7 @@ from migrator.image.builder import ImageBuilder
 from migrator.image.model import EMPTY_IMAGE, Changes, MetadataImage, Provenance
 from migrator.records.metadata import MetadataRecord
 from migrator.records.uuid import ZERO_UUID
-from tests.image.strategies import record_sequences
+from tests.image.support.strategies import record_sequences
 from tests.lanes import examples
 
 SECRET = b"of delegation tokens"

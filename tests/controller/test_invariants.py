@@ -17,7 +17,7 @@ from migrator.controller.topics import CreateTopicsRequest, NewTopic, create_top
 from migrator.image.model import PartitionRegistration
 from migrator.records.metadata import NO_LEADER
 from migrator.records.uuid import Uuid
-from tests.controller.leading_controller import LeadingController, registration
+from tests.controller.support.leading_controller import LeadingController, registration
 from tests.lanes import examples
 
 BROKERS = range(1, 5)

@@ -25,7 +25,7 @@ from migrator.records.metadata import (
     ZkMigrationState,
     ZkMigrationStateRecord,
 )
-from tests.controller.leading_controller import LISTENER, LeadingController, some_uuid
+from tests.controller.support.leading_controller import LISTENER, LeadingController, some_uuid
 
 ABORT = AbortTransactionRecord("Controller failover")
 ANYTIME = {

@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from migrator.controller.decision import RefusedError
 from migrator.controller.mutation_quotas import LONGEST_WAIT_MS, PRUNE_ABOVE, MutationQuota
 from migrator.records.metadata import ClientQuotaRecord, QuotaEntity
-from tests.controller.leading_controller import LeadingController
+from tests.controller.support.leading_controller import LeadingController
 
 BURST_SECONDS = 10
 

@@ -13,7 +13,7 @@ from migrator.records.metadata import (
     ZkMigrationState,
     ZkMigrationStateRecord,
 )
-from tests.controller.leading_controller import SESSION_MS, LeadingController
+from tests.controller.support.leading_controller import SESSION_MS, LeadingController
 
 
 def run(controller: LeadingController, schedule: Schedule, until_ms: int) -> list[tuple[int, Operation]]:

@@ -29,7 +29,7 @@ from migrator.records.metadata import (
     TopicRecord,
 )
 from migrator.records.uuid import DIRECTORY_UNASSIGNED, ZERO_UUID
-from tests.controller.leading_controller import LeadingController, some_uuid
+from tests.controller.support.leading_controller import LeadingController, some_uuid
 
 
 def create(controller: LeadingController, *topics: NewTopic, **options: Any) -> tuple[TopicResult, ...]:

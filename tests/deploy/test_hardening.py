@@ -16,7 +16,7 @@ import yaml
 from migrator.config.load import load_settings
 from migrator.observe.metrics_access import MetricsAccess, access_files
 from migrator.wire.listener_settings import named_security
-from tests.deploy.run_time_lock import RUN_TIME, entries, plain, run_time_lock
+from tests.deploy.support.run_time_lock import RUN_TIME, entries, plain, run_time_lock
 from tests.deploy.test_files import DEPLOY, ROOT, Kubernetes, dockerfile, systemd_unit
 
 WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
@@ -168,7 +168,7 @@ def test_the_image_is_built_on_a_digest_and_holds_what_runs_only() -> None:
 
 
 def test_the_lock_of_the_image_is_the_part_of_the_lock_that_runs() -> None:
-    assert RUN_TIME.read_text(encoding="utf-8") == run_time_lock(), "run: python -m tests.deploy.run_time_lock"
+    assert RUN_TIME.read_text(encoding="utf-8") == run_time_lock(), "run: python -m tests.deploy.support.run_time_lock"
     names = {plain(entry.partition("==")[0]) for entry in entries(RUN_TIME)}
     assert {"grpcio", "kazoo", "pyspark"} <= names
     assert not names & {"pytest", "mypy", "ruff", "grpcio-tools", "hypothesis", "setuptools"}

@@ -13,9 +13,9 @@ import pytest
 from migrator.parts.kafka import StockKafka
 from migrator.wire.encode import encode_entity
 from migrator.wire.schemas import API_VERSIONS, RequestHeader, build, encode_request_header, request_type
-from tests.differential.pair import SUPER, Pair, started
-from tests.differential.sides import Side
-from tests.differential.steps import BROKER, DELETE, NODE, SET, configs
+from tests.differential.support.pair import SUPER, Pair, started
+from tests.differential.support.sides import Side
+from tests.differential.support.steps import BROKER, DELETE, NODE, SET, configs
 from tests.patience import PATIENCE_SECONDS
 from tests.raw_frames import receive, sized
 

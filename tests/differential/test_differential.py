@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pytest
 
 from migrator.parts.kafka import StockKafka
-from tests.differential.coverage import expected, succeeded
-from tests.differential.differences import DIFFERENCES
-from tests.differential.pair import SUPER, Comparison, Pair, started
 from tests.differential.scenarios import GUARDED, MAIN, OLD
+from tests.differential.support.coverage import expected, succeeded
+from tests.differential.support.differences import DIFFERENCES
+from tests.differential.support.pair import SUPER, Comparison, Pair, started
 
 GUARD = {**SUPER, "super.users": "User:admin"}
 BARE = {"delete.topic.enable": "false"}

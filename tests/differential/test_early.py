@@ -18,11 +18,11 @@ from migrator.errors import OperatorError
 from migrator.parts.kafka import StockKafka
 from migrator.parts.processes import free_port, port_is_open
 from migrator.wire.schemas import CONTROLLER_APIS
-from tests.differential.pair import properties_of
-from tests.differential.sides import Ours, Side, Stock
-from tests.differential.steps import NODE
-from tests.doors.caller import Caller, Login, codes_of
-from tests.doors.questions import questions
+from tests.differential.support.pair import properties_of
+from tests.differential.support.sides import Ours, Side, Stock
+from tests.differential.support.steps import NODE
+from tests.doors.support.caller import Caller, Login, codes_of
+from tests.doors.support.questions import questions
 from tests.patience import PATIENCE_SECONDS
 
 VOTER, CLIENT = "voter", "client"

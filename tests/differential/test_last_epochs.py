@@ -21,10 +21,10 @@ from migrator.parts.kafka import StockKafka
 from migrator.parts.processes import free_port, port_is_open
 from migrator.raft.config import EPOCH_LIMIT
 from migrator.wire.schemas import API_VERSIONS
-from tests.differential.pair import SUPER, properties_of
-from tests.differential.sides import Ours, Side, Stock
-from tests.differential.steps import NODE, Step, ask
-from tests.doors.caller import Caller
+from tests.differential.support.pair import SUPER, properties_of
+from tests.differential.support.sides import Ours, Side, Stock
+from tests.differential.support.steps import NODE, Step, ask
+from tests.doors.support.caller import Caller
 from tests.patience import PATIENCE_SECONDS
 
 OTHER = NODE + 1

@@ -12,7 +12,7 @@ from migrator.drill.cluster import ControllerProcess, voters
 from migrator.observe.status import Status
 from migrator.parts.processes import free_port
 from migrator.records.acl_codes import AclOperation
-from tests.doors.controllers import POLL_SECONDS, Controllers, controllers_in, log_of, name_of
+from tests.doors.support.controllers import POLL_SECONDS, Controllers, controllers_in, log_of, name_of
 from tests.patience import PATIENCE_SECONDS
 
 WRONG = "broker-7"

@@ -17,9 +17,9 @@ from migrator.drill.cluster import ControllerProcess
 from migrator.observe.metrics_endpoint import METHODS, PATH
 from migrator.rpc.operator_client import OperatorClient
 from migrator.rpc.operator_socket import SOCKET_DIRECTORY, SOCKET_NAME, SocketDirectory
-from tests.doors import metrics_door
-from tests.doors.controllers import BOTH, OPERATOR, Controllers, controllers_in
-from tests.doors.grpc_door import (
+from tests.doors.support import metrics_door
+from tests.doors.support.controllers import BOTH, OPERATOR, Controllers, controllers_in
+from tests.doors.support.grpc_door import (
     CALLS,
     NETWORK,
     SERVICES,

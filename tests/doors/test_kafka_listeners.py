@@ -16,10 +16,10 @@ from migrator.node.node import StopReason, _listeners
 from migrator.parts.certificates import Authority
 from migrator.values import value
 from migrator.wire.schemas import CONTROLLER_APIS
-from tests.doors.caller import Caller, Login, Outcome
-from tests.doors.grpc_door import itself
-from tests.doors.questions import questions
-from tests.node.cluster import CLUSTER_ID, running
+from tests.doors.support.caller import Caller, Login, Outcome
+from tests.doors.support.grpc_door import itself
+from tests.doors.support.questions import questions
+from tests.node.support.cluster import CLUSTER_ID, running
 
 SSL, SASL = "CONTROLLER", "LOGIN"
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"

@@ -19,7 +19,7 @@ from migrator.rpc.identity import local_user
 from migrator.rpc.operator_client import OperatorClient
 from migrator.rpc.tls import TlsFiles
 from tests.conftest import ZooKeeperSpace
-from tests.faults.cluster import cluster_in, start_all
+from tests.faults.support.cluster import cluster_in, start_all
 
 ALICE = "User:CN=alice"
 VERDICT = VerdictReport("another-cluster", 1, 1, 1, 1, equal=True, differences=0)

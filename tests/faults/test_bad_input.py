@@ -17,8 +17,8 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from migrator.zookeeper.znodes.migration import MigrationState, decode_migration, encode_migration
 from tests.conftest import ZooKeeperSpace
-from tests.faults.cluster import FaultCluster, cluster_in, every_znode, start_all
-from tests.faults.gate import MULTI_READ
+from tests.faults.support.cluster import FaultCluster, cluster_in, every_znode, start_all
+from tests.faults.support.gate import MULTI_READ
 from tests.patience import PATIENCE_SECONDS
 
 OTHER_CLUSTER_ID = "YW5vdGhlciBjbHVzdGVyIQ"

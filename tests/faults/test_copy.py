@@ -17,9 +17,9 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import decode_controller
 from migrator.zookeeper.znodes.migration import MigrationState, decode_migration
 from tests.conftest import ZooKeeperSpace
-from tests.faults.cluster import FaultCluster, cluster_in, start_all
-from tests.faults.gate import MULTI_READ, Gate, Request
-from tests.faults.readers import Readers
+from tests.faults.support.cluster import FaultCluster, cluster_in, start_all
+from tests.faults.support.gate import MULTI_READ, Gate, Request
+from tests.faults.support.readers import Readers
 
 Trap = Callable[[Gate], Callable[[Request], bool]]
 

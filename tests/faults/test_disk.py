@@ -17,8 +17,8 @@ from migrator.errors import ExitCode
 from migrator.parts.processes import ChildProcess
 from migrator.raft.transport import TransportError
 from tests.conftest import ZooKeeperSpace
-from tests.faults.cluster import cluster_in, start_all
-from tests.faults.requests import create_topic
+from tests.faults.support.cluster import cluster_in, start_all
+from tests.faults.support.requests import create_topic
 from tests.patience import PATIENCE_SECONDS
 
 ROOM_BYTES = 2_000

@@ -27,9 +27,9 @@ from migrator.wire.schemas import UPDATE_METADATA
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.migration import decode_migration, encode_migration
 from tests.conftest import ZooKeeperSpace
-from tests.faults.cluster import FaultCluster, cluster_in, every_znode, start_all
-from tests.faults.gate import Gate
-from tests.faults.requests import allocate_producer_ids, create_topic
+from tests.faults.support.cluster import FaultCluster, cluster_in, every_znode, start_all
+from tests.faults.support.gate import Gate
+from tests.faults.support.requests import allocate_producer_ids, create_topic
 from tests.patience import PATIENCE_SECONDS
 
 

@@ -11,7 +11,7 @@ from migrator.migration.machine.finish import FLAG
 from migrator.migration.machine.states import PublicState, State
 from migrator.observe.status import Status
 from tests.conftest import ZooKeeperSpace
-from tests.faults.cluster import FaultCluster, cluster_in, start_all
+from tests.faults.support.cluster import FaultCluster, cluster_in, start_all
 
 
 async def restart(cluster: FaultCluster, controller: ControllerProcess) -> Status:

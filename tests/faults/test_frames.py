@@ -24,10 +24,10 @@ from migrator.values import value
 from migrator.wire.client import KafkaClient
 from migrator.wire.schemas import DESCRIBE_QUORUM, build, request_type
 from tests.conftest import ZooKeeperSpace
-from tests.faults.cluster import cluster_in, start_all
+from tests.faults.support.cluster import cluster_in, start_all
 from tests.lanes import examples
 from tests.patience import PATIENCE_SECONDS
-from tests.wire.messages import damaged_frame
+from tests.wire.support.messages import damaged_frame
 
 REGISTRATION, VOTE, FETCH, API_VERSIONS = 62, 52, 1, 18
 NODE = 3001

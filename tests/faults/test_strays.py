@@ -8,7 +8,7 @@ from pathlib import Path
 from migrator.drill.light.broker import LightBroker, LightBrokerMode
 from migrator.migration.machine.states import State
 from tests.conftest import ZooKeeperSpace
-from tests.faults.cluster import cluster_in, start_all
+from tests.faults.support.cluster import cluster_in, start_all
 
 
 async def test_a_broker_without_the_migration_and_one_with_the_id_of_a_controller_are_named(

@@ -14,8 +14,8 @@ from migrator.wire.schemas import build, request_type
 from migrator.zookeeper.request_size import JUTE_MAXBUFFER
 from migrator.zookeeper.znodes import paths
 from tests.conftest import ZooKeeperSpace
-from tests.faults.cluster import cluster_in, start_all
-from tests.faults.requests import REQUEST_SECONDS, create_topic
+from tests.faults.support.cluster import cluster_in, start_all
+from tests.faults.support.requests import REQUEST_SECONDS, create_topic
 
 VALUE = "x" * 30_000
 """A longer one no record can hold."""

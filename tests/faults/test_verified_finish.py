@@ -16,7 +16,7 @@ from migrator.rpc.operator_client import OperatorClient
 from migrator.verify.report import begin
 from migrator.verify.zookeeper.side import ZooKeeperSide
 from tests.conftest import ZooKeeperSpace
-from tests.faults.cluster import cluster_in, start_all
+from tests.faults.support.cluster import cluster_in, start_all
 
 
 async def test_the_migration_ends_only_on_a_verdict_that_began_after_the_last_write(

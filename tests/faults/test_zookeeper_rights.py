@@ -26,9 +26,9 @@ from migrator.zookeeper.logins import JaasEntry
 from migrator.zookeeper.ops import FORBIDDEN_REMEDY
 from migrator.zookeeper.session import SessionOptions, default_acl
 from migrator.zookeeper.znodes import paths
-from tests.faults.cluster import FaultCluster, cluster_in, every_znode, start_all
-from tests.faults.requests import REQUEST_SECONDS, create_topic
-from tests.parts.jaas import client_jaas
+from tests.faults.support.cluster import FaultCluster, cluster_in, every_znode, start_all
+from tests.faults.support.requests import REQUEST_SECONDS, create_topic
+from tests.parts.support.jaas import client_jaas
 
 USER, PASSWORD = "kafka", "the-password-of-kafka"
 RENAMED = "kafka-renamed"

@@ -42,7 +42,7 @@ from migrator.parts.kafka import KafkaRelease, StockKafka, StockNode, start_toge
 from migrator.parts.processes import free_port
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from tests.golden.stock import STOCK_391 as STOCK
-from tests.parts.kafka_tools import delegation_tokens
+from tests.parts.support.kafka_tools import delegation_tokens
 
 SEGMENT = "00000000000000000000.log"
 SHARED = {

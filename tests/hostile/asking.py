@@ -24,7 +24,7 @@ from tests.hostile.doors import Knock
 from tests.hostile.hints import METADATA_TOPIC
 from tests.hostile.node import NODE_ID, AbortedError, GrpcContext, Node
 from tests.hostile.values import Hostile
-from tests.node.cluster import CLUSTER_ID
+from tests.node.support.cluster import CLUSTER_ID
 
 RAFT_KEYS: Final = frozenset(key for key, _ in RAFT_APIS.values())
 FATAL_TO_STOCK: Final = frozenset({ErrorCode.cluster_authorization_failed, ErrorCode.invalid_request})

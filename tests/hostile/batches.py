@@ -15,7 +15,7 @@ from migrator.records.errors import CorruptRecordsError
 from migrator.records.metadata import ConfigRecord, ConfigResourceType, NoOpRecord
 from migrator.records.primitives import encode_uvarint
 from migrator.records.versions import LATEST_SUPPORTED
-from tests.records.samples import samples
+from tests.records.support.samples import samples
 
 HEADER: Final = {
     "base_offset": (0, "q"),

@@ -10,7 +10,7 @@ from migrator.node.core import NodeCore
 from migrator.raft.config import EPOCH_LIMIT, OFFSET_LIMIT
 from migrator.records.uuid import METADATA_TOPIC_ID
 from tests.hostile.values import Hints
-from tests.node.cluster import CLUSTER_ID
+from tests.node.support.cluster import CLUSTER_ID
 
 METADATA_TOPIC: Final = uuid.UUID(bytes=METADATA_TOPIC_ID)
 INCARNATIONS: Final = {broker: uuid.UUID(int=1_000 + broker) for broker in (1, 2, 3)}

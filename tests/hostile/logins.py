@@ -21,7 +21,7 @@ from migrator.wire.sasl.unsecured import UnsecuredRules, UnsecuredValidator
 from migrator.wire.schemas import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, request_type, response_type
 from tests.hostile.doors import Knock
 from tests.hostile.values import Hostile
-from tests.wire.accounts import Accounts
+from tests.wire.support.accounts import Accounts
 
 ACCOUNTS: Final = Accounts({"alice": "p"}, {"token-1": ("c2VjcmV0", "alice", 5_000)})
 PASSWORDS: Final = Passwords({"alice": "p"})

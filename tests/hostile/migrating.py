@@ -31,7 +31,7 @@ from migrator.zookeeper.ops import Check, Create, Delete, SetData
 from tests.hostile.doors import Door, Knock, rounds
 from tests.hostile.values import Hostile
 from tests.hostile.znodes import hold
-from tests.migration.builders import broker
+from tests.migration.support.builders import broker
 
 WEIGHTS: Final = {Door.ZNODES: 4, Door.ZOOKEEPER_ANSWER: 8, Door.BROKER_ANSWER: 12}
 ROUND: Final = rounds(WEIGHTS)

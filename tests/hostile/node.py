@@ -34,7 +34,7 @@ from migrator.wire.schemas import (
     response_type,
 )
 from migrator.wire.server import KafkaListener
-from tests.node.cluster import CLUSTER_ID, Cluster, Wires
+from tests.node.support.cluster import CLUSTER_ID, Cluster, Wires
 
 ADMIN = Principal("User", "admin")
 NODE_ID = 1

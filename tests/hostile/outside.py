@@ -26,8 +26,8 @@ from migrator.rpc.server import GrpcServer
 from migrator.rpc.stubs import operator_pb2
 from tests.hostile.doors import Door, Knock, rounds
 from tests.hostile.values import TEXTS, Hostile
-from tests.node.cluster import CLUSTER_ID
-from tests.rpc.operator_node import PlayedNode
+from tests.node.support.cluster import CLUSTER_ID
+from tests.rpc.support.operator_node import PlayedNode
 
 WEIGHTS: Final = {Door.SOCKET: 6, Door.METRICS: 6}
 ROUND: Final = rounds(WEIGHTS)

@@ -44,9 +44,9 @@ from tests.hostile.hints import DIRECTORIES, INCARNATIONS, hints_of
 from tests.hostile.logins import log_in
 from tests.hostile.node import AbortedError, GrpcContext, Node, Silence, frame_of
 from tests.hostile.values import Hostile
-from tests.node.cluster import CLUSTER_ID
-from tests.rpc.operator_node import PlayedNode
-from tests.wire.principals import encode_principal
+from tests.node.support.cluster import CLUSTER_ID
+from tests.rpc.support.operator_node import PlayedNode
+from tests.wire.support.principals import encode_principal
 
 LEADERS_ROUND: Final = rounds({Door.LISTENER: 2, Door.ENVELOPE: 2, Door.SASL: 4, Door.OPERATOR: 6, Door.QUORUM: 2})
 VOTERS_ROUND: Final = rounds({Door.LISTENER: 2, Door.QUORUM: 5}, RAFT_KEYS | {-1})

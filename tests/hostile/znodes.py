@@ -26,8 +26,8 @@ from migrator.zookeeper.znodes.controller import decode_controller_epoch
 from migrator.zookeeper.znodes.errors import ZnodeError
 from tests.hostile.readable import BESIDE, faults_for_stock
 from tests.hostile.values import TEXTS
-from tests.migration.images import read_image
 from tests.migration.model.zookeeper import ModelZooKeeper
+from tests.migration.support.images import read_image
 from tests.migration.translate.test_golden import BEFORE, load, passwords
 
 INTEGERS: Final = (-(2**63), -(2**31) - 1, -(2**31), -2, -1, 0, 1, 2**31 - 2, 2**31 - 1, 2**31, 2**53, 2**63 - 1, 2**63)

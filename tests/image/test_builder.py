@@ -11,9 +11,9 @@ from migrator.image.changes import merge_changes
 from migrator.image.model import EMPTY_IMAGE, Changes, MetadataImage, Provenance
 from migrator.records import metadata as rec
 from migrator.records.uuid import ZERO_UUID
-from tests.image.differences import changes_between
-from tests.image.rows import image_rows, naive_rows
-from tests.image.strategies import image_of, record_sequences, small_uuid
+from tests.image.support.differences import changes_between
+from tests.image.support.rows import image_rows, naive_rows
+from tests.image.support.strategies import image_of, record_sequences, small_uuid
 
 TOPIC = small_uuid(1)
 PARTITION = rec.PartitionRecord(0, TOPIC, (1, 2), (1, 2), (), (), 1, 0, 0, 0)

@@ -13,9 +13,9 @@ from migrator.image.loader import ImageLoader
 from migrator.image.model import EMPTY_IMAGE, Changes, MetadataImage
 from migrator.records import metadata as rec
 from migrator.records.uuid import Uuid
-from tests.image.differences import changes_between
-from tests.image.rows import image_rows, naive_rows
-from tests.image.strategies import image_of, small_uuid, transactional_sequences
+from tests.image.support.differences import changes_between
+from tests.image.support.rows import image_rows, naive_rows
+from tests.image.support.strategies import image_of, small_uuid, transactional_sequences
 from tests.image.test_builder import covers
 from tests.lanes import examples
 

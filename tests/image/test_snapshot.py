@@ -12,8 +12,8 @@ from migrator.image.snapshot import load_snapshot, snapshot_batches, snapshot_re
 from migrator.records import metadata as rec
 from migrator.records.uuid import ZERO_UUID
 from migrator.records.versions import FEATURE_NAME, LATEST_KNOWN, record_version
-from tests.image.rows import image_rows
-from tests.image.strategies import image_of, images, small_uuid
+from tests.image.support.rows import image_rows
+from tests.image.support.strategies import image_of, images, small_uuid
 
 
 def at_level(image: MetadataImage, level: int) -> MetadataImage:

@@ -8,7 +8,7 @@ from migrator.drill.cluster import ClusterOptions
 from migrator.drill.report import DrillReport
 from migrator.drill.scenario.steps import COPYING, DrillOptions, run_scenario
 from migrator.parts.kafka import StockKafka
-from tests.drill.stock_controllers import StockQuorumCluster
+from tests.drill.support.stock_controllers import StockQuorumCluster
 
 
 async def test_rollback_from_the_middle_of_the_copy(kafka_391: StockKafka, tmp_path: Path) -> None:

@@ -32,10 +32,10 @@ from migrator.values import value
 from migrator.wire.schemas import build, request_type
 from migrator.zookeeper.znodes import paths
 from tests.conftest import ZooKeeperSpace
-from tests.interop.controller_logs import Records, highest_versions, records_of
+from tests.interop.support.controller_logs import Records, highest_versions, records_of
+from tests.interop.support.zookeeper_of_everything import BROKERS, CLUSTER_ID, fill_everything
 from tests.interop.test_light_brokers_stock import stock_controller
-from tests.interop.zookeeper_of_everything import BROKERS, CLUSTER_ID, fill_everything
-from tests.migration.images import comparable, read_image
+from tests.migration.support.images import comparable, read_image
 from tests.patience import PATIENCE_SECONDS
 
 COPY = "ZK Migration"

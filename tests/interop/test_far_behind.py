@@ -25,7 +25,7 @@ from migrator.records.codec import encode, encode_all
 from migrator.records.control import LeaderChange, Voter, build_control_batch
 from migrator.records.uuid import DIRECTORY_UNASSIGNED, random_uuid
 from migrator.records.versions import parse_version
-from tests.drill.stock_controllers import StockController
+from tests.drill.support.stock_controllers import StockController
 
 MIB = 1024 * 1024
 OURS, STOCK = VOTERS = (1, 2)

@@ -36,9 +36,9 @@ from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.conftest import ZooKeeperSpace
-from tests.faults.gate import MULTI_READ, Gate, Request
-from tests.interop.cluster import Admin, KafkaCluster
-from tests.interop.stages import problems, stage
+from tests.faults.support.gate import MULTI_READ, Gate, Request
+from tests.interop.support.cluster import Admin, KafkaCluster
+from tests.interop.support.stages import problems, stage
 from tests.patience import PATIENCE_SECONDS
 
 TOPIC = "orders"

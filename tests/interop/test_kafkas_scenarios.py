@@ -37,8 +37,8 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from migrator.zookeeper.znodes.configs import decode_config
 from tests.conftest import ZooKeeperSpace
-from tests.interop.cluster import Admin, KafkaCluster
-from tests.interop.stages import alter_quotas, ask_brokers, placed, problems, reassign, stage
+from tests.interop.support.cluster import Admin, KafkaCluster
+from tests.interop.support.stages import alter_quotas, ask_brokers, placed, problems, reassign, stage
 
 INIT_PRODUCER_ID = (22, 4)
 TOPICS = {"test-topic-1": 2, "test-topic-2": 1, "test-topic-3": 10}

@@ -23,7 +23,7 @@ from migrator.records.control import LeaderChange, Voter, build_control_batch, c
 from migrator.records.uuid import DIRECTORY_UNASSIGNED
 from migrator.records.versions import parse_version
 from tests.patience import PATIENCE_SECONDS
-from tests.records.samples import UUID
+from tests.records.support.samples import UUID
 
 CLUSTER_ID = "Z29sZGVuLWNsdXN0ZXItMQ"
 NODE_ID = 7

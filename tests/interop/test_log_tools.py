@@ -17,9 +17,9 @@ from migrator.records import metadata as m
 from migrator.records.batch import build_batch
 from migrator.records.codec import encode, encode_all
 from migrator.records.control import LeaderChange, Voter, build_control_batch
-from tests.log.golden import BATCH_FILES
-from tests.parts.kafka_tools import dump_log, metadata_shell
-from tests.records.samples import UUID, samples
+from tests.log.support.golden import BATCH_FILES
+from tests.parts.support.kafka_tools import dump_log, metadata_shell
+from tests.records.support.samples import UUID, samples
 
 
 def log_of_every_record(folder: Path) -> Path:

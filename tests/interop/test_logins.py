@@ -18,11 +18,11 @@ from migrator.drill.kafka.cluster import BROKER_JVM
 from migrator.parts.kafka import StockKafka, start_together
 from migrator.parts.processes import free_port
 from migrator.values import value
-from tests.interop.login_attacks import ATTACKS
-from tests.interop.login_cases import CASES, REFUSED, SHA_256, SHA_512, Case, password, token, write_tokens
-from tests.interop.login_doors import ITERATIONS, OPERATOR, SALT_BYTES, SESSION_MS, SLOWED_MS, Door, Token, Town
-from tests.interop.login_line import Line, Said, Scram
-from tests.interop.stock_clients import Answer, StockAdmin, StockClients
+from tests.interop.support.login_attacks import ATTACKS
+from tests.interop.support.login_cases import CASES, REFUSED, SHA_256, SHA_512, Case, password, token, write_tokens
+from tests.interop.support.login_doors import ITERATIONS, OPERATOR, SALT_BYTES, SESSION_MS, SLOWED_MS, Door, Token, Town
+from tests.interop.support.login_line import Line, Said, Scram
+from tests.interop.support.stock_clients import Answer, StockAdmin, StockClients
 from tests.patience import PATIENCE_SECONDS
 
 FAILED = "sasl_authentication_failed"

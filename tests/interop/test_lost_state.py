@@ -16,7 +16,7 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from migrator.zookeeper.znodes.partition_state import PartitionState, decode_partition_state
 from tests.conftest import ZooKeeperSpace
-from tests.interop.cluster import Admin, KafkaCluster
+from tests.interop.support.cluster import Admin, KafkaCluster
 
 TOPIC = "orders"
 STATE = paths.partition_state(TOPIC, 0)

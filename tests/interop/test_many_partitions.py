@@ -33,7 +33,7 @@ from migrator.wire.schemas import build, request_type
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.bench.quiet_broker import QuietBroker
-from tests.interop.cluster import Admin, KafkaCluster
+from tests.interop.support.cluster import Admin, KafkaCluster
 
 LONG = pytest.mark.lane("test-long")
 RELEASES = ("3.6.2", "3.7.2", "3.8.1", "3.9.1")

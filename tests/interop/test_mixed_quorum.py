@@ -25,7 +25,7 @@ from migrator.records.metadata import ZkMigrationState
 from migrator.wire.schemas import build, request_type
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.migration import MigrationState, decode_migration
-from tests.drill.stock_controllers import StockController
+from tests.drill.support.stock_controllers import StockController
 from tests.patience import PATIENCE_SECONDS
 
 LACKING = 3

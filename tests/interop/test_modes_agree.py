@@ -32,8 +32,8 @@ from migrator.wire.schemas import build, request_type
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.conftest import ZooKeeperSpace
-from tests.interop.broker_answers import CONFIG, Answers, Seen, agree, ask
-from tests.interop.cluster import Admin, KafkaCluster
+from tests.interop.support.broker_answers import CONFIG, Answers, Seen, agree, ask
+from tests.interop.support.cluster import Admin, KafkaCluster
 
 IN_ZOOKEEPER_MODE, IN_KRAFT_MODE = 1, 2
 ELECT_LEADERS, ALTER_PARTITION_REASSIGNMENTS, ALTER_CLIENT_QUOTAS = 43, 45, 49

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.kafkas_suites import DEFECTS, REPORTS, SUITES
+from tests.interop.support.kafkas_suites import DEFECTS, REPORTS, SUITES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "interop.md").read_text(encoding="utf-8")

@@ -21,8 +21,8 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from migrator.zookeeper.znodes.configs import encode_config
 from tests.conftest import ZooKeeperSpace
-from tests.drill.stock_controllers import StockController
-from tests.interop.cluster import Admin, KafkaCluster
+from tests.drill.support.stock_controllers import StockController
+from tests.interop.support.cluster import Admin, KafkaCluster
 
 BROKERS = 2
 TOPIC = "orders"

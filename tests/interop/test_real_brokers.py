@@ -12,8 +12,8 @@ from migrator.drill.kafka.clients import Traffic, consume
 from migrator.drill.kafka.cluster import KafkaBrokerMode, until
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.parts.kafka import StockKafka
-from tests.interop.broker_answers import ask, disagreements
-from tests.interop.cluster import Admin, KafkaCluster
+from tests.interop.support.broker_answers import ask, disagreements
+from tests.interop.support.cluster import Admin, KafkaCluster
 
 TOPIC = "orders"
 PAUSE_SECONDS = 8.0

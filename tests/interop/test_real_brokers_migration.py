@@ -29,7 +29,7 @@ from migrator.parts.kafka import StockKafka
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.conftest import ZooKeeperSpace
-from tests.interop.cluster import Admin, KafkaCluster
+from tests.interop.support.cluster import Admin, KafkaCluster
 
 TOPIC = "orders"
 PARTITIONS = 3

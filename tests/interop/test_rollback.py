@@ -30,8 +30,8 @@ from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from migrator.zookeeper.znodes.migration import decode_migration
 from migrator.zookeeper.znodes.partition_state import decode_partition_state, encode_partition_state
 from tests.conftest import ZooKeeperSpace
-from tests.interop.cluster import Admin, KafkaCluster
-from tests.interop.stages import (
+from tests.interop.support.cluster import Admin, KafkaCluster
+from tests.interop.support.stages import (
     broker_is_controller,
     create_move_elect_delete,
     pause_migration,

@@ -15,7 +15,7 @@ from migrator.drill.workload.fill import FillOptions, fill
 from migrator.parts.kafka import StockKafka
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.zookeeper.session import default_acl
-from tests.interop.cluster import Admin, KafkaCluster
+from tests.interop.support.cluster import Admin, KafkaCluster
 
 pytestmark = pytest.mark.lane("test-long")
 BROKERS = (1,)

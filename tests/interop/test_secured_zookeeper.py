@@ -45,10 +45,10 @@ from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, default
 from migrator.zookeeper.writer import ConditionalWriter
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
-from tests.faults.cluster import different_rows, rows_of
-from tests.interop.cluster import Admin, KafkaCluster
-from tests.interop.stages import alter_quotas, broker_is_controller, stage
-from tests.parts.jaas import client_jaas
+from tests.faults.support.cluster import different_rows, rows_of
+from tests.interop.support.cluster import Admin, KafkaCluster
+from tests.interop.support.stages import alter_quotas, broker_is_controller, stage
+from tests.parts.support.jaas import client_jaas
 
 CHROOT = "/kafka"
 CLUSTER = encode_cluster_id(CLUSTER_ID)

@@ -24,9 +24,9 @@ from migrator.records.versions import FEATURE_NAME, parse_version, record_versio
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.conftest import ZooKeeperSpace
-from tests.interop.broker_answers import Answers, agree
-from tests.interop.cluster import Admin, KafkaCluster
-from tests.interop.controller_logs import control_records_of, records_of
+from tests.interop.support.broker_answers import Answers, agree
+from tests.interop.support.cluster import Admin, KafkaCluster
+from tests.interop.support.controller_logs import control_records_of, records_of
 
 TOPIC, DOOMED, FRESH = "orders", "doomed", "fresh"
 READ = 50

@@ -12,7 +12,7 @@ from migrator.log.metadata_log import DIRECTORY_NAME, LogLimits, MetadataLog
 from migrator.log.segment import close_all, segment_name
 from migrator.log.synced_end import FILE_NAME, SyncedEnd
 from migrator.records.batch import LENGTH_END, MAGIC_AT
-from tests.log.builders import batch, log_files
+from tests.log.support.builders import batch, log_files
 
 FIRST = segment_name(0)
 BATCHES = [batch(0, count=2), batch(2), batch(3, epoch=2)]

@@ -13,7 +13,7 @@ from migrator.log.metadata_log import DIRECTORY_NAME, LogLimits, MetadataLog
 from migrator.log.snapshots import SnapshotWriter
 from migrator.raft.messages import EpochOffset
 from migrator.values import value
-from tests.log.builders import NO_OP, batch, write_snapshot
+from tests.log.support.builders import NO_OP, batch, write_snapshot
 
 
 @value

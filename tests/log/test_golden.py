@@ -23,7 +23,7 @@ from migrator.records.batch import Batch, build_batch
 from migrator.records.codec import decode, encode
 from migrator.records.control import SnapshotHeader, control_records, encode_control
 from migrator.records.versions import parse_version
-from tests.log.golden import BATCH_FILES, DYNAMIC, STATIC, STOCK, name_of
+from tests.log.support.golden import BATCH_FILES, DYNAMIC, STATIC, STOCK, name_of
 
 
 def rewritten(batch: Batch) -> bytes:

@@ -14,7 +14,7 @@ from migrator.log.segment import segment_name
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import build_batch, iter_batches
 from tests.lanes import seeds
-from tests.log.builders import batch, write_snapshot
+from tests.log.support.builders import batch, write_snapshot
 
 STEPS = 60
 LIMITS = LogLimits(segment_bytes=600, segment_ms=10**12)

@@ -22,7 +22,7 @@ from migrator.log.segment import close_all
 from migrator.raft.messages import EpochOffset
 from migrator.raft.storage import LogView
 from migrator.records.errors import CorruptRecordsError
-from tests.log.builders import batch, log_files, write_snapshot
+from tests.log.support.builders import batch, log_files, write_snapshot
 
 SMALL = LogLimits(segment_bytes=200, segment_ms=10**12)
 FIRST = f"{0:020d}.log"
@@ -370,7 +370,7 @@ import resource, sys
 from pathlib import Path
 from migrator.log.errors import NoSpaceError
 from migrator.log.metadata_log import MetadataLog
-from tests.log.builders import batch
+from tests.log.support.builders import batch
 
 log = MetadataLog.open(Path(sys.argv[1]))
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))

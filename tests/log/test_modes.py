@@ -21,7 +21,7 @@ from migrator.observe.journal import Journal
 from migrator.raft.states import ElectionState
 from migrator.records.uuid import ZERO_UUID, random_uuid, uuid_to_text
 from migrator.records.versions import LATEST_SUPPORTED, version_at
-from tests.log.builders import batch, write_snapshot
+from tests.log.support.builders import batch, write_snapshot
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 

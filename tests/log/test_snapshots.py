@@ -16,7 +16,7 @@ from migrator.log.errors import StorageError
 from migrator.log.snapshots import SnapshotReceiver, SnapshotStore, SnapshotWriter, iter_snapshot, snapshot_id_of
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import restamp
-from tests.log.builders import NO_OP, batch
+from tests.log.support.builders import NO_OP, batch
 
 ID = EpochOffset(3, 40)
 NAME = f"{40:020d}-{3:010d}"

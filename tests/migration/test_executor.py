@@ -57,9 +57,9 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, encode_broker
 from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller
 from migrator.zookeeper.znodes.migration import MigrationState
-from tests.migration.builders import CLUSTER_ID
-from tests.migration.images import PASSWORDS, comparable, empty_cluster, image_from
 from tests.migration.model.zookeeper import ModelZooKeeper
+from tests.migration.support.builders import CLUSTER_ID
+from tests.migration.support.images import PASSWORDS, comparable, empty_cluster, image_from
 
 LEVEL = 19
 EPOCH = 5

@@ -28,10 +28,10 @@ from migrator.zookeeper.znodes.controller import ControllerClaim, encode_control
 from migrator.zookeeper.znodes.migration import MigrationState, encode_migration
 from migrator.zookeeper.znodes.partition_state import decode_partition_state, encode_partition_state
 from tests.conftest import ZooKeeperSpace
-from tests.faults.cluster import every_znode
-from tests.log.builders import batch
-from tests.migration.builders import broker, cluster
-from tests.migration.images import CONTROLLER_EPOCH, PASSWORDS, target, uuid
+from tests.faults.support.cluster import every_znode
+from tests.log.support.builders import batch
+from tests.migration.support.builders import broker, cluster
+from tests.migration.support.images import CONTROLLER_EPOCH, PASSWORDS, target, uuid
 
 STATE = paths.partition_state("orders", 0)
 COPIED = MigrationState(3001, 5, 900, 5)

@@ -18,8 +18,8 @@ from migrator.wire.legacy.messages import LeaderAndIsr, UpdateMetadata
 from migrator.zookeeper.ops import SetData
 from migrator.zookeeper.znodes import paths
 from tests.migration.broker_rpcs.test_requests import broker, complete
-from tests.migration.images import CONTROLLER_EPOCH, PASSWORDS, apply, empty_cluster, target
 from tests.migration.model.zookeeper import ModelZooKeeper
+from tests.migration.support.images import CONTROLLER_EPOCH, PASSWORDS, apply, empty_cluster, target
 
 LEVEL = 21
 EPOCH = 4

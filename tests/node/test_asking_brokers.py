@@ -14,7 +14,7 @@ from migrator.records.metadata import AbortTransactionRecord, BeginTransactionRe
 from migrator.wire.connection import RequestContext
 from migrator.wire.principal import ANONYMOUS
 from migrator.wire.schemas import build, request_type
-from tests.node.cluster import running
+from tests.node.support.cluster import running
 
 BROKER = 7
 REGISTRATION = (62, 4)

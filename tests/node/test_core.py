@@ -29,7 +29,7 @@ from migrator.records.metadata import (
 )
 from migrator.records.primitives import MAX_STRING_BYTES
 from migrator.records.versions import FEATURE_NAME, parse_version
-from tests.node.cluster import Cluster, running, until
+from tests.node.support.cluster import Cluster, running, until
 
 RESOURCE = ConfigResource(ConfigResourceType.BROKER, "")
 

@@ -28,8 +28,8 @@ from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.raft_transport import KafkaRaftTransport, RaftService
 from migrator.wire.security import ListenerSecurity, listener_security
 from migrator.wire.server import KafkaListener
-from tests.node.cluster import CLUSTER_ID, Cluster, running, until
-from tests.rpc.identities import AUTHORITY, properties_of, voter
+from tests.node.support.cluster import CLUSTER_ID, Cluster, running, until
+from tests.rpc.support.identities import AUTHORITY, properties_of, voter
 
 NODE = 1
 SUPER = "CN=controller"

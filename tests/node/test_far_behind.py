@@ -24,7 +24,7 @@ from migrator.records.codec import encode, encode_all
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.metadata import ConfigRecord, ConfigResourceType, FeatureLevelRecord, NoOpRecord
 from migrator.records.versions import FEATURE_NAME, parse_version
-from tests.node.cluster import FOLLOWS, Cluster, until
+from tests.node.support.cluster import FOLLOWS, Cluster, until
 
 AWAY = 3
 LEVEL = parse_version("3.9").level

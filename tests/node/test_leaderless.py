@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from migrator.node.status_source import NodeStatusSource
-from tests.node.cluster import FOLLOWS, running, until
+from tests.node.support.cluster import FOLLOWS, running, until
 
 
 async def test_a_voter_without_a_leader_says_so_and_what_to_do(tmp_path: Path) -> None:

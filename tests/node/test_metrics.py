@@ -22,9 +22,9 @@ from migrator.observe.metrics import MigrationFigures
 from migrator.observe.propagation import PROPAGATION, PropagationTimes
 from migrator.observe.status import BrokerState
 from migrator.records.metadata import RegisterBrokerRecord, TopicRecord, ZkMigrationState
-from tests.image.strategies import small_uuid
-from tests.migration.builders import broker, cluster
-from tests.node.cluster import running, until
+from tests.image.support.strategies import small_uuid
+from tests.migration.support.builders import broker, cluster
+from tests.node.support.cluster import running, until
 
 WAITING, COPYING, DUAL, FINISHED = 0, 1, 2, 3
 PUBLIC = {

@@ -22,7 +22,7 @@ from migrator.raft.messages import (
     RaftResponse,
 )
 from migrator.wire.answers import ANSWER, Answer, AnswerRoom
-from tests.node.cluster import CLUSTER_ID, running, until
+from tests.node.support.cluster import CLUSTER_ID, running, until
 from tests.node.test_core import write
 from tests.patience import PATIENCE_SECONDS
 

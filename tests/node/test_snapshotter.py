@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from migrator.clock import wall_ms
-from tests.node.cluster import running, until
+from tests.node.support.cluster import running, until
 from tests.node.test_core import write
 
 

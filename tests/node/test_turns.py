@@ -19,9 +19,9 @@ from migrator.wire.encode import encode_entity
 from migrator.wire.principal import ANONYMOUS
 from migrator.wire.schemas import CONTROLLER_APIS, ENVELOPE, RequestHeader, build, encode_request_header, request_type
 from tests.calls import CountingSelector
-from tests.controller.leading_controller import registration
-from tests.node.cluster import CLUSTER_ID, Cluster, running
-from tests.wire.principals import encode_principal
+from tests.controller.support.leading_controller import registration
+from tests.node.support.cluster import CLUSTER_ID, Cluster, running
+from tests.wire.support.principals import encode_principal
 
 TOPICS = 400
 PARTITIONS = 20

@@ -17,7 +17,7 @@ from migrator.observe.doors import (
     DoorCollector,
 )
 from migrator.observe.logins import BURST, NAME_CHARACTERS, PER_SECOND, LoginBook
-from tests.wire.odd_certificates import make
+from tests.wire.support.odd_certificates import make
 
 DAY = 86_400
 

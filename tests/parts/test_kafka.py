@@ -11,7 +11,7 @@ from migrator.errors import OperatorError
 from migrator.parts import kafka_jars
 from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.parts.processes import StillRunningError, free_port
-from tests.parts.kafka_tools import SHELL_ATTEMPTS, dump_log, metadata_shell
+from tests.parts.support.kafka_tools import SHELL_ATTEMPTS, dump_log, metadata_shell
 
 CLUSTER_ID = "XkYOzJkUQQ-rHVYhnWGvTg"
 

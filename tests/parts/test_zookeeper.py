@@ -12,7 +12,7 @@ from kazoo.exceptions import ConnectionLoss
 from migrator.drill.kafka.cluster import until
 from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
 from tests.conftest import ZooKeeperSpace, connect, disconnect
-from tests.parts.ensemble import ZooKeeperEnsemble
+from tests.parts.support.ensemble import ZooKeeperEnsemble
 
 
 def test_data_survives_kill_and_restart_until_it_is_deleted(own_zookeeper: EmbeddedZooKeeper) -> None:

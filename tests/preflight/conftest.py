@@ -9,7 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import ZooKeeperSpace
-from tests.preflight.ready_cluster import ReadyCluster, answering_broker
+from tests.preflight.support.ready_cluster import ReadyCluster, answering_broker
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 from tests.conftest import ZooKeeperSpace
-from tests.migration.images import read_image
+from tests.migration.support.images import read_image
 
 BROKERS = (1, 2, 3, 4)
 PARTITIONS = 400

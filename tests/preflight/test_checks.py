@@ -8,8 +8,8 @@ import pytest
 
 from migrator.preflight.check import Concerns
 from migrator.preflight.table import CHECKS
-from tests.preflight import cases_of_files, cases_of_zookeeper
-from tests.preflight.ready_cluster import ReadyCluster
+from tests.preflight.support import cases_of_files, cases_of_zookeeper
+from tests.preflight.support.ready_cluster import ReadyCluster
 
 CASES = (*cases_of_zookeeper.CASES, *cases_of_files.CASES)
 EXPECTED = {"M322"} | ({"M508"} if os.geteuid() == 0 else set())

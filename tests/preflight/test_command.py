@@ -16,8 +16,8 @@ from migrator.cli.main import migrator
 from migrator.drill.cluster import ENCODER_SECRET, TOKEN_SECRET
 from migrator.parts.processes import free_port
 from migrator.preflight.reference import reference
-from tests.preflight import cases_of_files, cases_of_zookeeper
-from tests.preflight.ready_cluster import ReadyCluster
+from tests.preflight.support import cases_of_files, cases_of_zookeeper
+from tests.preflight.support.ready_cluster import ReadyCluster
 
 ALWAYS = ["M322", "M322", *(["M508"] if os.geteuid() == 0 else [])]
 """Two doors of the cluster are open, and what root makes belongs to root."""

@@ -19,9 +19,9 @@ from migrator.zookeeper.znodes.controller import ControllerClaim, encode_control
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.partition_state import PartitionState, decode_partition_state
 from tests.migration.model.zookeeper import ModelZooKeeper
-from tests.preflight import cases_of_zookeeper
-from tests.preflight.cases_of_zookeeper import TOPIC
-from tests.preflight.ready_cluster import KNOWN, ReadyCluster
+from tests.preflight.support import cases_of_zookeeper
+from tests.preflight.support.cases_of_zookeeper import TOPIC
+from tests.preflight.support.ready_cluster import KNOWN, ReadyCluster
 from tests.preflight.test_command import stats_of
 
 PATH = paths.partition_state(TOPIC, 0)

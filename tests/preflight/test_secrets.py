@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.preflight.ready_cluster import ReadyCluster
+from tests.preflight.support.ready_cluster import ReadyCluster
 from tests.preflight.test_command import run
 
 MARK = "Pl4nted-Secret"

@@ -16,7 +16,7 @@ from migrator.raft.messages import EpochOffset
 from migrator.raft.replication import locate
 from migrator.raft.states import SAME_EPOCH, TRANSITIONS, ElectionState, Role
 from migrator.records.uuid import Uuid
-from tests.raft.cluster import CLUSTER_ID, NONE, Cluster, Envelope
+from tests.raft.support.cluster import CLUSTER_ID, NONE, Cluster, Envelope
 from tests.simulation.disk import SimulatedLog
 
 OTHER_DIRECTORY = Uuid(b"another-disk-id!")

@@ -16,7 +16,7 @@ from migrator.raft import events as ev
 from migrator.raft import messages as m
 from migrator.raft.messages import EpochOffset, RaftRequest, RaftResponse
 from migrator.raft.states import Role
-from tests.raft.cluster import CLUSTER_ID, Cluster, Envelope
+from tests.raft.support.cluster import CLUSTER_ID, Cluster, Envelope
 
 EPOCHS = (-1, 0, 1, 2, 3, 9, 2**31 - 1)
 NODES = (-1, 1, 2, 3, 7)

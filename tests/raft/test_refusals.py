@@ -9,7 +9,7 @@ from migrator.raft import effects as fx
 from migrator.raft import events as ev
 from migrator.raft import messages as m
 from migrator.raft.config import EPOCH_LIMIT
-from tests.raft.cluster import CLUSTER_ID, Envelope
+from tests.raft.support.cluster import CLUSTER_ID, Envelope
 from tests.raft.test_claims import led
 
 

@@ -30,7 +30,7 @@ import pytest
 
 from migrator.raft import events as ev
 from migrator.raft.states import ElectionState
-from tests.raft.cluster import Cluster, Envelope
+from tests.raft.support.cluster import Cluster, Envelope
 
 ROUTINE = ("Fetch from", "records from", "BeginQuorumEpoch", " ok")
 SCRIPTS = sorted((Path(__file__).parent / "testdata").glob("*.txt"))

@@ -18,7 +18,7 @@ from migrator.records.specs import SPECS, RecordSpec
 from migrator.records.uuid import Uuid, reserved_uuid
 from migrator.records.versions import LATEST_SUPPORTED
 from tests.lanes import examples
-from tests.records.strategies import records
+from tests.records.support.strategies import records
 
 EVERY_VERSION = [(spec, version) for spec in SPECS for version in range(spec.latest + 1)]
 FAST = [(spec, version) for spec, version in EVERY_VERSION if spec.record_type in READERS]

@@ -34,7 +34,7 @@ from migrator.records.control import (
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.runs import checked_batches
 from migrator.records.uuid import Uuid
-from tests.records.strategies import structs
+from tests.records.support.strategies import structs
 
 DIRECTORY = Uuid(bytes(range(16)))
 EVERY_VERSION = [(spec, version) for spec in SPECS for version in range(spec.latest + 1)]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from migrator.parts.zookeeper import EmbeddedZooKeeper
-from tests.rehearse.cluster import make_cluster
+from tests.rehearse.support.cluster import make_cluster
 
 MakeCluster = Callable[..., str]
 

@@ -11,8 +11,8 @@ import pytest
 
 from migrator.errors import ExitCode
 from tests.patience import PATIENCE_SECONDS
-from tests.rehearse.cluster import environment, property_file
 from tests.rehearse.conftest import MakeCluster
+from tests.rehearse.support.cluster import environment, property_file
 
 MIGRATOR = str(Path(sys.executable).with_name("migrator"))
 ALONE = ("--kafka", "none", "--no-spark")

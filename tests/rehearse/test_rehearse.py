@@ -27,8 +27,8 @@ from migrator.rehearse.report import Outcome
 from migrator.verify.kraft.files import read_image
 from migrator.zookeeper.znodes import paths
 from tests.conftest import connect, disconnect
-from tests.rehearse.cluster import IMPATIENT_MS, NODE_ID, everything, make_cluster, registration, request, run
 from tests.rehearse.conftest import MakeCluster
+from tests.rehearse.support.cluster import IMPATIENT_MS, NODE_ID, everything, make_cluster, registration, request, run
 
 READ_ONLY = [make_acl("world", "anyone", read=True)]
 

@@ -9,7 +9,7 @@ from migrator.drill.cluster import CLUSTER_ID
 from migrator.parts.kafka import StockKafka
 from migrator.parts.processes import port_is_open
 from migrator.rehearse.stock import controller_of_copy
-from tests.doors.caller import Caller, Login, Outcome
+from tests.doors.support.caller import Caller, Login, Outcome
 from tests.patience import PATIENCE_SECONDS
 
 NODE_ID = 3000

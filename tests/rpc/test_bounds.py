@@ -22,8 +22,8 @@ from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.operator_socket import SocketDirectory
 from migrator.rpc.server import GrpcServer
 from tests.patience import PATIENCE_SECONDS
-from tests.rpc.identities import IDENTITIES, files_of, voter
-from tests.rpc.operator_node import PlayedNode
+from tests.rpc.support.identities import IDENTITIES, files_of, voter
+from tests.rpc.support.operator_node import PlayedNode
 from tests.rpc.test_doors import call, with_files
 
 JOURNAL = "/migrator.operator.v1.Operator/Journal"

@@ -10,7 +10,7 @@ from hypothesis import given
 from migrator.errors import PeerError
 from migrator.rpc.codec import from_proto, to_proto
 from migrator.rpc.stubs import quorum_pb2
-from tests.rpc.raft_messages import requests, responses
+from tests.rpc.support.raft_messages import requests, responses
 
 
 @given(requests() | responses())

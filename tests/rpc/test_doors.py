@@ -30,8 +30,8 @@ from migrator.rpc.server import GrpcServer
 from migrator.rpc.stubs import operator_pb2, quorum_pb2
 from migrator.rpc.tls import OWN_USE, TRUST_USE, TlsFiles
 from migrator.values import value
-from tests.rpc.identities import AUTHORITY, IDENTITIES, files_of, voter
-from tests.rpc.operator_node import PlayedNode
+from tests.rpc.support.identities import AUTHORITY, IDENTITIES, files_of, voter
+from tests.rpc.support.operator_node import PlayedNode
 from tests.rpc.test_raft_transports import CLUSTER, PEER, VOTE, VOTED, View, grpc_transport
 
 STRANGERS = Authority("strangers")

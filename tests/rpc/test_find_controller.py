@@ -10,8 +10,8 @@ from migrator.errors import OperatorError
 from migrator.migration.machine.states import State
 from migrator.parts.processes import free_port
 from migrator.rpc.find_controller import active_controller, connect
-from tests.rpc.identities import command_config
-from tests.rpc.operator_node import PlayedNode, property_file, served
+from tests.rpc.support.identities import command_config
+from tests.rpc.support.operator_node import PlayedNode, property_file, served
 
 
 async def _active(config: Path) -> int:

@@ -38,7 +38,7 @@ from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.operator_socket import SOCKET_DIRECTORY, SOCKET_NAME
 from migrator.rpc.server import GrpcServer
 from migrator.rpc.stubs import operator_pb2
-from tests.rpc.identities import VOTERS, voter
+from tests.rpc.support.identities import VOTERS, voter
 
 EVENTS = tuple(JournalEvent(number, 1000 + number, "state", f"step {number}", (("from", "a"),)) for number in range(5))
 GATES = (Gate("brokers", open=False, what="broker 3 is in ZooKeeper mode", remedy="Restart it"),)

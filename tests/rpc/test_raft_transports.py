@@ -43,8 +43,8 @@ from migrator.rpc.tls import TlsFiles
 from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.raft_transport import KafkaRaftTransport, RaftService
 from migrator.wire.server import KafkaListener
-from tests.rpc.identities import IDENTITIES, voter
-from tests.wire.babbler import babbling
+from tests.rpc.support.identities import IDENTITIES, voter
+from tests.wire.support.babbler import babbling
 
 CLUSTER = "qYoMEZXcS_SKP2PzAl8-WA"
 PEER = 2

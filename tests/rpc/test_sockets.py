@@ -8,7 +8,7 @@ from pathlib import Path
 
 from migrator.migration.machine.states import State
 from migrator.rpc.operator_client import OperatorClient
-from tests.rpc.operator_node import PlayedNode, served
+from tests.rpc.support.operator_node import PlayedNode, served
 
 
 async def test_each_answer_is_of_the_controller_that_was_asked(tmp_path: Path) -> None:

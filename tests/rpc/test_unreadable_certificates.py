@@ -19,7 +19,7 @@ from migrator.rpc.identity import NOBODY, Identities, read_certificate
 from migrator.rpc.raft_transport import GrpcRaftTransport, PeerAddress
 from migrator.rpc.tls import TlsFiles
 from migrator.wire.server import KafkaListener
-from tests.wire.odd_certificates import UNREADABLE, make, unreadable
+from tests.wire.support.odd_certificates import UNREADABLE, make, unreadable
 from tests.wire.test_tls import WhoAmI, everything_from, security
 
 CA = make("a CA", ca=True)

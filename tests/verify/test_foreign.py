@@ -19,7 +19,7 @@ from migrator.verify.recheck import Patience, Recheck
 from migrator.verify.zookeeper.side import ZooKeeperSide
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.configs import encode_config
-from tests.faults.cluster import cluster_in, start_all
+from tests.faults.support.cluster import cluster_in, start_all
 from tests.verify.test_live import changes, changing
 
 

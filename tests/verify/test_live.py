@@ -19,7 +19,7 @@ from migrator.verify.verify import Verdict, VerifyRequest, verify_in
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.configs import encode_config
 from tests.conftest import ZooKeeperSpace
-from tests.faults.cluster import FaultCluster, cluster_in, start_all
+from tests.faults.support.cluster import FaultCluster, cluster_in, start_all
 
 PATIENT = Patience(total=120.0, rest=30.0)
 PASSES = 3

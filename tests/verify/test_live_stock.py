@@ -24,7 +24,7 @@ from migrator.verify.verify import Verdict, VerifyRequest, verify_in
 from migrator.verify.zookeeper.side import ZooKeeperSide
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.configs import encode_config
-from tests.drill.stock_controllers import StockQuorumCluster
+from tests.drill.support.stock_controllers import StockQuorumCluster
 from tests.verify.test_live import changes
 
 PASSES = 2

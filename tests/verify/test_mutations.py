@@ -31,7 +31,7 @@ from migrator.verify.zookeeper.znode_tree import ZnodeTree
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 from tests.golden.stock import STOCK_391, read_dump
 from tests.lanes import seeds
-from tests.verify.mutations import LOG_MUTATIONS, NEUTRAL, ZNODE_MUTATIONS, Leaf, Records, Znodes
+from tests.verify.support.mutations import LOG_MUTATIONS, NEUTRAL, ZNODE_MUTATIONS, Leaf, Records, Znodes
 
 MUTATED = 200
 CLEAN = 50

@@ -15,7 +15,7 @@ from migrator.verify.page import render, write
 from migrator.verify.recheck import Pair
 from migrator.verify.spark.compare import Comparison, Difference, KindCounts
 from migrator.verify.verify import Verdict
-from tests.verify.chromium import dom, screenshot
+from tests.verify.support.chromium import dom, screenshot
 
 NOW_MS = 1_790_000_000_000
 EVIL = "<script>document.title='broken in'</script>\"'&"

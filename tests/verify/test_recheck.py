@@ -26,7 +26,7 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.configs import encode_config
 from migrator.zookeeper.znodes.migration import decode_migration, encode_migration
 from tests.conftest import ZooKeeperSpace, connect, disconnect
-from tests.verify.stock_pair import AFTER, restore, stock_metadata, stock_property_file
+from tests.verify.support.stock_pair import AFTER, restore, stock_metadata, stock_property_file
 
 TOPIC = next(path for znode in AFTER if (path := znode.path).startswith(paths.TOPIC_CONFIGS + "/")).rpartition("/")[2]
 SUSPECT = Difference("config", f"topic:{TOPIC}", "retention.ms", "1", None)

@@ -18,8 +18,8 @@ from migrator.verify.recheck import Pair
 from migrator.verify.repair import repair
 from migrator.verify.spark.compare import Comparison, Difference, KindCounts
 from migrator.verify.verify import Verdict, VerifyRequest
-from tests.rpc.identities import command_config
-from tests.rpc.operator_node import WRITTEN, PlayedNode, served
+from tests.rpc.support.identities import command_config
+from tests.rpc.support.operator_node import WRITTEN, PlayedNode, served
 
 SPARK = cast("SparkSession", None)
 DUAL_WRITING = State.DUAL_WRITING

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from migrator.verify.spark.shipping import PURE
-from tests.verify.rules_page import PAGE, printed, table
 from tests.verify.spark.test_master import COMPILED
+from tests.verify.support.rules_page import PAGE, printed, table
 
 
 def test_the_page_prints_the_rules() -> None:
-    assert printed() == table(), "run: .venv/bin/python -m tests.verify.rules_page"
+    assert printed() == table(), "run: .venv/bin/python -m tests.verify.support.rules_page"
 
 
 def test_the_page_names_what_workers_need() -> None:

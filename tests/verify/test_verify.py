@@ -16,7 +16,7 @@ from migrator.verify.spark.compare import Comparison
 from migrator.verify.spark.session import JAVA_OPTIONS, spark_session
 from migrator.verify.verify import VerifyRequest, compare_sides
 from tests.conftest import ZooKeeperSpace
-from tests.verify.stock_pair import AFTER, restore, stock_metadata, stock_property_file
+from tests.verify.support.stock_pair import AFTER, restore, stock_metadata, stock_property_file
 
 Compare = Callable[[], Comparison]
 

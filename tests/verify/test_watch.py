@@ -24,7 +24,7 @@ from migrator.verify.watch import WatchMetrics, entry_of
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.configs import encode_config
 from tests.conftest import ZooKeeperSpace
-from tests.faults.cluster import cluster_in, start_all
+from tests.faults.support.cluster import cluster_in, start_all
 from tests.patience import PATIENCE_SECONDS
 from tests.verify.test_page import DIFFERENT, EQUAL
 

@@ -16,7 +16,7 @@ from migrator.errors import ExitCode
 from migrator.parts.java import find_java
 from tests.conftest import ZooKeeperSpace
 from tests.patience import PATIENCE_SECONDS
-from tests.verify.stock_pair import AFTER, restore, stock_metadata, stock_property_file
+from tests.verify.support.stock_pair import AFTER, restore, stock_metadata, stock_property_file
 
 PAGE = Path(__file__).parents[2] / "docs/verify.md"
 _BREAKING = re.compile(r"^\$ zookeeper-shell\.sh \S+ <<'END'\n(.*?)^END\n", re.MULTILINE | re.DOTALL)

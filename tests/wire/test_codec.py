@@ -33,7 +33,7 @@ from migrator.wire.schemas import (
     request_type,
     response_type,
 )
-from tests.wire.messages import every_message_type, random_message
+from tests.wire.support.messages import every_message_type, random_message
 
 CREATE_DELEGATION_TOKEN = 38
 DESCRIBE_CLUSTER = 60

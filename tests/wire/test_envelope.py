@@ -31,7 +31,7 @@ from migrator.wire.schemas import (
     request_type,
     response_type,
 )
-from tests.wire.principals import encode_principal
+from tests.wire.support.principals import encode_principal
 
 OUTER = RequestContext(ENVELOPE, 0, 7, "broker", Principal("User", "broker"), "CONTROLLER", "10.0.0.1")
 CLIENT = Principal("User", "Zoë", token_authenticated=True)

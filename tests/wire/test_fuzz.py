@@ -11,7 +11,7 @@ from migrator.wire.client import KafkaClient
 from migrator.wire.connection import RequestContext
 from migrator.wire.schemas import CONTROLLER_APIS, build, request_type, response_type
 from migrator.wire.server import KafkaListener
-from tests.wire.messages import damaged_frame
+from tests.wire.support.messages import damaged_frame
 
 CONNECTIONS = 400
 AT_ONCE = 20

@@ -24,7 +24,7 @@ from migrator.wire.schemas import (
     request_type,
     response_type,
 )
-from tests.wire.messages import random_message
+from tests.wire.support.messages import random_message
 
 HEARTBEAT = 63
 SERVERS = 80

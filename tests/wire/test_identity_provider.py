@@ -26,7 +26,7 @@ from migrator.wire.sasl.https import MAX_BYTES, parse_address, request
 from migrator.wire.sasl.jwks import UNKNOWN_SECONDS, KeySet
 from migrator.wire.sasl.login import BearerLogin, client_credentials
 from migrator.wire.security import listener_security
-from tests.wire.tokens import EC_KEY, RSA_KEY, document, jwk, signed
+from tests.wire.support.tokens import EC_KEY, RSA_KEY, document, jwk, signed
 
 NOW = time.time()
 PREFIX = "listener.name.controller."

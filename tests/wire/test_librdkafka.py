@@ -14,7 +14,7 @@ from migrator.wire.connection import RequestContext
 from migrator.wire.schemas import CONTROLLER_APIS, VersionRange, build, response_type
 from migrator.wire.security import PLAINTEXT, ListenerSecurity, listener_security
 from migrator.wire.server import KafkaListener
-from tests.wire.accounts import Accounts
+from tests.wire.support.accounts import Accounts
 
 METADATA = 3
 AUTHORITY = Authority("a CA")

@@ -36,7 +36,7 @@ from migrator.wire.schemas import (
 )
 from migrator.wire.server import KafkaListener, ListenerLimits
 from tests.lanes import examples
-from tests.wire.babbler import babbling
+from tests.wire.support.babbler import babbling
 
 HEARTBEAT = 63
 

@@ -19,7 +19,7 @@ from migrator.wire.sasl import AuthenticationError
 from migrator.wire.sasl.jwt_tokens import public_keys
 from migrator.wire.sasl.oauthbearer import OAuthBearerClient, OAuthBearerServer, TokenError, initial_response
 from migrator.wire.sasl.unsecured import MAX_SECONDS, UnsecuredRules, UnsecuredValidator, unsecured_token
-from tests.wire.tokens import EC_KEY, RSA_KEY, document, jwk, signed, validator
+from tests.wire.support.tokens import EC_KEY, RSA_KEY, document, jwk, signed, validator
 
 
 def test_the_example_of_rfc_7628() -> None:

@@ -25,7 +25,7 @@ from migrator.wire.raft_codec import (
     error_response,
 )
 from migrator.wire.schemas import FETCH, FETCH_SNAPSHOT, VOTE, build, request_type
-from tests.rpc.raft_messages import LOSSY_FIELDS, requests, responses, without
+from tests.rpc.support.raft_messages import LOSSY_FIELDS, requests, responses, without
 
 AT = ListenerEndpoint("CONTROLLER", "host-1", 9093)
 

@@ -31,7 +31,7 @@ from migrator.wire.sasl.scram import ScramServer
 from migrator.wire.sasl.server import MAX_STEPS
 from migrator.wire.sasl.unsecured import UnsecuredRules, UnsecuredValidator
 from migrator.wire.schemas import SASL_AUTHENTICATE, SASL_HANDSHAKE, request_type
-from tests.wire.accounts import SALT, Accounts
+from tests.wire.support.accounts import SALT, Accounts
 
 SCRAM = "SCRAM-SHA-256"
 USERS = Accounts({"us=er,1": "pencil"}, {"token-1": ("c2VjcmV0", "alice", 5_000)})

@@ -23,7 +23,7 @@ from migrator.wire.schemas import API_VERSIONS, CONTROLLER_APIS, SASL_HANDSHAKE,
 from migrator.wire.security import ListenerSecurity, listener_security
 from migrator.wire.server import KafkaListener
 from tests.patience import PATIENCE_SECONDS
-from tests.wire.accounts import Accounts
+from tests.wire.support.accounts import Accounts
 from tests.wire.test_librdkafka import METADATA, PLAIN_LINE, OneBroker
 
 PREFIX = "listener.name.controller."

@@ -24,7 +24,7 @@ from migrator.wire.pem import PemStore
 from migrator.wire.schemas import API_VERSIONS, SASL_AUTHENTICATE, build, request_type, response_type
 from migrator.wire.security import PLAINTEXT, ListenerSecurity, listener_security
 from migrator.wire.server import KafkaListener, ListenerLimits
-from tests.wire.accounts import Accounts
+from tests.wire.support.accounts import Accounts
 
 HEARTBEAT = 63
 PREFIX = "listener.name.controller."

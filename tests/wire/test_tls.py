@@ -29,7 +29,7 @@ from migrator.wire.schemas import build, request_type, response_type
 from migrator.wire.security import ListenerSecurity, listener_security
 from migrator.wire.server import KafkaListener, ListenerLimits
 from migrator.wire.tls import CHECK_SECONDS, TlsStores
-from tests.wire.odd_certificates import Signed, make
+from tests.wire.support.odd_certificates import Signed, make
 
 HEARTBEAT = 63
 CA = make("a CA", ca=True)

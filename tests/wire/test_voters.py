@@ -15,8 +15,8 @@ from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.security import PLAINTEXT, ListenerSecurity
 from migrator.wire.server import KafkaListener
 from migrator.wire.voters import VoterAnswer, VoterSignals
-from tests.node.cluster import Cluster
-from tests.node.slow_link import slow_link
+from tests.node.support.cluster import Cluster
+from tests.node.support.slow_link import slow_link
 from tests.wire.test_security import PLAIN_USERS, sasl, tls_keys
 
 VOTER = 2

@@ -11,7 +11,7 @@ from migrator.errors import OperatorError
 from migrator.parts.zookeeper_security import quoted
 from migrator.zookeeper.jaas import JaasSyntaxError, parse_jaas
 from migrator.zookeeper.logins import DigestLogin, JaasEntry
-from tests.parts.jaas import client_jaas
+from tests.parts.support.jaas import client_jaas
 
 STOCK = """
 /* Logins of a broker. */

@@ -28,8 +28,8 @@ from migrator.zookeeper.session import (
 )
 from migrator.zookeeper.writer import ConditionalWriter
 from tests.conftest import ZooKeeperSpace
-from tests.parts.ensemble import ZooKeeperEnsemble
-from tests.parts.jaas import client_jaas
+from tests.parts.support.ensemble import ZooKeeperEnsemble
+from tests.parts.support.jaas import client_jaas
 
 USERS = {"kafka": 'br0ker "secret" \\', "müller": "pässwörd", "other": "o"}
 

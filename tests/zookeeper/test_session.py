@@ -22,7 +22,7 @@ from migrator.zookeeper.session import (
     ZooKeeperUnavailableError,
     options_from,
 )
-from tests.parts.jaas import client_jaas
+from tests.parts.support.jaas import client_jaas
 
 
 def settings(**more: str) -> Settings:

@@ -23,7 +23,7 @@ from migrator.zookeeper.ops import Applied, Create
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, ZooKeeperUnavailableError
 from migrator.zookeeper.tls import TlsOptions
 from migrator.zookeeper.writer import ConditionalWriter
-from tests.parts.jaas import client_jaas
+from tests.parts.support.jaas import client_jaas
 
 ADDRESS_ONLY = (x509.IPAddress(ipaddress.ip_address("127.0.0.1")),)
 

@@ -18,7 +18,7 @@ from tests.differential.scenarios import (
     tokens,
     topics,
 )
-from tests.differential.steps import Scenario
+from tests.differential.support.steps import Scenario
 
 MAIN = (
     Scenario("brokers", brokers.STEPS),

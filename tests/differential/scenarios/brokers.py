@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.differential.names import Names
-from tests.differential.steps import (
+from tests.differential.support.names import Names
+from tests.differential.support.steps import (
     BROKERS,
     FEATURE,
     LISTENER,

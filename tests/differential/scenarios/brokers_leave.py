@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.differential.scenarios.partitions import assign_directories
-from tests.differential.steps import ask, beat, create, directory, labelled, placed, registration
+from tests.differential.support.steps import ask, beat, create, directory, labelled, placed, registration
 
 STEPS = (
     # Everybody reports an offset: stock forgets it with each change of a registration, as the first beat of 6 makes

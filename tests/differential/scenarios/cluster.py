@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.differential.steps import Step, ask, labelled
+from tests.differential.support.steps import Step, ask, labelled
 
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 METADATA = {"topic_name": "__cluster_metadata", "partitions": ({"partition_index": 0},)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.differential.steps import (
+from tests.differential.support.steps import (
     APPEND,
     BROKER,
     DELETE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.differential.steps import Step, acl, acl_filter, ask, labelled, quota, scram
+from tests.differential.support.steps import Step, acl, acl_filter, ask, labelled, quota, scram
 
 RATE = ("producer_byte_rate", 5.0, False)
 

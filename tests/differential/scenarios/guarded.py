@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from migrator.wire.schemas import CONTROLLER_APIS
 from tests.differential.scenarios import strangers
-from tests.differential.steps import BROKER, METRICS, NODE, TOPIC, acl_filter, ask, forwarded, registration
+from tests.differential.support.steps import BROKER, METRICS, NODE, TOPIC, acl_filter, ask, forwarded, registration
 
 BODIES = {
     17: {"mechanism": "PLAIN"},

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 
-from tests.differential.steps import Step, acl, acl_filter, ask, create, forwarded, placed, quota
+from tests.differential.support.steps import Step, acl, acl_filter, ask, create, forwarded, placed, quota
 
 USER = "ANONYMOUS"
 RATE = "controller_mutation_rate"

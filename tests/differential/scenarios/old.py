@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from tests.differential.names import Names
-from tests.differential.steps import (
+from tests.differential.support.names import Names
+from tests.differential.support.steps import (
     FEATURE,
     LISTENER,
     SET,

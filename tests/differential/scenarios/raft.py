@@ -10,7 +10,7 @@ import uuid
 from typing import Any
 
 from migrator.drill.cluster import CLUSTER_ID
-from tests.differential.steps import CAUGHT_UP, NODE, Step, ask, labelled, some_uuid
+from tests.differential.support.steps import CAUGHT_UP, NODE, Step, ask, labelled, some_uuid
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = uuid.UUID(int=1)

@@ -11,7 +11,7 @@ from itertools import product
 from random import Random
 
 from migrator.wire.principal import Principal
-from tests.differential.steps import (
+from tests.differential.support.steps import (
     BROKER,
     SET,
     TOPIC,

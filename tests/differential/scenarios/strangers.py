@@ -7,7 +7,7 @@ from typing import Any
 
 from migrator.wire.principal import Principal
 from migrator.wire.schemas import CONTROLLER_APIS
-from tests.differential.steps import (
+from tests.differential.support.steps import (
     BROKER,
     DELETE,
     METRICS,
@@ -27,7 +27,7 @@ from tests.differential.steps import (
     replaced,
     scram,
 )
-from tests.wire.principals import encode_principal
+from tests.wire.support.principals import encode_principal
 
 LITERAL, PREFIXED = 3, 4
 ALL, READ, WRITE, CREATE, REMOVE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS = range(2, 12)

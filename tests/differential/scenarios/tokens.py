@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from tests.differential.names import Names
-from tests.differential.steps import Step, acl, acl_filter, ask, forwarded, labelled
+from tests.differential.support.names import Names
+from tests.differential.support.steps import Step, acl, acl_filter, ask, forwarded, labelled
 
 HOUR = dt.timedelta(hours=1)
 DAYS_8 = dt.timedelta(days=8)

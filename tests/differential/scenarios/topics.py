@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.differential.steps import Step, ask, create, labelled, placed, some_uuid
+from tests.differential.support.steps import Step, ask, create, labelled, placed, some_uuid
 
 MANY = 10_001
 

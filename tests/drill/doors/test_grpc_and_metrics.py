@@ -21,7 +21,7 @@ from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.quorum_service import QuorumService
 from migrator.rpc.server import GrpcServer
 from migrator.rpc.tls import TlsFiles
-from tests.rpc.operator_node import PlayedNode
+from tests.rpc.support.operator_node import PlayedNode
 from tests.rpc.test_raft_transports import VOTED, View
 
 NODE = 3001

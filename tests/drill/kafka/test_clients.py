@@ -7,7 +7,7 @@ from concurrent.futures import Future
 import pytest
 
 from migrator.drill.kafka import clients
-from tests.interop.cluster import Admin
+from tests.interop.support.cluster import Admin
 
 
 def answered(text: str) -> Future[str]:

@@ -10,7 +10,7 @@ from migrator.drill.kafka.image_comparison import violations
 from migrator.image.model import EMPTY_IMAGE
 from migrator.records.metadata import TopicRecord
 from migrator.records.uuid import Uuid, uuid_to_text
-from tests.image.strategies import image_of
+from tests.image.support.strategies import image_of
 
 KEPT, DELETED = Uuid(b"k" * 16), Uuid(b"d" * 16)
 

@@ -11,7 +11,15 @@ from migrator.drill.light.broker import LightBroker, LightBrokerOptions
 from migrator.wire.connection import RequestContext
 from migrator.wire.principal import ANONYMOUS
 from migrator.wire.schemas import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
-from tests.drill.control_requests import FULL, Topics, leader_and_isr, state, stop_replica, topic_id, update_metadata
+from tests.drill.support.control_requests import (
+    FULL,
+    Topics,
+    leader_and_isr,
+    state,
+    stop_replica,
+    topic_id,
+    update_metadata,
+)
 
 VERSIONS = {LEADER_AND_ISR: 7, UPDATE_METADATA: 8, STOP_REPLICA: 4}
 A = topic_id(1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from migrator.drill.light.metadata_cache import LEADER_DURING_DELETE, MetadataCache
-from tests.drill.control_requests import CONTROLLER, FULL, state, topic_id, update_metadata
+from tests.drill.support.control_requests import CONTROLLER, FULL, state, topic_id, update_metadata
 
 A, B = topic_id(1), topic_id(2)
 

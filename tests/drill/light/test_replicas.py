@@ -6,7 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from migrator.drill.light.replicas import EPOCH_DURING_DELETE, HostedReplicas
-from tests.drill.control_requests import FULL, Topics, leader_and_isr, state, stop_replica, topic_id
+from tests.drill.support.control_requests import FULL, Topics, leader_and_isr, state, stop_replica, topic_id
 
 A, B = topic_id(1), topic_id(2)
 

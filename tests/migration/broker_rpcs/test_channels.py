@@ -27,7 +27,7 @@ from migrator.wire.legacy.messages import (
     UpdateType,
 )
 from migrator.wire.schemas import build, response_type
-from tests.migration.builders import broker
+from tests.migration.support.builders import broker
 
 NAMES = {4: "LeaderAndIsr", 5: "StopReplica", 6: "UpdateMetadata"}
 UPDATE = UpdateMetadata(UpdateType.UNKNOWN, (), ())

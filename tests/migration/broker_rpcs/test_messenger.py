@@ -19,7 +19,7 @@ from migrator.records.metadata import Endpoint
 from migrator.supervision import FAILURES
 from migrator.wire.client import KafkaClient
 from migrator.wire.legacy.messages import SendingController, UpdateType
-from tests.image.strategies import small_uuid
+from tests.image.support.strategies import small_uuid
 from tests.migration.broker_rpcs.test_channels import NAMES, FakePeer
 from tests.migration.broker_rpcs.test_requests import change
 

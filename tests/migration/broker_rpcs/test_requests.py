@@ -38,9 +38,9 @@ from migrator.wire.legacy.messages import (
     UpdateMetadata,
     UpdateType,
 )
-from tests.image.strategies import image_of, small_uuid
+from tests.image.support.strategies import image_of, small_uuid
 from tests.lanes import examples
-from tests.migration.zk_broker import Replica, ZkBroker
+from tests.migration.support.zk_broker import Replica, ZkBroker
 
 TERMS = Terms("PLAINTEXT")
 CONFIRMED = replace(TERMS, confirmed=True)

@@ -25,9 +25,9 @@ from migrator.records.metadata import ConfigRecord, ConfigResourceType, Metadata
 from migrator.zookeeper.ops import ZkSource, Znode
 from migrator.zookeeper.znodes import paths
 from tests.lanes import examples
-from tests.migration import images as some
-from tests.migration.images import PASSWORDS, apply, comparable, empty_cluster, image_from, read_image, target
 from tests.migration.model.zookeeper import ModelZooKeeper
+from tests.migration.support import images as some
+from tests.migration.support.images import PASSWORDS, apply, comparable, empty_cluster, image_from, read_image, target
 
 LEVEL = 21
 

@@ -30,8 +30,8 @@ from migrator.raft.messages import EpochOffset
 from migrator.zookeeper.session import SessionOptions
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
-from tests.migration.images import apply, empty_cluster, image_from, target
 from tests.migration.model.zookeeper import ModelZooKeeper
+from tests.migration.support.images import apply, empty_cluster, image_from, target
 
 ROOT = str(Path(__file__).parents[3])
 END_SECONDS = 30.0

@@ -31,10 +31,10 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 from tests.conftest import ZooKeeperSpace
 from tests.lanes import examples
-from tests.migration import images as some
-from tests.migration.images import apply, comparable, empty_cluster, read_image, target
 from tests.migration.machine.test_driver import Run
 from tests.migration.model.zookeeper import ModelZooKeeper
+from tests.migration.support import images as some
+from tests.migration.support.images import apply, comparable, empty_cluster, read_image, target
 
 LEVEL = 21
 

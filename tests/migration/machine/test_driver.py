@@ -22,7 +22,7 @@ from migrator.records.metadata import MigrationHold, ZkMigrationState
 from migrator.zookeeper.leadership import Claim
 from migrator.zookeeper.znodes.controller import ControllerClaim
 from migrator.zookeeper.znodes.migration import MigrationState
-from tests.migration.builders import CLUSTER_ID, CRC, broker, cluster, controller, standing, surroundings
+from tests.migration.support.builders import CLUSTER_ID, CRC, broker, cluster, controller, standing, surroundings
 
 E = TypeVar("E")
 CLAIM = Claim(

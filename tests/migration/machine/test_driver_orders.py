@@ -12,8 +12,8 @@ from migrator.migration.machine.transitions import TRANSITIONS
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.znodes.controller import ControllerClaim
-from tests.migration.builders import standing
 from tests.migration.machine.test_driver import HOLD, Run
+from tests.migration.support.builders import standing
 
 
 def successors(state: State) -> set[State]:

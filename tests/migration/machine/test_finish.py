@@ -21,7 +21,7 @@ from migrator.migration.machine.states import State
 from migrator.migration.machine.transitions import Finding
 from migrator.node.migration.verdicts import Verdicts
 from migrator.observe.status import VerdictReport
-from tests.migration.builders import broker, cluster
+from tests.migration.support.builders import broker, cluster
 
 
 @pytest.mark.parametrize(

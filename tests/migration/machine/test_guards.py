@@ -24,7 +24,7 @@ from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.znodes.controller import ControllerClaim
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.migration import MigrationState
-from tests.migration.builders import CLUSTER_ID, CRC, standing
+from tests.migration.support.builders import CLUSTER_ID, CRC, standing
 
 PRE = Claimant(node_id=3001, epoch=5, cluster_id=CLUSTER_ID, record=ZkMigrationState.PRE_MIGRATION)
 DECODED = replace(PRE, decoded=True)

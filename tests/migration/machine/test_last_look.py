@@ -10,8 +10,8 @@ from migrator.migration.machine.readiness import Sighting, Surroundings, sighted
 from migrator.migration.machine.states import State
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.znodes.controller import ControllerClaim
-from tests.migration.builders import standing, surroundings
 from tests.migration.machine.test_driver import CLAIM, Run
+from tests.migration.support.builders import standing, surroundings
 
 READY = surroundings(0, running={0: 1})
 LATE = {0: 1, 7: 50}

@@ -22,7 +22,7 @@ from migrator.zookeeper.leadership import Claim
 from migrator.zookeeper.znodes.controller import ControllerClaim
 from migrator.zookeeper.znodes.migration import INITIAL_STATE, MigrationState
 from tests.lanes import examples
-from tests.migration.builders import CLUSTER_ID, CRC, broker, cluster, controller, standing, surroundings
+from tests.migration.support.builders import CLUSTER_ID, CRC, broker, cluster, controller, standing, surroundings
 
 EPOCH = 5
 SECONDS = 60

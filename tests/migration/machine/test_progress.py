@@ -11,9 +11,9 @@ from migrator.migration.machine.states import State
 from migrator.migration.machine.volatile_state import STALL_MS, TELL_MS
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.znodes import paths
-from tests.migration.builders import standing
 from tests.migration.machine.test_driver import Run
 from tests.migration.model.zookeeper import ModelZooKeeper
+from tests.migration.support.builders import standing
 
 LIMIT_NEARLY_MS = STALL_MS - 1_000
 

@@ -15,7 +15,7 @@ from migrator.migration.machine.readiness import (
     assess,
     incompatible_brokers,
 )
-from tests.migration.builders import broker, cluster, controller
+from tests.migration.support.builders import broker, cluster, controller
 
 LISTENERS = frozenset({"REPLICATION", "PLAINTEXT"})
 REQUIREMENTS = Requirements("REPLICATION", 19)

@@ -11,7 +11,7 @@ import pytest
 from migrator.migration.machine.states import PROPERTIES, PaceRule, PublicState, State, Writes, public_state
 from migrator.migration.machine.transitions import TRANSITIONS, Finding, Trigger, next_state
 from migrator.records.metadata import ZkMigrationState
-from tests.migration.machine.diagram import diagram
+from tests.migration.machine.support.diagram import diagram
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "migration.md"
 

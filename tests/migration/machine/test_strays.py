@@ -8,7 +8,7 @@ import pytest
 
 from migrator.image.model import BrokerRegistration
 from migrator.migration.machine.strays import Running, Strays, in_words
-from tests.migration.builders import broker, cluster
+from tests.migration.support.builders import broker, cluster
 
 CONTROLLER = 3001
 FENCED = replace(broker(1), fenced=True)

@@ -15,8 +15,8 @@ from migrator.migration.machine.volatile_state import Identity
 from migrator.migration.translate.entity import EntityWrite
 from migrator.migration.write_behind import messages
 from migrator.migration.write_behind.multis import EntityBatch, Limits
-from tests.migration.builders import CLUSTER_ID
 from tests.migration.model.images import crc_at, derive
+from tests.migration.support.builders import CLUSTER_ID
 
 LIMITS = Limits(max_ops=4)
 

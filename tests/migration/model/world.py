@@ -29,13 +29,13 @@ from migrator.zookeeper import leadership
 from migrator.zookeeper.ops import Check, Delete, MultiOutcome, Op, Unknown
 from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller
 from migrator.zookeeper.znodes.paths import CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH
-from tests.migration.builders import CLUSTER_ID as OURS
-from tests.migration.builders import broker, cluster, controller
 from tests.migration.model.cluster import Budget, ModelCluster, demand
 from tests.migration.model.images import Content, compare, content_of, crc_at, delta, path_of, stored
 from tests.migration.model.log import MIGRATION_ON, PRE, Entry
 from tests.migration.model.node import CompareStage, CopyStage, Job, Node, new_node
 from tests.migration.model.zookeeper import ModelZooKeeper
+from tests.migration.support.builders import CLUSTER_ID as OURS
+from tests.migration.support.builders import broker, cluster, controller
 
 NODES = (3001, 3002)
 INELIGIBLE = frozenset({State.WAITING_FOR_CONTROLLERS, State.WAITING_FOR_BROKERS, State.DECODING, State.PAUSED})

@@ -39,9 +39,18 @@ from migrator.zookeeper.znodes.configs import encode_config
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 from migrator.zookeeper.znodes.producer_ids import ProducerIdBlock, encode_producer_ids
-from tests.image.differences import changes_between
-from tests.migration.images import PASSWORDS, apply, comparable, copy_records, empty_cluster, image_from, target, uuid
+from tests.image.support.differences import changes_between
 from tests.migration.model.zookeeper import ModelZooKeeper
+from tests.migration.support.images import (
+    PASSWORDS,
+    apply,
+    comparable,
+    copy_records,
+    empty_cluster,
+    image_from,
+    target,
+    uuid,
+)
 
 PARTITION = PartitionRegistration(
     replicas=(1, 2), isr=(1, 2), removing_replicas=(), adding_replicas=(), leader=1, recovering=False, leader_epoch=3,

@@ -40,9 +40,9 @@ from migrator.zookeeper.znodes.partition_state import decode_partition_state, en
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 from migrator.zookeeper.znodes.producer_ids import decode_producer_ids, encode_producer_ids
 from migrator.zookeeper.znodes.topics import decode_topic, encode_topic
-from tests.migration.images import apply, comparable, copy_records, read_image
 from tests.migration.model.zookeeper import ModelZooKeeper
-from tests.zookeeper.znodes.notices import decode_acl_change, decode_config_change, decode_token_change
+from tests.migration.support.images import apply, comparable, copy_records, read_image
+from tests.zookeeper.znodes.support.notices import decode_acl_change, decode_config_change, decode_token_change
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "stock-3.9.1"
 BEFORE, AFTER = GOLDEN / "zookeeper.jsonl", GOLDEN / "zookeeper-after.jsonl"

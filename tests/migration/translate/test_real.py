@@ -18,8 +18,8 @@ from migrator.zookeeper.recovery import create_standard_paths
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.writer import ConditionalWriter, split_ops
 from tests.conftest import ZooKeeperSpace
-from tests.image.differences import changes_between
-from tests.migration.images import comparable, copy_records, read_image
+from tests.image.support.differences import changes_between
+from tests.migration.support.images import comparable, copy_records, read_image
 from tests.migration.translate.test_golden import BEFORE, load, our_image, passwords
 
 

@@ -12,11 +12,19 @@ from migrator.migration.translate.entity import Effect, tally
 from migrator.migration.translate.reconcile import reconcile, repair
 from migrator.migration.translate.to_ops import delta_writes
 from migrator.zookeeper.znodes import paths
-from tests.image.differences import changes_between
+from tests.image.support.differences import changes_between
 from tests.lanes import examples
-from tests.migration import images as some
-from tests.migration.images import apply, apply_with_repairs, comparable, content, empty_cluster, image_from, target
 from tests.migration.model.zookeeper import ModelZooKeeper
+from tests.migration.support import images as some
+from tests.migration.support.images import (
+    apply,
+    apply_with_repairs,
+    comparable,
+    content,
+    empty_cluster,
+    image_from,
+    target,
+)
 
 FEWER = settings(max_examples=examples(50))
 

@@ -16,9 +16,9 @@ from migrator.migration.write_behind.lag import Lag
 from migrator.zookeeper.ops import Applied, Create, SetData, Stat
 from migrator.zookeeper.znodes import paths
 from tests.lanes import examples
-from tests.migration import images as some
-from tests.migration.images import apply, empty_cluster, target
 from tests.migration.model.zookeeper import ModelZooKeeper
+from tests.migration.support import images as some
+from tests.migration.support.images import apply, empty_cluster, target
 
 CONFIG = paths.config("brokers/1")
 

@@ -10,7 +10,7 @@ from migrator.migration.write_behind.lag import REST_MS, Backlog, Lag, RestingCl
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState
 from tests.migration.model.images import compare, crc_at, delta, derive, image_of
-from tests.migration.write_behind.rig import EPOCH, HELD, Rig
+from tests.migration.write_behind.support.rig import EPOCH, HELD, Rig
 
 END = 110
 

@@ -15,7 +15,7 @@ from migrator.raft.messages import EpochOffset
 from migrator.zookeeper.ops import Create, Delete, MultiOutcome, Op, SetData, Unknown
 from migrator.zookeeper.request_size import BYTES_MAX, op_bytes
 from tests.migration.model.images import compare, image_of, path_of, stored
-from tests.migration.write_behind.rig import EPOCH, Fault, Rig, lost_before
+from tests.migration.write_behind.support.rig import EPOCH, Fault, Rig, lost_before
 
 LIMITS = Limits(max_bytes=500, jute_maxbuffer=4_000)
 LARGE = "x" * 2_000

@@ -21,9 +21,9 @@ from migrator.records.acl_codes import AclOperation, AclPermission, PatternType,
 from migrator.records.uuid import Uuid
 from migrator.zookeeper.ops import Create, SetData
 from migrator.zookeeper.request_size import bytes_of_one, op_bytes
-from tests.image.differences import changes_between
+from tests.image.support.differences import changes_between
 from tests.lanes import examples
-from tests.migration.images import PASSWORDS, target
+from tests.migration.support.images import PASSWORDS, target
 
 Records = list[rec.MetadataRecord]
 TOPIC = Uuid(bytes(15) + b"\xff")

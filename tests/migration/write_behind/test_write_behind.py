@@ -19,7 +19,7 @@ from migrator.zookeeper.znodes.paths import MIGRATION
 from tests.lanes import examples
 from tests.migration.model.images import compare, crc_at, delta, image_of, path_of, stored
 from tests.migration.model.zookeeper import ModelZooKeeper
-from tests.migration.write_behind.rig import (
+from tests.migration.write_behind.support.rig import (
     EPOCH,
     HELD,
     Fault,

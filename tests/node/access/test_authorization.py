@@ -19,8 +19,8 @@ from migrator.records.acl_codes import AclOperation, ResourceType
 from migrator.records.metadata import MetadataRecord, RemoveAccessControlEntryRecord
 from migrator.wire.principal import Principal
 from tests.calls import CallCounter
-from tests.controller.leading_controller import some_uuid
-from tests.node.cluster import Cluster, running, until
+from tests.controller.support.leading_controller import some_uuid
+from tests.node.support.cluster import Cluster, running, until
 
 DENY = 2
 BOB, ROOT = Principal("User", "bob"), Principal("User", "root")

@@ -15,7 +15,7 @@ from migrator.observe.logins import BURST, LineRate
 from migrator.observe.logs import TextFormatter
 from migrator.records.acl_codes import AclOperation, AclPermission, ResourceType
 from migrator.wire.hosts import peer_host
-from tests.controller.leading_controller import some_uuid
+from tests.controller.support.leading_controller import some_uuid
 
 CREATE_TOPICS = (19, 7)
 LOGGER = "kafka.authorizer.logger"

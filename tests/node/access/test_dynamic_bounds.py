@@ -16,7 +16,7 @@ from migrator.node.access.dynamic_bounds import DynamicBounds
 from migrator.records.metadata import ConfigResourceType
 from migrator.wire.quotas import ConnectionQuotas
 from tests.config.test_settings import MINIMAL
-from tests.image.differences import changes_between
+from tests.image.support.differences import changes_between
 from tests.patience import PATIENCE_SECONDS
 
 OWN, EVERY = "3000", ""

@@ -21,11 +21,11 @@ from migrator.observe.journal import Journal
 from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord
 from migrator.wire.listener_settings import controller_security
 from migrator.wire.voters import VoterSignals
-from tests.migration.builders import CLUSTER_ID
 from tests.migration.model.images import crc_at, derive, image_of
-from tests.migration.write_behind.rig import EPOCH, Rig
-from tests.node.cluster import running, until
+from tests.migration.support.builders import CLUSTER_ID
+from tests.migration.write_behind.support.rig import EPOCH, Rig
 from tests.node.migration.test_start_check import append
+from tests.node.support.cluster import running, until
 
 LIMITS = Limits(jute_maxbuffer=4_000)
 

@@ -15,8 +15,8 @@ from migrator.node.core import NodeCore
 from migrator.node.migration.pause import PauseOrder
 from migrator.observe.status import Orderer
 from migrator.records.metadata import MigrationHold, ZkMigrationState, ZkMigrationStateRecord
-from tests.node.cluster import running
 from tests.node.migration.test_start_check import append
+from tests.node.support.cluster import running
 
 NOT_BEGUN = ZkMigrationStateRecord(ZkMigrationState.PRE_MIGRATION)
 

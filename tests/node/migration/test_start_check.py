@@ -41,7 +41,7 @@ from migrator.records.versions import FEATURE_NAME, parse_version
 from migrator.wire.observer import NoAnswerError, Observer
 from migrator.wire.remote_image import read_remote_image
 from migrator.wire.voters import VoterAnswer
-from tests.node.cluster import CLUSTER_ID, Cluster, Wires, running
+from tests.node.support.cluster import CLUSTER_ID, Cluster, Wires, running
 
 ASKING = 99
 

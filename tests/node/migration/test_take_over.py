@@ -13,7 +13,7 @@ import pytest
 from migrator.migration.broker_rpcs.messenger import BrokerMessenger
 from migrator.node.core import NodeCore
 from migrator.node.migration.runtime import NodeBrokers
-from tests.node.cluster import running
+from tests.node.support.cluster import running
 
 ZK_EPOCH = 7
 

@@ -16,8 +16,8 @@ from migrator.node.node import StopReason, _assemble
 from migrator.observe.status import Goal, Status
 from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord
 from migrator.rpc.operator_client import OperatorClient
-from tests.node.cluster import running
 from tests.node.migration.test_start_check import append, registration
+from tests.node.support.cluster import running
 from tests.patience import PATIENCE_SECONDS
 
 STATUS_SECONDS = 2.0

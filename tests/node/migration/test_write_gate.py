@@ -10,7 +10,7 @@ from migrator.image.model import EMPTY_IMAGE
 from migrator.migration.write_behind.lag import Lag
 from migrator.node.migration.write_gate import WriteGate
 from migrator.wire.aside import DECISIONS
-from tests.node.cluster import Cluster
+from tests.node.support.cluster import Cluster
 
 
 async def test_only_the_event_loop_asks_for_the_lag(tmp_path: Path) -> None:

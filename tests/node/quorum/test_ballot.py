@@ -16,7 +16,7 @@ from migrator.wire.listener_settings import controller_security
 from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.server import KafkaListener
 from migrator.wire.voters import VoterSignals
-from tests.node.cluster import CLUSTER_ID, Cluster
+from tests.node.support.cluster import CLUSTER_ID, Cluster
 
 CANDIDATE = 3
 VOTER = 1

@@ -13,7 +13,7 @@ from migrator.node.quorum.transports import grpc_tls
 from migrator.parts.certificates import Authority
 from migrator.rpc.tls import TlsFiles
 from tests.config.test_settings import MINIMAL
-from tests.rpc.identities import properties_of
+from tests.rpc.support.identities import properties_of
 
 KEYS = {"migrator.grpc.listener": "127.0.0.1:1", "migrator.grpc.voter.principals": "3000@User:CN=right"}
 

@@ -16,8 +16,8 @@ from migrator.migration.seen_logs import newest_of
 from migrator.records.metadata import ConfigRecord, ConfigResourceType
 from migrator.verify.kraft.files import end_of_log, read_image
 from migrator.verify.kraft.quorum_logs import logs_in
-from tests.node.cluster import running
 from tests.node.migration.test_start_check import append
+from tests.node.support.cluster import running
 
 
 async def test_what_was_confirmed_is_in_the_newest_log_of_those_that_are_left(

@@ -18,7 +18,7 @@ from migrator.raft.effects import ReadLog
 from migrator.raft.messages import FetchResponse
 from migrator.records.batch import BATCH_BYTES_MAX, BatchHeader, iter_headers
 from migrator.records.runs import INDEX_INTERVAL_BYTES
-from tests.log.builders import batch
+from tests.log.support.builders import batch
 
 EPOCH = 1
 BATCHES = 40_000

@@ -34,7 +34,7 @@ from migrator.verify.kraft.files import end_of_log, read_image
 from migrator.verify.kraft.observed import Observed, by_address, observed
 from migrator.verify.kraft.observed_tail import ObservedTail
 from migrator.verify.spark.sources import register
-from tests.records.samples import UUID
+from tests.records.support.samples import UUID
 
 CLUSTER_ID = "Z29sZGVuLWNsdXN0ZXItMQ"
 NODE_ID = 7

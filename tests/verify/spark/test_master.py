@@ -23,7 +23,7 @@ from migrator.parts.processes import ChildProcess
 from migrator.verify.verify import Verdict, VerifyRequest, verify_in
 from tests.golden.stock import STOCK_391
 from tests.patience import PATIENCE_SECONDS
-from tests.verify.zookeeper.writer import write_snapshot
+from tests.verify.zookeeper.support.writer import write_snapshot
 
 pytestmark = pytest.mark.lane("test-all")
 WORKERS = 2

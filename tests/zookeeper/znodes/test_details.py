@@ -34,7 +34,7 @@ from migrator.zookeeper.znodes.producer_ids import decode_producer_ids
 from migrator.zookeeper.znodes.quotas import format_quota, parse_quota
 from migrator.zookeeper.znodes.scram import join_user_config, split_user_config
 from migrator.zookeeper.znodes.topics import decode_topic
-from tests.zookeeper.znodes import strategies as some
+from tests.zookeeper.znodes.support import strategies as some
 
 
 class TestNames:

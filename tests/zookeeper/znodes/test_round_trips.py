@@ -25,8 +25,8 @@ from migrator.zookeeper.znodes import (
 )
 from migrator.zookeeper.znodes.errors import ZnodeError
 from tests.lanes import examples
-from tests.zookeeper.znodes import notices
-from tests.zookeeper.znodes import strategies as some
+from tests.zookeeper.znodes.support import notices
+from tests.zookeeper.znodes.support import strategies as some
 
 
 @dataclass(frozen=True)

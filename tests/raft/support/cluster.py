@@ -1,0 +1,305 @@
+"""Nodes without faults or chance, driven by hand: for scripts and for tests that follow a paper's claim step by step.
+
+Messages wait in one queue until somebody delivers them; time stands still until somebody lets it pass.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable
+from random import Random
+from typing import Any, ClassVar
+
+from kio.schema.errors import ErrorCode
+
+from migrator.raft import effects as fx
+from migrator.raft import events as ev
+from migrator.raft.config import RaftConfig
+from migrator.raft.core import RaftNode
+from migrator.raft.messages import EpochOffset, FetchResponse, FetchSnapshotResponse, RaftRequest, RaftResponse
+from migrator.raft.states import ElectionState, Role
+from migrator.values import value
+from tests.raft.support.words import describe
+from tests.simulation.batches import BatchStore, LeaderChange
+from tests.simulation.disk import SimulatedDisk
+
+CLUSTER_ID = "test-cluster"
+DELIVERIES_MAX = 2_000
+
+
+@value
+class Envelope:
+    """A message on its way: a request, or the response to the request of a correlation."""
+
+    source: int
+    target: int
+    correlation: int
+    body: Any
+
+
+class Member:
+    """One node. ``lines`` of the cluster gets a sentence for every effect worth reading."""
+
+    def __init__(self, cluster: Cluster, config: RaftConfig) -> None:
+        self.cluster = cluster
+        self.config = config
+        self.disk = SimulatedDisk()
+        self.log = self.disk.log
+        self.raft: RaftNode
+        self.holds_syncs = False
+        self.syncs: list[ev.LogSynced] = []
+        self.effects: list[fx.Effect] = []
+        self._parts: dict[EpochOffset, bytes] = {}
+        self._soon: deque[ev.Event] = deque()
+
+    @property
+    def node_id(self) -> int:
+        """Its id."""
+        return self.config.node_id
+
+    def boot(self, *, as_found: bool = False) -> None:
+        """Start the process anew on its disk."""
+        if not as_found:
+            self.disk.recover()
+        self.syncs.clear()
+        self.raft = RaftNode(self.config, self.log, self.disk.election, Random(self.node_id), self.cluster.now)
+
+    def lose_power(self) -> None:
+        """Lose all that is not synced, and start again."""
+        self.log.truncate_to(self.log.synced_end)
+        self.cluster.queue = deque(
+            envelope for envelope in self.cluster.queue if self.node_id not in {envelope.source, envelope.target}
+        )
+        self.boot()
+
+    def write(self, *runs: tuple[int, int]) -> None:
+        """Fill the log by hand: (epoch, number of records), each record its own batch."""
+        for epoch, count in runs:
+            for _ in range(count):
+                self.log.append(self.cluster.batch(self.log.end_offset(), epoch))
+        self.log.synced_end = self.log.end_offset()
+        self.disk.election = ElectionState(max(self.log.last_epoch(), self.disk.election.epoch))
+
+    def take_snapshot(self, offset: int) -> EpochOffset:
+        """Take a snapshot at a batch's end, and let the log begin there."""
+        snapshot_id = EpochOffset(self.log.epoch_at(offset - 1) or 0, offset)
+        self.disk.snapshots[snapshot_id] = f"all before {offset}".encode()
+        self.log.add_snapshot(snapshot_id)
+        self.log.delete_before(snapshot_id)
+        return snapshot_id
+
+    def epochs(self) -> list[int]:
+        """The epoch of each record."""
+        return [batch.epoch for batch in self.log.batches]
+
+    def step(self, event: ev.Event) -> list[fx.Effect]:
+        """One event, and those of its own disk that follow at once."""
+        self._soon.append(event)
+        effects: list[fx.Effect] = []
+        while self._soon:
+            for effect in self.raft.step(self._soon.popleft(), self.cluster.now):
+                effects.append(effect)
+                self.cluster.say(describe(self.node_id, effect, self.cluster.batches))
+                handler = self._HANDLERS.get(type(effect))
+                if handler is not None:
+                    handler(self, effect)
+        self.effects.extend(effects)
+        return effects
+
+    def finish_syncs(self) -> None:
+        """Let the fsyncs end that were held back."""
+        waiting, self.syncs = self.syncs, []
+        for event in waiting:
+            self._synced(event)
+        if self._soon:
+            self.step(self._soon.popleft())
+
+    # Effects
+
+    def _synced(self, event: ev.LogSynced) -> None:
+        self.log.synced_end = max(self.log.synced_end, min(event.end_offset, self.log.end_offset()))
+        self._soon.append(event)
+
+    def _persist(self, effect: fx.PersistElectionState) -> None:
+        self.disk.election = effect.state
+
+    def _append(self, effect: fx.Append) -> None:
+        for batch in self.cluster.batches.decode(effect.batches):
+            assert self.log.fits(batch), f"{batch} does not fit at {self.log.end_offset()}"
+            self.log.append(batch)
+
+    def _append_leader_change(self, effect: fx.AppendLeaderChange) -> None:
+        record = LeaderChange(effect.leader_id)
+        self.log.append(self.cluster.batches.make(self.log.end_offset(), effect.epoch, (record,)))
+
+    def _truncate(self, effect: fx.TruncateTo) -> None:
+        self.log.truncate_to(effect.offset)
+
+    def _request_sync(self, effect: fx.RequestSync) -> None:
+        event = ev.LogSynced(self.log.end_offset(), effect.generation)
+        if self.holds_syncs:
+            self.syncs.append(event)
+        else:
+            self._synced(event)
+
+    def _send(self, effect: fx.Send) -> None:
+        self.cluster.queue.append(Envelope(self.node_id, effect.peer, effect.correlation, effect.request))
+
+    def _answer(self, context: Hashable, response: RaftResponse) -> None:
+        if isinstance(context, Envelope):
+            self.cluster.queue.append(Envelope(self.node_id, context.source, context.correlation, response))
+
+    def _reply(self, effect: fx.Reply) -> None:
+        self._answer(effect.context, effect.response)
+
+    def _read_log(self, effect: fx.ReadLog) -> None:
+        found = effect.response
+        records = BatchStore.encode(self.log.read(effect.offset, effect.max_bytes))
+        leader = (found.leader_id, found.leader_epoch, found.high_watermark, found.log_start_offset)
+        self._answer(effect.context, FetchResponse(found.top_error, found.error, *leader, records=records))
+
+    def _read_snapshot(self, effect: fx.ReadSnapshot) -> None:
+        found = effect.response
+        content = self.disk.snapshots[found.snapshot_id]
+        data = content[found.position : found.position + effect.max_bytes]
+        leader = (found.leader_id, found.leader_epoch)
+        size, position = len(content), found.position
+        self._answer(
+            effect.context,
+            FetchSnapshotResponse(found.top_error, found.error, *leader, found.snapshot_id, size, position, data),
+        )
+
+    def _write_chunk(self, effect: fx.WriteSnapshotChunk) -> None:
+        self._parts[effect.snapshot_id] = self._parts.get(effect.snapshot_id, b"")[: effect.position] + effect.data
+
+    def _finish_snapshot(self, effect: fx.FinishSnapshot) -> None:
+        self.disk.snapshots[effect.snapshot_id] = self._parts.pop(effect.snapshot_id)
+        self.log.add_snapshot(effect.snapshot_id)
+        self._soon.append(ev.SnapshotFinished(effect.snapshot_id))
+
+    def _install_snapshot(self, effect: fx.InstallSnapshot) -> None:
+        self.log.restart_at(effect.snapshot_id)
+
+    _HANDLERS: ClassVar[dict[type, Callable[[Member, Any], None]]] = {
+        fx.PersistElectionState: _persist,
+        fx.Append: _append,
+        fx.AppendLeaderChange: _append_leader_change,
+        fx.TruncateTo: _truncate,
+        fx.RequestSync: _request_sync,
+        fx.Send: _send,
+        fx.Reply: _reply,
+        fx.ReadLog: _read_log,
+        fx.ReadSnapshot: _read_snapshot,
+        fx.WriteSnapshotChunk: _write_chunk,
+        fx.FinishSnapshot: _finish_snapshot,
+        fx.InstallSnapshot: _install_snapshot,
+    }
+
+
+class Cluster:
+    """Members by id, the messages between them, and what was said so far."""
+
+    def __init__(self, voters: int, observers: int = 0, **settings: Any) -> None:
+        self.now = 0
+        self.batches = BatchStore()
+        self.queue: deque[Envelope] = deque()
+        self.lines: list[str] = []
+        self.cut: set[int] = set()
+        self.gone: set[int] = set()
+        """Ended: who asks them is told so."""
+        ids = frozenset(range(1, voters + 1))
+        self.members = {
+            node_id: Member(self, RaftConfig(node_id, CLUSTER_ID, ids, **settings))
+            for node_id in range(1, voters + observers + 1)
+        }
+        for member in self.members.values():
+            member.boot()
+
+    def __getitem__(self, node_id: int) -> Member:
+        return self.members[node_id]
+
+    def say(self, line: str | None) -> None:
+        """Note a line of the transcript."""
+        if line is not None:
+            self.lines.append(line)
+
+    def batch(self, base_offset: int, epoch: int) -> Any:
+        """A batch of one record; the same one for the same place and epoch, as log matching has it."""
+        known = [b for b in self.batches._batches if (b.base_offset, b.epoch) == (base_offset, epoch)]
+        return known[0] if known else self.batches.make(base_offset, epoch, (base_offset,))
+
+    def tick(self, node_id: int) -> None:
+        """Let time pass until a node's deadline, for this node only."""
+        deadline = self[node_id].raft.deadline()
+        assert deadline is not None, f"node {node_id} waits for nothing"
+        self.now = max(self.now, deadline)
+        self[node_id].step(ev.Tick())
+
+    def wait(self, milliseconds: int) -> None:
+        """Let time pass for everybody, with every message delivered."""
+        end = self.now + milliseconds
+        for _ in range(DELIVERIES_MAX):
+            self.deliver()
+            due = {node_id: member.raft.deadline() for node_id, member in self.members.items()}
+            soonest = min((when, node_id) for node_id, when in due.items() if when is not None)
+            if soonest[0] > end:
+                self.now = end
+                return
+            self.tick(soonest[1])
+        raise AssertionError("the cluster has too much to do")
+
+    def campaign(self, node_id: int) -> None:
+        """Let time pass until a node stands for election."""
+        for _ in range(10):
+            before = self[node_id].raft.epoch
+            self.tick(node_id)
+            if self[node_id].raft.role in {Role.CANDIDATE, Role.LEADER} and self[node_id].raft.epoch > before:
+                return
+        raise AssertionError(f"node {node_id} does not stand for election")
+
+    def deliver(self, want: Callable[[Envelope], bool] = lambda _envelope: True) -> None:
+        """Deliver what waits, and what comes of it, until nothing is left; what nobody wants is lost."""
+        for _ in range(DELIVERIES_MAX):
+            if not self.queue:
+                return
+            envelope = self.queue.popleft()
+            if not want(envelope) or self.cut & {envelope.source, envelope.target}:
+                continue
+            if envelope.target not in self.gone:
+                self.hand_over_message(envelope)
+            elif isinstance(envelope.body, RaftRequest):
+                self[envelope.source].step(ev.RequestFailed(envelope.target, envelope.correlation))
+        raise AssertionError("the cluster does not come to rest")
+
+    def hand_over_message(self, envelope: Envelope) -> list[fx.Effect]:
+        """One message to its target."""
+        if isinstance(envelope.body, RaftRequest):
+            return self[envelope.target].step(ev.RequestReceived(envelope, envelope.body))
+        response = ev.ResponseReceived(envelope.source, envelope.correlation, envelope.body)
+        return self[envelope.target].step(response)
+
+    def elect(self, node_id: int) -> Member:
+        """Have a node elected by all that can be reached."""
+        self.campaign(node_id)
+        self.deliver()
+        assert self[node_id].raft.role is Role.LEADER, f"node {node_id} was not elected"
+        return self[node_id]
+
+    def propose(self, node_id: int, records: int = 1) -> None:
+        """Append a batch at the leader."""
+        member = self[node_id]
+        batch = self.batches.make(member.log.end_offset(), member.raft.epoch, tuple(range(records)))
+        member.step(ev.Propose(member.raft.epoch, BatchStore.encode([batch])))
+
+    def ask(self, node_id: int, request: RaftRequest) -> RaftResponse:
+        """A request from outside, and its answer."""
+        before = len(self.queue)
+        self[node_id].step(ev.RequestReceived(Envelope(99, node_id, 0, request), request))
+        answers = [e for e in list(self.queue)[before:] if e.target == 99]
+        self.queue = deque(e for e in self.queue if e.target != 99)
+        assert len(answers) == 1, "a request gets one answer"
+        body: RaftResponse = answers[0].body
+        return body
+
+
+NONE = ErrorCode.none
