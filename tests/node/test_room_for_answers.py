@@ -129,4 +129,8 @@ async def test_a_fetch_that_waits_for_news_holds_nothing_and_then_what_there_is(
         await write(node, "key", TEXT)
         response = await task
         assert isinstance(response, FetchResponse)
+        if len(response.records) < len(TEXT):  # the high watermark, or a record of the leader's own, was news before
+            room = room_of(READ_BYTES_MAX)
+            response = await asked(node, Answer(room, no_cut_off), fetch(node, end, max_wait_ms=2**31 - 1))
+            assert isinstance(response, FetchResponse)
         assert len(response.records) == room.held == room.most > len(TEXT)
