@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_fixed
+
 from migrator.errors import MigratorError
 from migrator.image.model import Changes, MetadataImage
 from migrator.migration.background import Background
@@ -121,21 +123,21 @@ class WriteExecutor:
         self._background.spawn(work())
 
     def _read_mark(self, effect: messages.ReadMark) -> None:
+        async def read() -> AnyEvent:
+            view = await self._background.blocking(self._zookeeper.view)
+            (node,) = await self._background.blocking(lambda: list(self._zookeeper.reader.read([paths.MIGRATION])))
+            if self._audit is not None and node is not None:
+                self._audit.wrote(node.stat.mzxid)
+            epoch = view.epoch_version if view.epoch is not None else None
+            return messages.MarkRead(effect.number, epoch, view.migration, view.migration_version)
+
         async def work() -> AnyEvent:
-            while True:
-                try:
-                    view = await self._background.blocking(self._zookeeper.view)
-                    (node,) = await self._background.blocking(
-                        lambda: list(self._zookeeper.reader.read([paths.MIGRATION]))
-                    )
-                except MigratorError as error:
-                    log.debug("/migration cannot be read yet: %s", error)
-                    await asyncio.sleep(READ_RETRY_SECONDS)
-                    continue
-                if self._audit is not None and node is not None:
-                    self._audit.wrote(node.stat.mzxid)
-                epoch = view.epoch_version if view.epoch is not None else None
-                return messages.MarkRead(effect.number, epoch, view.migration, view.migration_version)
+            until_read = AsyncRetrying(
+                retry=retry_if_exception_type(MigratorError),
+                wait=wait_fixed(READ_RETRY_SECONDS),
+                before_sleep=_note_unread,
+            )
+            return await until_read(read)
 
         self._background.spawn(work())
 
@@ -149,3 +151,8 @@ class WriteExecutor:
             return messages.Repaired(effect.number, effect.entity, tuple(writes))
 
         self._background.spawn(work())
+
+
+def _note_unread(attempt: RetryCallState) -> None:
+    error = attempt.outcome and attempt.outcome.exception()
+    log.debug("/migration cannot be read yet: %s", error)

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from migrator.drill.kafka.activity import Activity
 from migrator.drill.kafka.cluster import until
@@ -40,6 +41,11 @@ Login = Mapping[str, str]
 ANONYMOUS: Login = MappingProxyType({})
 
 
+def _is_unknown(error: BaseException) -> bool:
+    """Of a class that the client has no code for."""
+    return isinstance(error, KafkaException) and bool(error.args[0].code() == KafkaError.UNKNOWN)
+
+
 class Admin:
     """An administrator's client, made when the brokers know each other: librdkafka waits for minutes otherwise."""
 
@@ -52,16 +58,13 @@ class Admin:
         """Create a topic; ``_`` in keys of its configuration stands for a dot. A controller that has just started
         cannot say yet who may (``AuthorizerNotReadyException``), and is asked again."""
         keys = {key.replace("_", "."): text for key, text in config.items()}
-        deadline = time.monotonic() + ANSWER_SECONDS
-        while True:
-            try:
-                self.wait(self.client.create_topics([NewTopic(name, partitions, replicas, config=keys)]))
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.UNKNOWN or time.monotonic() > deadline:
-                    raise
-                time.sleep(AGAIN_SECONDS)
-            else:
-                return
+        again = Retrying(
+            retry=retry_if_exception(_is_unknown),
+            wait=wait_fixed(AGAIN_SECONDS),
+            stop=stop_after_delay(ANSWER_SECONDS),
+            reraise=True,
+        )
+        again(lambda: self.wait(self.client.create_topics([NewTopic(name, partitions, replicas, config=keys)])))
 
     def delete(self, name: str) -> None:
         """Delete a topic."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from confluent_kafka import KafkaError, KafkaException, Producer
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixed
 
 from migrator.drill.kafka.activity import Activity
 from migrator.drill.kafka.clients import ANONYMOUS, PATIENT, Login
@@ -144,14 +144,13 @@ def values_of(number: int) -> list[str]:
 
 def _patiently(call: Callable[[], None]) -> None:
     """Call again while the client says that this may help."""
-    for left in reversed(range(TRIES)):
-        try:
-            return call()
-        except KafkaException as error:
-            if not _error(error).retriable() or left == 0:
-                raise
-            time.sleep(RETRY_SECONDS)
-    return None
+    again = Retrying(
+        retry=retry_if_exception(lambda error: isinstance(error, KafkaException) and _error(error).retriable()),
+        wait=wait_fixed(RETRY_SECONDS),
+        stop=stop_after_attempt(TRIES),
+        reraise=True,
+    )
+    again(call)
 
 
 def _error(failed: KafkaException) -> KafkaError:
