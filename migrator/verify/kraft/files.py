@@ -21,8 +21,9 @@ from migrator.image.model import MetadataImage
 from migrator.image.replay import Decode, every_record, replay, snapshot_image
 from migrator.log.errors import storage_errors
 from migrator.log.files import iter_file_batches
+from migrator.log.listing import list_log
 from migrator.log.metadata_log import DIRECTORY_NAME
-from migrator.log.snapshots import iter_snapshot, snapshot_id_of
+from migrator.log.snapshots import iter_snapshot
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import HEADER_SIZE, LENGTH_END, Batch, BatchHeader, read_header
 from migrator.records.codec import SPEC_OF
@@ -87,8 +88,9 @@ def last_of_log(directory: Path) -> EpochOffset:
 def log_bytes(directory: Path) -> int:
     """The size of what `read_image` would read; errors as `read_image`."""
     log_directory = log_directory_of(directory)
+    listing = list_log(log_directory)
     with storage_errors("cannot read", log_directory):
-        return sum(path.stat().st_size for path in log_directory.iterdir() if path.suffix in {".log", ".checkpoint"})
+        return sum(path.stat().st_size for path in (*listing.segments, *listing.snapshots.values()))
 
 
 def _patiently(attempt: Callable[[], T]) -> T:
@@ -116,7 +118,7 @@ def log_directory_of(directory: Path) -> Path:
 def _read_image(log_directory: Path, until: int | None, decode: Decode) -> MetadataImage:
     try:
         loader = newest_snapshot(log_directory, until, decode)
-        _, segments = _listed(log_directory)
+        segments = list_log(log_directory).segments
         start = loader.end_offset
         if segments and int(segments[0].stem) > start:
             what = f"the log begins at offset {int(segments[0].stem)}, and no snapshot holds what was before"
@@ -141,9 +143,9 @@ def _end_of_log(log_directory: Path) -> int:
 
 
 def _last_of_log(log_directory: Path) -> EpochOffset:
-    snapshots, segments = _listed(log_directory)
-    last = max(snapshots, default=EpochOffset(0, 0), key=lambda one: (one.offset, one.epoch))
-    for path in reversed(segments):  # the newest one with a batch: one that was just begun has none
+    listing = list_log(log_directory)
+    last = listing.newest_snapshot() or EpochOffset(0, 0)
+    for path in reversed(listing.segments):  # the newest one with a batch: one that was just begun has none
         headers = deque(_headers(path), maxlen=1)
         if headers:
             return max(last, EpochOffset(headers[0].leader_epoch, headers[0].next_offset), key=lambda one: one.offset)
@@ -163,26 +165,13 @@ def _headers(path: Path) -> Iterator[BatchHeader]:
             return
 
 
-def _listed(log_directory: Path) -> tuple[dict[EpochOffset, Path], list[Path]]:
-    """Snapshots by id, and segments in order."""
-    with storage_errors("cannot read", log_directory):
-        files = sorted(log_directory.iterdir())
-    snapshots = {
-        snapshot_id: path
-        for path in files
-        if path.suffix == ".checkpoint" and (snapshot_id := snapshot_id_of(path)) is not None and snapshot_id.offset > 0
-    }
-    return snapshots, [path for path in files if path.suffix == ".log" and path.stem.isdigit()]
-
-
 def newest_snapshot(log_directory: Path, until: int | None = None, decode: Decode = every_record) -> ImageLoader:
     """What the newest snapshot holds, of those that end at ``until`` at the latest; nothing without one."""
-    snapshots, _ = _listed(log_directory)
-    usable = [one for one in snapshots if until is None or one.offset <= until + 1]
-    if not usable:
+    listing = list_log(log_directory)
+    newest = listing.newest_snapshot(until)
+    if newest is None:
         return ImageLoader()
-    newest = max(usable, key=lambda one: (one.offset, one.epoch))
-    path = snapshots[newest]
+    path = listing.snapshots[newest]
     image = snapshot_image(newest.offset, newest.epoch, iter_snapshot(path), _decoded(path, decode))
     return ImageLoader(image)
 
