@@ -25,6 +25,8 @@ from migrator.log.segment import Segment, close_all
 from migrator.log.snapshots import SUFFIX, SnapshotStore
 from migrator.log.synced_end import SyncedEnd
 from migrator.raft.messages import EpochOffset
+from migrator.raft.voter_history import VoterHistory
+from migrator.raft.voter_set import Membership
 from migrator.records.batch import BatchHeader
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.runs import BatchRun, check_run
@@ -57,6 +59,7 @@ class MetadataLog:
         self._epochs = recovered.epochs
         self._start_offset = self._segments[0].base_offset if self._segments else 0
         self._epochs_dirty = True
+        self._voters = VoterHistory()
         self._marked: list[tuple[int, Path]] = []
         self._sync_lock = Lock()
         """Held by an fsync, and by whatever must not happen during one."""
@@ -120,6 +123,9 @@ class MetadataLog:
 
     def snapshots(self) -> list[EpochOffset]:
         return self.store.ids()
+
+    def membership(self) -> Membership:
+        return self._voters.latest
 
     # Writing.
 

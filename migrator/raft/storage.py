@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from migrator.raft.messages import EpochOffset
+from migrator.raft.voter_set import Membership
 
 
 class LogView(Protocol):
@@ -34,3 +35,6 @@ class LogView(Protocol):
 
     def snapshots(self) -> Sequence[EpochOffset]:
         """Ids of the complete snapshots on disk, oldest first; (0, 0) is not among them."""
+
+    def membership(self) -> Membership:
+        """The voters in force at the log's end, as snapshot and log name them; the same object until they change."""

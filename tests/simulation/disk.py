@@ -8,6 +8,8 @@ from random import Random
 
 from migrator.raft.messages import EpochOffset
 from migrator.raft.states import NEVER_ELECTED, ElectionState
+from migrator.raft.voter_history import VoterHistory
+from migrator.raft.voter_set import Membership
 from tests.simulation.batches import KEY_BYTES, Batch
 
 
@@ -21,6 +23,7 @@ class SimulatedLog:
         self._start = EpochOffset(0, 0)
         self._snapshots: list[EpochOffset] = []
         self._epochs: list[tuple[int, int]] = []
+        self._voters = VoterHistory()
 
     # LogView
 
@@ -46,6 +49,9 @@ class SimulatedLog:
 
     def snapshots(self) -> Sequence[EpochOffset]:
         return self._snapshots
+
+    def membership(self) -> Membership:
+        return self._voters.latest
 
     # What only the node does
 

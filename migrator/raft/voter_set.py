@@ -1,0 +1,95 @@
+"""Who votes, and what the log says of it (KIP-853; ``VoterSet`` of Kafka 3.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import field
+
+from migrator.records.control import DynamicVoter, KRaftVersionRange
+from migrator.records.uuid import ZERO_UUID, Uuid
+from migrator.values import value
+
+STATIC_RANGE = KRaftVersionRange(0, 0)
+DYNAMIC_VERSION = 1
+"""From this kraft.version on, the voters are in the log and can change."""
+
+
+@value
+class ReplicaKey:
+    """A replica with the disk that it runs on; an empty disk makes another replica of it."""
+
+    node_id: int
+    directory_id: Uuid = ZERO_UUID
+
+    def __str__(self) -> str:
+        return f"{self.node_id}" if self.directory_id == ZERO_UUID else f"{self.node_id}@{self.directory_id}"
+
+
+@value
+class VoterSet:
+    """Voters in the order of their ids, each id once. ``ids`` follows from them."""
+
+    voters: tuple[DynamicVoter, ...]
+    ids: frozenset[int] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ids", frozenset(voter.voter_id for voter in self.voters))
+
+    @classmethod
+    def of(cls, voters: Iterable[DynamicVoter]) -> VoterSet:
+        """In any order.
+
+        :raises ValueError: an id is there twice.
+        """
+        found = cls(tuple(sorted(voters, key=lambda voter: voter.voter_id)))
+        if len(found.ids) != len(found.voters):
+            raise ValueError(f"a voter is listed twice in {[voter.voter_id for voter in found.voters]}")
+        return found
+
+    @classmethod
+    def static(cls, ids: Iterable[int]) -> VoterSet:
+        """The voters of ``controller.quorum.voters`` (kraft.version 0): ids alone, on whichever disk."""
+        return cls.of(DynamicVoter(voter_id, ZERO_UUID, (), STATIC_RANGE) for voter_id in ids)
+
+    def __len__(self) -> int:
+        return len(self.voters)
+
+    def find(self, voter_id: int) -> DynamicVoter | None:
+        """The voter of that id."""
+        return next((voter for voter in self.voters if voter.voter_id == voter_id), None)
+
+    def key(self, voter_id: int) -> ReplicaKey:
+        """The voter's id with its directory, as far as the set knows one."""
+        voter = self.find(voter_id)
+        return ReplicaKey(voter_id, ZERO_UUID if voter is None else voter.voter_directory_id)
+
+    def has(self, node_id: int, directory_id: Uuid) -> bool:
+        """Whether a replica votes: only on the very disk that the set names (``VoterSet.isVoter``)."""
+        if node_id not in self.ids:
+            return False
+        named = self.key(node_id).directory_id
+        return named in {ZERO_UUID, directory_id}
+
+    def with_voter(self, voter: DynamicVoter) -> VoterSet:
+        """The set with one more voter, or with another entry for one that it has."""
+        return self.of((*(other for other in self.voters if other.voter_id != voter.voter_id), voter))
+
+    def without(self, voter_id: int) -> VoterSet:
+        """The set without a voter."""
+        return self.of(other for other in self.voters if other.voter_id != voter_id)
+
+
+@value
+class Membership:
+    """What the control records of snapshot and log say up to some offset.
+
+    ``voters`` is None while they name none: those of the configuration vote. ``offset`` is that of the record which
+    names the voters, or of the last one that the snapshot holding it stands for; -1 when it is in neither.
+    """
+
+    kraft_version: int = 0
+    voters: VoterSet | None = None
+    offset: int = -1
+
+
+NO_MEMBERSHIP = Membership()
