@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import field
 
 from migrator.records.control import DynamicVoter, KRaftVersionRange
-from migrator.records.uuid import ZERO_UUID, Uuid
+from migrator.records.uuid import ZERO_UUID, Uuid, uuid_to_text
 from migrator.values import value
 
 STATIC_RANGE = KRaftVersionRange(0, 0)
@@ -22,7 +22,9 @@ class ReplicaKey:
     directory_id: Uuid = ZERO_UUID
 
     def __str__(self) -> str:
-        return f"{self.node_id}" if self.directory_id == ZERO_UUID else f"{self.node_id}@{self.directory_id}"
+        return (
+            f"{self.node_id}" if self.directory_id == ZERO_UUID else f"{self.node_id}@{uuid_to_text(self.directory_id)}"
+        )
 
 
 @value
