@@ -14,6 +14,7 @@ from migrator.node.periodic import PeriodicTasks
 from migrator.node.quorum.runner import QuorumObserver
 from migrator.raft.messages import EpochOffset
 from migrator.raft.states import Role
+from migrator.raft.voter_set import Membership
 from migrator.records.metadata import MetadataRecord
 from migrator.supervision import OnError, Supervisor, TaskKind
 
@@ -57,6 +58,7 @@ class Leadership(QuorumObserver):
         self._periodic: PeriodicTasks | None = None
         self.listeners: list[LeaderListener] = []
         self.role_listeners: list[Callable[[], None]] = []
+        self.membership_listeners: list[Callable[[Membership], None]] = []
 
     def attach(self, controller: ActiveController, periodic: PeriodicTasks) -> None:
         """Give it what it activates; before the quorum starts."""
@@ -95,6 +97,11 @@ class Leadership(QuorumObserver):
             self._task = self._supervisor.spawn(LEADING, self._lead(epoch))
         for listener in self.role_listeners:
             listener()
+
+    def membership_changed(self, membership: Membership) -> None:
+        """Tell everybody who reaches voters or judges them (see `QuorumObserver`)."""
+        for listener in self.membership_listeners:
+            listener(membership)
 
     async def close(self) -> None:
         """End all activity."""

@@ -38,7 +38,8 @@ def grant_to_anybody(_candidate_id: int) -> bool:
 class RaftConfig:
     """Names and defaults of the time-outs are those of ``controller.quorum.*`` in Kafka 3.9, in milliseconds.
 
-    ``voters`` are the ids of ``controller.quorum.voters``; a node that is not among them is an observer.
+    ``voters`` are the ids of ``controller.quorum.voters``; they vote for as long as the log names no others.
+    ``bootstrap`` has a negative id for each of ``controller.quorum.bootstrap.servers`` (Kafka's are -2, -3, ...).
     ``may_grant_vote`` is asked with the candidate's id before this node says that it votes for it, each time; a
     refusal looks to the candidate like a vote for somebody else. It also sorts the successors of a leader that hands
     over.
@@ -48,6 +49,7 @@ class RaftConfig:
     cluster_id: str
     voters: frozenset[int]
     directory_id: Uuid = ZERO_UUID
+    bootstrap: tuple[int, ...] = ()
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000
     election_backoff_max_ms: int = 1000
@@ -57,7 +59,3 @@ class RaftConfig:
     fetch_max_bytes: int = 8 * 1024 * 1024
     max_parked_fetches: int = 10_000
     may_grant_vote: Callable[[int], bool] = grant_to_anybody
-
-    def is_voter(self, node_id: int) -> bool:
-        """Whether a node's vote and log count."""
-        return node_id in self.voters

@@ -6,11 +6,12 @@ Sources: KIP-595 (protocol, check quorum), KIP-630 (snapshots), KIP-853 (voter k
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from migrator.errors import require
 from migrator.raft import effects as fx
-from migrator.raft import election, follower, messages, replication, snapshot
+from migrator.raft import election, follower, membership, messages, replication, snapshot
 from migrator.raft import events as ev
 from migrator.raft.config import RaftConfig
 from migrator.raft.learning import absorb
@@ -18,6 +19,8 @@ from migrator.raft.progress import Progress, ReplicaStatus, rows
 from migrator.raft.quorum import Quorum
 from migrator.raft.states import NEVER, ElectionState, Follower, Leader, Role, Unattached
 from migrator.raft.storage import LogView
+from migrator.raft.voter_changes import Refusal, VoterChange
+from migrator.raft.voter_set import Membership
 from migrator.values import value
 
 if TYPE_CHECKING:
@@ -105,6 +108,7 @@ EVENTS: dict[type, Callable[[Quorum, Any], None]] = {
     ev.ResponseReceived: _on_response,
     ev.RequestFailed: _on_failure,
     ev.Propose: replication.propose,
+    ev.ChangeVoters: membership.change_voters,
     ev.LogSynced: _on_synced,
     ev.AppendFailed: _on_append_failed,
     ev.SnapshotFinished: snapshot.finished,
@@ -115,9 +119,12 @@ EVENTS: dict[type, Callable[[Quorum, Any], None]] = {
 
 
 def _poll_unattached(quorum: Quorum, state: Unattached) -> int:
-    if quorum.is_voter:
-        return election.poll_unattached(quorum, state)
-    return follower.poll_observer_without_leader(quorum, state)
+    if not quorum.is_voter:
+        return follower.poll_observer_without_leader(quorum, state)
+    deadline = election.poll_unattached(quorum, state)
+    if not quorum.is_dynamic or quorum.state is not state:
+        return deadline
+    return min(deadline, follower.ask_any_voter(quorum))  # a leader may not know where we are now (KAFKA-17030)
 
 
 POLLS: dict[Role, Callable[[Quorum, Any], int]] = {
@@ -150,7 +157,7 @@ class RaftNode:
 
     def __init__(self, config: RaftConfig, log: LogView, stored: ElectionState, random: Random, now_ms: int) -> None:
         self._quorum = Quorum(config, log, stored, random, now_ms)
-        if self._quorum.voters == {config.node_id} and isinstance(self._quorum.state, Unattached):
+        if self._quorum.is_voter and not self._quorum.other_voters() and isinstance(self._quorum.state, Unattached):
             self._quorum.state.election_deadline = now_ms  # nobody else could be elected: why wait
         self._deadline = now_ms
         self._is_ready_to_stop = False
@@ -190,6 +197,15 @@ class RaftNode:
         state = self._quorum.state
         return state.start_offset if isinstance(state, Leader) else None
 
+    @property
+    def membership(self) -> Membership:
+        """The voters in force; without any in the log, the configured ones."""
+        return replace(self._quorum.membership, voters=self._quorum.voter_set)
+
+    def why_not(self, change: VoterChange) -> Refusal | None:
+        """Why this node, as the leader, would refuse a change, before the new voter is asked for its versions."""
+        return membership.why_not(self._quorum, change)
+
     def deadline(self) -> int | None:
         """When the next `Tick` is due in milliseconds; None when only events from outside can change anything."""
         return None if self._deadline >= NEVER else self._deadline
@@ -203,6 +219,7 @@ class RaftNode:
         quorum = self._quorum
         quorum.now = max(quorum.now, now_ms)
         quorum.log_changes = False
+        membership.follow_log(quorum)
         EVENTS[type(event)](quorum, event)
         self._poll()
         if quorum.is_shutting_down and not self._is_ready_to_stop and self._nobody_needs_us():
@@ -235,7 +252,8 @@ class RaftNode:
         observers: tuple[ReplicaStatus, ...] = ()
         if isinstance(state, Leader):
             state.replicas.forget_silent(now_ms)
-            own = Progress(quorum.node_id, quorum.config.directory_id, quorum.log.end_offset(), now_ms, now_ms)
-            voters = rows([own, *state.replicas.voters.values()])
-            observers = rows(state.replicas.observers.values())
+            own = [Progress(quorum.node_id, quorum.config.directory_id, quorum.log.end_offset(), now_ms, now_ms)]
+            others, watching = state.replicas.voters.values(), state.replicas.observers.values()
+            voters = rows([*own, *others] if quorum.is_voter else others)
+            observers = rows(watching if quorum.is_voter else [*own, *watching])
         return QuorumInfo(state.role, quorum.epoch, quorum.leader_id, quorum.high_watermark, voters, observers)

@@ -6,6 +6,8 @@ from collections.abc import Hashable
 
 from migrator.raft.messages import EpochOffset, FetchResponse, FetchSnapshotResponse, RaftRequest, RaftResponse
 from migrator.raft.states import ElectionState, Role
+from migrator.raft.voter_changes import Refusal
+from migrator.raft.voter_set import Membership, VoterSet
 from migrator.values import value
 
 
@@ -30,12 +32,39 @@ class RoleChanged:
 
 @value
 class AppendLeaderChange:
-    """Append the control batch that opens the leader's epoch, at the log's end (KIP-595 LeaderChangeMessage)."""
+    """Append the control batch that opens the leader's epoch, at the log's end (KIP-595 LeaderChangeMessage).
+
+    ``bootstrap``: kraft.version and voters that follow in the same batch, when no log names them yet (KIP-853).
+    """
 
     epoch: int
     leader_id: int
     voters: tuple[int, ...]
     granting_voters: tuple[int, ...]
+    bootstrap: Membership | None = None
+
+
+@value
+class AppendVoters:
+    """Append a control batch with the whole voter set, and before it the kraft.version when that changes (KIP-853)."""
+
+    epoch: int
+    voters: VoterSet
+    kraft_version: int | None = None
+
+
+@value
+class VotersRefused:
+    """Answer to `ChangeVoters`: nothing was appended."""
+
+    refusal: Refusal
+
+
+@value
+class MembershipChanged:
+    """Other voters, or another kraft.version, are in force since the effects of the step before were performed."""
+
+    membership: Membership
 
 
 @value
@@ -155,6 +184,9 @@ Effect = (
     PersistElectionState
     | RoleChanged
     | AppendLeaderChange
+    | AppendVoters
+    | VotersRefused
+    | MembershipChanged
     | Append
     | TruncateTo
     | RequestSync

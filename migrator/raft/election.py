@@ -19,8 +19,8 @@ from migrator.raft.messages import (
     VoteResponse,
 )
 from migrator.raft.quorum import Quorum
-from migrator.raft.states import NEVER, Candidate, Follower, Resigned, Unattached
-from migrator.records.uuid import ZERO_UUID
+from migrator.raft.states import NEVER, Candidate, Follower, Leader, Resigned, Unattached
+from migrator.records.uuid import ZERO_UUID, Uuid
 
 RETRIES_MAX = 20
 """From so many lost elections on the back-off is drawn from the same range."""
@@ -40,7 +40,7 @@ def handle_vote(quorum: Quorum, context: Hashable, request: VoteRequest) -> None
     may_stand = error == ErrorCode.none and _may_stand(quorum, request)
     if may_stand and request.candidate_epoch > quorum.epoch:
         quorum.become_unattached(request.candidate_epoch)
-    if error == ErrorCode.none and not _is_addressed(quorum, request):
+    if error == ErrorCode.none and not _is_addressed(quorum, request.voter_id, request.voter_directory_id):
         error = ErrorCode.invalid_voter_key
     granted = error == ErrorCode.none and may_stand and _grant(quorum, request)
     quorum.reply(context, responses.vote(quorum, error, granted=granted))
@@ -57,16 +57,28 @@ def _vote_error(quorum: Quorum, request: VoteRequest) -> ErrorCode:
 
 
 def _may_stand(quorum: Quorum, request: VoteRequest) -> bool:
-    """At kraft.version 0 the voters are configured, and nobody else may raise the epoch."""
-    return request.candidate_id in quorum.voters and may_follow(quorum.epoch, request.candidate_epoch)
-
-
-def _is_addressed(quorum: Quorum, request: VoteRequest) -> bool:
-    """Whether the voter that a request names is this node; version 0 names none (KIP-853)."""
-    if request.voter_id < 0:
+    """Voters may raise the epoch. At kraft.version 0 these are configured, and nobody else may. With voters in the log,
+    our set may be older than the candidate's: a stranger may when nobody leads us, so that it unseats no leader."""
+    if not may_follow(quorum.epoch, request.candidate_epoch):
+        return False
+    if quorum.voter_set.has(request.candidate_id, request.candidate_directory_id):
         return True
-    directory = request.voter_directory_id
-    return request.voter_id == quorum.node_id and directory in {ZERO_UUID, quorum.config.directory_id}
+    return quorum.is_dynamic and not _has_leader(quorum)
+
+
+def _has_leader(quorum: Quorum) -> bool:
+    """Whether this node leads, or has heard of its leader within the fetch time-out."""
+    state = quorum.state
+    if isinstance(state, Follower):
+        return quorum.now < state.fetch_deadline and not state.leader_ended
+    return isinstance(state, Leader)
+
+
+def _is_addressed(quorum: Quorum, voter_id: int, directory: Uuid) -> bool:
+    """Whether the voter that a request names is this node, on this disk; version 0 names none (KIP-853)."""
+    if voter_id < 0:
+        return True
+    return voter_id == quorum.node_id and directory in {ZERO_UUID, quorum.config.directory_id}
 
 
 def _grant(quorum: Quorum, request: VoteRequest) -> bool:
@@ -113,7 +125,7 @@ def handle_begin(quorum: Quorum, context: Hashable, request: BeginQuorumEpochReq
     error = _leader_error(quorum, request.leader_id, request.leader_epoch)
     if error == ErrorCode.none:
         learn(quorum, request.leader_epoch, request.leader_id)
-        if request.voter_id >= 0 and request.voter_id != quorum.node_id:
+        if not _is_addressed(quorum, request.voter_id, request.voter_directory_id):
             error = ErrorCode.invalid_voter_key
     quorum.reply(context, responses.begin(quorum, error))
 
@@ -197,7 +209,14 @@ def _ask_for_votes(quorum: Quorum, state: Candidate) -> int:
     for voter in sorted(silent):
         if quorum.peers.is_ready(voter, quorum.now):
             request = VoteRequest(
-                config.cluster_id, voter, quorum.epoch, quorum.node_id, end.epoch, end.offset, config.directory_id
+                cluster_id=config.cluster_id,
+                voter_id=voter,
+                candidate_epoch=quorum.epoch,
+                candidate_id=quorum.node_id,
+                last_epoch=end.epoch,
+                last_offset=end.offset,
+                candidate_directory_id=config.directory_id,
+                voter_directory_id=quorum.voter_set.key(voter).directory_id,
             )
             quorum.send(voter, request)
     return min(quorum.peers.ready_at(voter) for voter in silent)
@@ -213,7 +232,10 @@ def poll_resigned(quorum: Quorum, state: Resigned) -> int:
     """Tell the voters until each has heard it; when nobody is elected in time, stand for election again."""
     deadline = NEVER if quorum.may_not_stand else state.election_deadline
     if quorum.now >= deadline:
-        quorum.become_candidate()
+        if quorum.is_voter:
+            quorum.become_candidate()
+        else:
+            quorum.become_unattached(quorum.epoch + 1)  # removed: the others elect, and this node asks whom
         return deadline
     for voter in sorted(state.unacknowledged):
         if quorum.peers.is_ready(voter, quorum.now):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from migrator.raft.messages import EpochOffset, RaftRequest, RaftResponse
+from migrator.raft.voter_changes import VoterChange
 from migrator.values import value
 
 
@@ -50,6 +51,13 @@ class Propose:
 
 
 @value
+class ChangeVoters:
+    """Change the voters, as the leader. `AppendVoters` or `VotersRefused` is among the effects of this very step."""
+
+    change: VoterChange
+
+
+@value
 class LogSynced:
     """The log is durable up to ``end_offset``; ``generation`` is that of the latest `RequestSync` it covers."""
 
@@ -59,7 +67,7 @@ class LogSynced:
 
 @value
 class AppendFailed:
-    """The last `Append` or `AppendLeaderChange` found no room; the log ends where it ended before."""
+    """The last `Append`, `AppendVoters` or `AppendLeaderChange` found no room; the log ends where it ended before."""
 
 
 @value
@@ -95,6 +103,7 @@ Event = (
     | ResponseReceived
     | RequestFailed
     | Propose
+    | ChangeVoters
     | LogSynced
     | AppendFailed
     | SnapshotFinished

@@ -113,8 +113,10 @@ def poll_observer_without_leader(quorum: Quorum, _state: Unattached) -> int:
 
 
 def ask_any_voter(quorum: Quorum) -> int:
-    """Fetch from a random voter; one that doesn't lead answers who does. One request at a time."""
-    voters = sorted(quorum.voters)
+    """Fetch from a random voter or bootstrap server; one that doesn't lead answers who does. One request at a time."""
+    voters = sorted(quorum.other_voters()) + list(quorum.config.bootstrap)
+    if not voters:
+        return NEVER  # nobody is known; whoever leads has to find us
     waiting = [quorum.peers.ready_at(voter) for voter in voters if quorum.peers.is_outstanding(voter)]
     if waiting and min(waiting) > quorum.now:
         return min(waiting)

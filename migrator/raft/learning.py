@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 from migrator.raft.config import may_follow
 from migrator.raft.messages import RaftResponse
 from migrator.raft.quorum import Quorum
+from migrator.raft.states import Unattached
 
 
 def is_ours(quorum: Quorum, cluster_id: str | None) -> bool:
@@ -15,7 +16,8 @@ def is_ours(quorum: Quorum, cluster_id: str | None) -> bool:
 
 
 def is_plausible(quorum: Quorum, epoch: int, leader_id: int | None) -> bool:
-    """Whether a message of another node may name this epoch and leader: a voter, and the one that we know, if we do.
+    """Whether a message of another node may name this epoch and leader: a voter (as long as these are configured), and
+    the one that we know, if we do.
 
     That this very node leads an epoch it has not heard of is plausible too: it may have lost its disk.
     """
@@ -23,8 +25,8 @@ def is_plausible(quorum: Quorum, epoch: int, leader_id: int | None) -> bool:
         return False
     if leader_id is None or epoch < quorum.epoch:
         return True
-    if leader_id not in quorum.voters:
-        return False
+    if leader_id not in quorum.voters and not quorum.is_dynamic:
+        return False  # with voters in the log, ours may be older than those that have elected the leader
     return epoch > quorum.epoch or quorum.leader_id in {None, leader_id}
 
 
@@ -36,8 +38,13 @@ def learn(quorum: Quorum, epoch: int, leader_id: int | None) -> None:
             quorum.become_follower(epoch, leader_id)
         else:
             quorum.become_unattached(epoch, leader_id)
-    elif epoch == quorum.epoch and leader_id is not None and can_follow and quorum.leader_id is None:
+    elif epoch == quorum.epoch and leader_id is not None and can_follow and _has_nobody_to_follow(quorum):
         quorum.become_follower(epoch, leader_id)
+
+
+def _has_nobody_to_follow(quorum: Quorum) -> bool:
+    """The leader of the epoch may be known and yet not followed, since the boot, when our log does not name it."""
+    return quorum.leader_id is None or isinstance(quorum.state, Unattached)
 
 
 def absorb(quorum: Quorum, peer: int, response: RaftResponse) -> bool:
@@ -57,6 +64,8 @@ def absorb(quorum: Quorum, peer: int, response: RaftResponse) -> bool:
         return False
     was_of_our_epoch = epoch == quorum.epoch
     learn(quorum, epoch, leader_id)
+    if peer < 0:
+        return False  # a bootstrap server: whoever listens there is asked for the leader, and for nothing else
     if response.error != ErrorCode.none:
         quorum.peers.back_off(peer, quorum.now)
         return False

@@ -50,6 +50,7 @@ class BeginQuorumEpochRequest:
     voter_id: int
     leader_id: int
     leader_epoch: int
+    voter_directory_id: Uuid = ZERO_UUID
 
 
 @value

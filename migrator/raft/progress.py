@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from migrator.records.uuid import Uuid
+from migrator.raft.voter_set import VoterSet
+from migrator.records.uuid import ZERO_UUID, Uuid
 from migrator.values import value
 
 OBSERVER_SESSION_MS = 300_000
@@ -17,7 +18,10 @@ OBSERVERS_MAX = 10_000
 
 @dataclass(slots=True)
 class Progress:
-    """One replica. ``end_offset`` is what it has on disk, as its last valid fetch claimed; -1 is unknown."""
+    """One replica. ``end_offset`` is what it has on disk, as its last valid fetch claimed; -1 is unknown.
+
+    ``shown_end`` is the longest log that it has claimed to have, also one that is not a part of the leader's.
+    """
 
     replica_id: int
     directory_id: Uuid
@@ -25,7 +29,13 @@ class Progress:
     last_fetch_ms: int = -1
     last_caught_up_ms: int = -1
     told_high_watermark: int = -1
+    shown_end: int = -1
     _leader_end_at_last_fetch: int = -1
+
+    @property
+    def key(self) -> tuple[int, Uuid]:
+        """Its id and directory."""
+        return self.replica_id, self.directory_id
 
     def fetched(self, offset: int, leader_end: int, now: int) -> None:
         """A valid fetch from ``offset`` on. Offsets may fall: a replica can be given an empty disk."""
@@ -51,7 +61,8 @@ class ReplicaStatus:
 
 @dataclass(slots=True)
 class Replicas:
-    """Progress of each other voter, by id, and of each observer, by id and directory."""
+    """Progress of each other voter, by id, and of each observer, by id and directory. A voter's entry has the directory
+    that the voter set names; the same id on another disk is an observer."""
 
     voters: dict[int, Progress]
     observers: dict[tuple[int, Uuid], Progress] = field(default_factory=dict)
@@ -60,7 +71,9 @@ class Replicas:
         """The entry of a replica, made when it is new; None for a client (-1) or one observer too many."""
         if replica_id < 0:
             return None
-        known = self.voters.get(replica_id) or self.observers.get((replica_id, directory_id))
+        known = self.voters.get(replica_id)
+        if known is None or known.directory_id not in {ZERO_UUID, directory_id}:
+            known = self.observers.get((replica_id, directory_id))
         if known is None:
             if len(self.observers) >= OBSERVERS_MAX:
                 self.forget_silent(now)
@@ -68,10 +81,29 @@ class Replicas:
                 known = self.observers[replica_id, directory_id] = Progress(replica_id, directory_id)
         return known
 
+    def all(self) -> Iterator[Progress]:
+        """Voters and observers."""
+        yield from self.voters.values()
+        yield from self.observers.values()
+
+    def reconfigure(self, voters: VoterSet, own_id: int) -> None:
+        """Other voters are in force: who was an observer brings along how far it is, and the other way round."""
+        for entry in self.voters.values():
+            if entry.directory_id != ZERO_UUID:
+                self.observers[entry.replica_id, entry.directory_id] = entry
+        keys = [(voter.voter_id, voter.voter_directory_id) for voter in voters.voters if voter.voter_id != own_id]
+        self.voters = {key[0]: self._taken(*key) for key in keys}
+
+    def _taken(self, replica_id: int, directory_id: Uuid) -> Progress:
+        known = self.observers.pop((replica_id, directory_id), None)
+        return Progress(replica_id, directory_id) if known is None else known
+
     def forget_silent(self, now: int) -> None:
         """Drop the observers whose session is over."""
         self.observers = {
-            key: entry for key, entry in self.observers.items() if now - entry.last_fetch_ms < OBSERVER_SESSION_MS
+            key: entry
+            for key, entry in self.observers.items()
+            if entry.last_fetch_ms >= 0 and now - entry.last_fetch_ms < OBSERVER_SESSION_MS
         }
 
 

@@ -30,7 +30,8 @@ from migrator.raft.states import (
     Unattached,
 )
 from migrator.raft.storage import LogView
-from migrator.records.uuid import ZERO_UUID, Uuid
+from migrator.raft.voter_set import DYNAMIC_VERSION, VoterSet
+from migrator.records.uuid import Uuid
 
 if TYPE_CHECKING:
     from random import Random
@@ -45,9 +46,9 @@ class Quorum:
     def __init__(self, config: RaftConfig, log: LogView, stored: ElectionState, random: Random, now_ms: int) -> None:
         self.config = config
         self.node_id = config.node_id
-        self.voters = config.voters
-        """Those whose votes and logs count. At kraft.version 0 it is the configured set, always."""
         self.log = log
+        self._static = VoterSet.static(config.voters)
+        self.membership = log.membership()
         self.random = random
         self.now = now_ms
         self.peers = Peers(config.request_timeout_ms, config.retry_backoff_ms)
@@ -81,9 +82,24 @@ class Quorum:
     # Questions
 
     @property
+    def voter_set(self) -> VoterSet:
+        """Those whose votes and logs count: the last set that the log names, committed or not, else the configured."""
+        return self._static if self.membership.voters is None else self.membership.voters
+
+    @property
+    def voters(self) -> frozenset[int]:
+        """Their ids."""
+        return self.voter_set.ids
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether the voters are in the log and can change (kraft.version 1)."""
+        return self.membership.kraft_version >= DYNAMIC_VERSION
+
+    @property
     def is_voter(self) -> bool:
         """Whether this node votes; otherwise it is an observer, which only fetches."""
-        return self.node_id in self.voters
+        return self.voter_set.has(self.node_id, self.config.directory_id)
 
     @property
     def epochs_are_used_up(self) -> bool:
@@ -114,9 +130,9 @@ class Quorum:
         return EpochOffset(self.log.last_epoch(), self.log.end_offset())
 
     def election_deadline(self) -> int:
-        """A new random election time-out, in [t, 2t); observers do not stand for election."""
-        if not self.is_voter:
-            return NEVER
+        """A new random election time-out, in [t, 2t). Observers do not stand for election."""
+        if not self.is_voter and not self.is_dynamic:
+            return NEVER  # and never will
         timeout = self.config.election_timeout_ms
         return self.now + timeout + self.random.randrange(max(1, timeout))
 
@@ -139,7 +155,7 @@ class Quorum:
         self.peers.back_off(peer, self.now)
         self.emit(fx.BlamePeer(peer, reason))
 
-    def append(self, effect: fx.Append | fx.AppendLeaderChange) -> None:
+    def append(self, effect: fx.Append | fx.AppendLeaderChange | fx.AppendVoters) -> None:
         """Write to the log, and ask for the fsync without which nobody counts it."""
         self.log_changes = True
         self.emit(effect)
@@ -205,12 +221,17 @@ class Quorum:
         leader = Leader(
             leader_id=self.node_id,
             start_offset=self.log.end_offset(),
-            replicas=Replicas({voter: Progress(voter, ZERO_UUID) for voter in self.other_voters()}),
+            replicas=Replicas(
+                {voter: Progress(voter, self.voter_set.key(voter).directory_id) for voter in self.other_voters()}
+            ),
             check_quorum_deadline=self.now + int(timeout * CHECK_QUORUM_FACTOR),
             begin_deadline=self.now,
         )
         self._become(self.epoch, leader, ElectionState(self.epoch, self.node_id))
-        self.append(fx.AppendLeaderChange(self.epoch, self.node_id, tuple(sorted(self.voters)), granting))
+        # The set that a directory was formatted with is in no log yet: the first leader writes it there.
+        is_formatted_set = self.is_dynamic and self.membership.offset < 0
+        bootstrap = self.membership if is_formatted_set else None
+        self.append(fx.AppendLeaderChange(self.epoch, self.node_id, tuple(sorted(self.voters)), granting, bootstrap))
 
     def become_resigned(self, successors: tuple[int, ...]) -> None:
         """Stop leading within the epoch. Not written: a restart of its leader begins in this role anyway."""

@@ -12,9 +12,11 @@ from migrator.raft.events import Propose
 from migrator.raft.learning import is_ours
 from migrator.raft.messages import BeginQuorumEpochRequest, EpochOffset, FetchRequest, FetchResponse
 from migrator.raft.parking import ParkedFetch
+from migrator.raft.progress import Progress
 from migrator.raft.quorum import CHECK_QUORUM_FACTOR, Quorum
 from migrator.raft.states import NEVER, Leader
 from migrator.raft.storage import LogView
+from migrator.records.uuid import Uuid
 from migrator.values import value
 
 # Appends
@@ -42,7 +44,7 @@ def update_high_watermark(quorum: Quorum, leader: Leader) -> None:
 def _durable_end(quorum: Quorum, leader: Leader, voter: int) -> int | None:
     """What a voter has on disk. The leader too counts only after its fsync (stock Kafka counts it before)."""
     if voter == quorum.node_id:
-        return quorum.synced_end
+        return quorum.synced_end if quorum.is_voter else None
     end = leader.replicas.voters[voter].end_offset
     return None if end < 0 else end
 
@@ -111,22 +113,22 @@ def handle_fetch(quorum: Quorum, context: Hashable, request: FetchRequest) -> No
         quorum.reply(context, responses.fetch(quorum, error))
         return
     position = locate(quorum.log, request.fetch_offset, request.last_fetched_epoch)
+    progress = leader.replicas.find(request.replica_id, request.replica_directory_id, quorum.now)
+    if progress is not None:
+        progress.shown_end = max(progress.shown_end, request.fetch_offset)
     has_news = not position.is_valid or request.fetch_offset < quorum.log.end_offset()
-    if position.is_valid:
-        has_news |= _note_fetch(quorum, leader, request)
+    if position.is_valid and progress is not None:
+        has_news |= _note_fetch(quorum, leader, progress, request.fetch_offset)
     if has_news or request.max_wait_ms == 0 or len(leader.parking.waiting) >= quorum.config.max_parked_fetches:
         _answer(quorum, leader, context, request, position)
     else:
         leader.parking.park(ParkedFetch(context, request, quorum.now + request.max_wait_ms))
 
 
-def _note_fetch(quorum: Quorum, leader: Leader, request: FetchRequest) -> bool:
+def _note_fetch(quorum: Quorum, leader: Leader, progress: Progress, offset: int) -> bool:
     """Count what a replica has. Returns whether it has yet to hear of the high watermark."""
-    progress = leader.replicas.find(request.replica_id, request.replica_directory_id, quorum.now)
-    if progress is None:
-        return False
-    progress.fetched(request.fetch_offset, quorum.log.end_offset(), quorum.now)
-    note_contact(quorum, leader, request.replica_id)
+    progress.fetched(offset, quorum.log.end_offset(), quorum.now)
+    note_contact(quorum, leader, *progress.key)
     update_high_watermark(quorum, leader)
     told, progress.told_high_watermark = progress.told_high_watermark, _high_watermark(leader)
     return told < progress.told_high_watermark
@@ -179,12 +181,13 @@ def _answer_all(quorum: Quorum, leader: Leader, fetches: list[ParkedFetch]) -> N
 # Leadership
 
 
-def note_contact(quorum: Quorum, leader: Leader, replica_id: int) -> None:
-    """Check quorum: once a majority (this node included) has fetched, the leader's time begins anew."""
-    if replica_id not in quorum.voters:
+def note_contact(quorum: Quorum, leader: Leader, replica_id: int, directory_id: Uuid) -> None:
+    """Check quorum: once a majority (this node included, if it votes) has fetched, the leader's time begins anew."""
+    if not quorum.voter_set.has(replica_id, directory_id):
         return
     leader.fetched.add(replica_id)
-    if votes.is_won(quorum.voters, leader.fetched | {quorum.node_id}):
+    own = {quorum.node_id} if quorum.is_voter else set()
+    if votes.is_won(quorum.voters, leader.fetched | own):
         leader.fetched.clear()
         leader.check_quorum_deadline = quorum.now + int(quorum.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
 
@@ -199,12 +202,18 @@ def resign(quorum: Quorum, leader: Leader, preferred: int | None = None) -> None
 
 def is_cut_off(quorum: Quorum, leader: Leader) -> bool:
     """Whether a majority has been silent for too long."""
-    return len(quorum.voters) > 1 and quorum.now >= leader.check_quorum_deadline
+    return bool(quorum.other_voters()) and quorum.now >= leader.check_quorum_deadline
+
+
+def is_removed(quorum: Quorum, leader: Leader) -> bool:
+    """Whether the set without this leader is committed; then its work is done (``LeaderState.requestResign``)."""
+    return not quorum.is_voter and quorum.membership.offset < (leader.high_watermark or 0)
 
 
 def poll_leader(quorum: Quorum, leader: Leader) -> int:
     """Announce leadership, answer fetches whose patience ends, resign when cut off."""
-    if is_cut_off(quorum, leader) or (quorum.is_shutting_down and len(quorum.voters) > 1):
+    is_leaving = is_removed(quorum, leader) or (quorum.is_shutting_down and bool(quorum.other_voters()))
+    if is_leaving or is_cut_off(quorum, leader):
         resign(quorum, leader)
         return NEVER
     _answer_all(quorum, leader, leader.parking.take_due(quorum.now))
@@ -212,11 +221,13 @@ def poll_leader(quorum: Quorum, leader: Leader) -> int:
         _announce(quorum)
         leader.begin_deadline = quorum.now + quorum.config.fetch_timeout_ms // 2
     deadlines = (fetch.deadline for fetch in leader.parking.waiting)
-    check_quorum_deadline = leader.check_quorum_deadline if len(quorum.voters) > 1 else NEVER
+    check_quorum_deadline = leader.check_quorum_deadline if quorum.other_voters() else NEVER
     return min((check_quorum_deadline, leader.begin_deadline, *deadlines))
 
 
 def _announce(quorum: Quorum) -> None:
     for voter in sorted(quorum.other_voters()):
         if quorum.peers.is_ready(voter, quorum.now):
-            quorum.send(voter, BeginQuorumEpochRequest(quorum.config.cluster_id, voter, quorum.node_id, quorum.epoch))
+            directory = quorum.voter_set.key(voter).directory_id
+            begin = BeginQuorumEpochRequest(quorum.config.cluster_id, voter, quorum.node_id, quorum.epoch, directory)
+            quorum.send(voter, begin)

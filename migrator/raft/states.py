@@ -70,7 +70,8 @@ NEVER_ELECTED = ElectionState(0)
 
 @dataclass(slots=True)
 class Unattached:
-    """No leader to follow. ``leader_id`` is known only when it cannot be followed (not a voter, or this very node)."""
+    """No leader to follow. ``leader_id`` is known only when it cannot be followed (not a voter, as far as our
+    log says, or this very node)."""
 
     role: ClassVar[Role] = Role.UNATTACHED
     election_deadline: int

@@ -18,6 +18,7 @@ from typing import Any, Protocol, assert_never
 from kio.schema.errors import ErrorCode
 
 from migrator.clock import monotonic_ms, wall_ms
+from migrator.errors import MigratorError, require
 from migrator.log.errors import NoSpaceError, StorageError
 from migrator.node.quorum.intake import CheckedRecords, check_records
 from migrator.node.quorum.reads import CONTESTED_BYTES_MAX, READ_BYTES_MAX, FetchReads
@@ -39,6 +40,8 @@ from migrator.raft.messages import (
 )
 from migrator.raft.states import Role
 from migrator.raft.transport import ForeignClusterError, RaftTransport, TransportError
+from migrator.raft.voter_changes import Refusal, VoterChange
+from migrator.raft.voter_set import Membership, VoterSet
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.metadata import MetadataRecord
 from migrator.supervision import OnError, Supervisor, TaskKind
@@ -55,6 +58,8 @@ EXCHANGE = TaskKind("quorum-exchange", OnError.DROP)
 CHECK_SHARE = 0.75
 """Of the request time-out: by then a fetched response is checked, or as much of it as can be. At its end consensus
 would forget the request."""
+NO_ROOM = Refusal(ErrorCode.kafka_storage_error, "The leader's log refuses new records, and the leader resigns.")
+IS_CLOSED = Refusal(ErrorCode.not_leader_or_follower, "This controller is about to stop.")
 
 
 class QuorumObserver(Protocol):
@@ -77,6 +82,17 @@ class QuorumObserver(Protocol):
 
     def role_changed(self, role: Role, epoch: int, leader_id: int | None) -> None:
         """This node's role, epoch or leader is another."""
+
+    def membership_changed(self, membership: Membership) -> None:
+        """Other voters are in force."""
+
+
+class VotersNotChangedError(MigratorError):
+    """The voters stay as they are."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
 
 
 class QuorumRunner:
@@ -113,6 +129,8 @@ class QuorumRunner:
         self._timer: asyncio.TimerHandle | None = None
         self._replies: dict[Hashable, asyncio.Future[RaftResponse | fx.ReadLog | fx.ReadSnapshot]] = {}
         self._contexts = itertools.count()
+        self._changes: list[int | Refusal] = []
+        """What became of the change of the voters that is being stepped: its record's offset, or why there is none."""
         self._supervisor = Supervisor(self._fail)
         self._syncer = ThreadPoolExecutor(1, thread_name_prefix="log-sync")
         self._sync_wanted: int | None = None
@@ -147,6 +165,11 @@ class QuorumRunner:
     def high_watermark(self) -> int:
         """Everything below is committed, as far as this node knows."""
         return self._core.high_watermark
+
+    @property
+    def membership(self) -> Membership:
+        """The voters in force at the log's end, committed or not."""
+        return self._core.membership
 
     @property
     def leader_high_watermark(self) -> int | None:
@@ -218,6 +241,23 @@ class QuorumRunner:
         self._step(ev.Propose(epoch, batches))
         self._proposal = None
 
+    def why_not(self, change: VoterChange) -> Refusal | None:
+        """Why this node would refuse to change the voters, before a new one is asked for its versions."""
+        return self._core.why_not(change)
+
+    def change_voters(self, change: VoterChange) -> int:
+        """Append the changed voter set; the offset of its record. Whoever wants it committed waits for that.
+
+        :raises VotersNotChangedError: nothing was appended.
+        """
+        require(not self._is_stepping, "voters are changed between steps, where the answer is there at once")
+        self._changes.clear()
+        self._step(ev.ChangeVoters(change))
+        answer = self._changes.pop() if self._changes else IS_CLOSED
+        if isinstance(answer, Refusal):
+            raise VotersNotChangedError(answer)
+        return answer
+
     def resign(self, epoch: int, successor: int | None = None) -> None:
         """Give up the leadership of ``epoch``."""
         self._step(ev.Resign(epoch, successor))
@@ -280,10 +320,18 @@ class QuorumRunner:
     def _append_leader_change(self, effect: fx.AppendLeaderChange) -> None:
         self._write(self._storage.leader_change(effect, wall_ms()))
 
+    def _append_voters(self, effect: fx.AppendVoters) -> None:
+        offset = self._storage.log.end_offset()
+        is_written = self._write(self._storage.voters(effect, wall_ms()))
+        if is_written:
+            log.info("The voters are %s from offset %d on", _named(effect.voters), offset)
+        self._changes.append(self._storage.log.membership().offset if is_written else NO_ROOM)
+
     def _append(self, effect: fx.Append) -> None:
         self._write(effect.batches)
 
-    def _write(self, batches: bytes) -> None:
+    def _write(self, batches: bytes) -> bool:
+        """Returns whether the log has taken it."""
         metadata_log, checked = self._storage.log, self._checked
         size = metadata_log.size()
         try:
@@ -291,7 +339,7 @@ class QuorumRunner:
         except (NoSpaceError, CorruptRecordsError) as error:
             self.refusals.refused(str(error))
             self._inbox.append(ev.AppendFailed())
-            return
+            return False
         self.refusals.accepted()
         grown = metadata_log.size() - size
         self._gauge.count(Work.WRITTEN_BYTES, grown)
@@ -299,6 +347,7 @@ class QuorumRunner:
             self._observer.appended_own(*self._proposal)
         else:
             self._observer.appended(grown)
+        return True
 
     def _truncate(self, effect: fx.TruncateTo) -> None:
         self._storage.log.truncate_to(effect.offset)
@@ -422,6 +471,12 @@ class QuorumRunner:
                 self._role_changed(effect)
             case fx.AppendLeaderChange():
                 self._append_leader_change(effect)
+            case fx.AppendVoters():
+                self._append_voters(effect)
+            case fx.VotersRefused():
+                self._changes.append(effect.refusal)
+            case fx.MembershipChanged():
+                self._observer.membership_changed(effect.membership)
             case fx.Append():
                 self._append(effect)
             case fx.TruncateTo():
@@ -454,3 +509,7 @@ class QuorumRunner:
 
 def _most(is_contested: bool) -> int:  # noqa: FBT001
     return CONTESTED_BYTES_MAX if is_contested else READ_BYTES_MAX
+
+
+def _named(voters: VoterSet) -> str:
+    return ", ".join(str(voter.voter_id) for voter in voters.voters)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +13,20 @@ from migrator.log.errors import StorageError
 from migrator.log.metadata_log import MetadataLog
 from migrator.log.quorum_state import QuorumStateFile
 from migrator.log.snapshots import SnapshotReceiver, iter_snapshot
-from migrator.raft.effects import AppendLeaderChange
+from migrator.raft.effects import AppendLeaderChange, AppendVoters
 from migrator.raft.messages import EpochOffset, FetchSnapshotResponse
 from migrator.raft.states import ElectionState
+from migrator.raft.voter_set import VoterSet
 from migrator.records.batch import Batch, iter_batches
-from migrator.records.control import LeaderChange, Voter, build_control_batch, control_records
+from migrator.records.control import (
+    ControlRecord,
+    KRaftVersion,
+    KRaftVoters,
+    LeaderChange,
+    Voter,
+    build_control_batch,
+    control_records,
+)
 
 log = logging.getLogger(__name__)
 
@@ -49,9 +58,16 @@ class NodeStorage:
             tuple(Voter(voter) for voter in effect.granting_voters),
             led_by_migrator=True,
         )
-        return build_control_batch(
-            [record], timestamp_ms=now_ms, base_offset=self.log.end_offset(), leader_epoch=effect.epoch
-        )
+        begun = effect.bootstrap
+        named = [] if begun is None else _about_voters(begun.kraft_version, begun.voters)
+        return self._control_batch([record, *named], effect.epoch, now_ms)
+
+    def voters(self, effect: AppendVoters, now_ms: int) -> bytes:
+        """The control batch with a changed voter set, encoded for the log's end."""
+        return self._control_batch(_about_voters(effect.kraft_version, effect.voters), effect.epoch, now_ms)
+
+    def _control_batch(self, records: Sequence[ControlRecord], epoch: int, now_ms: int) -> bytes:
+        return build_control_batch(records, timestamp_ms=now_ms, base_offset=self.log.end_offset(), leader_epoch=epoch)
 
     def some_batches(self, offset: int) -> Iterator[Batch]:
         """The next batches from the one that holds ``offset`` on, about `SOME_BYTES` of them; none at the log's end."""
@@ -121,3 +137,8 @@ class NodeStorage:
         """Close all files."""
         self.drop_download()
         self.log.close()
+
+
+def _about_voters(kraft_version: int | None, voters: VoterSet | None) -> list[ControlRecord]:
+    records: list[ControlRecord] = [] if kraft_version is None else [KRaftVersion(kraft_version)]
+    return records if voters is None else [*records, KRaftVoters(voters.voters)]

@@ -1,0 +1,173 @@
+"""Changing the voters: what the leader checks and appends, and what every node does when other voters are in force.
+
+One voter at a time, so that any majority of the old set and any of the new one share a voter; the new set counts from
+its append on (Raft thesis 4.1; KIP-853). Source: ``AddVoterHandler``, ``RemoveVoterHandler``, ``UpdateVoterHandler`` of
+Kafka 3.9, whose order of checks this keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from migrator.raft import effects as fx
+from migrator.raft.events import ChangeVoters
+from migrator.raft.quorum import Quorum
+from migrator.raft.replication import answer_parked
+from migrator.raft.states import Follower, Leader, Unattached
+from migrator.raft.voter_changes import AddVoter, Refusal, RemoveVoter, UpdateVoter, VoterChange
+from migrator.raft.voter_set import VoterSet
+
+CAUGHT_UP_WITHIN_MS = 3_600_000
+"""An observer may become a voter when it has fetched within this time and has been at the log's end once
+(``LeaderState.isReplicaCaughtUp``)."""
+
+Rule = Callable[[Quorum, Leader, Any], Refusal | None]
+
+
+def _later(reason: str) -> Refusal:
+    return Refusal(ErrorCode.request_timed_out, reason)
+
+
+def _own_epoch_is_committed(_quorum: Quorum, leader: Leader, _change: VoterChange) -> Refusal | None:
+    """Otherwise two leaders could each change the set that the other one builds on (the fault in Raft's thesis)."""
+    if leader.high_watermark is None:
+        return _later("The leader has committed nothing in its epoch yet. Try again.")
+    return None
+
+
+def _is_dynamic(quorum: Quorum, _leader: Leader, _change: VoterChange) -> Refusal | None:
+    if quorum.is_dynamic:
+        return None
+    return Refusal(ErrorCode.unsupported_version, "The voters of kraft.version 0 are fixed.")
+
+
+def _last_set_is_committed(quorum: Quorum, leader: Leader, _change: VoterChange) -> Refusal | None:
+    offset = quorum.membership.offset
+    if 0 <= offset < (leader.high_watermark or 0):
+        return None
+    return _later(f"The last change of the voters, at offset {offset}, is not committed yet. Try again.")
+
+
+def _nobody_overlooks_it(quorum: Quorum, leader: Leader, change: VoterChange) -> Refusal | None:
+    """Stock 3.9 and 4.1 do not look at records about voters below the highest end that their log ever had, until they
+    start again: the record has to come behind every end that a voter has shown us, be its log like ours or not."""
+    keys = {(voter.voter_id, voter.voter_directory_id) for voter in changed(quorum.voter_set, change).voters}
+    shown = max((entry.shown_end for entry in leader.replicas.all() if entry.key in keys), default=-1)
+    if quorum.log.end_offset() >= shown:
+        return None
+    return _later(f"A voter has shown a log up to offset {shown}. The leader's log has to get there first. Try again.")
+
+
+def _is_new(quorum: Quorum, _leader: Leader, change: AddVoter) -> Refusal | None:
+    if change.voter.voter_id not in quorum.voters:
+        return None
+    known = quorum.voter_set.key(change.voter.voter_id)
+    return Refusal(
+        ErrorCode.duplicate_voter, f"{known} is a voter already. Remove it before the same id joins with another disk."
+    )
+
+
+def _range_fits(quorum: Quorum, _leader: Leader, change: AddVoter | UpdateVoter) -> Refusal | None:
+    can, version = change.voter.k_raft_version_feature, quorum.membership.kraft_version
+    if can.min_supported_version <= version <= can.max_supported_version:
+        return None
+    span = f"{can.min_supported_version} to {can.max_supported_version}"
+    return Refusal(
+        ErrorCode.invalid_request,
+        f"Voter {change.voter.voter_id} supports kraft.version {span}, the quorum uses {version}.",
+    )
+
+
+def _has_caught_up(quorum: Quorum, leader: Leader, change: AddVoter) -> Refusal | None:
+    key = (change.voter.voter_id, change.voter.voter_directory_id)
+    found = leader.replicas.observers.get(key)
+    if found is not None and found.last_caught_up_ms >= 0 and quorum.now - found.last_fetch_ms < CAUGHT_UP_WITHIN_MS:
+        return None
+    return _later(f"Node {change.voter.voter_id} has not caught up with the leader as an observer on that disk.")
+
+
+def _may_go(quorum: Quorum, _leader: Leader, change: RemoveVoter) -> Refusal | None:
+    key = change.key
+    is_there = key.node_id in quorum.voters and quorum.voter_set.key(key.node_id) == key
+    if is_there and len(quorum.voters) > 1:
+        return None
+    why = "it is the only voter" if is_there else "it is no voter on that disk"
+    return Refusal(ErrorCode.voter_not_found, f"{key} cannot be removed: {why}.")
+
+
+def _is_there(quorum: Quorum, _leader: Leader, change: UpdateVoter) -> Refusal | None:
+    voter = change.voter
+    if quorum.voter_set.has(voter.voter_id, voter.voter_directory_id):
+        return None
+    return Refusal(ErrorCode.voter_not_found, f"Node {voter.voter_id} is no voter on that disk.")
+
+
+ALWAYS: tuple[Rule, ...] = (_own_epoch_is_committed, _is_dynamic, _last_set_is_committed, _nobody_overlooks_it)
+BEFORE: dict[type, tuple[Rule, ...]] = {
+    AddVoter: (*ALWAYS, _is_new),
+    RemoveVoter: (*ALWAYS, _may_go),
+    UpdateVoter: (*ALWAYS, _range_fits, _is_there),
+}
+"""What can be said without asking the new voter anything."""
+AFTER: dict[type, tuple[Rule, ...]] = {AddVoter: (_range_fits, _has_caught_up), RemoveVoter: (), UpdateVoter: ()}
+"""What is checked once the new voter has answered which versions it supports."""
+
+
+def why_not(quorum: Quorum, change: VoterChange) -> Refusal | None:
+    """Why a change is refused, as far as that can be said before the new voter has been asked; None: it is not."""
+    return _first_refusal(quorum, change, BEFORE[type(change)])
+
+
+def change_voters(quorum: Quorum, event: ChangeVoters) -> None:
+    """Append the changed set, or refuse."""
+    change, kind = event.change, type(event.change)
+    refusal = _first_refusal(quorum, change, BEFORE[kind] + AFTER[kind])
+    if refusal is not None:
+        quorum.emit(fx.VotersRefused(refusal))
+    else:
+        quorum.append(fx.AppendVoters(quorum.epoch, changed(quorum.voter_set, change)))
+        if isinstance(quorum.state, Leader):
+            answer_parked(quorum, quorum.state)
+
+
+def changed(voters: VoterSet, change: VoterChange) -> VoterSet:
+    """The set after a change."""
+    if isinstance(change, RemoveVoter):
+        return voters.without(change.key.node_id)
+    return voters.with_voter(change.voter)
+
+
+def _first_refusal(quorum: Quorum, change: VoterChange, rules: tuple[Rule, ...]) -> Refusal | None:
+    leader = quorum.state
+    if not isinstance(leader, Leader) or quorum.is_shutting_down:
+        return Refusal(ErrorCode.not_leader_or_follower, "This controller does not lead.")
+    return next((refusal for rule in rules if (refusal := rule(quorum, leader, change)) is not None), None)
+
+
+# What every node does
+
+
+def follow_log(quorum: Quorum) -> None:
+    """Take note of the voters that the log names now; the first thing in each step."""
+    found = quorum.log.membership()
+    if found is quorum.membership:
+        return
+    was_voter, quorum.membership = quorum.is_voter, found
+    quorum.emit(fx.MembershipChanged(found))
+    state = quorum.state
+    if isinstance(state, Leader):
+        state.replicas.reconfigure(quorum.voter_set, quorum.node_id)
+        state.fetched &= quorum.voters
+    elif quorum.is_voter and not was_voter and isinstance(state, Follower | Unattached):
+        _begin_to_vote(quorum, state)
+
+
+def _begin_to_vote(quorum: Quorum, state: Follower | Unattached) -> None:
+    """What an observer waited for says nothing of how long a voter has to."""
+    if isinstance(state, Unattached):
+        state.election_deadline = quorum.election_deadline()
+    else:
+        quorum.prolong(state)

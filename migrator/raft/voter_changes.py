@@ -1,0 +1,41 @@
+"""What may be asked of a leader about its voters, one voter at a time (KIP-853), and why it may refuse."""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from migrator.raft.voter_set import ReplicaKey
+from migrator.records.control import DynamicVoter
+from migrator.values import value
+
+
+@value
+class AddVoter:
+    """Let a replica vote that has caught up as an observer (AddRaftVoter)."""
+
+    voter: DynamicVoter
+
+
+@value
+class RemoveVoter:
+    """Let a voter observe only (RemoveRaftVoter)."""
+
+    key: ReplicaKey
+
+
+@value
+class UpdateVoter:
+    """Note other endpoints or kraft.versions of a voter (UpdateRaftVoter)."""
+
+    voter: DynamicVoter
+
+
+VoterChange = AddVoter | RemoveVoter | UpdateVoter
+
+
+@value
+class Refusal:
+    """Kafka's error code, and a sentence for people."""
+
+    error: ErrorCode
+    message: str
