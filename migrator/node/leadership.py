@@ -11,7 +11,7 @@ from migrator.image.model import MetadataImage
 from migrator.node.active import ActiveController
 from migrator.node.metadata import MetadataRuntime, NotLeadingError
 from migrator.node.periodic import PeriodicTasks
-from migrator.node.quorum.runner import QuorumObserver
+from migrator.node.quorum.observer import QuorumObserver
 from migrator.raft.messages import EpochOffset
 from migrator.raft.states import Role
 from migrator.raft.voter_set import Membership

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
+from migrator.errors import MigratorError
 from migrator.raft.voter_set import ReplicaKey
 from migrator.records.control import DynamicVoter
 from migrator.values import value
@@ -39,3 +40,11 @@ class Refusal:
 
     error: ErrorCode
     message: str
+
+
+class VotersNotChangedError(MigratorError):
+    """The voters stay as they are."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal

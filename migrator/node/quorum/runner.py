@@ -13,14 +13,15 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, assert_never
+from typing import Any, assert_never
 
 from kio.schema.errors import ErrorCode
 
 from migrator.clock import monotonic_ms, wall_ms
-from migrator.errors import MigratorError, require
+from migrator.errors import require
 from migrator.log.errors import NoSpaceError, StorageError
 from migrator.node.quorum.intake import CheckedRecords, check_records
+from migrator.node.quorum.observer import QuorumObserver
 from migrator.node.quorum.reads import CONTESTED_BYTES_MAX, READ_BYTES_MAX, FetchReads
 from migrator.node.quorum.refusals import Refusals
 from migrator.node.quorum.storage import NodeStorage
@@ -40,7 +41,7 @@ from migrator.raft.messages import (
 )
 from migrator.raft.states import Role
 from migrator.raft.transport import ForeignClusterError, RaftTransport, TransportError
-from migrator.raft.voter_changes import Refusal, VoterChange
+from migrator.raft.voter_changes import Refusal, VoterChange, VotersNotChangedError
 from migrator.raft.voter_set import Membership, VoterSet
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.metadata import MetadataRecord
@@ -60,39 +61,6 @@ CHECK_SHARE = 0.75
 would forget the request."""
 NO_ROOM = Refusal(ErrorCode.kafka_storage_error, "The leader's log refuses new records, and the leader resigns.")
 IS_CLOSED = Refusal(ErrorCode.not_leader_or_follower, "This controller is about to stop.")
-
-
-class QuorumObserver(Protocol):
-    """Who is told what the quorum did, in order."""
-
-    def appended(self, size: int) -> None:
-        """The log has grown by so many bytes."""
-
-    def appended_own(self, batches: bytes, records: Sequence[MetadataRecord]) -> None:
-        """The log has appended one batch that `QuorumRunner.append` made of these records."""
-
-    def truncated(self, offset: int) -> None:
-        """The log ends at ``offset`` now."""
-
-    def installed(self, snapshot: EpochOffset) -> None:
-        """A snapshot has taken the place of the whole log."""
-
-    def committed(self, high_watermark: int) -> None:
-        """Everything below is committed."""
-
-    def role_changed(self, role: Role, epoch: int, leader_id: int | None) -> None:
-        """This node's role, epoch or leader is another."""
-
-    def membership_changed(self, membership: Membership) -> None:
-        """Other voters are in force."""
-
-
-class VotersNotChangedError(MigratorError):
-    """The voters stay as they are."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.message)
-        self.refusal = refusal
 
 
 class QuorumRunner:

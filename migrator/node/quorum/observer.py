@@ -1,0 +1,36 @@
+"""Who is told what the quorum did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from migrator.raft.messages import EpochOffset
+from migrator.raft.states import Role
+from migrator.raft.voter_set import Membership
+from migrator.records.metadata import MetadataRecord
+
+
+class QuorumObserver(Protocol):
+    """Who is told what the quorum did, in order."""
+
+    def appended(self, size: int) -> None:
+        """The log has grown by so many bytes."""
+
+    def appended_own(self, batches: bytes, records: Sequence[MetadataRecord]) -> None:
+        """The log has appended one batch that `QuorumRunner.append` made of these records."""
+
+    def truncated(self, offset: int) -> None:
+        """The log ends at ``offset`` now."""
+
+    def installed(self, snapshot: EpochOffset) -> None:
+        """A snapshot has taken the place of the whole log."""
+
+    def committed(self, high_watermark: int) -> None:
+        """Everything below is committed."""
+
+    def role_changed(self, role: Role, epoch: int, leader_id: int | None) -> None:
+        """This node's role, epoch or leader is another."""
+
+    def membership_changed(self, membership: Membership) -> None:
+        """Other voters are in force."""
