@@ -30,6 +30,10 @@ class Progress:
     last_caught_up_ms: int = -1
     told_high_watermark: int = -1
     shown_end: int = -1
+    rounds: int = 0
+    last_round_ms: int = -1
+    round_began_ms: int = -1
+    _round_end: int = -1
     _leader_end_at_last_fetch: int = -1
 
     @property
@@ -46,17 +50,37 @@ class Progress:
         self._leader_end_at_last_fetch = leader_end
         self.last_fetch_ms = now
         self.end_offset = offset
+        self._count_round(offset, leader_end, now)
+
+    def _count_round(self, offset: int, leader_end: int, now: int) -> None:
+        """A round begins where the leader's log ends now, and lasts until the replica is there (Raft thesis 4.2.1).
+
+        None is under way while nothing is to be fetched: a fetch that waits for news is no sign of slowness.
+        """
+        if self.round_began_ms < 0:
+            self._round_end, self.round_began_ms = leader_end, now
+        if offset >= self._round_end:
+            self.rounds += 1
+            self.last_round_ms = now - self.round_began_ms
+            self._round_end, self.round_began_ms = leader_end, now if offset < leader_end else -1
 
 
 @value
 class ReplicaStatus:
-    """A row of DescribeQuorum (KIP-836); times on the clock of ``step``, -1 for never."""
+    """A row of DescribeQuorum (KIP-836); times on the clock of ``step``, -1 for never.
+
+    ``rounds``: how often it has reached an end of the leader's log that was noted before; ``last_round_ms`` how long
+    that took last, ``round_began_ms`` since when it is on its way to the next one (-1: it lacks nothing).
+    """
 
     replica_id: int
     directory_id: Uuid
     end_offset: int
     last_fetch_ms: int
     last_caught_up_ms: int
+    rounds: int = 0
+    last_round_ms: int = -1
+    round_began_ms: int = -1
 
 
 @dataclass(slots=True)
@@ -111,7 +135,14 @@ def rows(entries: Collection[Progress]) -> tuple[ReplicaStatus, ...]:
     """Statuses in the order of ids."""
     return tuple(
         ReplicaStatus(
-            entry.replica_id, entry.directory_id, entry.end_offset, entry.last_fetch_ms, entry.last_caught_up_ms
+            entry.replica_id,
+            entry.directory_id,
+            entry.end_offset,
+            entry.last_fetch_ms,
+            entry.last_caught_up_ms,
+            entry.rounds,
+            entry.last_round_ms,
+            entry.round_began_ms,
         )
         for entry in sorted(entries, key=lambda entry: (entry.replica_id, entry.directory_id))
     )

@@ -1,0 +1,399 @@
+"""Which change of the voters comes next on the way to a target, one voter at a time (KIP-642 on KIP-853).
+
+Pure: the same view gives the same step. The leader looks again after each step, so that nothing has to be remembered:
+the next leader, or this one after a restart, goes on from what the log says.
+
+    current voters, target, who fetches --> `RULES`, the first that has an answer --> one `Step`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import field, replace
+
+from migrator.raft.progress import ReplicaStatus
+from migrator.raft.voter_set import STATIC_RANGE, ReplicaKey, VoterSet
+from migrator.raft.votes import majority
+from migrator.records.control import DynamicVoter
+from migrator.records.uuid import ZERO_UUID
+from migrator.values import value
+
+Target = tuple[ReplicaKey, ...]
+"""The wanted voters, in the order of their ids. Without a directory: the node on whichever disk it runs."""
+
+
+@value
+class Replica:
+    """A replica, voter or not, as the leader sees it.
+
+    ``is_live``: it has fetched within the fetch time-out. ``is_caught_up``: it has reached an end of the leader's log
+    that was noted less than an election time-out before. ``obstacle``: why it can't become a voter all the same.
+    """
+
+    key: ReplicaKey
+    end_offset: int
+    is_live: bool
+    is_caught_up: bool
+    obstacle: str = ""
+
+
+def seen(status: ReplicaStatus, now_ms: int, fetch_timeout_ms: int, election_timeout_ms: int) -> Replica:
+    """A row of the leader's books as the planner takes it.
+
+    Caught up: the last round, and the one that it is in, took less than the election time-out. So what the replica
+    still lacks would not hold up an election (Raft thesis 4.2.1).
+    """
+    is_live = status.last_fetch_ms >= 0 and now_ms - status.last_fetch_ms <= fetch_timeout_ms
+    current_ms = now_ms - status.round_began_ms if status.round_began_ms >= 0 else 0
+    is_caught_up = status.rounds > 0 and max(status.last_round_ms, current_ms) < election_timeout_ms
+    return Replica(
+        ReplicaKey(status.replica_id, status.directory_id), status.end_offset, is_live, is_live and is_caught_up
+    )
+
+
+@value
+class PlannerView:
+    """What a controller knows when it asks for the next step.
+
+    ``voters`` are those in force. ``ours``: ids of the controllers of this program.
+    ``hold``: why the leader may not change the voters now at all.
+    """
+
+    own: ReplicaKey
+    is_leader: bool
+    voters: VoterSet
+    target: Target | None
+    replicas: tuple[Replica, ...]
+    ours: frozenset[int] = frozenset()
+    hold: str | None = None
+    live: frozenset[ReplicaKey] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        live = {replica.key for replica in self.replicas if replica.is_live} | {self.own}
+        object.__setattr__(self, "live", frozenset(live))
+
+    def find(self, key: ReplicaKey) -> Replica | None:
+        """The replica on that disk."""
+        return next((replica for replica in self.replicas if replica.key == key), None)
+
+    def of(self, node_id: int) -> list[Replica]:
+        """The live replicas of an id: two when a node was given another disk a moment ago."""
+        return [replica for replica in self.replicas if replica.key.node_id == node_id and replica.key in self.live]
+
+
+@value
+class Idle:
+    """There is nothing to do for this controller."""
+
+    reason: str
+
+
+@value
+class Wait:
+    """Something has to happen first. Whole sentences: why, and what a person can do."""
+
+    reason: str
+    remedy: str
+
+
+@value
+class Add:
+    key: ReplicaKey
+
+
+@value
+class Remove:
+    key: ReplicaKey
+
+
+@value
+class HandOver:
+    """Let another voter lead, so that it removes this one."""
+
+    successor: int
+
+
+@value
+class RemoveSelf:
+    """Append the voters without this leader, and resign once they are committed.
+
+    ``is_last_of_ours``: nobody who understands a target stays, so the target goes first, in the same turn.
+    """
+
+    is_last_of_ours: bool
+
+
+@value
+class ClearTarget:
+    """The voters are those of the target."""
+
+
+Step = Idle | Wait | Add | Remove | HandOver | RemoveSelf | ClearTarget
+
+
+@value
+class Plan:
+    """A view, and what its target asks for. ``to_remove`` is in the order in which the voters should leave."""
+
+    view: PlannerView
+    target: Target
+    to_add: Target
+    to_remove: tuple[ReplicaKey, ...]
+
+    @property
+    def others_to_remove(self) -> tuple[ReplicaKey, ...]:
+        """Without this leader."""
+        return tuple(key for key in self.to_remove if key != self.view.own)
+
+
+# What the target asks for
+
+
+def _satisfies(view: PlannerView, voter: ReplicaKey, wanted: ReplicaKey) -> bool:
+    """Whether a voter is the one that the target means. A node with a new disk is another replica: its old one goes."""
+    if voter.node_id != wanted.node_id:
+        return False
+    if wanted.directory_id != ZERO_UUID:
+        return wanted.directory_id == voter.directory_id
+    return voter in view.live or not view.of(voter.node_id)
+
+
+def _leaving_order(view: PlannerView, key: ReplicaKey) -> tuple[object, ...]:
+    replica = view.find(key)
+    is_caught_up, end = (False, -1) if replica is None else (replica.is_caught_up, replica.end_offset)
+    return key == view.own, key in view.live, is_caught_up, end, key.node_id
+
+
+def plan_for(view: PlannerView, target: Target) -> Plan:
+    """What is to be added and removed, the dead and the lagging first, this leader last."""
+    voters = keys(view.voters)
+    to_add = tuple(wanted for wanted in target if not any(_satisfies(view, voter, wanted) for voter in voters))
+    leaving = [voter for voter in voters if not any(_satisfies(view, voter, wanted) for wanted in target)]
+    return Plan(view, target, to_add, tuple(sorted(leaving, key=lambda key: _leaving_order(view, key))))
+
+
+def keys(voters: VoterSet) -> Target:
+    """The voters with their directories."""
+    return tuple(voters.key(voter.voter_id) for voter in voters.voters)
+
+
+# Would the live voters of the next set be a majority of it
+
+
+def with_key(voters: VoterSet, key: ReplicaKey) -> VoterSet:
+    """The set with one more voter; where that one listens does not matter to a plan."""
+    return voters.with_voter(DynamicVoter(key.node_id, key.directory_id, (), STATIC_RANGE))
+
+
+def _live_in(view: PlannerView, voters: VoterSet) -> int:
+    return len({key.node_id for key in view.live if voters.has(key.node_id, key.directory_id)})
+
+
+def _is_safe(view: PlannerView, voters: VoterSet) -> bool:
+    return _live_in(view, voters) >= majority(len(voters))
+
+
+def _may_remove(view: PlannerView, key: ReplicaKey) -> bool:
+    return _is_safe(view, view.voters.without(key.node_id))
+
+
+# Rules
+
+
+def _rest(plan: Plan) -> Step | None:
+    if plan.view.is_leader:
+        return None
+    return Idle("Another controller leads. The leader goes on with the plan.")
+
+
+def _hold(plan: Plan) -> Step | None:
+    """A change over an uncommitted one, or before the epoch's first commit, could part the majorities."""
+    if plan.view.hold is None:
+        return None
+    return Wait(plan.view.hold, "Wait: the plan goes on by itself. If it does not, see which voters do not fetch.")
+
+
+def _finish(plan: Plan) -> Step | None:
+    return None if plan.to_add or plan.to_remove else ClearTarget()
+
+
+def _candidates(plan: Plan) -> Iterable[Replica]:
+    """Who could be added now, the most caught-up first."""
+    found = [_candidate(plan.view, wanted) for wanted in plan.to_add if wanted.node_id not in plan.view.voters.ids]
+    ready = [replica for replica in found if replica and replica.is_caught_up and not replica.obstacle]
+    safe = [replica for replica in ready if _is_safe(plan.view, with_key(plan.view.voters, replica.key))]
+    return sorted(safe, key=lambda replica: (-replica.end_offset, replica.key.node_id))
+
+
+def _candidate(view: PlannerView, wanted: ReplicaKey) -> Replica | None:
+    fitting = [it for it in view.of(wanted.node_id) if wanted.directory_id in {ZERO_UUID, it.key.directory_id}]
+    return max(fitting, key=lambda replica: (replica.is_caught_up, replica.end_offset), default=None)
+
+
+def _add(plan: Plan) -> Step | None:
+    return next((Add(replica.key) for replica in _candidates(plan)), None)
+
+
+def _add_first(plan: Plan) -> Step | None:
+    return _add(plan) if len(plan.to_add) >= len(plan.to_remove) else None
+
+
+def _remove_dead(plan: Plan) -> Step | None:
+    """Whoever is gone only makes the majority larger. A new disk joins only after the old one of its id has left."""
+    replaced = {wanted.node_id for wanted in plan.to_add if _candidate(plan.view, wanted)}
+    gone = (key for key in plan.others_to_remove if key not in plan.view.live or key.node_id in replaced)
+    return next((Remove(key) for key in gone if _may_remove(plan.view, key)), None)
+
+
+def _remove(plan: Plan) -> Step | None:
+    if len(plan.to_add) >= len(plan.to_remove):
+        return None
+    return next((Remove(key) for key in plan.others_to_remove if _may_remove(plan.view, key)), None)
+
+
+def _leave(plan: Plan) -> Step | None:
+    """This leader goes last. One of ours continues; without any the last set is appended by the one who leaves."""
+    view = plan.view
+    if plan.to_add or plan.to_remove != (view.own,) or not _may_remove(view, view.own):
+        return None
+    staying = view.voters.without(view.own.node_id)
+    ours = [replica for replica in view.replicas if replica.key.node_id in view.ours and replica.key in view.live]
+    ours = [replica for replica in ours if staying.has(replica.key.node_id, replica.key.directory_id)]
+    if not ours:
+        return RemoveSelf(is_last_of_ours=not view.ours & staying.ids)
+    ready = [replica for replica in ours if replica.is_caught_up]
+    if not ready:
+        names = _listed(str(replica.key.node_id) for replica in ours)
+        return Wait(
+            f"This leader has to go, and the controllers that may lead after it have not caught up: {names}.",
+            "Wait until one of them has caught up, or reassign to a target with this leader.",
+        )
+    best = max(ready, key=lambda replica: (replica.end_offset, -replica.key.node_id))
+    return HandOver(best.key.node_id)
+
+
+def _wait(plan: Plan) -> Step:
+    """Nothing can be done: say what is missing, for each controller that is to join and each that may not go."""
+    waits = [_missing(plan.view, wanted) for wanted in plan.to_add]
+    if len(plan.to_add) < len(plan.to_remove):
+        waits += [_too_few(plan.view, key) for key in plan.to_remove]
+    remedies = dict.fromkeys(wait.remedy for wait in waits)
+    return Wait(" ".join(wait.reason for wait in waits), " ".join(remedies))
+
+
+def _missing(view: PlannerView, wanted: ReplicaKey) -> Wait:
+    replica = _candidate(view, wanted)
+    name = f"Controller {wanted}"
+    if replica is None:
+        return Wait(
+            f"{name} does not fetch from this leader.",
+            "Start the controller, and see that it reaches this leader; or reassign to a target without it.",
+        )
+    if wanted.node_id in view.voters.ids:
+        old = view.voters.key(wanted.node_id)
+        without_old = _too_few(view, old)
+        return Wait(
+            f"Controller {replica.key} runs on a new disk, and its old one is still a voter. {without_old.reason}",
+            without_old.remedy,
+        )
+    if replica.obstacle:
+        return Wait(
+            f"{name} cannot become a voter: {replica.obstacle}.", "Mend that, or reassign to a target without it."
+        )
+    if not replica.is_caught_up:
+        own = view.find(view.own)
+        behind = max(0, (replica.end_offset if own is None else own.end_offset) - replica.end_offset)
+        return Wait(
+            f"{name} has not caught up: it is {behind:,} records behind.",
+            "Wait. If the number does not fall, look at the disk and the network of that controller.",
+        )
+    return Wait(f"{name} is ready, but with it too few voters would be live.", "Start the voters that do not fetch.")
+
+
+def _too_few(view: PlannerView, key: ReplicaKey) -> Wait:
+    after = view.voters.without(key.node_id)
+    if len(after) == 0:
+        return Wait(
+            f"Controller {key.node_id} is the only voter and cannot leave before another one has joined.",
+            "Name at least one controller in the target that runs.",
+        )
+    silent = _listed(str(voter.node_id) for voter in keys(after) if voter not in view.live)
+    return Wait(
+        f"Without controller {key.node_id}, {_live_in(view, after)} of {len(after)} voters would be live, "
+        f"and {majority(len(after))} are needed. These do not fetch from this leader: {silent}.",
+        f"Start controller {silent}, and see that it reaches this leader.",
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+@value
+class Rule:
+    """A line of the table: what it is about, and its step, None when it has none."""
+
+    name: str
+    step: Callable[[Plan], Step | None]
+
+
+RULES = (
+    Rule("only the leader changes voters", _rest),
+    Rule("a change is pending, or the epoch is too young", _hold),
+    Rule("the voters are those of the target", _finish),
+    Rule("add first while additions are at least removals", _add_first),
+    Rule("remove a dead voter", _remove_dead),
+    Rule("remove another voter, the lagging first", _remove),
+    Rule("no removal is safe, an addition is", _add),
+    Rule("this leader goes last", _leave),
+    Rule("somebody who is needed is missing", _wait),
+)
+"""Tried in this order; the last one always answers."""
+
+
+def plan(view: PlannerView, rules: tuple[Rule, ...] = RULES) -> Step:
+    """The next step."""
+    if view.target is None:
+        return Idle("No target is set.")
+    asked = plan_for(view, view.target)
+    return next(step for rule in rules if (step := rule.step(asked)) is not None)
+
+
+# What is to come
+
+
+def after(view: PlannerView, step: Step) -> PlannerView:
+    """The view once a step has succeeded and nothing else has changed."""
+    match step:
+        case Add(key):
+            return replace(view, voters=with_key(view.voters, key))
+        case Remove(key):
+            return replace(view, voters=view.voters.without(key.node_id))
+        case RemoveSelf():
+            voters = view.voters.without(view.own.node_id)
+            return replace(view, voters=voters, target=None if step.is_last_of_ours else view.target)
+        case HandOver(successor):
+            return replace(view, own=view.voters.key(successor))
+        case ClearTarget():
+            return replace(view, target=None)
+        case Idle() | Wait():
+            return view
+
+
+STEPS_MAX = 64
+"""More than any way between two sets that a person would run."""
+
+
+def outlook(view: PlannerView) -> tuple[Step, ...]:
+    """The steps from here, if each succeeds and whoever is missing comes; the last one may be a `Wait`."""
+    steps: list[Step] = []
+    while len(steps) < STEPS_MAX:
+        step = plan(view)
+        if isinstance(step, Idle):
+            break
+        steps.append(step)
+        if isinstance(step, Wait | RemoveSelf):
+            break
+        view = after(view, step)
+    return tuple(steps)
