@@ -19,7 +19,7 @@ from migrator.log.epochs import CHECKPOINT_FILE
 from migrator.log.errors import NoSpaceError, StorageError
 from migrator.log.files import close_to_others, make_directory, remove_file, sync_directory, write_durably
 from migrator.log.lock import FILE_NAME as LOCK_NAME
-from migrator.log.recovery import RecoveredLog, Recovery, recover
+from migrator.log.recovery import RecoveredLog, Recovery, recover, voter_history
 from migrator.log.retention import Retention, oldest_may_go
 from migrator.log.segment import Segment, close_all
 from migrator.log.snapshots import SUFFIX, SnapshotStore
@@ -28,6 +28,7 @@ from migrator.raft.messages import EpochOffset
 from migrator.raft.voter_history import VoterHistory
 from migrator.raft.voter_set import Membership
 from migrator.records.batch import BatchHeader
+from migrator.records.control import VotersRecord
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.runs import BatchRun, check_run
 from migrator.values import value
@@ -80,9 +81,10 @@ class MetadataLog:
         close_to_others(directory, [*directory.iterdir(), *beside])
         if not (directory / PARTITION_METADATA_FILE).exists():
             write_durably(directory / PARTITION_METADATA_FILE, _PARTITION_METADATA)
-        log = cls(directory, limits or LogLimits(), recover(directory), SnapshotStore(directory))
+        recovered = recover(directory)
+        log = cls(directory, limits or LogLimits(), recovered, SnapshotStore(directory))
         try:
-            log._settle()
+            log._settle(recovered.voters)
             for segment in log._segments:
                 segment.sync()
             log.sync()
@@ -127,6 +129,11 @@ class MetadataLog:
     def membership(self) -> Membership:
         return self._voters.latest
 
+    def membership_at(self, end_offset: int) -> Membership:
+        """What was in force with everything before ``end_offset`` in the log, as a snapshot there has to say it. Not
+        below the latest snapshot that the log was opened with."""
+        return self._voters.at(end_offset)
+
     # Writing.
 
     def append(self, batches: bytes | BatchRun) -> int:
@@ -149,6 +156,8 @@ class MetadataLog:
             self._segment_for(run).append(run)
         for epoch, first_offset in run.epochs:
             self._epochs_dirty |= self._epochs.assign(epoch, first_offset)
+        for offset, record in run.voters:
+            self._voters.note(offset, record)
         return self.end_offset()
 
     def sync(self) -> int:
@@ -179,6 +188,7 @@ class MetadataLog:
                 self._drop_last_segment()
             self._segments[-1].truncate_to(offset)
             self._epochs.truncate_from_end(self.end_offset())
+            self._voters.truncate_to(self.end_offset())
             self._epochs_dirty = True
 
     def truncate_fully_to_snapshot(self, snapshot_id: EpochOffset) -> None:
@@ -189,12 +199,14 @@ class MetadataLog:
         require(snapshot_id in self.store.ids(), f"no snapshot {snapshot_id} to start the log at")
         with self._sync_lock, self._fatal():
             self._require_usable()
+            membership = self.store.membership(snapshot_id)
             # From the end, so that a crash leaves a log without gaps, which the snapshot then still replaces.
             while self._segments:
                 self._drop_last_segment()
             self._epochs.clear()
             self._epochs_dirty = True
             self._start_at(snapshot_id.offset)
+            self._voters.begin_at(snapshot_id.offset, membership)
             self._forget_before(snapshot_id, now_ms=0)
 
     def close(self) -> None:
@@ -295,14 +307,18 @@ class MetadataLog:
 
     # Within.
 
-    def _settle(self) -> None:
-        """What `open` does behind the recovery of the segments: snapshot and log have to fit."""
+    def _settle(self, found: list[tuple[int, VotersRecord]]) -> None:
+        """What `open` does behind the recovery of the segments: snapshot and log have to fit.
+
+        :param found: the records that say who votes, as the segments hold them.
+        """
         latest = self.store.latest()
         if latest is not None and (latest.epoch, latest.offset) > (self._epochs.latest or 0, self._end_or_zero()):
             while self._segments:
                 self._drop_last_segment()
             self._epochs.clear()
             self._start_at(latest.offset)
+            found = []
         if not self._segments:
             self._start_at(0)
         if self._start_offset > (latest.offset if latest else 0):
@@ -314,6 +330,7 @@ class MetadataLog:
         for snapshot_id in self.store.ids():
             if snapshot_id.offset < self._start_offset:
                 remove_file(self.store.mark_deleted(snapshot_id))
+        self._voters = voter_history(self.store, found)
 
     def _write_epochs(self) -> None:
         """Write ``leader-epoch-checkpoint``. All make it anew from the log, so a full disk is no reason to stop."""
@@ -362,6 +379,7 @@ class MetadataLog:
             segment.close()
             self._mark(segment.mark_deleted(), now_ms)
         self._epochs.truncate_from_start(self._start_offset)
+        self._voters.forget_before(self._start_offset)
         self._epochs_dirty = True
         for older in self.store.ids():
             if older.offset < snapshot_id.offset:

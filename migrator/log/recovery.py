@@ -8,13 +8,18 @@ clean stop (`migrator.log.synced_end`).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from migrator.log.epochs import EpochTable
 from migrator.log.errors import StorageError
 from migrator.log.files import TEMPORARY_SUFFIX, iter_file_batches, remove_file, sync_directory
 from migrator.log.segment import COMPANION_SUFFIXES, Segment, close_all
+from migrator.log.snapshots import SnapshotStore
 from migrator.log.synced_end import SyncedEnd
+from migrator.raft.voter_history import VoterHistory
+from migrator.records.batch import Batch
+from migrator.records.control import VotersRecord, voters_records
 from migrator.records.errors import CorruptRecordsError
 from migrator.values import value
 
@@ -38,10 +43,12 @@ class Recovery:
 
 @value
 class RecoveredLog:
-    """Segments oldest first, perhaps none; the epochs found in them."""
+    """Segments oldest first, perhaps none; what was found in them: the epochs, and the records that say who votes,
+    with their offsets."""
 
     segments: list[Segment]
     epochs: EpochTable
+    voters: list[tuple[int, VotersRecord]]
     recovery: Recovery
 
 
@@ -58,7 +65,7 @@ def recover(directory: Path) -> RecoveredLog:
         synced_end.remove()  # before the traces of whoever made it worthless
     remove_leftovers(directory)
     bases = sorted(int(match[1]) for path in directory.iterdir() if (match := _SEGMENT.fullmatch(path.name)))
-    log = RecoveredLog([], EpochTable(), Recovery())
+    log = RecoveredLog([], EpochTable(), [], Recovery())
     try:
         for base in bases:
             log = _add_segment(log, directory, base, synced or 0 if base == bases[-1] else None)
@@ -88,9 +95,27 @@ def _add_segment(log: RecoveredLog, directory: Path, base_offset: int, synced: i
         raise StorageError(reason, where=str(directory), remedy=_REMEDY)
     segment = Segment.open(directory, base_offset)
     log.segments.append(segment)
-    damage = _scan(segment, log.epochs)
+    damage = _scan(segment, log)
     recovery = Recovery() if damage is None else _cut(segment, damage, synced)
-    return RecoveredLog(log.segments, log.epochs, recovery)
+    return RecoveredLog(log.segments, log.epochs, log.voters, recovery)
+
+
+def voter_history(store: SnapshotStore, found: Iterable[tuple[int, VotersRecord]]) -> VoterHistory:
+    """Who voted when, as snapshots and log say. The latest snapshot holds what the log said up to there, and takes the
+    place of the voters that a new quorum was formatted with.
+
+    :raises StorageError: the latest snapshot, or without one the file of offset 0, cannot be read or is damaged.
+    """
+    latest = store.latest()
+    if latest is None:
+        history, known_to = VoterHistory(store.bootstrap_membership()), 0
+    else:
+        history, known_to = VoterHistory(), latest.offset
+        history.begin_at(latest.offset, store.membership(latest))
+    for offset, record in found:
+        if offset >= known_to:
+            history.note(offset, record)
+    return history
 
 
 def remove_leftovers(directory: Path) -> None:
@@ -107,7 +132,7 @@ def remove_leftovers(directory: Path) -> None:
         sync_directory(directory)
 
 
-def _scan(segment: Segment, epochs: EpochTable) -> CorruptRecordsError | None:
+def _scan(segment: Segment, log: RecoveredLog) -> CorruptRecordsError | None:
     """Note every batch; the first fault, its position being where the good part ends."""
     try:
         for position, batch in iter_file_batches(segment.path):
@@ -115,13 +140,27 @@ def _scan(segment: Segment, epochs: EpochTable) -> CorruptRecordsError | None:
             if header.base_offset != segment.next_offset:
                 what = f"a batch starts at offset {header.base_offset} instead of {segment.next_offset}"
                 return CorruptRecordsError(what, position)
-            if header.leader_epoch < (epochs.latest or 0):
+            if header.leader_epoch < (log.epochs.latest or 0):
                 return CorruptRecordsError(f"the leader epoch falls to {header.leader_epoch}", position)
-            epochs.assign(header.leader_epoch, header.base_offset)
+            log.epochs.assign(header.leader_epoch, header.base_offset)
+            if header.is_control:
+                log.voters.extend(_voters(segment, batch))
             segment.note(header)
     except CorruptRecordsError as error:
         return error
     return None
+
+
+def _voters(segment: Segment, batch: Batch) -> list[tuple[int, VotersRecord]]:
+    """The checksum holds, so a fault here is what some program wrote, and no torn end."""
+    try:
+        return voters_records(batch)
+    except CorruptRecordsError as error:
+        raise StorageError(
+            f"the log does not say who votes: {error}",
+            where=str(segment.path),
+            remedy="Start this directory with the release of Kafka that wrote it, or restore it from a copy",
+        ) from error
 
 
 def _cut(segment: Segment, damage: CorruptRecordsError, synced: int | None) -> Recovery:

@@ -12,6 +12,7 @@ import re
 import tempfile
 from bisect import insort
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Self
@@ -20,15 +21,27 @@ from migrator.errors import require
 from migrator.log.errors import StorageError, storage_errors
 from migrator.log.files import FROZEN_FILE, iter_file_batches, remove_file, sync_directory, sync_file, write_all
 from migrator.raft.messages import EpochOffset
+from migrator.raft.voter_set import DYNAMIC_VERSION, NO_MEMBERSHIP, Membership, VoterSet
 from migrator.records.batch import Batch, build_batch, split_values
 from migrator.records.contents import check_batch
-from migrator.records.control import SnapshotFooter, SnapshotHeader, build_control_batch, control_records
+from migrator.records.control import (
+    ControlRecord,
+    KRaftVersion,
+    KRaftVoters,
+    SnapshotFooter,
+    SnapshotHeader,
+    build_control_batch,
+    control_records,
+    voters_records,
+)
 from migrator.records.errors import CorruptRecordsError
 
 SUFFIX = ".checkpoint"
 PART_SUFFIX = ".checkpoint.part"
 DELETED_SUFFIX = ".checkpoint.deleted"
 BATCH_RECORDS_MAX = 1024
+FORMATTED = EpochOffset(0, 0)
+"""Id of the file that only names the voters of a fresh quorum; no replica ever fetches it."""
 _NAME = re.compile(r"(\d{20})-(\d{10})(-\w+)?\.checkpoint(\.part|\.deleted)?")
 
 
@@ -69,6 +82,28 @@ def _check_place(batch: Batch, position: int, *, expected: int, ended: bool) -> 
     if (expected == 0) != (kinds[:1] == [SnapshotHeader]):
         raise CorruptRecordsError("it does not begin with its one header", position)
     return SnapshotFooter in kinds
+
+
+def snapshot_membership(path: Path) -> Membership:
+    """What a snapshot says of the voters: its control records, which precede all others. ``offset`` is that of the
+    last record that the snapshot stands for, -1 in the file of offset 0.
+
+    :raises StorageError: when it cannot be read or is damaged, or no quorum could go by it.
+    """
+    snapshot_id, found = snapshot_id_of(path), NO_MEMBERSHIP
+    try:
+        for batch in iter_snapshot(path):
+            if not batch.header.is_control:
+                break
+            for _, record in voters_records(batch):
+                if isinstance(record, KRaftVersion):
+                    found = replace(found, kraft_version=record.k_raft_version)
+                else:
+                    offset = snapshot_id.offset - 1 if snapshot_id else -1
+                    found = replace(found, voters=VoterSet.of(record.voters), offset=offset)
+    except CorruptRecordsError as error:
+        raise _damaged(path, str(error)) from error
+    return found
 
 
 def _damaged(path: Path, reason: str) -> StorageError:
@@ -136,6 +171,7 @@ class SnapshotWriter(_PartFile):
     :param last_contained_log_timestamp_ms: append time of the last record that the snapshot stands for.
     :param now_ms: time stamped on the header.
     :param name: file name without suffix, when it is not that of the id.
+    :param membership: what was in force at the snapshot's end; named in it from kraft.version 1 on.
     :raises StorageError: from every method, when the disk refuses.
     """
 
@@ -147,11 +183,16 @@ class SnapshotWriter(_PartFile):
         last_contained_log_timestamp_ms: int,
         now_ms: int,
         name: str = "",
+        membership: Membership = NO_MEMBERSHIP,
     ) -> None:
         super().__init__(directory, snapshot_id, name)
         self._next_offset = 0
-        header = SnapshotHeader(last_contained_log_timestamp_ms)
-        self._add(build_control_batch([header], timestamp_ms=now_ms, leader_epoch=snapshot_id.epoch), 1)
+        records: list[ControlRecord] = [SnapshotHeader(last_contained_log_timestamp_ms)]
+        if membership.kraft_version >= DYNAMIC_VERSION:
+            records.append(KRaftVersion(membership.kraft_version))
+            if membership.voters is not None:
+                records.append(KRaftVoters(membership.voters.voters))
+        self._add(build_control_batch(records, timestamp_ms=now_ms, leader_epoch=snapshot_id.epoch), len(records))
 
     def append(self, values: Sequence[bytes], *, now_ms: int) -> None:
         """Add records, in as many batches as it takes."""
@@ -218,7 +259,7 @@ class SnapshotStore:
                 self.add(snapshot_id)
 
     def ids(self) -> list[EpochOffset]:
-        """Their ids; (0, 0), which only names the voters of a fresh quorum, is not among them."""
+        """Their ids; `FORMATTED` is not among them."""
         return [EpochOffset(epoch, offset) for offset, epoch in self._ids]
 
     def latest(self) -> EpochOffset | None:
@@ -253,6 +294,15 @@ class SnapshotStore:
         header, _ = control_records(next(iter_snapshot(self.path(snapshot_id))))[0]
         require(isinstance(header, SnapshotHeader), "a snapshot begins with its header")
         return header.last_contained_log_timestamp if isinstance(header, SnapshotHeader) else -1
+
+    def membership(self, snapshot_id: EpochOffset) -> Membership:
+        """See `snapshot_membership`; errors likewise."""
+        return snapshot_membership(self.path(snapshot_id))
+
+    def bootstrap_membership(self) -> Membership:
+        """What the file of offset 0 says that a new quorum is formatted with, if there is one; errors likewise."""
+        path = self.path(FORMATTED)
+        return snapshot_membership(path) if path.exists() else NO_MEMBERSHIP
 
     def read(self, snapshot_id: EpochOffset, position: int, max_bytes: int) -> tuple[bytes, int]:
         """A part of a snapshot's bytes, and the size of the whole.

@@ -101,6 +101,10 @@ class KRaftVoters:
 
 
 ControlRecord = LeaderChange | SnapshotHeader | SnapshotFooter | KRaftVersion | KRaftVoters
+VotersRecord = KRaftVersion | KRaftVoters
+"""What says who votes."""
+KRAFT_VERSION_MAX = 1
+"""The latest kraft.version that we know."""
 
 
 @value
@@ -147,6 +151,7 @@ SPECS = (
 )
 _BY_TYPE = {spec.struct.build: spec for spec in SPECS}
 _BY_ID = {spec.type_id: spec for spec in SPECS}
+_VOTERS_TYPES = {INT16.write(_BY_TYPE[kind].type_id) for kind in (KRaftVersion, KRaftVoters)}
 _KEY_VERSION = 0
 
 
@@ -196,6 +201,36 @@ def control_records(batch: Batch) -> list[tuple[ControlRecord, int]]:
     if not batch.header.is_control:
         raise CorruptRecordsError(f"the batch at offset {batch.header.base_offset} holds no control records")
     return [decode_control(raw.key or b"", raw.value) for raw in batch.raw_records()]
+
+
+def voters_records(batch: Batch) -> list[tuple[int, VotersRecord]]:
+    """The records of a control batch that say who votes, with their offsets. The others are not looked at.
+
+    :raises CorruptRecordsError: one of them does not decode, or no quorum could go by it.
+    """
+    found: list[tuple[int, VotersRecord]] = []
+    for raw in batch.raw_records():
+        if (raw.key or b"")[2:4] in _VOTERS_TYPES:
+            record, _ = decode_control(raw.key or b"", raw.value)
+            if isinstance(record, KRaftVersion | KRaftVoters):
+                _check_voters(record, raw.offset)
+                found.append((raw.offset, record))
+    return found
+
+
+def _check_voters(record: VotersRecord, offset: int) -> None:
+    if isinstance(record, KRaftVersion):
+        if not 0 <= record.k_raft_version <= KRAFT_VERSION_MAX:
+            raise CorruptRecordsError(
+                f"the record at offset {offset} sets kraft.version {record.k_raft_version}; "
+                f"known are 0 to {KRAFT_VERSION_MAX}"
+            )
+        return
+    ids = [voter.voter_id for voter in record.voters]
+    if not ids or min(ids) < 0 or len(set(ids)) < len(ids):
+        raise CorruptRecordsError(
+            f"the record at offset {offset} names the voters {ids}, and these cannot form a quorum"
+        )
 
 
 def build_control_batch(

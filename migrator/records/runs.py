@@ -12,6 +12,7 @@ from array import array
 import crc32c
 
 from migrator.records.batch import CHECKED_FROM, Batch, Buffer, is_whole, iter_batches, read_header
+from migrator.records.control import VotersRecord, voters_records
 from migrator.records.errors import CorruptRecordsError
 from migrator.values import value
 
@@ -27,7 +28,8 @@ class BatchRun:
     """What a log may append.
 
     ``epochs`` are (leader epoch, its first offset here), each higher than the one before. ``marks`` are offsets and
-    positions of some batches, the first one among them, more than `INDEX_INTERVAL_BYTES` from each other.
+    positions of some batches, the first one among them, more than `INDEX_INTERVAL_BYTES` from each other. ``voters``
+    are the records that say who votes, with their offsets.
     """
 
     data: memoryview
@@ -37,6 +39,7 @@ class BatchRun:
     base_timestamp: int
     epochs: tuple[tuple[int, int], ...]
     marks: tuple[array[int], array[int]]
+    voters: tuple[tuple[int, VotersRecord], ...] = ()
 
     @property
     def size(self) -> int:
@@ -46,7 +49,7 @@ class BatchRun:
 
 class RunChecker:
     """Checks the batches of a buffer that is to be appended at ``next_offset``: checksums hold, offsets follow on
-    without a gap, epochs do not fall.
+    without a gap, epochs do not fall, voters can form a quorum.
 
     :param partial_tail: an incomplete last batch ends the run; that is where a stock leader's bytes ended.
     :param max_epoch: no batch is of a later one; no checksum covers its epoch.
@@ -63,6 +66,7 @@ class RunChecker:
         self._position = 0
         self._batches = 0
         self._epochs: list[tuple[int, int]] = []
+        self._voters: list[tuple[int, VotersRecord]] = []
         self._offsets = array("q")
         self._positions = array("q")
         self._ended = False
@@ -103,6 +107,7 @@ class RunChecker:
             base_timestamp=read_header(self._view).base_timestamp,
             epochs=tuple(self._epochs),
             marks=(self._offsets, self._positions),
+            voters=tuple(self._voters),
         )
 
     def _check_next(self) -> bool:
@@ -122,6 +127,8 @@ class RunChecker:
                 f"the batch at offset {header.base_offset} has checksum {actual:#010x} instead of {header.crc:#010x}"
             )
         self._note_epoch(header.leader_epoch)
+        if header.is_control:
+            self._voters += voters_records(Batch(header, view[position : position + header.size]))
         if not self._positions or position - self._positions[-1] > INDEX_INTERVAL_BYTES:
             self._offsets.append(header.base_offset)
             self._positions.append(position)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from threading import Thread
@@ -12,20 +13,36 @@ from migrator.log.metadata_log import LogLimits, MetadataLog
 from migrator.log.retention import Retention
 from migrator.log.segment import segment_name
 from migrator.raft.messages import EpochOffset
+from migrator.raft.voter_set import NO_MEMBERSHIP, Membership, VoterSet
 from migrator.records.batch import build_batch, iter_batches
+from migrator.records.control import (
+    ControlRecord,
+    KRaftVersion,
+    KRaftVoters,
+    LeaderChange,
+    VotersRecord,
+    build_control_batch,
+)
 from tests.lanes import seeds
-from tests.log.support.builders import batch, write_snapshot
+from tests.log.support.builders import batch, voters_of, write_snapshot
 
 STEPS = 60
 LIMITS = LogLimits(segment_bytes=600, segment_ms=10**12)
 
 
 class Harness:
-    """A log on disk beside its model: ``batches`` are (first offset, epoch, count), oldest first."""
+    """A log on disk beside its model: ``batches`` are (first offset, epoch, count), oldest first. ``records`` are those
+    about voters, also the ones that only snapshots hold by now."""
 
     def __init__(self, folder: Path, random: Random) -> None:
         self.folder = folder
         self.random = random
+        self.bottom = NO_MEMBERSHIP
+        if random.random() < 0.5:
+            self.bottom = Membership(1, voters_of(*random.sample(range(9), 3)))
+            write_snapshot(folder, 0, 0, membership=self.bottom)
+        self.records: list[tuple[int, VotersRecord]] = []
+        self.opened_at = 0
         self.log = MetadataLog.open(folder, LIMITS)
         self.batches: list[tuple[int, int, int]] = []
         self.start = 0
@@ -45,6 +62,28 @@ class Harness:
         self.batches.append((self.end, self.epoch, count))
         assert self.log.append(data) == self.end
 
+    def change_voters(self) -> None:
+        changes: list[VotersRecord] = [KRaftVersion(1), KRaftVoters(voters_of(*self.random.sample(range(9), 3)).voters)]
+        if self.membership_at(self.end).kraft_version == 1:
+            changes = self.random.choice([changes, changes[1:]])
+        control: list[ControlRecord] = [LeaderChange(1, (), ()), *changes]
+        first, count = self.end, len(control)
+        data = build_control_batch(control, timestamp_ms=1, base_offset=first, leader_epoch=self.epoch)
+        self.batches.append((first, self.epoch, count))
+        self.records += [(first + 1 + index, change) for index, change in enumerate(changes)]
+        assert self.log.append(data) == self.end
+
+    def membership_at(self, end_offset: int) -> Membership:
+        """From the first record on, one after the other."""
+        found = self.bottom
+        for offset, record in self.records:
+            if offset < end_offset:
+                if isinstance(record, KRaftVersion):
+                    found = replace(found, kraft_version=record.k_raft_version)
+                else:
+                    found = replace(found, voters=VoterSet.of(record.voters), offset=offset)
+        return found if found.voters is None else replace(found, offset=max(found.offset, self.opened_at - 1))
+
     def sync(self) -> None:
         self.durable = self.log.sync()
         assert self.durable == self.end
@@ -53,6 +92,7 @@ class Harness:
         floor = max([self.start, *(snapshot_id.offset for snapshot_id in self.snapshots)])
         offset = self.random.randint(floor, self.end)
         self.batches = [entry for entry in self.batches if entry[0] + entry[2] <= offset]
+        self._cut_records()
         self.log.truncate_to(offset)
         self.durable = min(self.durable, self.end)
 
@@ -62,12 +102,19 @@ class Harness:
         if newer:
             offset, epoch = self.random.choice(newer)
             self.sync()
-            self.snapshots.append(write_snapshot(self.folder, offset, epoch))
+            membership = self.log.membership_at(offset)
+            self.snapshots.append(write_snapshot(self.folder, offset, epoch, membership=membership))
             self.log.store.add(self.snapshots[-1])
 
     def install(self) -> None:
         self.epoch += 1
-        self.base = write_snapshot(self.folder, self.end + self.random.randint(1, 9), self.epoch)
+        offset = self.end + self.random.randint(1, 9)
+        voters = voters_of(*self.random.sample(range(9), 3))
+        version = self.random.randint(0, 1)
+        self.base = write_snapshot(self.folder, offset, self.epoch, membership=Membership(version, voters))
+        self.bottom, self.records, self.opened_at = NO_MEMBERSHIP, [], offset
+        if version:
+            self.records = [(offset - 2, KRaftVersion(1)), (offset - 1, KRaftVoters(voters.voters))]
         self.log.store.add(self.base)
         self.log.truncate_fully_to_snapshot(self.base)
         self.start, self.durable = self.base.offset, self.base.offset
@@ -98,9 +145,14 @@ class Harness:
         base = int(last.name.split(".")[0])
         end = whole[-1].next_offset if whole else base
         self.batches = [entry for entry in self.batches if entry[0] + entry[2] <= end]
+        self._cut_records()
         self._open(cut=size - sum(header.size for header in whole))
 
+    def _cut_records(self) -> None:
+        self.records = [entry for entry in self.records if entry[0] < self.end]
+
     def _open(self, cut: int) -> None:
+        self.opened_at = self.snapshots[-1].offset if self.snapshots else 0
         self.log = MetadataLog.open(self.folder, LIMITS)
         assert self.log.recovery.cut_bytes == cut
         self.start = int(min(path.name for path in self.log.directory.glob("*.log")).split(".")[0])
@@ -117,6 +169,10 @@ class Harness:
         read = [one.header for data in log.chunks(self.start, self.end, 300) for one in iter_batches(data)]
         kept = [entry for entry in self.batches if entry[0] + entry[2] > self.start]
         assert [(header.base_offset, header.leader_epoch, header.count) for header in read] == kept
+        assert log.membership() == self.membership_at(self.end)
+        assert log.membership() is log.membership()
+        for offset in range(max([self.start, *(snapshot_id.offset for snapshot_id in self.snapshots)]), self.end):
+            assert log.membership_at(offset) == self.membership_at(offset)
         for epoch in {*epochs.values()}:
             last = max(offset for offset in epochs if epochs[offset] == epoch)
             if last >= self.start:
@@ -132,6 +188,7 @@ def test_a_log_is_a_list(tmp_path: Path, numbers: range) -> None:
 def try_log(folder: Path, random: Random) -> None:
     harness = Harness(folder, random)
     actions = [harness.append] * 8 + [harness.sync, harness.truncate, harness.snapshot, harness.reopen, harness.crash]
+    actions += [harness.change_voters] * 2
     rare = [harness.install, harness.clean]
     for _ in range(STEPS):
         random.choice(rare if random.random() < 0.05 else actions)()
