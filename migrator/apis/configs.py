@@ -25,7 +25,7 @@ from migrator.records.acl_codes import AclOperation, ResourceType
 from migrator.records.metadata import ConfigResourceType
 
 FORBIDDEN = "The principal may not alter the configuration of this resource."
-_KNOWN_TYPES = frozenset(int(kind) for kind in ConfigResourceType)
+_KNOWN_TYPES = frozenset(ConfigResourceType) - {ConfigResourceType.UNKNOWN}
 _OPERATIONS = frozenset(int(operation) for operation in ConfigOperation)
 
 

@@ -44,6 +44,7 @@ class Operation(Enum):
     DELEGATION_TOKENS = "delegation token change"
     ALLOCATE_PRODUCER_IDS = "producer id allocation"
     UPDATE_FEATURES = "feature update"
+    REASSIGN_VOTERS = "reassignment of voters"
 
 
 ALLOWED_BEFORE_COPY: Final = frozenset(

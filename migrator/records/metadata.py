@@ -24,6 +24,10 @@ class LeaderRecoveryState(IntEnum):
 
 
 class ConfigResourceType(IntEnum):
+    """``UNKNOWN`` is what Kafka reads any other number as. Stock controllers keep its records, and take none from
+    clients: so that is where the target of a reassignment of voters is (`QUORUM_RESOURCE`)."""
+
+    UNKNOWN = 0
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
@@ -35,6 +39,8 @@ _TYPES_OF: Mapping[int, Callable[[str], str | None]] = {
     ConfigResourceType.BROKER: broker_type,
 }
 _OPEN_RESOURCES = frozenset({ConfigResourceType.BROKER_LOGGER, ConfigResourceType.CLIENT_METRICS})
+QUORUM_RESOURCE = "migrator.quorum"
+"""The resource of type `ConfigResourceType.UNKNOWN` that this program keeps in the metadata of a quorum."""
 
 
 class ScramMechanism(IntEnum):
@@ -140,6 +146,8 @@ class ConfigRecord:
     def is_sensitive(self) -> bool:
         """Whether the value must not be shown (``KafkaConfig.loggableValue``)."""
         if self.value is None or self.resource_type in _OPEN_RESOURCES:
+            return False
+        if (self.resource_type, self.resource_name) == (ConfigResourceType.UNKNOWN, QUORUM_RESOURCE):
             return False
         type_of = _TYPES_OF.get(self.resource_type)
         return type_of is None or is_sensitive(type_of(self.name))

@@ -118,10 +118,9 @@ class _Window:
             "token": bool(changes.tokens),
             "producer ids": changes.producer_ids,
         }
-        names = {ConfigResourceType.TOPIC: "topic", ConfigResourceType.BROKER: "broker"}
+        names: dict[int, str] = {ConfigResourceType.TOPIC: "topic", ConfigResourceType.BROKER: "broker"}
         return any(families.get(kind, False) for kind in self._kinds) or any(
-            f"{names.get(ConfigResourceType(resource.resource_type))}:{resource.name}" in self._configs
-            for resource in changes.configs
+            f"{names.get(resource.resource_type)}:{resource.name}" in self._configs for resource in changes.configs
         )
 
     def _take_topic(self, name: str, image: MetadataImage) -> None:

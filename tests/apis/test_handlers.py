@@ -13,6 +13,7 @@ from migrator.apis.authorization import Authorizer
 from migrator.apis.fields import uuid_out
 from migrator.config.types import Secret
 from migrator.controller.acl_index import AclIndex
+from migrator.controller.quorum_target import KEY, RESOURCE
 from migrator.image.model import Acl
 from migrator.image.security import acl_record
 from migrator.records.acl_codes import AclOperation, AclPermission, ResourceType
@@ -353,6 +354,17 @@ def test_describe_broker_configs_hides_passwords() -> None:
 )
 def test_describe_configs_refused(controller: LeadingController, kind: int, name: str, code: int) -> None:
     assert describe(controller, kind, name).error_code == code
+
+
+@pytest.mark.parametrize("key", [33, 44])
+def test_no_client_reads_or_writes_the_target_of_the_voters(controller: LeadingController, key: int) -> None:
+    """Stock 3.9.1: UNSUPPORTED_VERSION for a change of this type, INVALID_REQUEST for a question."""
+    controller.write(ConfigRecord(RESOURCE.resource_type, RESOURCE.name, KEY, "4,5,6"))
+    config = {"name": KEY, "value": "7"} | ({"config_operation": 0} if key == 44 else {})
+    resources = ({"resource_type": 0, "resource_name": RESOURCE.name, "configs": (config,)},)
+    assert ask(controller, call(key, resources=resources)).responses[0].error_code == 35
+    assert describe(controller, 0, RESOURCE.name).error_code == 42
+    assert controller.image.configs[RESOURCE] == {KEY: "4,5,6"}
 
 
 def test_quotas_and_scram_through_the_wire(controller: LeadingController) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.controller.quorum_target import KEY, RESOURCE
 from migrator.log.dump import to_lines
 from migrator.log.metadata_log import MetadataLog
 from migrator.log.snapshots import SnapshotWriter
@@ -40,6 +41,7 @@ CLUSTER: list[m.MetadataRecord] = [
     m.TopicRecord("orders", UUID),
     m.PartitionRecord(0, UUID, (1, 2), (1,), (), (), 1, 0, 4, 5),
     m.ConfigRecord(2, "orders", "cleanup.policy", "compact"),
+    m.ConfigRecord(RESOURCE.resource_type, RESOURCE.name, KEY, "4,5,6"),
 ]
 """Records that an image can be made of."""
 
@@ -59,13 +61,21 @@ def log_of_a_cluster(folder: Path) -> Path:
 
 
 def test_dump_log_prints_every_record_of_ours_and_of_stock_as_we_do(kafka_391: StockKafka, tmp_path: Path) -> None:
-    written = [log_of_every_record(tmp_path / "log"), snapshot_of_a_cluster(tmp_path)]
+    written = [
+        log_of_every_record(tmp_path / "log"),
+        snapshot_of_a_cluster(tmp_path),
+        log_of_a_cluster(tmp_path / "cluster"),
+    ]
     for number, stock in enumerate(path for path in BATCH_FILES if path.parent.name == "stock-3.9.1"):
         name = f"{number:020d}.log" if stock.suffix == ".log" else f"{number:020d}-{1:010d}.checkpoint"
         written.append(Path(shutil.copy(stock, tmp_path / name)))
     stock_text = dump_log(kafka_391, *written, directory=tmp_path)
     ours = [line for path in written for line in to_lines(path, secrets=True)]
     assert [line for line in stock_text.splitlines() if not line.startswith("log4j:")] == ours
+    assert (
+        stock_text.count('"resourceType":0,"resourceName":"migrator.quorum","name":"target.voters","value":"4,5,6"')
+        == 2
+    )
 
 
 @pytest.mark.parametrize("write", [snapshot_of_a_cluster, log_of_a_cluster])
@@ -75,3 +85,7 @@ def test_the_metadata_shell_reads_ours(kafka_391: StockKafka, tmp_path: Path, wr
     assert "leaderEpoch=4, partitionEpoch=5)" in partition
     configs = metadata_shell(kafka_391, path, "find", "/image/configs", directory=tmp_path)
     assert "cleanup.policy" in configs
+    target = metadata_shell(
+        kafka_391, path, "cat", "/image/configs/UNKNOWN:migrator.quorum/target.voters", directory=tmp_path
+    )
+    assert "4,5,6" in target

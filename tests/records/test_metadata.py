@@ -16,6 +16,8 @@ def test_no_secret_is_ever_shown() -> None:
     assert "hidden" not in f"{[broker]} {broker}"
     assert repr(m.ConfigRecord(2, "t", "k", "v")) == f"ConfigRecord(2, 't', 'k', {REDACTED})"
     assert repr(m.ConfigRecord(2, "t", "retention.ms", "1")) == "ConfigRecord(2, 't', 'retention.ms', '1')"
+    target = m.ConfigRecord(0, m.QUORUM_RESOURCE, "target.voters", "4,5")
+    assert repr(target) == "ConfigRecord(0, 'migrator.quorum', 'target.voters', '4,5')"
     assert repr(m.ConfigRecord(4, "1", "k", None)) == "ConfigRecord(4, '1', 'k', None)"
 
 
@@ -36,6 +38,7 @@ def test_no_secret_is_ever_shown() -> None:
         (m.ConfigResourceType.CLIENT_METRICS, "interval.ms", False),
         (m.ConfigResourceType.BROKER_LOGGER, "kafka", False),
         (32, "consumer.session.timeout.ms", True),
+        (m.ConfigResourceType.UNKNOWN, "target.voters", True),
     ],
 )
 def test_a_value_is_hidden_where_stock_hides_it(resource: int, key: str, hidden: bool) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from migrator.controller.quorum_target import KEY, RESOURCE
 from migrator.errors import OperatorError
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.records.batch import build_batch, restamp
@@ -149,6 +150,20 @@ def test_a_planted_value_is_found_although_the_mark_moves_all_the_time(pair: Pai
 
     def beat() -> None:
         pair.append(NoOpRecord())
+        pair.mark()
+
+    with again_and_again(beat):
+        found = pair.settle(Patience(total=30.0, rest=20.0))
+    assert [different.zookeeper for different in found.different] == ["77"]
+
+
+@pytest.mark.parametrize("kind", [RESOURCE.resource_type, 32])
+def test_configurations_that_zookeeper_has_no_place_for_are_passed_over(pair: Pair, kind: int) -> None:
+    """The target of the voters, and the types of later releases."""
+    pair.set_retention("77")
+
+    def beat() -> None:
+        pair.append(ConfigRecord(kind, RESOURCE.name, KEY, str(time.monotonic_ns())))
         pair.mark()
 
     with again_and_again(beat):

@@ -9,7 +9,7 @@ from migrator.records.metadata import ConfigResourceType, ScramMechanism
 from migrator.records.uuid import uuid_to_text
 from migrator.verify.canonical import Row, config_rows, ids, number, quota_entity, scram_row, token_rows
 
-_RESOURCE_NAMES = {ConfigResourceType.TOPIC: "topic", ConfigResourceType.BROKER: "broker"}
+_RESOURCE_NAMES: dict[int, str] = {ConfigResourceType.TOPIC: "topic", ConfigResourceType.BROKER: "broker"}
 _MECHANISM_NAMES = {ScramMechanism.SHA_256: "SCRAM-SHA-256", ScramMechanism.SHA_512: "SCRAM-SHA-512"}
 _RESOURCE_TYPES = {2: "Topic", 3: "Group", 4: "Cluster", 5: "TransactionalId", 6: "DelegationToken", 7: "User"}
 _PATTERN_TYPES = {3: "literal", 4: "prefixed"}
@@ -40,9 +40,10 @@ def topic_rows(topic: TopicImage) -> Iterator[Row]:
 
 
 def other_rows(image: MetadataImage, salt: bytes) -> Iterator[Row]:
-    """Rows of everything but topics. Config resources that ZooKeeper does not have (client metrics) are left out."""
+    """Rows of everything but topics. Config resources that ZooKeeper does not have are left out:
+    client metrics, the target of a reassignment of voters, and what later releases add."""
     for resource, config in image.configs.items():
-        name = _RESOURCE_NAMES.get(ConfigResourceType(resource.resource_type))
+        name = _RESOURCE_NAMES.get(resource.resource_type)
         if name is not None:
             yield from config_rows(f"{name}:{resource.name}", config, salt)
     for entity, quotas in image.quotas.items():

@@ -83,6 +83,7 @@ class LeadingController:
         self.now_ms = 1000
         self.wall_ms = 1_700_000_000_000
         self.transaction_open = False
+        self.kraft_version = 0
         self.history: list[MetadataRecord] = []
         self.write(FeatureLevelRecord(FEATURE_NAME, level), *records)
 
@@ -96,7 +97,7 @@ class LeadingController:
             cluster_id=CLUSTER_ID,
             settings=self.settings,
             voters=frozenset({3000}),
-            kraft_version=0,
+            kraft_version=self.kraft_version,
             index=self.index,
             sessions=self.sessions,
             mutations=self.mutations,

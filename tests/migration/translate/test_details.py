@@ -9,6 +9,7 @@ import orjson
 import pytest
 from immutables import Map
 
+from migrator.controller.quorum_target import KEY, RESOURCE
 from migrator.errors import InvariantViolation
 from migrator.image.model import (
     EMPTY_IMAGE,
@@ -412,3 +413,9 @@ class TestTheRest:
         assert parse_entity("config users/a b")[1] == "users/a b"
         with pytest.raises(InvariantViolation):
             parse_entity("topics t")
+
+
+def test_the_target_of_the_voters_is_never_written_to_zookeeper() -> None:
+    image = replace(EMPTY_IMAGE, configs=Map({RESOURCE: {KEY: "4,5,6"}}))
+    assert delta(EMPTY_IMAGE, image) == []
+    assert list(reconcile(cluster_of(EMPTY_IMAGE), target(image))) == []
