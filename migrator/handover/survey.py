@@ -39,7 +39,7 @@ class Survey:
         self._settings = settings
         self._endpoints = voter_endpoints(settings)
         self._security = controller_security(settings)
-        self._voters = VoterSignals(settings, self._endpoints, self._security)
+        self._voters = VoterSignals(settings, lambda: self._endpoints, self._security)
         self._finished: bool | None = None
         self._level = 0
         self._committed = -1
@@ -99,7 +99,7 @@ class Survey:
 
     async def _read_metadata(self) -> None:
         """Once the migration is over it stays so, and nothing has to be read again."""
-        transport = KafkaRaftTransport(self._settings.node_id, self._endpoints, security=self._security)
+        transport = KafkaRaftTransport(self._settings.node_id, self._endpoints.get, security=self._security)
         try:
             observer = Observer(transport, self._endpoints, None, patience_seconds=PATIENCE_SECONDS, gives_up=True)
             image = await read_remote_image(observer)

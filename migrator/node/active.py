@@ -30,6 +30,7 @@ from migrator.controller.sessions import Sessions
 from migrator.errors import require
 from migrator.image.model import Changes, MetadataImage
 from migrator.node.metadata import MetadataRuntime, NotLeadingError
+from migrator.node.quorum.addresses import Addresses
 from migrator.node.quorum.runner import QuorumRunner
 from migrator.records.batch import BATCH_BYTES_MAX, build_batch
 from migrator.records.codec import encode_all
@@ -104,10 +105,11 @@ class ActiveController:
         end_offset: Callable[[], int],
         admit: Admit,
         check: Check,
+        addresses: Addresses,
     ) -> None:
         self._settings = settings
         self._cluster_id = cluster_id
-        self._voters = frozenset(voter.voter_id for voter in settings.voters)
+        self._addresses = addresses
         self._quorum = quorum
         self._metadata = metadata
         self._keeper = keeper
@@ -242,9 +244,9 @@ class ActiveController:
         return Context(
             cluster_id=self._cluster_id,
             settings=self._settings,
-            voters=self._voters,
+            voters=self._addresses.voter_ids,
             leader_id=self._settings.node_id,
-            kraft_version=0,
+            kraft_version=self._addresses.kraft_version,
             index=self._keeper.index,
             sessions=self._keeper.sessions,
             mutations=self._mutations,

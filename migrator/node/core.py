@@ -23,6 +23,7 @@ from migrator.node.active import ActiveController, Admit, Check, IndexKeeper
 from migrator.node.leadership import Leadership
 from migrator.node.metadata import MetadataRuntime
 from migrator.node.periodic import PeriodicTasks
+from migrator.node.quorum.addresses import Addresses
 from migrator.node.quorum.ballot import AskVoter, Ballot
 from migrator.node.quorum.runner import QuorumRunner
 from migrator.node.quorum.storage import NodeStorage
@@ -96,6 +97,7 @@ class NodeCore:
     :param transport: to the other voters.
     :param ask_voter: what a candidate says of itself, asked before it gets a vote while a migration is under way.
     :param on_failure: told when this node has to stop.
+    :param addresses: where the other nodes are, for whoever shares them with the transport.
     """
 
     def __init__(
@@ -108,9 +110,11 @@ class NodeCore:
         admit: Admit = admit_everything,
         check: Check = check_nothing,
         ask_voter: AskVoter = no_answer,
+        addresses: Addresses | None = None,
         random: Random | None = None,
     ) -> None:
         self._directory = directory
+        self.addresses = addresses = addresses or node_addresses(settings, directory)
         self._supervisor = Supervisor(on_failure)
         self.cluster_id = directory.identity.cluster_id
         self.storage = storage = directory.storage
@@ -127,7 +131,7 @@ class NodeCore:
         )
         self.snapshotter = Snapshotter(settings, storage, self.metadata)
         self.leadership = Leadership(self.metadata, directory.bootstrap, self.snapshotter.appended, on_failure)
-        self._ballot = ballot = Ballot(settings, lambda: self.metadata.image, ask_voter)
+        self._ballot = ballot = Ballot(settings, lambda: self.metadata.image, ask_voter, lambda: addresses.voter_ids)
         core = RaftNode(
             replace(raft_config(settings, directory.identity), may_grant_vote=ballot.may_grant),
             storage.log,
@@ -135,6 +139,7 @@ class NodeCore:
             random or SystemRandom(),
             monotonic_ms(),
         )
+        addresses.follow(lambda: (core.epoch, core.leader_id))
         self.quorum = QuorumRunner(
             core,
             storage,
@@ -146,7 +151,15 @@ class NodeCore:
             gauge=self.gauge,
         )
         self.controller = ActiveController(
-            settings, self.cluster_id, self.quorum, self.metadata, keeper, storage.log.end_offset, admit, check
+            settings,
+            self.cluster_id,
+            self.quorum,
+            self.metadata,
+            keeper,
+            storage.log.end_offset,
+            admit,
+            check,
+            addresses,
         )
         self.leadership.attach(self.controller, PeriodicTasks(settings, self.controller))
 
@@ -177,6 +190,13 @@ class NodeCore:
         await self.leadership.close()
         await self.metadata.close()
         self._directory.close()
+
+
+def node_addresses(settings: Settings, directory: OpenedDirectory) -> Addresses:
+    """Where the nodes of the quorum are, as the settings and the log say at the start."""
+    addresses = Addresses(settings, directory.identity.directory_id or ZERO_UUID)
+    addresses.membership_changed(directory.storage.log.membership())
+    return addresses
 
 
 def raft_config(settings: Settings, identity: MetaProperties) -> RaftConfig:

@@ -24,7 +24,7 @@ from migrator.node.access.connection_bounds import connection_quotas, listener_l
 from migrator.node.access.dynamic_bounds import DynamicBounds
 from migrator.node.access.ip_rates import IpRates
 from migrator.node.access.own_principal import check_own_principal
-from migrator.node.core import NodeCore, OpenedDirectory
+from migrator.node.core import NodeCore, OpenedDirectory, node_addresses
 from migrator.node.endpoint import ControllerEndpoint
 from migrator.node.metrics import reader
 from migrator.node.migration.cluster import migrated_cluster
@@ -52,7 +52,7 @@ from migrator.rpc.quorum_service import NodeAddress, QuorumService
 from migrator.rpc.server import GrpcServer, Service
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
-from migrator.wire.listener_settings import controller_security, named_security, voter_endpoints
+from migrator.wire.listener_settings import controller_security, named_security
 from migrator.wire.raft_transport import RaftService
 from migrator.wire.schemas import DESCRIBE_QUORUM, VersionRange
 from migrator.wire.server import KafkaListener
@@ -125,10 +125,11 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     check_own_principal(settings, security)
     directory = OpenedDirectory(settings)
     cluster_id = directory.identity.cluster_id
-    transport = raft_transport(settings, cluster_id, security)
+    addresses = node_addresses(settings, directory)
+    transport = raft_transport(settings, cluster_id, addresses, security)
     stack.push_async_callback(transport.close)
     gate = WriteGate(settings)
-    signals = VoterSignals(settings, voter_endpoints(settings), security)
+    signals = VoterSignals(settings, addresses.voters, security)
     stack.push_async_callback(signals.close)
     core = NodeCore(
         settings,
@@ -138,11 +139,12 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
         admit=gate.admit,
         check=gate.check,
         ask_voter=signals.ask_one,
+        addresses=addresses,
     )
     journal = Journal(settings.metadata_directory, settings.migrator_journal_max_bytes)
     stack.callback(journal.close)
     own = core.boot()
-    asking = kafka_transport(settings, security)
+    asking = kafka_transport(settings, addresses, security)
     try:
         await check_start(settings, own, cluster_id, asking, signals.ask)
     except OperatorError:
@@ -150,9 +152,8 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
         raise
     finally:
         await asking.close()
-    clients = peer_clients(settings, security)
-    for client in clients.values():
-        stack.push_async_callback(client.close)
+    clients = peer_clients(addresses, security)
+    stack.push_async_callback(clients.close)
     times = PropagationTimes()
     insight = _migration(settings, core, times, gate, signals, journal, failure, stack)
     source = NodeStatusSource(settings, core, insight, journal.after)
@@ -233,15 +234,21 @@ async def _serve_kafka(
 
 
 def _listeners(settings: Settings, cluster_id: str, core: NodeCore, failure: StopReason) -> list[KafkaListener]:
-    endpoints = voter_endpoints(settings)
+    addresses = core.addresses
     endpoint = ControllerEndpoint(
         settings,
         core.metadata,
         core.controller,
-        RaftService(core.quorum.handle, endpoints.get),
+        RaftService(
+            core.quorum.handle,
+            addresses.find,
+            told=addresses.told_by_leader,
+            listener=addresses.listener,
+            kraft_version=lambda: addresses.kraft_version,
+        ),
         quorum_answers={
-            DESCRIBE_QUORUM: QuorumDescriber(core.quorum, endpoints),
-            **dict.fromkeys(VOTER_CHANGES, VoterChanges(cluster_id, settings.node_id, core.quorum, endpoints)),
+            DESCRIBE_QUORUM: QuorumDescriber(core.quorum, addresses),
+            **dict.fromkeys(VOTER_CHANGES, VoterChanges(cluster_id, core.quorum, addresses)),
         },
         read_context=_read_context(settings, core),
         on_failure=failure,
@@ -282,7 +289,6 @@ def _features(settings: Settings, core: NodeCore) -> Callable[[], Features]:
 
 def _read_context(settings: Settings, core: NodeCore) -> Callable[[], Context]:
     """What reads depend on, on any node; those that need an index ask the active controller."""
-    voters = frozenset(voter.voter_id for voter in settings.voters)
     empty, mutations, random = ControllerIndex(), MutationBuckets(), SystemRandom()
 
     def context() -> Context:
@@ -290,8 +296,8 @@ def _read_context(settings: Settings, core: NodeCore) -> Callable[[], Context]:
         return Context(
             cluster_id=core.cluster_id,
             settings=settings,
-            voters=voters,
-            kraft_version=0,
+            voters=core.addresses.voter_ids,
+            kraft_version=core.addresses.kraft_version,
             index=core.keeper.index or empty,
             sessions=core.keeper.sessions,
             mutations=mutations,

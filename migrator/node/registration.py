@@ -25,7 +25,7 @@ from migrator.raft.transport import TransportError
 from migrator.records.metadata import Endpoint, FeatureRange, SecurityProtocol
 from migrator.records.uuid import random_uuid
 from migrator.records.versions import MinLevel
-from migrator.wire.client import KafkaClient
+from migrator.wire.peer_clients import PeerClients
 from migrator.wire.schemas import build
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class ControllerRegistrar:
         metadata: MetadataRuntime,
         quorum: QuorumRunner,
         controller: ActiveController,
-        clients: Mapping[int, KafkaClient],
+        clients: PeerClients,
         ports: Mapping[str, int],
     ) -> None:
         self._metadata = metadata
@@ -137,8 +137,9 @@ class ControllerRegistrar:
                     Operation.REGISTER_CONTROLLER, lambda image, context: register_controller(image, own, context)
                 )
                 return True
-            response = await self._clients[leader_id].request(self._request(), REQUEST_SECONDS)
-        except (RefusedError, TransportError, PeerError, KeyError) as error:
+            client = await self._clients.get(leader_id)
+            response = await client.request(self._request(), REQUEST_SECONDS)
+        except (RefusedError, TransportError, PeerError) as error:
             log.debug("Controller %d did not take our registration: %s", leader_id, error)
             return False
         if response.error_code is not ErrorCode.none:

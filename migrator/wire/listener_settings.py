@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 
 from migrator.config.settings import Settings
@@ -45,6 +46,17 @@ def broker_security(settings: Settings) -> ListenerSecurity:
         client_mechanism=settings.sasl_mechanism_inter_broker_protocol,
         serves=False,
     )
+
+
+def own_endpoints(settings: Settings) -> tuple[ListenerEndpoint, ...]:
+    """This node's controller listeners, as it tells others: a configured voter's as ``controller.quorum.voters`` has
+    it, else those of ``advertised.listeners``."""
+    configured = voter_endpoints(settings).get(settings.node_id)
+    if configured is not None:
+        return (configured,)
+    advertised = {at.name: at for at in settings.parsed_advertised_listeners}
+    found = (advertised[name] for name in settings.controller_listeners if name in advertised)
+    return tuple(ListenerEndpoint(at.name, at.host or socket.getfqdn(), at.port) for at in found)
 
 
 def voter_endpoints(settings: Settings) -> Mapping[int, ListenerEndpoint]:

@@ -139,7 +139,11 @@ def _vote_request(body: Any) -> VoteRequest:
 def _begin_request(body: Any) -> BeginQuorumEpochRequest:
     partition = _partition(body.topics, ErrorCode.invalid_request)
     return BeginQuorumEpochRequest(
-        body.cluster_id, getattr(body, "voter_id", -1), partition.leader_id, partition.leader_epoch
+        body.cluster_id,
+        getattr(body, "voter_id", -1),
+        partition.leader_id,
+        partition.leader_epoch,
+        _raw(getattr(partition, "voter_directory_id", None)),
     )
 
 
@@ -189,32 +193,54 @@ _REQUEST_READERS: Mapping[int, Callable[[Any], RaftRequest]] = {
 }
 
 
-def encode_raft_request(request: RaftRequest, version: int, own_endpoints: tuple[ListenerEndpoint, ...] = ()) -> Any:
+DirectoryOf = Callable[[int], Uuid]
+"""The directory of a voter; `ZERO_UUID` stands for any."""
+
+
+def no_directory(_voter_id: int) -> Uuid:
+    """At kraft.version 0 nobody knows the voters' directories."""
+    return ZERO_UUID
+
+
+def encode_raft_request(
+    request: RaftRequest,
+    version: int,
+    own_endpoints: tuple[ListenerEndpoint, ...] = (),
+    directory_of: DirectoryOf = no_directory,
+) -> Any:
     """kio's request from the core's.
 
     :param own_endpoints: our controller listeners, which a leader tells its voters from version 1 on.
+    :param directory_of: directories of the preferred successors, named from version 1 on.
     """
     api_key, _ = RAFT_APIS[type(request)]
     endpoints = tuple({"name": at.listener, "host": at.host, "port": at.port} for at in own_endpoints)
     return build(
         request_type(api_key, version),
-        **_request_fields(request),
+        **_request_fields(request, directory_of),
         leader_endpoints=endpoints,
     )
 
 
-def _request_fields(request: RaftRequest) -> dict[str, Any]:
+def _request_fields(request: RaftRequest, directory_of: DirectoryOf) -> dict[str, Any]:
     if isinstance(request, VoteRequest):
         return _vote_fields(request)
     if isinstance(request, BeginQuorumEpochRequest):
-        topics = _topics(leader_id=request.leader_id, leader_epoch=request.leader_epoch)
+        topics = _topics(
+            leader_id=request.leader_id,
+            leader_epoch=request.leader_epoch,
+            voter_directory_id=_uuid(request.voter_directory_id),
+        )
         return {"cluster_id": request.cluster_id, "voter_id": request.voter_id, "topics": topics}
     if isinstance(request, EndQuorumEpochRequest):
         topics = _topics(
             leader_id=request.leader_id,
             leader_epoch=request.leader_epoch,
             preferred_successors=request.preferred_successors,
-            preferred_candidates=tuple({"candidate_id": node} for node in request.preferred_successors),
+            preferred_candidates=tuple(
+                {"candidate_id": node, "candidate_directory_id": _uuid(directory_of(node))}
+                for node in request.preferred_successors
+            ),
         )
         return {"cluster_id": request.cluster_id, "topics": topics}
     if isinstance(request, FetchRequest):

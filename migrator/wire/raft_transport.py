@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from kio.schema.errors import ErrorCode
+
 from migrator.errors import PeerError
-from migrator.raft.messages import RaftRequest, RaftResponse
-from migrator.raft.transport import PeerTimeoutError, RaftHandler, TransportError, UnreachableError
+from migrator.raft.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    RaftRequest,
+    RaftResponse,
+)
+from migrator.raft.transport import PeerTimeoutError, RaftHandler, TransportError
+from migrator.raft.voter_set import DYNAMIC_VERSION
 from migrator.wire.client import ClientLimits, KafkaClient
 from migrator.wire.connection import RequestContext
+from migrator.wire.peer_clients import FindEndpoint, PeerClients
 from migrator.wire.raft_codec import (
     RAFT_APIS,
+    DirectoryOf,
     InvalidRaftRequestError,
     ListenerEndpoint,
     decode_raft_request,
@@ -21,88 +31,119 @@ from migrator.wire.raft_codec import (
     encode_raft_request,
     encode_raft_response,
     error_response,
+    no_directory,
 )
+from migrator.wire.schemas import FETCH, FETCH_SNAPSHOT
 from migrator.wire.security import PLAINTEXT, ListenerSecurity
 
-LEARNED_MAX = 100
-"""Controllers known at most, whatever peers tell."""
+Told = Callable[[int, int, str, int], None]
+"""Hears where a peer says that the leader of an epoch is: its node id, the epoch, host and port."""
+
+
+def ignore(_node_id: int, _epoch: int, _host: str, _port: int) -> None:
+    """Believes nobody."""
 
 
 class KafkaRaftTransport:
     """A `RaftTransport`: one connection and one request in flight per peer, on its controller listener.
 
-    :param peers: node id -> where it is.
+    :param find: where a peer is now.
+    :param told: hears of the leader endpoints that peers name (KIP-853).
     :param own_endpoints: our controller listeners, which we tell voters when we lead.
-    :param learns: whether to reach controllers at addresses that others tell (KIP-853), too.
+    :param directory_of: the directory of a voter, named to those that we prefer as successors.
     """
 
     def __init__(
         self,
         node_id: int,
-        peers: Mapping[int, ListenerEndpoint],
+        find: FindEndpoint,
         *,
+        told: Told = ignore,
         own_endpoints: tuple[ListenerEndpoint, ...] = (),
+        directory_of: DirectoryOf = no_directory,
         security: ListenerSecurity = PLAINTEXT,
         limits: ClientLimits | None = None,
-        learns: bool = False,
     ) -> None:
+        self._told = told
         self._own_endpoints = own_endpoints
-        self._learns = learns
-        self._connect: Callable[[str, int], KafkaClient] = partial(
-            KafkaClient, client_id=f"raft-client-{node_id}", security=security, limits=limits
-        )
-        self._clients = {peer: self._connect(at.host, at.port) for peer, at in peers.items()}
+        self._directory_of = directory_of
+        self._clients = PeerClients(find, f"raft-client-{node_id}", security=security, limits=limits)
 
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
         """The peer's answer, which has the type that belongs to the request's (see `RaftTransport`)."""
-        client = self._clients.get(peer)
-        if client is None:
-            raise UnreachableError(f"node {peer} has no known address")
         api_key, ours = RAFT_APIS[type(request)]
+        client = await self._clients.get(peer)
         try:
             async with asyncio.timeout(timeout):
                 version = await client.highest_version(api_key, ours, timeout)
-                body = encode_raft_request(request, version, self._own_endpoints)
+                body = encode_raft_request(request, version, self._own_endpoints, self._directory_of)
                 response = await client.request(body, timeout)
         except TimeoutError as error:
             raise PeerTimeoutError(f"node {peer} did not answer within {timeout} s") from error
-        if self._learns:
-            self._learn(response)
         try:
-            return decode_raft_response(response)
+            decoded = decode_raft_response(response)
         except PeerError as error:
             raise TransportError(f"node {peer}: {error}") from error
-
-    def _learn(self, response: Any) -> None:
         for node in getattr(response, "node_endpoints", ()):
-            if node.node_id not in self._clients and len(self._clients) < LEARNED_MAX:
-                self._clients[node.node_id] = self._connect(node.host, node.port)
+            self._told(node.node_id, decoded.leader_epoch, node.host, node.port)
+        return decoded
 
     def client(self, peer: int) -> KafkaClient | None:
         """The connection to a peer, whose ApiVersions tell whether it is ready to migrate."""
-        return self._clients.get(peer)
+        return self._clients.held(peer)
 
     async def close(self) -> None:
         """Drop every connection; requests that wait fail with `TransportError` (see `RaftTransport`)."""
-        await asyncio.gather(*(client.close() for client in self._clients.values()))
+        await self._clients.close()
+
+
+READS_VOTERS_SINCE = {FETCH: 17, FETCH_SNAPSHOT: 1}
+"""First versions of those that can read a log with voters in it; brokers before 3.9 end on such records."""
 
 
 class RaftService:
     """The receiving side, for a listener's handler.
 
     :param handler: the core's runner.
-    :param leader_endpoint: where a node's controller listener is, told to peers and brokers.
+    :param find: where a node's controller listener is, told to peers and brokers.
+    :param told: hears where leaders that announce themselves say that they are.
+    :param listener: the name of the listener that leaders are reached on.
+    :param kraft_version: what the log says now.
     """
 
-    def __init__(self, handler: RaftHandler, leader_endpoint: Callable[[int], ListenerEndpoint | None]) -> None:
+    def __init__(
+        self,
+        handler: RaftHandler,
+        find: FindEndpoint,
+        *,
+        told: Told = ignore,
+        listener: str = "",
+        kraft_version: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._handler = handler
-        self._leader_endpoint = leader_endpoint
+        self._find = find
+        self._told = told
+        self._listener = listener
+        self._kraft_version = kraft_version
 
     async def handle(self, context: RequestContext, body: Any) -> Any:
         """The response to a request of one of `RAFT_APIS`' keys."""
+        key, version = context.api_key, context.api_version
         try:
             request = decode_raft_request(body)
         except InvalidRaftRequestError as error:
-            return error_response(context.api_key, context.api_version, error.error)
+            return error_response(key, version, error.error)
+        if version < READS_VOTERS_SINCE.get(key, 0) and self._kraft_version() >= DYNAMIC_VERSION:
+            return error_response(key, version, ErrorCode.unsupported_version)
+        if isinstance(request, BeginQuorumEpochRequest | EndQuorumEpochRequest):
+            for at in getattr(body, "leader_endpoints", ()):
+                if at.name == self._listener:
+                    self._told(request.leader_id, request.leader_epoch, at.host, at.port)
         response = await self._handler(request)
-        return encode_raft_response(response, context.api_version, self._leader_endpoint)
+        if response.leader_id >= 0 and self._kraft_version() >= DYNAMIC_VERSION:
+            response = self._without_unknown_leader(response)
+        return encode_raft_response(response, version, self._find)
+
+    def _without_unknown_leader(self, response: RaftResponse) -> RaftResponse:
+        """A stock node ends when it hears of a leader that its voter set lacks, and not where the leader is."""
+        return response if self._find(response.leader_id) is not None else replace(response, leader_id=-1)

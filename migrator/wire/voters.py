@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from migrator.config.settings import Settings
 from migrator.errors import PeerError
@@ -96,10 +96,13 @@ class VoterLink:
 
 
 class VoterSignals:
-    """A registration in the log outlives a restart; what a process says now does not."""
+    """A registration in the log outlives a restart; what a process says now does not.
+
+    :param endpoints: the voters, and where each is, now.
+    """
 
     def __init__(
-        self, settings: Settings, endpoints: Mapping[int, ListenerEndpoint], security: ListenerSecurity
+        self, settings: Settings, endpoints: Callable[[], Mapping[int, ListenerEndpoint]], security: ListenerSecurity
     ) -> None:
         self._node_id = settings.node_id
         self._own = VoterAnswer(settings.zookeeper_metadata_migration_enable, is_ours=True)
@@ -107,19 +110,22 @@ class VoterSignals:
         self._security = security
         self._links: dict[ListenerEndpoint, VoterLink] = {}
         self._tasks = Supervisor()
-        self.last: dict[int, VoterAnswer | None] = dict.fromkeys(endpoints) | {self._node_id: self._own}
+        self.last: dict[int, VoterAnswer | None] = dict.fromkeys(endpoints()) | {self._node_id: self._own}
         """What was heard last."""
 
     async def ask(self) -> dict[int, VoterAnswer | None]:
         """By voter; None did not answer."""
-        others = [node_id for node_id in self._endpoints if node_id != self._node_id]
+        others = [node_id for node_id in self._endpoints() if node_id != self._node_id]
         answers = await asyncio.gather(*map(self.ask_one, others))
         self.last = {self._node_id: self._own, **dict(zip(others, answers, strict=True))}
         return dict(self.last)
 
     async def ask_one(self, node_id: int, seconds: float = ASK_SECONDS) -> VoterAnswer | None:
         """What one voter says; None: no answer in time, or nobody's id."""
-        at = self._endpoints.get(node_id)
+        endpoints = self._endpoints()
+        at = endpoints.get(node_id)
+        for moved in self._links.keys() - set(endpoints.values()):
+            await self._links.pop(moved).close()
         if at is None:
             return None
         link = self._links.get(at)

@@ -58,7 +58,7 @@ EXCHANGES: list[tuple[RaftRequest, RaftResponse]] = [
         VoteRequest(None, 2, 7, 1, 6, 2**40),
         VoteResponse(OK, ErrorCode.fenced_leader_epoch, 3, 8, vote_granted=False),
     ),
-    (BeginQuorumEpochRequest(CLUSTER, 2, 1, 7), BeginQuorumEpochResponse(OK, OK, 1, 7)),
+    (BeginQuorumEpochRequest(CLUSTER, 2, 1, 7, DIRECTORY), BeginQuorumEpochResponse(OK, OK, 1, 7)),
     (EndQuorumEpochRequest(CLUSTER, 1, 7, (3, 2)), EndQuorumEpochResponse(OK, OK, -1, 8)),
     (
         FetchRequest(CLUSTER, 1, 7, 100, 6, 500, 8 << 20, DIRECTORY),
@@ -122,7 +122,7 @@ class Kafka:
             await listener.close(grace=0)
 
     def connect(self, port: int) -> RaftTransport:
-        return KafkaRaftTransport(1, {PEER: ListenerEndpoint("CONTROLLER", "127.0.0.1", port)})
+        return KafkaRaftTransport(1, {PEER: ListenerEndpoint("CONTROLLER", "127.0.0.1", port)}.get)
 
 
 class Grpc:

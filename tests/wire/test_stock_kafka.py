@@ -159,7 +159,7 @@ async def quorum(
     )
     transport = KafkaRaftTransport(
         OURS,
-        {STOCK: ListenerEndpoint("CONTROLLER", "localhost", port)},
+        {STOCK: ListenerEndpoint("CONTROLLER", "localhost", port)}.get,
         own_endpoints=(ListenerEndpoint("CONTROLLER", "localhost", handler.port),),
         security=security,
     )

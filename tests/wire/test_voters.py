@@ -50,7 +50,7 @@ async def voter(features: Features, security: ListenerSecurity = PLAINTEXT, port
 @asynccontextmanager
 async def asking(folder: Path, port: int, security: ListenerSecurity = PLAINTEXT) -> AsyncIterator[VoterSignals]:
     settings = Cluster(folder, 3).settings(1)
-    signals = VoterSignals(settings, {VOTER: ListenerEndpoint("CONTROLLER", "localhost", port)}, security)
+    signals = VoterSignals(settings, lambda: {VOTER: ListenerEndpoint("CONTROLLER", "localhost", port)}, security)
     try:
         yield signals
     finally:
@@ -59,7 +59,7 @@ async def asking(folder: Path, port: int, security: ListenerSecurity = PLAINTEXT
 
 @pytest.mark.parametrize("security", SECURITIES.values(), ids=SECURITIES)
 async def test_an_answer_comes_in_time_for_a_vote_over_a_slow_link(tmp_path: Path, security: ListenerSecurity) -> None:
-    patience = Ballot(Cluster(tmp_path, 3).settings(1), _no_image, _nobody).patience_seconds
+    patience = Ballot(Cluster(tmp_path, 3).settings(1), _no_image, _nobody, frozenset).patience_seconds
     async with voter(ON, security) as port, slow_link(port, ONE_WAY_SECONDS) as link:
         async with asking(tmp_path, link.port, security) as signals:
             answers = [await signals.ask_one(VOTER, patience) for _ in range(TRIES)]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from migrator.config.settings import Settings
 from migrator.image.model import MetadataImage
@@ -32,44 +32,54 @@ class Ballot:
     """The rule behind ``RaftConfig.may_grant_vote``.
 
     :param image: the metadata at the end of this node's log.
+    :param voters: the ids of those in force.
     """
 
-    def __init__(self, settings: Settings, image: Callable[[], MetadataImage], ask: AskVoter) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        image: Callable[[], MetadataImage],
+        ask: AskVoter,
+        voters: Callable[[], Collection[int]],
+    ) -> None:
         self._node_id = settings.node_id
         self._is_on = settings.zookeeper_metadata_migration_enable
         self.patience_seconds = settings.controller_quorum_election_timeout_ms / 2000
         self._image = image
         self._ask = ask
-        self._allowed = {voter.voter_id: True for voter in settings.voters}
+        self._voters = voters
+        self._allowed: dict[int, bool] = {}
         """By voter, what its last Vote was decided by; who never stood for election may be a leader's successor."""
 
     async def consult(self, candidate_id: int) -> None:
         """Ask the candidate, before the core is given its Vote: the two follow each other without a pause."""
-        if not self._asks() or candidate_id not in self._allowed:
+        voters = self._voters()
+        if not self._asks() or candidate_id not in voters:
             return
         answer = await self._ask(candidate_id, self.patience_seconds)
         allowed = answer is not None and (answer.migrating or answer.is_ours)
-        if not allowed and self._allowed[candidate_id]:
+        if not allowed and self._allowed.get(candidate_id, True):
             stock = f"it is a stock controller without {FLAG}=true, which would end the migration"
             silent = (
                 "its controller listener (see controller.quorum.voters) does not answer whether the migration is on"
             )
             why = silent if answer is None else stock
             log.warning("This controller refuses its vote to controller %d: %s", candidate_id, why)
+        self._allowed = {voter: known for voter, known in self._allowed.items() if voter in voters}
         self._allowed[candidate_id] = allowed
 
     async def keep_asking(self) -> None:
         """Until cancelled: ask every other voter from time to time, so that there are connections when one stands for
         election."""
-        others = [voter for voter in self._allowed if voter != self._node_id]
         while True:
             if self._asks():
+                others = [voter for voter in self._voters() if voter != self._node_id]
                 await asyncio.gather(*(self._ask(voter, ASK_SECONDS) for voter in others))
             await asyncio.sleep(KEEP_SECONDS)
 
     def may_grant(self, candidate_id: int) -> bool:
         """What `consult` found out; a stranger gets no vote."""
-        return not self._asks() or self._allowed.get(candidate_id, False)
+        return not self._asks() or (candidate_id in self._voters() and self._allowed.get(candidate_id, True))
 
     def _asks(self) -> bool:
         """Also on an empty log: its first leader decides whether there will be a migration."""

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from migrator.apis.call import Call
 from migrator.clock import monotonic_ms, wall_ms
+from migrator.node.quorum.addresses import Addresses
 from migrator.node.quorum.runner import QuorumRunner
 from migrator.raft.progress import ReplicaStatus
 from migrator.raft.states import Role
-from migrator.wire.raft_codec import METADATA_TOPIC, ListenerEndpoint
+from migrator.records.uuid import Uuid
+from migrator.wire.raft_codec import METADATA_TOPIC
 
 
 class QuorumDescriber:
     """Turns the quorum's own view into the response."""
 
-    def __init__(self, quorum: QuorumRunner, endpoints: Mapping[int, ListenerEndpoint]) -> None:
+    def __init__(self, quorum: QuorumRunner, addresses: Addresses) -> None:
         self._quorum = quorum
-        self._endpoints = endpoints
+        self._addresses = addresses
 
     def __call__(self, call: Call) -> Any:
         """kio's response of the request's version."""
@@ -30,18 +32,23 @@ class QuorumDescriber:
             return call.respond(topics=_failed(call.body.topics, unknown, "Only the metadata partition is described."))
         if self._quorum.role is not Role.LEADER:
             return call.respond(topics=_failed(call.body.topics, ErrorCode.not_leader_or_follower, None))
+        addresses, status = self._addresses, self._quorum.status()
         nodes = tuple(
-            {"node_id": node, "listeners": ({"name": at.listener, "host": at.host, "port": at.port},)}
-            for node, at in self._endpoints.items()
+            {
+                "node_id": node,
+                "listeners": tuple(
+                    {"name": at.listener, "host": at.host, "port": at.port} for at in addresses.endpoints_of(node)
+                ),
+            }
+            for node in sorted(addresses.voter_ids)
         )
-        status = self._quorum.status()
         partition = {
             "partition_index": 0,
             "leader_id": status.leader_id,
             "leader_epoch": status.epoch,
             "high_watermark": status.high_watermark,
-            "current_voters": _replicas(status.voters, with_directories=False),
-            "observers": _replicas(status.observers, with_directories=True),
+            "current_voters": _replicas(status.voters, addresses.directory_of),
+            "observers": _replicas(status.observers),
         }
         return call.respond(topics=({"topic_name": METADATA_TOPIC, "partitions": (partition,)},), nodes=nodes)
 
@@ -65,15 +72,20 @@ def _failed(topics: Sequence[Any], code: ErrorCode, message: str | None) -> tupl
     )
 
 
-def _replicas(rows: Sequence[ReplicaStatus], *, with_directories: bool) -> tuple[dict[str, Any], ...]:
-    """Voters have no directories at kraft.version 0, observers do."""
+def _replicas(
+    rows: Sequence[ReplicaStatus], directory_of: Callable[[int], Uuid] | None = None
+) -> tuple[dict[str, Any], ...]:
+    """Voters have the directories that the log names, none at kraft.version 0; observers those that they fetch with."""
     since_boot = wall_ms() - monotonic_ms()
+
+    def directory(row: ReplicaStatus) -> uuid.UUID | None:
+        raw = row.directory_id if directory_of is None else directory_of(row.replica_id)
+        return uuid.UUID(bytes=raw) if any(raw) else None
+
     return tuple(
         {
             "replica_id": row.replica_id,
-            "replica_directory_id": uuid.UUID(bytes=row.directory_id)
-            if with_directories and any(row.directory_id)
-            else None,
+            "replica_directory_id": directory(row),
             "log_end_offset": row.end_offset,
             "last_fetch_timestamp": row.last_fetch_ms + since_boot if row.last_fetch_ms >= 0 else -1,
             "last_caught_up_timestamp": row.last_caught_up_ms + since_boot if row.last_caught_up_ms >= 0 else -1,

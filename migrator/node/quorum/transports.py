@@ -8,13 +8,14 @@ from migrator.config.endpoints import parse_host_port
 from migrator.config.principals import names_of
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
+from migrator.node.quorum.addresses import Addresses
 from migrator.node.quorum.either_transport import EitherTransport
 from migrator.raft.transport import RaftTransport
 from migrator.rpc.channel import host_port
 from migrator.rpc.raft_transport import GrpcRaftTransport, PeerAddress
 from migrator.rpc.tls import TlsFiles, tls_files
-from migrator.wire.client import ClientLimits, KafkaClient
-from migrator.wire.listener_settings import voter_endpoints
+from migrator.wire.client import ClientLimits
+from migrator.wire.peer_clients import PeerClients
 from migrator.wire.raft_transport import KafkaRaftTransport
 from migrator.wire.security import ListenerSecurity
 
@@ -22,24 +23,27 @@ FALLBACK_BACKOFF_MAX_MS = 100
 """A voter that is away is tried over gRPC, then over Kafka's protocol; it must not be kept waiting once it is back."""
 
 
-def peer_clients(settings: Settings, security: ListenerSecurity) -> dict[int, KafkaClient]:
-    """The Kafka protocol to every other voter, for what is not consensus: registrations, and their ApiVersions."""
-    return {
-        voter: KafkaClient(at.host, at.port, f"controller-{settings.node_id}", security=security)
-        for voter, at in voter_endpoints(settings).items()
-        if voter != settings.node_id
-    }
+def peer_clients(addresses: Addresses, security: ListenerSecurity) -> PeerClients:
+    """The Kafka protocol to other nodes, for what is not consensus."""
+    return PeerClients(addresses.find, f"controller-{addresses.node_id}", security=security)
 
 
 def kafka_transport(
-    settings: Settings, security: ListenerSecurity, *, max_backoff_ms: int = ClientLimits().max_backoff_ms
+    settings: Settings,
+    addresses: Addresses,
+    security: ListenerSecurity,
+    *,
+    max_backoff_ms: int = ClientLimits().max_backoff_ms,
 ) -> KafkaRaftTransport:
     """Consensus over the Kafka protocol."""
-    peers = {voter: at for voter, at in voter_endpoints(settings).items() if voter != settings.node_id}
-    own = voter_endpoints(settings).get(settings.node_id)
-    limits = ClientLimits(backoff_ms=settings.controller_quorum_retry_backoff_ms, max_backoff_ms=max_backoff_ms)
     return KafkaRaftTransport(
-        settings.node_id, peers, own_endpoints=() if own is None else (own,), security=security, limits=limits
+        settings.node_id,
+        addresses.find,
+        told=addresses.told_by_peer,
+        own_endpoints=addresses.own_endpoints,
+        directory_of=addresses.directory_of,
+        security=security,
+        limits=ClientLimits(backoff_ms=settings.controller_quorum_retry_backoff_ms, max_backoff_ms=max_backoff_ms),
     )
 
 
@@ -63,10 +67,12 @@ def grpc_tls(settings: Settings) -> TlsFiles:
     return dataclasses.replace(files, principals=names_of(settings.grpc_voter_principals, (settings.node_id,)))
 
 
-def raft_transport(settings: Settings, cluster_id: str, security: ListenerSecurity) -> RaftTransport:
+def raft_transport(
+    settings: Settings, cluster_id: str, addresses: Addresses, security: ListenerSecurity
+) -> RaftTransport:
     """The Kafka protocol; with ``migrator.grpc.voters`` gRPC where it is answered."""
     if not settings.grpc_voters:
-        return kafka_transport(settings, security)
+        return kafka_transport(settings, addresses, security)
     peers = {
         voter.voter_id: PeerAddress(
             host_port(voter.host, voter.port), names_of(settings.grpc_voter_principals, (voter.voter_id,))
@@ -75,7 +81,7 @@ def raft_transport(settings: Settings, cluster_id: str, security: ListenerSecuri
         if voter.voter_id != settings.node_id
     }
     grpc = GrpcRaftTransport(cluster_id, peers, grpc_tls(settings))
-    return EitherTransport(grpc, kafka_transport(settings, security, max_backoff_ms=FALLBACK_BACKOFF_MAX_MS))
+    return EitherTransport(grpc, kafka_transport(settings, addresses, security, max_backoff_ms=FALLBACK_BACKOFF_MAX_MS))
 
 
 def grpc_address(settings: Settings) -> tuple[str, int] | None:

@@ -4,34 +4,29 @@ kraft.version 0. Which error says so depends on what else is wrong. Source: ``Ka
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from migrator.apis.call import Call
 from migrator.controller.decision import ApiError
+from migrator.node.quorum.addresses import Addresses
 from migrator.node.quorum.runner import QuorumRunner
 from migrator.raft.states import Role
-from migrator.wire.raft_codec import ListenerEndpoint
 
 VOTER_CHANGES: Final = frozenset({80, 81, 82})
 FIXED: Final = ApiError(ErrorCode.unsupported_version, "The voters of kraft.version 0 are fixed.")
 
 
 class VoterChanges:
-    """Answers on any node.
+    """Answers on any node."""
 
-    :param node_id: our own, whose endpoint has the name of the listener that voters must have.
-    """
-
-    def __init__(
-        self, cluster_id: str, node_id: int, quorum: QuorumRunner, endpoints: Mapping[int, ListenerEndpoint]
-    ) -> None:
+    def __init__(self, cluster_id: str, quorum: QuorumRunner, addresses: Addresses) -> None:
         self._cluster_id = cluster_id
-        self._listener = endpoints[node_id].listener
+        self._listener = addresses.listener
         self._quorum = quorum
-        self._endpoints = endpoints
+        self._addresses = addresses
 
     def __call__(self, call: Call) -> Any:
         """kio's response of the request's version."""
@@ -39,7 +34,7 @@ class VoterChanges:
         status = self._quorum.status()
         known = -1 if status.leader_id is None else status.leader_id
         leader: dict[str, Any] = {"leader_id": known, "leader_epoch": status.epoch}
-        at = self._endpoints.get(known)
+        at = self._addresses.find(known)
         if at is not None:
             leader |= {"host": at.host, "port": at.port}
         return call.respond(error_code=error.code, error_message=error.message, current_leader=leader)

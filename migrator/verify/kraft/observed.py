@@ -38,6 +38,8 @@ TOTAL_SECONDS = 600.0
 
 NODE_ID = -1
 """We are no node."""
+KNOWN_MAX = 100
+"""Controllers known at most, whatever peers tell."""
 FIRST_UNKNOWN = -2
 """Controllers that are known by address only have ids from here on downwards."""
 _ADDRESSES = re.compile(r"[^/\s,]+:\d+(,[^/\s,]+:\d+)*")
@@ -91,7 +93,13 @@ class Observed:
     def _run(self, work: Callable[[Observer], Awaitable[T]]) -> T:
         async def run() -> T:
             endpoints = {peer: ListenerEndpoint("", host, port) for peer, (host, port) in self.peers.items()}
-            transport = KafkaRaftTransport(NODE_ID, endpoints, security=self.security, learns=True)
+            known = dict(endpoints)
+
+            def told(node_id: int, _epoch: int, host: str, port: int) -> None:
+                if len(known) < KNOWN_MAX:
+                    known.setdefault(node_id, ListenerEndpoint("", host, port))
+
+            transport = KafkaRaftTransport(NODE_ID, known.get, told=told, security=self.security)
             observer = Observer(
                 transport, endpoints, None, patience_seconds=self.patience_seconds, request_seconds=REQUEST_SECONDS
             )

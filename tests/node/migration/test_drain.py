@@ -136,7 +136,7 @@ async def test_a_leader_that_loses_its_majority_before_it_is_stopped_knows_what_
         node_id = next(node_id for node_id, node in cluster.nodes.items() if node is leader)
         settings, _ = settings_from(dict(cluster.settings(node_id).explicit) | keys, "test")
         failed = cluster.failures.append
-        signals = VoterSignals(settings, {}, controller_security(settings))
+        signals = VoterSignals(settings, dict, controller_security(settings))
         journal = Journal(tmp_path, 1 << 20)
         stack.callback(journal.close)
         reached = migrated_cluster(settings, leader, failed, lambda _seconds: None)

@@ -47,7 +47,8 @@ class Election:
         port = await listener.start("127.0.0.1", 0)
         if features is None:
             await listener.close()
-        self._signals._endpoints = {CANDIDATE: ListenerEndpoint("CONTROLLER", "127.0.0.1", port)}
+        at = {CANDIDATE: ListenerEndpoint("CONTROLLER", "127.0.0.1", port)}
+        self._signals._endpoints = lambda: at
         try:
             request = VoteRequest(CLUSTER_ID, VOTER, self._epoch, CANDIDATE, self._epoch - 1, 1_000_000)
             response = await self.node.quorum.handle(request)
@@ -68,7 +69,7 @@ async def election(directory: Path, flag: str) -> AsyncIterator[Election]:
         "controller.quorum.election.timeout.ms": "60000",
     }
     settings, _ = settings_from(dict(cluster.settings(VOTER).explicit) | keys, "test")
-    signals = VoterSignals(settings, {}, controller_security(settings))
+    signals = VoterSignals(settings, dict, controller_security(settings))
     node = NodeCore(
         settings,
         OpenedDirectory(settings),

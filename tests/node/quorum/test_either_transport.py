@@ -38,7 +38,7 @@ class Peer:
         self.grpc_port = grpc_port
         self.transport = EitherTransport(
             grpc_transport(grpc_port),
-            KafkaRaftTransport(1, {PEER: ListenerEndpoint("CONTROLLER", "127.0.0.1", kafka_port)}),
+            KafkaRaftTransport(1, {PEER: ListenerEndpoint("CONTROLLER", "127.0.0.1", kafka_port)}.get),
         )
 
     @asynccontextmanager

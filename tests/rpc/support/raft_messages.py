@@ -38,7 +38,7 @@ def requests() -> st.SearchStrategy[Any]:
     """Any request."""
     return st.one_of(
         st.builds(VoteRequest, cluster, node, int32, node, int32, int64, directory, directory),
-        st.builds(BeginQuorumEpochRequest, cluster, node, node, int32),
+        st.builds(BeginQuorumEpochRequest, cluster, node, node, int32, directory),
         st.builds(EndQuorumEpochRequest, cluster, node, int32, st.lists(node, max_size=4).map(tuple)),
         st.builds(FetchRequest, cluster, maybe_node, int32, int64, int32, int32, int32, directory),
         st.builds(FetchSnapshotRequest, cluster, maybe_node, int32, epoch_offset, int64, int32, directory),
@@ -67,7 +67,7 @@ _NO_DIRECTORY = {"replica_directory_id": ZERO_UUID}
 
 LOSSY_FIELDS: dict[tuple[type, int], dict[str, Any]] = {
     (VoteRequest, 0): {"voter_id": -1, "candidate_directory_id": ZERO_UUID, "voter_directory_id": ZERO_UUID},
-    (BeginQuorumEpochRequest, 0): {"voter_id": -1},
+    (BeginQuorumEpochRequest, 0): {"voter_id": -1, "voter_directory_id": ZERO_UUID},
     (FetchSnapshotRequest, 0): _NO_DIRECTORY,
     **{(FetchRequest, version): _NO_DIRECTORY for version in range(12, 17)},
 }

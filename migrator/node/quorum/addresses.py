@@ -1,0 +1,164 @@
+"""Where the nodes of the quorum are: the one home of node id -> controller endpoint.
+
+While the voters are configured (kraft.version 0), the configuration says it. From kraft.version 1 on, the voter set in
+force says it, and of the leader of the epoch its own word, or that of a peer which names it: it may have moved since
+the set was written, or be outside the set, while it removes itself. Servers that are known by address only have the
+ids -2, -3, ... (``controller.quorum.bootstrap.servers``, as in ``KafkaRaftClient``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from migrator.config.settings import Settings
+from migrator.raft.voter_set import NO_MEMBERSHIP, Membership
+from migrator.records.control import DynamicVoter, KRaftVersionRange, VoterEndpoint
+from migrator.records.uuid import ZERO_UUID, Uuid
+from migrator.wire.listener_settings import own_endpoints, voter_endpoints
+from migrator.wire.raft_codec import ListenerEndpoint
+
+TOLD_MAX = 100
+"""So many endpoints of leaders are kept at most, whatever peers tell."""
+HOST_NAME_MAX = 253
+PORT_MAX = 65_535
+FIRST_BOOTSTRAP_ID = -2
+OWN_KRAFT_VERSIONS = KRaftVersionRange(0, 1)
+"""What this program can follow, as our ApiVersions say too."""
+
+
+def is_address(host: str, port: int) -> bool:
+    """Whether anybody could be there."""
+    return 0 < len(host) <= HOST_NAME_MAX and 0 < port <= PORT_MAX
+
+
+class Addresses:
+    """Built from the settings; then told of everything that changes.
+
+    :param directory_id: that of this node's disk.
+    :param bootstrap: ``controller.quorum.bootstrap.servers``.
+    """
+
+    def __init__(
+        self, settings: Settings, directory_id: Uuid = ZERO_UUID, bootstrap: Sequence[tuple[str, int]] = ()
+    ) -> None:
+        self.node_id = settings.node_id
+        self.listener = settings.controller_listeners[0]
+        """The name of the listener that peers are reached on."""
+        self.own_endpoints = own_endpoints(settings)
+        """All our controller listeners, as we tell others."""
+        self.directory_id = directory_id
+        self.membership: Membership = NO_MEMBERSHIP
+        """In force at the end of this node's log."""
+        self._configured = voter_endpoints(settings)
+        self._own = next((at for at in self.own_endpoints if at.listener == self.listener), None)
+        own = None if self._own is None else (self._own.host, self._own.port)
+        others = [at for at in dict.fromkeys(bootstrap) if at != own]
+        self._bootstrap = {
+            FIRST_BOOTSTRAP_ID - number: ListenerEndpoint(self.listener, *at) for number, at in enumerate(others)
+        }
+        self._voters: Mapping[int, ListenerEndpoint] = self._configured
+        self._told: dict[tuple[int, int], ListenerEndpoint] = {}
+        """By epoch and its leader."""
+        self._leadership: Callable[[], tuple[int, int | None]] = lambda: (0, None)
+
+    def follow(self, leadership: Callable[[], tuple[int, int | None]]) -> None:
+        """Learn who leads from now on.
+
+        :param leadership: this node's epoch, and the leader as far as it is known.
+        """
+        self._leadership = leadership
+
+    def membership_changed(self, membership: Membership) -> None:
+        """Another membership is in force: a set was appended, cut or replaced by a snapshot's."""
+        self.membership = membership
+        if membership.voters is None:
+            self._voters = self._configured
+        else:
+            found = {voter.voter_id: self._default_of(voter) for voter in membership.voters.voters}
+            self._voters = {voter: at for voter, at in found.items() if at is not None}
+
+    def _default_of(self, voter: DynamicVoter) -> ListenerEndpoint | None:
+        """The endpoint of the listener that peers are reached on."""
+        named = (at for at in voter.endpoints if at.name.upper() == self.listener)
+        return next((ListenerEndpoint(self.listener, at.host, at.port) for at in named), None)
+
+    def told_by_leader(self, leader_id: int, epoch: int, host: str, port: int) -> None:
+        """The leader of an epoch has said itself where it is, which counts more than what others have said."""
+        if self._is_news(leader_id, epoch, host, port):
+            self._note(leader_id, epoch, host, port)
+
+    def told_by_peer(self, leader_id: int, epoch: int, host: str, port: int) -> None:
+        """A peer has said where the leader of an epoch is; the first word of it counts."""
+        if self._is_news(leader_id, epoch, host, port) and (epoch, leader_id) not in self._told:
+            self._note(leader_id, epoch, host, port)
+
+    def _is_news(self, leader_id: int, epoch: int, host: str, port: int) -> bool:
+        return 0 <= leader_id != self.node_id and epoch >= self._leadership()[0] and is_address(host, port)
+
+    def _note(self, leader_id: int, epoch: int, host: str, port: int) -> None:
+        now = self._leadership()[0]
+        self._told = {key: at for key, at in self._told.items() if key[0] >= now and key != (epoch, leader_id)}
+        if len(self._told) >= TOLD_MAX:
+            self._told.pop(next(iter(self._told)))
+        self._told[epoch, leader_id] = ListenerEndpoint(self.listener, host, port)
+
+    # Questions
+
+    @property
+    def kraft_version(self) -> int:
+        """0 while the voters are configured."""
+        return self.membership.kraft_version
+
+    @property
+    def voter_ids(self) -> frozenset[int]:
+        """The voters in force: of the log, or else of the configuration."""
+        voters = self.membership.voters
+        return frozenset(self._configured) if voters is None else voters.ids
+
+    @property
+    def bootstrap_ids(self) -> tuple[int, ...]:
+        """Ids of the servers that may be asked who leads; never our own."""
+        return tuple(self._bootstrap)
+
+    def voters(self) -> Mapping[int, ListenerEndpoint]:
+        """Where the voters in force are; without those whose endpoint has another listener name than ours."""
+        return self._voters
+
+    def find(self, node_id: int) -> ListenerEndpoint | None:
+        """Where a node is; None: nobody knows."""
+        if node_id < 0:
+            return self._bootstrap.get(node_id)
+        if node_id == self.node_id:
+            return self._own
+        if self.membership.voters is None and node_id in self._configured:
+            return self._configured[node_id]
+        epoch, leader_id = self._leadership()
+        told = self._told.get((epoch, node_id)) if leader_id == node_id else None
+        return told or self._voters.get(node_id) or self._configured.get(node_id)
+
+    def endpoints_of(self, node_id: int) -> tuple[ListenerEndpoint, ...]:
+        """All endpoints of a voter, for those who describe the quorum."""
+        voter = None if self.membership.voters is None else self.membership.voters.find(node_id)
+        if voter is not None:
+            return tuple(ListenerEndpoint(at.name, at.host, at.port) for at in voter.endpoints)
+        at = self.find(node_id)
+        return () if at is None else (at,)
+
+    def directory_of(self, voter_id: int) -> Uuid:
+        """The directory of a voter, as the log names it."""
+        voters = self.membership.voters
+        return ZERO_UUID if voters is None else voters.key(voter_id).directory_id
+
+    def own_voter(self) -> DynamicVoter:
+        """This node, as the log should name it once it votes."""
+        endpoints = tuple(VoterEndpoint(at.listener, at.host, at.port) for at in self.own_endpoints)
+        return DynamicVoter(self.node_id, self.directory_id, endpoints, OWN_KRAFT_VERSIONS)
+
+    def own_entry_is_wrong(self) -> bool:
+        """Whether the log names this node and its disk as a voter, but with other endpoints or versions (KIP-853)."""
+        voters = self.membership.voters
+        return (
+            voters is not None
+            and voters.has(self.node_id, self.directory_id)
+            and voters.find(self.node_id) != self.own_voter()
+        )

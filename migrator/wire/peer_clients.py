@@ -1,0 +1,68 @@
+"""One Kafka client per peer, at the address that the peer has now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from migrator.raft.transport import UnreachableError
+from migrator.wire.client import ClientLimits, KafkaClient
+from migrator.wire.raft_codec import ListenerEndpoint
+from migrator.wire.security import PLAINTEXT, ListenerSecurity
+
+CLIENTS_MAX = 100
+"""Beyond, the one that was used least recently is closed."""
+
+FindEndpoint = Callable[[int], ListenerEndpoint | None]
+"""Where a node's controller listener is; None: nobody knows."""
+
+
+class PeerClients:
+    """Clients by node id. A peer that has moved is reached at its new address, and the old connection is dropped.
+
+    :param find: asked before each use.
+    """
+
+    def __init__(
+        self,
+        find: FindEndpoint,
+        client_id: str,
+        *,
+        security: ListenerSecurity = PLAINTEXT,
+        limits: ClientLimits | None = None,
+    ) -> None:
+        self._find = find
+        self._client_id = client_id
+        self._security = security
+        self._limits = limits
+        self._clients: dict[int, KafkaClient] = {}
+        """The least recently used first."""
+
+    async def get(self, peer: int) -> KafkaClient:
+        """The client of a peer.
+
+        :raises UnreachableError: nobody knows its address.
+        """
+        at, client = self._find(peer), self._clients.pop(peer, None)
+        if at is None:
+            if client is not None:
+                await client.close()
+            raise UnreachableError(f"node {peer} has no known address")
+        moved = None
+        if client is None or (client.host, client.port) != (at.host, at.port):
+            moved = client
+            client = KafkaClient(at.host, at.port, self._client_id, security=self._security, limits=self._limits)
+        self._clients[peer] = client
+        if moved is not None:
+            await moved.close()
+        if len(self._clients) > CLIENTS_MAX:
+            await self._clients.pop(next(iter(self._clients))).close()
+        return client
+
+    def held(self, peer: int) -> KafkaClient | None:
+        """The client that was used last, if any; its connection tells what the peer says of itself."""
+        return self._clients.get(peer)
+
+    async def close(self) -> None:
+        """Drop every connection for good; requests that wait fail with `TransportError`."""
+        await asyncio.gather(*(client.close() for client in self._clients.values()))
