@@ -140,6 +140,7 @@ class NodeCore:
             monotonic_ms(),
         )
         addresses.follow(lambda: (core.epoch, core.leader_id))
+        self.leadership.membership_listeners.append(addresses.membership_changed)
         self.quorum = QuorumRunner(
             core,
             storage,
