@@ -133,7 +133,11 @@ class NodeCore:
         self.leadership = Leadership(self.metadata, directory.bootstrap, self.snapshotter.appended, on_failure)
         self._ballot = ballot = Ballot(settings, lambda: self.metadata.image, ask_voter, lambda: addresses.voter_ids)
         core = RaftNode(
-            replace(raft_config(settings, directory.identity), may_grant_vote=ballot.may_grant),
+            replace(
+                raft_config(settings, directory.identity),
+                may_grant_vote=ballot.may_grant,
+                bootstrap=addresses.bootstrap_ids,
+            ),
             storage.log,
             directory.election.read() or NEVER_ELECTED,
             random or SystemRandom(),
