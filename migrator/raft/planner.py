@@ -301,11 +301,9 @@ def _missing(view: PlannerView, wanted: ReplicaKey) -> Wait:
             f"{name} cannot become a voter: {replica.obstacle}.", "Mend that, or reassign to a target without it."
         )
     if not replica.is_caught_up:
-        own = view.find(view.own)
-        behind = max(0, (replica.end_offset if own is None else own.end_offset) - replica.end_offset)
         return Wait(
-            f"{name} has not caught up: it is {behind:,} records behind.",
-            "Wait. If the number does not fall, look at the disk and the network of that controller.",
+            f"{name} has not caught up with this leader.",
+            "Wait. If it falls back further, look at the disk and the network of that controller.",
         )
     return Wait(f"{name} is ready, but with it too few voters would be live.", "Start the voters that do not fetch.")
 
@@ -379,6 +377,23 @@ def after(view: PlannerView, step: Step) -> PlannerView:
             return replace(view, target=None)
         case Idle() | Wait():
             return view
+
+
+def described(step: Step) -> str:
+    """A step in words, for people."""
+    match step:
+        case Add(key):
+            return f"add controller {key}"
+        case Remove(key):
+            return f"remove controller {key}"
+        case HandOver(successor):
+            return f"let controller {successor} lead, which then removes this one"
+        case RemoveSelf():
+            return "remove this leader"
+        case ClearTarget():
+            return "clear the target"
+        case Idle(reason) | Wait(reason):
+            return reason
 
 
 STEPS_MAX = 64

@@ -187,7 +187,7 @@ def test_the_outlook_names_the_steps_to_come() -> None:
             view_of((1, 2, 3), (1, 2, 4), lags={4: None}), "Controller 4 does not fetch from this leader.", id="down"
         ),
         pytest.param(
-            view_of((1, 2, 3), (1, 2, 4), lags={4: 7}), "Controller 4 has not caught up: it is 7 records behind.",
+            view_of((1, 2, 3), (1, 2, 4), lags={4: 7}), "Controller 4 has not caught up with this leader.",
             id="lagging",
         ),
         pytest.param(
