@@ -143,6 +143,11 @@ def cleared_target(image: MetadataImage, expected: Target) -> Decision[bool]:
     return Decision(is_still_set, (_record(None),) if is_still_set else ())
 
 
+def cleared_record() -> ConfigRecord:
+    """What clears the target, for a leader that removes itself and leaves nobody who would."""
+    return _record(None)
+
+
 def _record(text: str | None) -> ConfigRecord:
     return ConfigRecord(RESOURCE.resource_type, RESOURCE.name, KEY, text)
 

@@ -37,6 +37,7 @@ from migrator.node.quorum.describe import QuorumDescriber
 from migrator.node.quorum.transports import grpc_address, grpc_tls, kafka_transport, peer_clients, raft_transport
 from migrator.node.quorum.view import NodeQuorumView
 from migrator.node.quorum.voter_changes import VOTER_CHANGES, VoterChanges
+from migrator.node.reassignment import VoterReassignment
 from migrator.node.registration import KRAFT_VERSION, ControllerRegistrar
 from migrator.node.status_source import NodeStatusSource
 from migrator.observe.doors import DoorCollector
@@ -53,8 +54,10 @@ from migrator.rpc.server import GrpcServer, Service
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
 from migrator.wire.listener_settings import controller_security, named_security
+from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.raft_transport import RaftService
 from migrator.wire.schemas import DESCRIBE_QUORUM, VersionRange
+from migrator.wire.security import ListenerSecurity
 from migrator.wire.server import KafkaListener
 from migrator.wire.voters import VoterSignals
 
@@ -156,6 +159,7 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     stack.push_async_callback(clients.close)
     times = PropagationTimes()
     insight = _migration(settings, core, times, gate, signals, journal, failure, stack)
+    _reassignment(settings, core, security, journal, failure, stack)
     source = NodeStatusSource(settings, core, insight, journal.after)
     _serve_metrics(settings, reader(settings, core, insight, health), times, stack)
 
@@ -194,6 +198,32 @@ def _migration(
     runtime.start()
     stack.push_async_callback(runtime.close)
     return MigrationInsight(core, runtime, gate, signals)
+
+
+def _reassignment(
+    settings: Settings,
+    core: NodeCore,
+    security: ListenerSecurity,
+    journal: Journal,
+    failure: StopReason,
+    stack: AsyncExitStack,
+) -> VoterReassignment:
+    """Whoever may become a voter is asked at the address that it has registered: the others will look for it there."""
+
+    def registered() -> dict[int, ListenerEndpoint]:
+        controllers = core.metadata.published.cluster.controllers.values()
+        found = ((each.controller_id, at) for each in controllers for at in each.listeners)
+        return {
+            node_id: ListenerEndpoint(at.name, at.host, at.port)
+            for node_id, at in found
+            if at.name == core.addresses.listener
+        }
+
+    members = VoterSignals(settings, registered, security)
+    stack.push_async_callback(members.close)
+    reassignment = VoterReassignment(settings, core, journal, members.ask_one, failure)
+    stack.push_async_callback(reassignment.close)
+    return reassignment
 
 
 def _serve_metrics(

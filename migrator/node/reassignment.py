@@ -1,0 +1,319 @@
+"""Moves the voters to the target, one step after the other, while this node is the active controller.
+
+It remembers nothing that counts: voters and target are in the log, and the next leader goes on from there. After each
+step it waits for the commit, or for the end of its leadership.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from kio.schema.errors import ErrorCode
+
+from migrator.clock import monotonic_ms, wall_ms
+from migrator.config.settings import Settings
+from migrator.controller.decision import RefusedError
+from migrator.controller.migration_gate import Operation
+from migrator.controller.quorum_target import RESOURCE, cleared_record, cleared_target, target_of
+from migrator.image.model import ControllerRegistration, ImageDelta, MetadataImage
+from migrator.node.core import NodeCore
+from migrator.node.metadata import NotLeadingError
+from migrator.observe.journal import Journal
+from migrator.raft.planner import (
+    Add,
+    ClearTarget,
+    HandOver,
+    Idle,
+    PlannerView,
+    Remove,
+    RemoveSelf,
+    Replica,
+    Step,
+    Target,
+    Wait,
+    described,
+    outlook,
+    plan,
+    seen,
+)
+from migrator.raft.states import Role
+from migrator.raft.voter_changes import AddVoter, RemoveVoter, UpdateVoter, VotersNotChangedError
+from migrator.raft.voter_set import DYNAMIC_VERSION, ReplicaKey
+from migrator.records.control import DynamicVoter, KRaftVersionRange, VoterEndpoint
+from migrator.records.metadata import ZkMigrationState
+from migrator.supervision import OnError, Supervisor, TaskKind
+from migrator.values import value
+from migrator.wire.voters import VoterAnswer
+
+log = logging.getLogger(__name__)
+
+REASSIGNMENT = TaskKind("voter-reassignment", OnError.RESTART)
+LOOK_SECONDS = 0.1
+"""From one look at what the plan waits for to the next."""
+LASTING_MS = 1_000
+"""What a plan waits for is put into the journal once it has lasted that long."""
+JOURNAL_KIND = "voters"
+RESTING = "The voters are not changed during a migration. The plan goes on after it."
+
+Ask = Callable[[int], Awaitable[VoterAnswer | None]]
+"""What a controller says of itself at the address that it has registered; None: nothing in time."""
+
+
+@value
+class ReassignmentStatus:
+    """``steps`` from here on, as far as they can be told; ``waiting_for`` what the first of them lacks.
+
+    ``idle_ms``: since the last step, or since this node began to lead with a target; 0 without one.
+    """
+
+    target: Target | None
+    replicas: tuple[Replica, ...]
+    steps: tuple[Step, ...]
+    waiting_for: Wait | None
+    idle_ms: int
+
+
+class VoterReassignment:
+    """One per node.
+
+    :param listener: the name of the listener that voters reach each other by.
+    :param ask: asked of controllers that may become voters, or lead after this one.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        core: NodeCore,
+        journal: Journal,
+        ask: Ask,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._core = core
+        self._journal = journal
+        self._ask = ask
+        self._listener = core.addresses.listener
+        self._fetch_timeout_ms = settings.controller_quorum_fetch_timeout_ms
+        self._election_timeout_ms = settings.controller_quorum_election_timeout_ms
+        self._node_id = settings.node_id
+        self._supervisor = Supervisor(on_failure)
+        self._task: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._last_step_ms = monotonic_ms()
+        self._wait: Wait | None = None
+        self._wait_began_ms = 0
+        self._is_wait_noted = True
+        self._answers: dict[int, VoterAnswer | None] = {}
+        core.leadership.listeners.append(self)
+        core.metadata.subscribers.append(self._published)
+
+    def became_active(self, epoch: int, image: MetadataImage) -> None:
+        """Go on with whatever target the log has (see `LeaderListener`)."""
+        del image
+        self._last_step_ms = monotonic_ms()
+        self._task = self._supervisor.keep(REASSIGNMENT, partial(self._run, epoch))
+
+    def lost_leadership(self, epoch: int) -> None:
+        """Forget everything: the next leader looks for itself (see `LeaderListener`)."""
+        del epoch
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self._note_wait(None)
+
+    async def close(self) -> None:
+        """Stop."""
+        await self._supervisor.close()
+
+    def _published(self, delta: ImageDelta) -> None:
+        if RESOURCE in delta.changes.configs:
+            self._changed.set()
+
+    async def _run(self, epoch: int) -> None:
+        with contextlib.suppress(NotLeadingError):
+            while True:
+                self._changed.clear()
+                if target_of(self._core.metadata.published) is None:
+                    self._note_wait(None)
+                    await self._changed.wait()
+                    self._last_step_ms = monotonic_ms()
+                if not await self._act(epoch, await self._look()):
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._changed.wait(), LOOK_SECONDS)
+
+    # What there is to see
+
+    async def status(self) -> ReassignmentStatus:
+        """For those who describe the quorum; any node."""
+        target = target_of(self._core.metadata.published)
+        view = await self._look()
+        if target is None or not view.is_leader:
+            return ReassignmentStatus(target, view.replicas, (), None, 0)
+        steps = outlook(view)
+        first = steps[0] if steps else None
+        waiting_for = first if isinstance(first, Wait) else self._wait
+        return ReassignmentStatus(target, view.replicas, steps, waiting_for, self.idle_ms)
+
+    @property
+    def idle_ms(self) -> int:
+        """Milliseconds since the last step of a plan; 0 where none runs."""
+        is_running = self._core.controller.epoch is not None and target_of(self._core.metadata.published) is not None
+        return monotonic_ms() - self._last_step_ms if is_running else 0
+
+    async def _look(self) -> PlannerView:
+        core, now = self._core, monotonic_ms()
+        quorum, image = core.quorum, core.metadata.published
+        voters, target, info = quorum.membership.voters, target_of(image), quorum.status()
+        if voters is None:
+            raise NotLeadingError("no voter set is in force")
+        replicas = [
+            seen(row, now, self._fetch_timeout_ms, self._election_timeout_ms)
+            for row in (*info.voters, *info.observers)
+            if row.replica_id != self._node_id
+        ]
+        wanted = {replica.node_id for replica in target or ()}
+        await self._ask_all({it.key.node_id for it in replicas if it.is_live} & (wanted | voters.ids))
+        own = ReplicaKey(self._node_id, core.addresses.directory_id)
+        ready = (self._with_obstacle(it) if it.key.node_id in wanted - voters.ids else it for it in replicas)
+        return PlannerView(
+            own=own,
+            is_leader=quorum.role is Role.LEADER,
+            voters=voters,
+            target=target,
+            replicas=(Replica(own, core.storage.log.end_offset(), is_live=True, is_caught_up=True), *ready),
+            ours=frozenset(node for node, answer in self._answers.items() if answer is not None and answer.is_ours),
+            hold=self._hold(own),
+        )
+
+    async def _ask_all(self, nodes: set[int]) -> None:
+        """At the addresses by which the others would reach them; what they say is always of now."""
+        ordered = sorted(nodes)
+        answers = await asyncio.gather(*map(self._ask, ordered))
+        known = {node: answer for node, answer in self._answers.items() if answer is not None}
+        self._answers = {**known, **dict(zip(ordered, answers, strict=True))}
+
+    def _with_obstacle(self, replica: Replica) -> Replica:
+        obstacle = self._obstacle(replica.key.node_id)
+        return Replica(replica.key, replica.end_offset, replica.is_live, replica.is_caught_up, obstacle)
+
+    def _obstacle(self, node_id: int) -> str:
+        found = self._registration(node_id)
+        if found is None:
+            return "it has not registered as a controller"
+        can = _kraft_versions(found)
+        if not can.min_supported_version <= DYNAMIC_VERSION <= can.max_supported_version:
+            return f"it supports kraft.version {can.min_supported_version} to {can.max_supported_version} only"
+        at = next((at for at in found.listeners if at.name == self._listener), None)
+        if at is None:
+            return f"it has registered no listener {self._listener}, which the voters reach each other by"
+        if self._answers.get(node_id) is None:
+            return f"it does not answer at {at.host}:{at.port}, where the voters would look for it"
+        return ""
+
+    def _registration(self, node_id: int) -> ControllerRegistration | None:
+        return self._core.metadata.published.cluster.controllers.get(node_id)
+
+    def _hold(self, own: ReplicaKey) -> str | None:
+        metadata, quorum = self._core.metadata, self._core.quorum
+        voters = quorum.membership.voters
+        voter = None if voters is None else voters.find(own.node_id)
+        if target_of(metadata.image) != target_of(metadata.published):
+            return "A new target is not committed yet."
+        if metadata.published.features.zk_migration_state in {
+            ZkMigrationState.PRE_MIGRATION,
+            ZkMigrationState.MIGRATION,
+        }:
+            return RESTING
+        if voter is None:
+            return "This leader is no voter any more, and leaves once that is committed."
+        refusal = quorum.why_not(UpdateVoter(voter))
+        return None if refusal is None else refusal.message
+
+    # What is done
+
+    async def _act(self, epoch: int, view: PlannerView) -> bool:
+        """Perform the next step; whether there was one."""
+        step = plan(view)
+        if isinstance(step, Idle | Wait):
+            self._note_wait(step if isinstance(step, Wait) else None)
+            return False
+        try:
+            await self._perform(epoch, view, step)
+        except VotersNotChangedError as error:
+            self._note_wait(Wait(str(error), "Wait: the leader tries again."))
+            return False
+        except RefusedError as error:
+            if error.error.code is ErrorCode.not_controller:
+                raise NotLeadingError(str(error)) from error
+            raise
+        return True
+
+    async def _perform(self, epoch: int, view: PlannerView, step: Step) -> None:
+        quorum, target = self._core.quorum, view.target or ()
+        match step:
+            case Add(key):
+                self._begin(step)
+                await self._committed(quorum.change_voters(AddVoter(self._voter(key))))
+            case Remove(key):
+                self._begin(step)
+                await self._committed(quorum.change_voters(RemoveVoter(key)))
+            case HandOver(successor):
+                self._begin(step)
+                quorum.resign(epoch, successor)
+            case RemoveSelf():
+                await self._leave(epoch, view, step)
+            case ClearTarget():
+                self._begin(step)
+                await self._core.controller.write(
+                    Operation.REASSIGN_VOTERS, lambda image, _: cleared_target(image, target), epoch=epoch
+                )
+
+    async def _leave(self, epoch: int, view: PlannerView, step: RemoveSelf) -> None:
+        """The target goes first when nobody stays who could clear it. The core resigns once it is committed."""
+        change = RemoveVoter(view.own)
+        refusal = self._core.quorum.why_not(change)
+        if refusal is not None:
+            raise VotersNotChangedError(refusal)
+        self._begin(step)
+        if step.is_last_of_ours:
+            await self._core.controller.append(epoch, (cleared_record(),))
+        await self._committed(self._core.quorum.change_voters(change))
+
+    async def _committed(self, offset: int) -> None:
+        await self._core.metadata.committed_up_to(offset)
+
+    def _voter(self, key: ReplicaKey) -> DynamicVoter:
+        found = self._registration(key.node_id)
+        listeners = () if found is None else found.listeners
+        endpoints = tuple(VoterEndpoint(at.name, at.host, at.port) for at in listeners)
+        versions = KRaftVersionRange(0, 0) if found is None else _kraft_versions(found)
+        return DynamicVoter(key.node_id, key.directory_id, endpoints, versions)
+
+    def _begin(self, step: Step) -> None:
+        """In the journal before it happens: afterwards this node may be no leader any more."""
+        self._note_wait(None)
+        self._last_step_ms = monotonic_ms()
+        text = described(step)
+        log.info("Reassignment of voters: %s", text)
+        self._journal.append(wall_ms(), JOURNAL_KIND, f"Reassignment of voters: {text}")
+
+    def _note_wait(self, wait: Wait | None) -> None:
+        now = monotonic_ms()
+        if wait is None or self._wait is None or wait.reason != self._wait.reason:
+            self._wait, self._wait_began_ms, self._is_wait_noted = wait, now, wait is None
+        elif not self._is_wait_noted and now - self._wait_began_ms >= LASTING_MS:
+            self._is_wait_noted = True
+            log.warning("Reassignment of voters: %s %s", wait.reason, wait.remedy)
+            self._journal.append(
+                wall_ms(), JOURNAL_KIND, f"Reassignment of voters waits: {wait.reason}", remedy=wait.remedy
+            )
+
+
+def _kraft_versions(registration: ControllerRegistration) -> KRaftVersionRange:
+    found: Mapping[str, tuple[int, int]] = {
+        feature.name: (feature.min_version, feature.max_version) for feature in registration.features
+    }
+    return KRaftVersionRange(*found.get("kraft.version", (0, 0)))

@@ -1,0 +1,91 @@
+"""The voters of a quorum move to a target: real disks, several controllers in one loop, wires that can be cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from migrator.controller.quorum_target import TargetOrder, target_of
+from migrator.raft.planner import Wait
+from migrator.raft.states import Role
+from tests.node.support.cluster import until
+from tests.node.support.dynamic import DynamicCluster, dynamic
+from tests.raft.support.reassignment import wanted
+
+NEW = frozenset({4, 5, 6})
+
+
+async def reached(cluster: DynamicCluster, *ids: int) -> None:
+    """Every node has the set in force, and the target is cleared."""
+    await until(lambda: cluster.voters() == {frozenset(ids)}, f"the voters {ids} everywhere")
+    await until(
+        lambda: all(target_of(node.metadata.published) is None for node in cluster.nodes.values()), "no target any more"
+    )
+
+
+async def test_three_voters_become_three_others_and_the_quorum_goes_on(tmp_path: Path) -> None:
+    async with dynamic(tmp_path, 6, 3) as cluster:
+        assert (await cluster.order(TargetOrder.TO, 4, 5, 6)).target == wanted(4, 5, 6)
+        await reached(cluster, 4, 5, 6)
+        for node_id in (1, 2, 3):
+            await cluster.stop(node_id)
+        leader = await cluster.leader()
+        assert leader.quorum.leader_id in NEW
+        assert (await cluster.order(TargetOrder.CANCEL)).replaced is None
+        steps = [text.partition(": ")[2].partition("@")[0] for text in cluster.noted()]
+        assert "clear the target" in steps
+
+
+async def test_a_quorum_grows_and_shrinks(tmp_path: Path) -> None:
+    async with dynamic(tmp_path, 5, 1) as cluster:
+        for ids in ((1, 2, 3), (1, 2, 3, 4, 5), (3, 4, 5), (3,)):
+            await cluster.order(TargetOrder.TO, *ids)
+            await reached(cluster, *ids)
+
+
+async def test_the_next_leader_goes_on_with_the_plan(tmp_path: Path) -> None:
+    async with dynamic(tmp_path, 5, 3) as cluster:
+        cluster.wires.cut.add(5)
+        await cluster.order(TargetOrder.TO, 1, 2, 3, 4, 5)
+        await until(lambda: frozenset({1, 2, 3, 4}) in cluster.voters(), "4 joins, 5 is missing")
+        leader = (await cluster.leader()).quorum.leader_id
+        assert leader is not None
+        await cluster.stop(leader)
+        cluster.wires.cut.clear()
+        await until(lambda: cluster.voters() == {frozenset({1, 2, 3, 4, 5})}, "5 joins under the next leader")
+
+
+async def test_a_plan_that_holds_says_why_and_goes_on_when_it_can(tmp_path: Path) -> None:
+    async with dynamic(tmp_path, 4, 3) as cluster:
+        cluster.wires.cut.add(4)
+        await cluster.order(TargetOrder.TO, 1, 2, 4)
+        text = "Reassignment of voters waits: Controller 4 does not fetch from this leader."
+        await until(lambda: text in cluster.noted(), "the reason in the journal")
+        leader = await cluster.leader()
+        status = await cluster.plans[leader.quorum.leader_id or 0].status()
+        assert isinstance(status.waiting_for, Wait)
+        assert status.waiting_for.reason == "Controller 4 does not fetch from this leader."
+        assert status.target == wanted(1, 2, 4)
+        assert status.idle_ms > 0
+        cluster.wires.cut.clear()
+        await reached(cluster, 1, 2, 4)
+
+
+async def test_a_leader_without_a_successor_of_ours_leaves_by_its_own_record(tmp_path: Path) -> None:
+    async with dynamic(tmp_path, 3, 3) as cluster:
+        leader = await cluster.leader()
+        own = leader.quorum.leader_id
+        assert own is not None
+        cluster.stock = {1, 2, 3} - {own}
+        await cluster.order(TargetOrder.TO, *cluster.stock)
+        await until(lambda: leader.quorum.role is not Role.LEADER, "the leader leaves")
+        await reached(cluster, *cluster.stock)
+
+
+async def test_a_cancelled_plan_ends_where_it_is(tmp_path: Path) -> None:
+    async with dynamic(tmp_path, 5, 3) as cluster:
+        cluster.wires.cut.add(5)
+        await cluster.order(TargetOrder.TO, 1, 2, 3, 4, 5)
+        await until(lambda: frozenset({1, 2, 3, 4}) in cluster.voters(), "4 joins, 5 is missing")
+        assert (await cluster.order(TargetOrder.CANCEL)).replaced == wanted(1, 2, 3, 4, 5)
+        cluster.wires.cut.clear()
+        await reached(cluster, 1, 2, 3, 4)
