@@ -27,6 +27,7 @@ KINDS = {
     "broker-planner": OnError.RESTART,
     "client-answers": OnError.DROP,
     "controller-registration": OnError.RESTART,
+    "voter-reassignment": OnError.RESTART,
     "fetch-reads": OnError.STOP,
     "leadership": OnError.STOP,
     "listener-acceptor": OnError.RESTART,

@@ -15,6 +15,7 @@ from migrator.node.reassignment import VoterReassignment
 from migrator.observe.journal import Journal
 from migrator.raft.voter_set import VoterSet
 from migrator.records.control import (
+    ControlRecord,
     DynamicVoter,
     KRaftVersion,
     KRaftVersionRange,
@@ -55,7 +56,7 @@ class DynamicCluster(Cluster):
         super().format()
         voters = VoterSet.of(self._voter(node_id) for node_id in self._first_voters)
         names = tuple(Voter(node_id) for node_id in self._first_voters)
-        begin = [LeaderChange(1, names, names), KRaftVersion(1), KRaftVoters(voters.voters)]
+        begin: list[ControlRecord] = [LeaderChange(1, names, names), KRaftVersion(1), KRaftVoters(voters.voters)]
         for node_id in range(1, self.size + 1):
             log = MetadataLog.open(self.settings(node_id).metadata_directory)
             log.append(build_control_batch(begin, timestamp_ms=0, leader_epoch=1))
