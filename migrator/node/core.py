@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
 
@@ -27,6 +28,7 @@ from migrator.node.quorum.addresses import Addresses
 from migrator.node.quorum.ballot import AskVoter, Ballot
 from migrator.node.quorum.runner import QuorumRunner
 from migrator.node.quorum.storage import NodeStorage
+from migrator.node.quorum.voter_changes import VoterChanges
 from migrator.node.snapshotter import Snapshotter
 from migrator.observe.loop_health import TurnGauge
 from migrator.raft.config import RaftConfig
@@ -38,6 +40,7 @@ from migrator.records.metadata import MetadataRecord
 from migrator.records.uuid import ZERO_UUID
 from migrator.records.versions import LATEST_SUPPORTED, version_at
 from migrator.supervision import OnError, Supervisor, TaskKind
+from migrator.wire.listener_settings import controller_security
 
 log = logging.getLogger(__name__)
 
@@ -154,6 +157,13 @@ class NodeCore:
             before_vote=ballot.consult,
             on_failure=on_failure,
             gauge=self.gauge,
+        )
+        self.voter_changes = VoterChanges(
+            self.quorum,
+            addresses,
+            self.metadata.committed_up_to,
+            partial(controller_security, settings),
+            settings.controller_quorum_request_timeout_ms / 1000,
         )
         self.controller = ActiveController(
             settings,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -52,7 +52,7 @@ class ControllerEndpoint:
         controller: ActiveController,
         raft: RaftService,
         *,
-        quorum_answers: Mapping[int, Callable[[Call], Any]],
+        quorum_answers: Mapping[int, Callable[[Call], Awaitable[Any]]],
         read_context: Callable[[], Context],
         on_failure: OnFailure,
     ) -> None:
@@ -118,7 +118,7 @@ class ControllerEndpoint:
         check_access(call)
         aside = call.key in BEYOND_THEIR_SIZE or is_big(call.body)
         if api.kind is ApiKind.RAFT:
-            return self._quorum_answers[call.key](call)
+            return await self._quorum_answers[call.key](call)
         if api.operation is None or api.kind is not ApiKind.WRITE:
             if call.key in ASK_LEADER:
                 self._controller.check_active()

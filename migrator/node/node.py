@@ -34,9 +34,10 @@ from migrator.node.migration.status import MigrationInsight
 from migrator.node.migration.write_gate import WriteGate
 from migrator.node.propagation import KRaftPropagation
 from migrator.node.quorum.describe import QuorumDescriber
+from migrator.node.quorum.own_entry import OwnEntry
 from migrator.node.quorum.transports import grpc_address, grpc_tls, kafka_transport, peer_clients, raft_transport
 from migrator.node.quorum.view import NodeQuorumView
-from migrator.node.quorum.voter_changes import VOTER_CHANGES, VoterChanges
+from migrator.node.quorum.voter_change_apis import VOTER_CHANGE_APIS, VoterChangeApis
 from migrator.node.reassignment import VoterReassignment
 from migrator.node.registration import KRAFT_VERSION, ControllerRegistrar
 from migrator.node.status_source import NodeStatusSource
@@ -64,6 +65,7 @@ from migrator.wire.voters import VoterSignals
 log = logging.getLogger(__name__)
 
 REGISTRATION = TaskKind("controller-registration", OnError.RESTART)
+OWN_ENTRY = TaskKind("own-voter-entry", OnError.RESTART)
 HAND_OVER_SECONDS = 5.0
 
 
@@ -175,6 +177,7 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     registrar = ControllerRegistrar(settings, core.metadata, core.quorum, core.controller, clients, ports)
     supervisor = Supervisor(failure)
     supervisor.keep(REGISTRATION, registrar.run)
+    supervisor.keep(OWN_ENTRY, OwnEntry(settings, cluster_id, core.quorum, addresses, core.voter_changes, clients).run)
     stack.push_async_callback(supervisor.close)
     calm_garbage_collector()
     health.start()
@@ -278,7 +281,7 @@ def _listeners(settings: Settings, cluster_id: str, core: NodeCore, failure: Sto
         ),
         quorum_answers={
             DESCRIBE_QUORUM: QuorumDescriber(core.quorum, addresses),
-            **dict.fromkeys(VOTER_CHANGES, VoterChanges(cluster_id, core.quorum, addresses)),
+            **dict.fromkeys(VOTER_CHANGE_APIS, VoterChangeApis(cluster_id, core.quorum, addresses, core.voter_changes)),
         },
         read_context=_read_context(settings, core),
         on_failure=failure,

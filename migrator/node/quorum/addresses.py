@@ -74,10 +74,10 @@ class Addresses:
         if membership.voters is None:
             self._voters = self._configured
         else:
-            found = {voter.voter_id: self._default_of(voter) for voter in membership.voters.voters}
+            found = {voter.voter_id: self.default_of(voter) for voter in membership.voters.voters}
             self._voters = {voter: at for voter, at in found.items() if at is not None}
 
-    def _default_of(self, voter: DynamicVoter) -> ListenerEndpoint | None:
+    def default_of(self, voter: DynamicVoter) -> ListenerEndpoint | None:
         """The endpoint of the listener that peers are reached on."""
         named = (at for at in voter.endpoints if at.name.upper() == self.listener)
         return next((ListenerEndpoint(self.listener, at.host, at.port) for at in named), None)
@@ -157,8 +157,18 @@ class Addresses:
     def own_entry_is_wrong(self) -> bool:
         """Whether the log names this node and its disk as a voter, but with other endpoints or versions (KIP-853)."""
         voters = self.membership.voters
+        if self._own is None or voters is None or not voters.has(self.node_id, self.directory_id):
+            return False
+        named = voters.find(self.node_id)
         return (
-            voters is not None
-            and voters.has(self.node_id, self.directory_id)
-            and voters.find(self.node_id) != self.own_voter()
+            is_address(self._own.host, self._own.port) and named is not None and not _is_same(named, self.own_voter())
         )
+
+
+def _is_same(one: DynamicVoter, other: DynamicVoter) -> bool:
+    """Whether two entries say the same, in whichever order and case they name the listeners."""
+    return one.k_raft_version_feature == other.k_raft_version_feature and _by_name(one) == _by_name(other)
+
+
+def _by_name(voter: DynamicVoter) -> dict[str, tuple[str, int]]:
+    return {at.name.upper(): (at.host, at.port) for at in voter.endpoints}

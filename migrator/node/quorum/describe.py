@@ -25,7 +25,7 @@ class QuorumDescriber:
         self._quorum = quorum
         self._addresses = addresses
 
-    def __call__(self, call: Call) -> Any:
+    async def __call__(self, call: Call) -> Any:
         """kio's response of the request's version."""
         if not _is_about_metadata(call.body.topics):
             unknown = ErrorCode.unknown_topic_or_partition

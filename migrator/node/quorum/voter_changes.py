@@ -1,58 +1,147 @@
-"""AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter (APIs 80, 81, 82, KIP-853), all refused: voters are fixed at
-kraft.version 0. Which error says so depends on what else is wrong. Source: ``KafkaRaftClient``, ``AddVoterHandler``.
+"""Adding, removing and updating voters, one change at a time, as this node's leader does it (KIP-853).
+
+Who asks is another matter: a client (`migrator.node.quorum.voter_change_apis`), the planner, or this node for its own
+entry. Source: ``AddVoterHandler``, ``RemoveVoterHandler``, ``UpdateVoterHandler`` of Kafka 3.9.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
 from kio.schema.errors import ErrorCode
 
-from migrator.apis.call import Call
-from migrator.controller.decision import ApiError
+from migrator.errors import MigratorError, PeerError
 from migrator.node.quorum.addresses import Addresses
 from migrator.node.quorum.runner import QuorumRunner
-from migrator.raft.states import Role
+from migrator.raft.transport import TransportError
+from migrator.raft.voter_changes import (
+    AddVoter,
+    Refusal,
+    RemoveVoter,
+    UpdateVoter,
+    VoterChange,
+    VotersNotChangedError,
+)
+from migrator.raft.voter_set import STATIC_RANGE, ReplicaKey
+from migrator.records.control import DynamicVoter, KRaftVersionRange
+from migrator.wire.client import KafkaConnection
+from migrator.wire.raft_codec import ListenerEndpoint
+from migrator.wire.security import ListenerSecurity
 
-VOTER_CHANGES: Final = frozenset({80, 81, 82})
-FIXED: Final = ApiError(ErrorCode.unsupported_version, "The voters of kraft.version 0 are fixed.")
+KRAFT_VERSION = "kraft.version"
+MAX_RESPONSE_BYTES = 1 << 20
+PENDING = Refusal(ErrorCode.request_timed_out, "Another change of the voters is under way. Try again.")
+NOT_COMMITTED = Refusal(
+    ErrorCode.request_timed_out,
+    "The changed voters are in the log, but not committed yet. Look which voters are in force before you try again.",
+)
+UNKNOWN_END = Refusal(
+    ErrorCode.not_leader_or_follower,
+    "The leader has changed meanwhile. Look which voters are in force before you try again.",
+)
 
 
 class VoterChanges:
-    """Answers on any node."""
+    """One per node; refuses everything while this node does not lead.
 
-    def __init__(self, cluster_id: str, quorum: QuorumRunner, addresses: Addresses) -> None:
-        self._cluster_id = cluster_id
-        self._listener = addresses.listener
+    :param committed: waits until the record at an offset is committed; raises `MigratorError` once nobody can tell.
+    :param security: how to log in at a new voter.
+    :param patience_seconds: for a whole change (``controller.quorum.request.timeout.ms``).
+    """
+
+    def __init__(
+        self,
+        quorum: QuorumRunner,
+        addresses: Addresses,
+        committed: Callable[[int], Awaitable[None]],
+        security: Callable[[], ListenerSecurity],
+        patience_seconds: float,
+    ) -> None:
         self._quorum = quorum
         self._addresses = addresses
+        self._committed = committed
+        self._security = security
+        self._patience_seconds = patience_seconds
+        self._is_pending = False
 
-    def __call__(self, call: Call) -> Any:
-        """kio's response of the request's version."""
-        error = next(self._faults(call.body), FIXED)
-        status = self._quorum.status()
-        known = -1 if status.leader_id is None else status.leader_id
-        leader: dict[str, Any] = {"leader_id": known, "leader_epoch": status.epoch}
-        at = self._addresses.find(known)
-        if at is not None:
-            leader |= {"host": at.host, "port": at.port}
-        return call.respond(error_code=error.code, error_message=error.message, current_leader=leader)
+    async def add(self, voter: DynamicVoter) -> int:
+        """Let a replica vote, whatever versions ``voter`` names: it is asked for them.
 
-    def _faults(self, body: Any) -> Iterator[ApiError]:
-        if body.cluster_id not in (None, self._cluster_id):
-            yield ApiError(ErrorCode.inconsistent_cluster_id, f"This is cluster {self._cluster_id}.")
-        epoch = self._quorum.status().epoch
-        named = getattr(body, "current_leader_epoch", epoch)
-        if named != epoch:
-            yield ApiError(ErrorCode.fenced_leader_epoch if named < epoch else ErrorCode.unknown_leader_epoch)
-        if self._quorum.role is not Role.LEADER:
-            yield ApiError(ErrorCode.not_leader_or_follower)
-        if body.voter_id < 0 or body.voter_directory_id is None:
-            yield ApiError(ErrorCode.invalid_request, "The voter's id or directory is not valid.")
-        listeners = getattr(body, "listeners", None)
-        if listeners is not None and all(each.name != self._listener for each in listeners):
-            yield ApiError(ErrorCode.invalid_request, f"The voter has no listener {self._listener}.")
-        versions = getattr(body, "k_raft_version_feature", None)
-        if versions is not None and not 0 <= versions.min_supported_version <= versions.max_supported_version:
-            yield ApiError(ErrorCode.invalid_request)
+        :returns: the offset of the record, which is committed.
+        :raises VotersNotChangedError: refused, or nobody can tell yet; see the refusal's error.
+        """
+        with self._only_one():
+            self._check(AddVoter(voter))
+            begun = asyncio.get_running_loop().time()
+            versions = await self._versions_of(voter)
+            offset = self._quorum.change_voters(AddVoter(replace(voter, k_raft_version_feature=versions)))
+            return await self._until_committed(offset, begun)
+
+    async def remove(self, key: ReplicaKey) -> int:
+        """Let a voter observe only, also this node itself; result and errors as `add`."""
+        with self._only_one():
+            self._check(RemoveVoter(key))
+            begun = asyncio.get_running_loop().time()
+            return await self._until_committed(self._quorum.change_voters(RemoveVoter(key)), begun)
+
+    def update(self, voter: DynamicVoter) -> int:
+        """Note other endpoints or versions of a voter.
+
+        :returns: the offset of the record, which need not be committed.
+        :raises VotersNotChangedError: refused.
+        """
+        with self._only_one():
+            return self._quorum.change_voters(UpdateVoter(voter))
+
+    @contextmanager
+    def _only_one(self) -> Iterator[None]:
+        if self._is_pending:
+            raise VotersNotChangedError(PENDING)
+        self._is_pending = True
+        try:
+            yield
+        finally:
+            self._is_pending = False
+
+    def _check(self, change: VoterChange) -> None:
+        refusal = self._quorum.why_not(change)
+        if refusal is not None:
+            raise VotersNotChangedError(refusal)
+
+    async def _versions_of(self, voter: DynamicVoter) -> KRaftVersionRange:
+        """What the new voter says, on its controller listener: wrong endpoints in the log would lose the quorum."""
+        at = self._addresses.default_of(voter)
+        if at is None:
+            raise ValueError(f"voter {voter.voter_id} has no listener {self._addresses.listener}")
+        try:
+            async with asyncio.timeout(self._patience_seconds):
+                return await self._ask(at)
+        except (TransportError, PeerError, TimeoutError) as error:
+            why = str(error) or "no answer in time"
+            raise VotersNotChangedError(
+                Refusal(
+                    ErrorCode.request_timed_out,
+                    f"Node {voter.voter_id} does not answer at {at.host}:{at.port}, listener {at.listener}: {why}",
+                )
+            ) from error
+
+    async def _ask(self, at: ListenerEndpoint) -> KRaftVersionRange:
+        connection = await KafkaConnection.open(
+            at.host, at.port, f"controller-{self._addresses.node_id}", self._security(), MAX_RESPONSE_BYTES
+        )
+        supported = connection.features.supported.get(KRAFT_VERSION)
+        await connection.close()
+        return STATIC_RANGE if supported is None else KRaftVersionRange(supported.min, supported.max)
+
+    async def _until_committed(self, offset: int, begun: float) -> int:
+        try:
+            async with asyncio.timeout_at(begun + self._patience_seconds):
+                await self._committed(offset)
+        except TimeoutError as error:
+            raise VotersNotChangedError(NOT_COMMITTED) from error
+        except MigratorError as error:
+            raise VotersNotChangedError(UNKNOWN_END) from error
+        return offset

@@ -1,0 +1,92 @@
+"""AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter (APIs 80, 81, 82, KIP-853), refused as the stock leader refuses them.
+
+Here is what can be said of a request by itself, in the order of ``KafkaRaftClient`` of Kafka 3.9; the rest is up to
+`VoterChanges`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from migrator.apis.call import Call
+from migrator.controller.decision import NO_ERROR, ApiError
+from migrator.node.quorum.addresses import Addresses, is_address
+from migrator.node.quorum.runner import QuorumRunner
+from migrator.node.quorum.voter_changes import VoterChanges
+from migrator.raft.states import Role
+from migrator.raft.voter_changes import VotersNotChangedError
+from migrator.raft.voter_set import STATIC_RANGE, ReplicaKey
+from migrator.records.control import DynamicVoter, KRaftVersionRange, VoterEndpoint
+from migrator.records.uuid import Uuid
+
+ADD_RAFT_VOTER: Final = 80
+REMOVE_RAFT_VOTER: Final = 81
+UPDATE_RAFT_VOTER: Final = 82
+VOTER_CHANGE_APIS: Final = frozenset({ADD_RAFT_VOTER, REMOVE_RAFT_VOTER, UPDATE_RAFT_VOTER})
+
+
+class VoterChangeApis:
+    """Answers on any node."""
+
+    def __init__(self, cluster_id: str, quorum: QuorumRunner, addresses: Addresses, changes: VoterChanges) -> None:
+        self._cluster_id = cluster_id
+        self._quorum = quorum
+        self._addresses = addresses
+        self._changes = changes
+
+    async def __call__(self, call: Call) -> Any:
+        """kio's response of the request's version."""
+        error = next(self._faults(call.body), NO_ERROR)
+        if not error.is_failure:
+            try:
+                await self._change(call.key, call.body)
+            except VotersNotChangedError as refused:
+                error = ApiError(refused.refusal.error, refused.refusal.message)
+        known = -1 if self._quorum.leader_id is None else self._quorum.leader_id
+        at = self._addresses.find(known)
+        leader: dict[str, Any] = {"leader_id": known, "leader_epoch": self._quorum.epoch}
+        if at is not None:
+            leader |= {"host": at.host, "port": at.port}
+        return call.respond(error_code=error.code, error_message=error.message, current_leader=leader)
+
+    async def _change(self, key: int, body: Any) -> None:
+        if key == REMOVE_RAFT_VOTER:
+            await self._changes.remove(ReplicaKey(body.voter_id, Uuid(body.voter_directory_id.bytes)))
+        elif key == ADD_RAFT_VOTER:
+            await self._changes.add(_voter(body, STATIC_RANGE))
+        else:
+            versions = body.k_raft_version_feature
+            supported = KRaftVersionRange(versions.min_supported_version, versions.max_supported_version)
+            self._changes.update(_voter(body, supported))
+
+    def _faults(self, body: Any) -> Iterator[ApiError]:
+        if body.cluster_id not in (None, self._cluster_id):
+            yield ApiError(ErrorCode.inconsistent_cluster_id, f"This is cluster {self._cluster_id}.")
+        epoch = self._quorum.epoch
+        named = getattr(body, "current_leader_epoch", epoch)
+        if named != epoch:
+            yield ApiError(ErrorCode.fenced_leader_epoch if named < epoch else ErrorCode.unknown_leader_epoch)
+        if self._quorum.role is not Role.LEADER:
+            yield ApiError(ErrorCode.not_leader_or_follower)
+        if body.voter_id < 0 or body.voter_directory_id is None:
+            yield ApiError(ErrorCode.invalid_request, "The voter's id or directory is not valid.")
+        if hasattr(body, "listeners"):
+            at = self._addresses.default_of(_voter(body, STATIC_RANGE))
+            if at is None:
+                listener = self._addresses.listener
+                yield ApiError(ErrorCode.invalid_request, f"The voter has no listener {listener}.")
+            elif not is_address(at.host, at.port):
+                yield ApiError(ErrorCode.invalid_request, f"Nobody can be at {at.host}:{at.port}.")
+        versions = getattr(body, "k_raft_version_feature", None)
+        if versions is not None and not 0 <= versions.min_supported_version <= versions.max_supported_version:
+            yield ApiError(ErrorCode.invalid_request)
+
+
+def _voter(body: Any, versions: KRaftVersionRange) -> DynamicVoter:
+    """The voter of a request that names listeners."""
+    directory = Uuid(body.voter_directory_id.bytes)
+    endpoints = {each.name.upper(): VoterEndpoint(each.name.upper(), each.host, each.port) for each in body.listeners}
+    return DynamicVoter(body.voter_id, directory, tuple(endpoints.values()), versions)
