@@ -28,6 +28,7 @@ KINDS = {
     "client-answers": OnError.DROP,
     "controller-registration": OnError.RESTART,
     "voter-reassignment": OnError.RESTART,
+    "own-voter-entry": OnError.RESTART,
     "fetch-reads": OnError.STOP,
     "leadership": OnError.STOP,
     "listener-acceptor": OnError.RESTART,
