@@ -42,7 +42,7 @@ class RaftConfig:
     ``bootstrap`` has a negative id for each of ``controller.quorum.bootstrap.servers`` (Kafka's are -2, -3, ...).
     ``may_grant_vote`` is asked with the candidate's id before this node says that it votes for it, each time; a
     refusal looks to the candidate like a vote for somebody else. It also sorts the successors of a leader that hands
-    over.
+    over. ``asks_for_pre_votes``: whether peers are asked whether they would vote, before they are asked to (KIP-996).
     """
 
     node_id: int
@@ -58,4 +58,5 @@ class RaftConfig:
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 8 * 1024 * 1024
     max_parked_fetches: int = 10_000
+    asks_for_pre_votes: bool = False
     may_grant_vote: Callable[[int], bool] = grant_to_anybody

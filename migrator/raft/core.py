@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from kio.schema.errors import ErrorCode
+
 from migrator.errors import require
 from migrator.raft import effects as fx
 from migrator.raft import election, follower, membership, messages, replication, snapshot
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from random import Random
 
 TRANSITIONS_PER_STEP_MAX = 4
-"""Resigned -> Candidate -> Leader is the longest way that time alone can lead in one step."""
+"""Resigned -> Prospective -> Candidate -> Leader is the longest way in one step."""
 
 REQUESTS: dict[type, Callable[[Quorum, Any, Any], None]] = {
     messages.VoteRequest: election.handle_vote,
@@ -57,6 +59,8 @@ def _on_response(quorum: Quorum, event: ev.ResponseReceived) -> None:
         return
     if absorb(quorum, event.peer, event.response):
         RESPONSES[type(event.response)](quorum, event.peer, event.response)
+    elif event.response.top_error is ErrorCode.unsupported_version:
+        election.pre_vote_is_unknown(quorum)
     elif isinstance(event.response, messages.FetchSnapshotResponse):
         snapshot.forget_download(quorum)
 
@@ -129,6 +133,7 @@ def _poll_unattached(quorum: Quorum, state: Unattached) -> int:
 
 POLLS: dict[Role, Callable[[Quorum, Any], int]] = {
     Role.UNATTACHED: _poll_unattached,
+    Role.PROSPECTIVE: election.poll_prospective,
     Role.CANDIDATE: election.poll_candidate,
     Role.FOLLOWER: follower.poll_follower,
     Role.LEADER: replication.poll_leader,

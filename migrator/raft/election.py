@@ -19,7 +19,7 @@ from migrator.raft.messages import (
     VoteResponse,
 )
 from migrator.raft.quorum import Quorum
-from migrator.raft.states import NEVER, Candidate, Follower, Leader, Resigned, Unattached
+from migrator.raft.states import NEVER, Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from migrator.records.uuid import ZERO_UUID, Uuid
 
 RETRIES_MAX = 20
@@ -39,15 +39,17 @@ def handle_vote(quorum: Quorum, context: Hashable, request: VoteRequest) -> None
     # Who may not stand gets no vote, and no error: that would end a stock peer.
     may_stand = error == ErrorCode.none and _may_stand(quorum, request)
     if may_stand and request.candidate_epoch > quorum.epoch:
-        quorum.become_unattached(request.candidate_epoch)
+        quorum.become_unattached(request.candidate_epoch)  # also before a pre-vote: that epoch has had an election
     if error == ErrorCode.none and not _is_addressed(quorum, request.voter_id, request.voter_directory_id):
         error = ErrorCode.invalid_voter_key
-    granted = error == ErrorCode.none and may_stand and _grant(quorum, request)
+    decide = _would_grant if request.pre_vote else _grant
+    granted = error == ErrorCode.none and may_stand and decide(quorum, request)
     quorum.reply(context, responses.vote(quorum, error, granted=granted))
 
 
 def _vote_error(quorum: Quorum, request: VoteRequest) -> ErrorCode:
-    if request.last_offset < 0 or request.last_epoch < 0 or request.last_epoch >= request.candidate_epoch:
+    last_epoch_max = request.candidate_epoch if request.pre_vote else request.candidate_epoch - 1
+    if request.last_offset < 0 or not 0 <= request.last_epoch <= last_epoch_max:
         return ErrorCode.invalid_request
     if request.candidate_epoch < quorum.epoch:
         return ErrorCode.fenced_leader_epoch
@@ -70,7 +72,7 @@ def _has_leader(quorum: Quorum) -> bool:
     """Whether this node leads, or has heard of its leader within the fetch time-out."""
     state = quorum.state
     if isinstance(state, Follower):
-        return quorum.now < state.fetch_deadline and not state.leader_ended
+        return quorum.now < state.fetch_deadline and not state.leader_ended and not state.is_doubted
     return isinstance(state, Leader)
 
 
@@ -85,7 +87,7 @@ def _grant(quorum: Quorum, request: VoteRequest) -> bool:
     """Decide, and make the vote durable. The same candidate gets the same answer again, unless the hook refuses it
     now: it may be another process than the one that had our vote, and refusing is always safe."""
     state = quorum.state
-    if not isinstance(state, Unattached):
+    if not isinstance(state, Unattached | Prospective):
         return False
     if state.voted_id is not None:
         same_directory = state.voted_directory_id in {ZERO_UUID, request.candidate_directory_id}
@@ -101,9 +103,17 @@ def _grant(quorum: Quorum, request: VoteRequest) -> bool:
     return True
 
 
+def _would_grant(quorum: Quorum, request: VoteRequest) -> bool:
+    """Whether an election now would have this node's vote: nobody leads it, and the candidate's log is good enough."""
+    is_up_to_date = votes.is_up_to_date(EpochOffset(request.last_epoch, request.last_offset), quorum.log_end())
+    return not _has_leader(quorum) and is_up_to_date and quorum.config.may_grant_vote(request.candidate_id)
+
+
 def handle_vote_response(quorum: Quorum, peer: int, response: VoteResponse) -> None:
     """Count a vote. A lost election ends at once, without waiting for its time-out."""
     state = quorum.state
+    if isinstance(state, Prospective):
+        _count_pre_vote(quorum, state, peer, response)
     if not isinstance(state, Candidate):
         return
     (state.granted if response.vote_granted else state.rejected).add(peer)
@@ -111,6 +121,28 @@ def handle_vote_response(quorum: Quorum, peer: int, response: VoteResponse) -> N
         quorum.become_leader()
     elif state.backoff_deadline is None and votes.is_lost(quorum.voters, state.rejected):
         _back_off(quorum, state)
+
+
+def _count_pre_vote(quorum: Quorum, state: Prospective, peer: int, response: VoteResponse) -> None:
+    (state.granted if response.vote_granted else state.rejected).add(peer)
+    if votes.is_won(quorum.voters, state.granted) and not quorum.may_not_stand:
+        quorum.become_candidate()
+    elif votes.is_lost(quorum.voters, state.rejected):
+        quorum.give_up_prospects(state)
+
+
+def pre_vote_is_unknown(quorum: Quorum) -> None:
+    """A peer knows no pre-votes, as Kafka before 4.0: it can only be asked for its vote (KIP-996)."""
+    if isinstance(quorum.state, Prospective) and not quorum.may_not_stand:
+        quorum.become_candidate()
+
+
+def stand(quorum: Quorum) -> None:
+    """Begin an election, by asking whether it would be won, if there is anybody who can be asked."""
+    if quorum.config.asks_for_pre_votes and quorum.other_voters():
+        quorum.become_prospective()
+    else:
+        quorum.become_candidate()
 
 
 # BeginQuorumEpoch and EndQuorumEpoch
@@ -179,8 +211,21 @@ def poll_unattached(quorum: Quorum, state: Unattached) -> int:
     if quorum.may_not_stand:
         return NEVER
     if quorum.now >= state.election_deadline:
-        quorum.become_candidate()
+        stand(quorum)
     return state.election_deadline
+
+
+def poll_prospective(quorum: Quorum, state: Prospective) -> int:
+    """Ask for pre-votes. Silence tells nothing: ask all again, or look for a leader where there may be one."""
+    if quorum.may_not_stand:
+        return NEVER
+    if quorum.now < state.election_deadline:
+        return min(state.election_deadline, _ask_for_votes(quorum, state))
+    if state.leader_id in {None, quorum.node_id} and not quorum.is_dynamic:
+        quorum.become_prospective()
+    else:
+        quorum.give_up_prospects(state)
+    return NEVER
 
 
 def poll_candidate(quorum: Quorum, state: Candidate) -> int:
@@ -195,11 +240,11 @@ def poll_candidate(quorum: Quorum, state: Candidate) -> int:
     if state.backoff_deadline is None:
         return min(state.election_deadline, _ask_for_votes(quorum, state))
     if quorum.now >= state.backoff_deadline:
-        quorum.become_candidate()
+        stand(quorum)
     return state.backoff_deadline
 
 
-def _ask_for_votes(quorum: Quorum, state: Candidate) -> int:
+def _ask_for_votes(quorum: Quorum, state: Candidate | Prospective) -> int:
     """Only with a log that is on disk: a voter grants the same candidate again without looking, also after a
     restart that has cost the candidate the very records that its first request claimed."""
     if not quorum.log_is_durable:
@@ -217,6 +262,7 @@ def _ask_for_votes(quorum: Quorum, state: Candidate) -> int:
                 last_offset=end.offset,
                 candidate_directory_id=config.directory_id,
                 voter_directory_id=quorum.voter_set.key(voter).directory_id,
+                pre_vote=isinstance(state, Prospective),
             )
             quorum.send(voter, request)
     return min(quorum.peers.ready_at(voter) for voter in silent)
@@ -233,7 +279,7 @@ def poll_resigned(quorum: Quorum, state: Resigned) -> int:
     deadline = NEVER if quorum.may_not_stand else state.election_deadline
     if quorum.now >= deadline:
         if quorum.is_voter:
-            quorum.become_candidate()
+            stand(quorum)
         else:
             quorum.become_unattached(quorum.epoch + 1)  # removed: the others elect, and this node asks whom
         return deadline

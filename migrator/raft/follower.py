@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from migrator.raft import effects as fx
-from migrator.raft import snapshot
+from migrator.raft import election, snapshot
 from migrator.raft.messages import EpochOffset, FetchRequest, FetchResponse
 from migrator.raft.quorum import Quorum
 from migrator.raft.states import NEVER, Follower, Unattached
@@ -29,6 +29,7 @@ def handle_fetch_response(quorum: Quorum, peer: int, response: FetchResponse) ->
         update_high_watermark(quorum, follower)
         accepted = True
     if accepted:
+        follower.is_doubted = False
         quorum.prolong(follower)
 
 
@@ -82,7 +83,10 @@ def poll_follower(quorum: Quorum, follower: Follower) -> int:
     if quorum.epochs_are_used_up:
         return _ask_leader(quorum, follower)  # there is nobody else to wait for
     if quorum.now >= follower.fetch_deadline:
-        quorum.become_candidate()
+        if follower.leader_ended:
+            quorum.become_candidate()  # the leader itself asks for an election
+        else:
+            election.stand(quorum)
         return NEVER
     return min(follower.fetch_deadline, _ask_leader(quorum, follower))
 

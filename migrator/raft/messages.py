@@ -23,6 +23,9 @@ class EpochOffset:
 
 @value
 class VoteRequest:
+    """``pre_vote``: the answer is no vote, it says whether there would be one (KIP-996); the epoch is the one that the
+    node has."""
+
     cluster_id: str | None
     voter_id: int
     candidate_epoch: int
@@ -31,6 +34,7 @@ class VoteRequest:
     last_offset: int
     candidate_directory_id: Uuid = ZERO_UUID
     voter_directory_id: Uuid = ZERO_UUID
+    pre_vote: bool = False
 
 
 @value

@@ -25,6 +25,7 @@ from migrator.raft.states import (
     ElectionState,
     Follower,
     Leader,
+    Prospective,
     Resigned,
     RoleState,
     Unattached,
@@ -184,7 +185,7 @@ class Quorum:
 
     def become_unattached(self, epoch: int, leader_id: int | None = None) -> None:
         """A higher epoch without a leader to follow. A voter keeps the rest of its election time-out."""
-        if isinstance(self.state, Candidate | Unattached):
+        if isinstance(self.state, Candidate | Prospective | Unattached):
             deadline = self.state.election_deadline
         else:
             deadline = self.election_deadline()
@@ -198,11 +199,33 @@ class Quorum:
             ElectionState(self.epoch, None, candidate_id, directory_id),
         )
 
+    def become_prospective(self) -> None:
+        """Ask who would vote for this node. Nothing changes on disk: its epoch, leader and vote stay."""
+        before = self.state
+        require(self.is_voter, f"node {self.node_id} is no voter and can't stand for election")
+        retries = before.retries if isinstance(before, Candidate | Prospective) else 0
+        after = Prospective(self.election_deadline(), retries, {self.node_id}, leader_id=before.leader_id)
+        if isinstance(before, Candidate):
+            after.voted_id, after.voted_directory_id = self.node_id, self.config.directory_id
+        elif isinstance(before, Unattached | Prospective):
+            after.voted_id, after.voted_directory_id = before.voted_id, before.voted_directory_id
+        self._become(self.epoch, after, None)
+
+    def give_up_prospects(self, before: Prospective) -> None:
+        """Nobody would vote for this node now: go on as before, and look whether the leader is there after all."""
+        deadline, leader_id = self.election_deadline(), before.leader_id
+        after: RoleState
+        if leader_id is None or leader_id == self.node_id:
+            after = Unattached(deadline, leader_id, before.voted_id, before.voted_directory_id)
+        else:
+            after = Follower(leader_id, deadline, is_doubted=True)
+        self._become(self.epoch, after, None)
+
     def become_candidate(self) -> None:
         """Stand for election in the next epoch, with this node's own vote."""
         require(self.is_voter, f"node {self.node_id} is no voter and can't stand for election")
         require(not self.epochs_are_used_up, f"epoch {self.epoch} is the last one")
-        retries = self.state.retries + 1 if isinstance(self.state, Candidate) else 1
+        retries = self.state.retries + 1 if isinstance(self.state, Candidate | Prospective) else 1
         epoch = self.epoch + 1
         stored = ElectionState(epoch, None, self.node_id, self.config.directory_id)
         self._become(epoch, Candidate(self.election_deadline(), retries, {self.node_id}), stored)

@@ -1,13 +1,17 @@
 """The roles of a node, what each of them remembers, and which may follow which. Everything about that is here.
 
-    Unattached --timeout--> Candidate --majority--> Leader --resign, check quorum--> Resigned
-        |  ^                    |  ^ (again)                                            |
-        |  | higher epoch       |  +----------------------- timeout --------------------+
-        |  | (from any role)    |
-        v  |                    v
+    Unattached --timeout--> Prospective --majority--> Candidate --majority--> Leader --resign, check quorum--> Resigned
+      |  ^  ^                   |  ^ (again)              |                                                       |
+      |  |  +------- lost ------+  +---- lost ------------+                                                       |
+      |  |                      |  +------------------------------------ timeout ---------------------------------+
+      |  | higher epoch (from any role)
+      v  |
       Follower <---- a leader of this or a higher epoch is known (from any role but the leader's own epoch)
 
-Source: KafkaRaftClient and QuorumState of Kafka 3.9 (KIP-595). There is no pre-vote in 3.9.
+A prospective candidate asks who would vote for it before it raises the epoch (KIP-996): a node that was cut off, or was
+removed and does not know, then ends nobody's leadership.
+
+Source: KafkaRaftClient and QuorumState of Kafka 3.9 and 4.1 (KIP-595, KIP-996).
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ NEVER = 1 << 62
 
 class Role(Enum):
     UNATTACHED = "unattached"
+    PROSPECTIVE = "prospective"
     CANDIDATE = "candidate"
     FOLLOWER = "follower"
     LEADER = "leader"
@@ -35,11 +40,12 @@ class Role(Enum):
 
 
 TRANSITIONS: dict[Role, frozenset[Role]] = {
-    Role.UNATTACHED: frozenset({Role.UNATTACHED, Role.CANDIDATE, Role.FOLLOWER}),
-    Role.CANDIDATE: frozenset({Role.UNATTACHED, Role.CANDIDATE, Role.FOLLOWER, Role.LEADER}),
-    Role.FOLLOWER: frozenset({Role.UNATTACHED, Role.CANDIDATE, Role.FOLLOWER}),
+    Role.UNATTACHED: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.FOLLOWER}),
+    Role.PROSPECTIVE: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.FOLLOWER}),
+    Role.CANDIDATE: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.FOLLOWER, Role.LEADER}),
+    Role.FOLLOWER: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.FOLLOWER}),
     Role.LEADER: frozenset({Role.UNATTACHED, Role.FOLLOWER, Role.RESIGNED}),
-    Role.RESIGNED: frozenset({Role.UNATTACHED, Role.CANDIDATE, Role.FOLLOWER}),
+    Role.RESIGNED: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.FOLLOWER}),
 }
 """From a role to those that may come next."""
 
@@ -47,6 +53,13 @@ SAME_EPOCH: frozenset[tuple[Role, Role]] = frozenset(
     {
         (Role.UNATTACHED, Role.UNATTACHED),  # gives its vote
         (Role.UNATTACHED, Role.FOLLOWER),
+        (Role.UNATTACHED, Role.PROSPECTIVE),
+        (Role.FOLLOWER, Role.PROSPECTIVE),
+        (Role.CANDIDATE, Role.PROSPECTIVE),
+        (Role.RESIGNED, Role.PROSPECTIVE),
+        (Role.PROSPECTIVE, Role.PROSPECTIVE),  # asks again
+        (Role.PROSPECTIVE, Role.UNATTACHED),
+        (Role.PROSPECTIVE, Role.FOLLOWER),
         (Role.CANDIDATE, Role.FOLLOWER),
         (Role.CANDIDATE, Role.LEADER),
         (Role.LEADER, Role.RESIGNED),
@@ -81,6 +94,21 @@ class Unattached:
 
 
 @dataclass(slots=True)
+class Prospective:
+    """Asks for pre-votes in the epoch that it has. ``leader_id`` is that epoch's leader, which it does not hear any
+    more, and the vote that it gave in the epoch stays given. ``retries`` as a candidate's."""
+
+    role: ClassVar[Role] = Role.PROSPECTIVE
+    election_deadline: int
+    retries: int
+    granted: set[int]
+    rejected: set[int] = field(default_factory=set)
+    leader_id: int | None = None
+    voted_id: int | None = None
+    voted_directory_id: Uuid = ZERO_UUID
+
+
+@dataclass(slots=True)
 class Candidate:
     """``retries`` counts elections without a winner in a row; ``backoff_deadline`` is set once this one is lost."""
 
@@ -108,6 +136,7 @@ class Download:
 @dataclass(slots=True)
 class Follower:
     """``leader_ended``: the leader said EndQuorumEpoch, so its term can't be prolonged by hearing from it.
+    ``is_doubted``: this node has asked for pre-votes since it heard from the leader last.
     ``refusals`` counts how often in a row our log did not take what was fetched for ``refused_end``."""
 
     role: ClassVar[Role] = Role.FOLLOWER
@@ -115,6 +144,7 @@ class Follower:
     fetch_deadline: int
     leader_high_watermark: int = -1
     leader_ended: bool = False
+    is_doubted: bool = False
     download: Download | None = None
     refused_end: int = -1
     refusals: int = 0
@@ -146,4 +176,4 @@ class Resigned:
     unacknowledged: set[int]
 
 
-RoleState = Unattached | Candidate | Follower | Leader | Resigned
+RoleState = Unattached | Prospective | Candidate | Follower | Leader | Resigned

@@ -120,6 +120,7 @@ class SimulatedNode:
             fetch_max_wait_ms=50,
             fetch_max_bytes=world.options.fetch_max_bytes,
             max_parked_fetches=100,
+            asks_for_pre_votes=world.options.pre_votes,
             may_grant_vote=lambda candidate: not world.is_barred(candidate),
         )
         self.raft = RaftNode(config, self.disk.log, self.disk.election, self.random, self.local_time())
@@ -319,8 +320,10 @@ class SimulatedNode:
             self.unanswered[context] = left - 1
         else:
             del self.unanswered[context]
-        if isinstance(response, VoteResponse) and response.vote_granted and isinstance(context.request, VoteRequest):
-            epoch, candidate = context.request.candidate_epoch, context.request.candidate_id
+        request = context.request
+        is_vote = isinstance(response, VoteResponse) and response.vote_granted
+        if is_vote and isinstance(request, VoteRequest) and not request.pre_vote:
+            epoch, candidate = request.candidate_epoch, request.candidate_id
             first = self.world.history.vote_of(self.node_id, epoch, candidate)
             check(rules.one_vote_per_epoch, first, candidate)
         self.world.send_response(self, context, response)

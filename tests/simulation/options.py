@@ -35,6 +35,8 @@ class Options:
     transaction_share: float
     snapshot_every: int
     fetch_max_bytes: int
+    pre_votes: bool
+    """Whether nodes ask for pre-votes before they stand for election."""
 
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
@@ -70,6 +72,7 @@ def expand(seed: int, overrides: dict[str, str] | None = None) -> Options:
         transaction_share=sometimes(0.7, 0.1, 0.6),
         snapshot_every=random.choice((5, 15, 40)),
         fetch_max_bytes=random.choice((32, 64, 256)),
+        pre_votes=random.random() < 0.5,
     )
     types = {field.name: type(getattr(options, field.name)) for field in fields(options)}
     changes = {name: _parse(types[name], text) for name, text in (overrides or {}).items()}
