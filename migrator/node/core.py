@@ -226,4 +226,5 @@ def raft_config(settings: Settings, identity: MetaProperties) -> RaftConfig:
         election_backoff_max_ms=settings.controller_quorum_election_backoff_max_ms,
         request_timeout_ms=settings.controller_quorum_request_timeout_ms,
         retry_backoff_ms=settings.controller_quorum_retry_backoff_ms,
+        asks_for_pre_votes=bool(settings.grpc_voters),
     )

@@ -43,6 +43,7 @@ VERSION = importlib.metadata.version("kraft-migrator")
 ROLES = {
     RaftRole.LEADER: NodeRole.LEADER,
     RaftRole.FOLLOWER: NodeRole.FOLLOWER,
+    RaftRole.PROSPECTIVE: NodeRole.PROSPECTIVE,
     RaftRole.CANDIDATE: NodeRole.CANDIDATE,
     RaftRole.UNATTACHED: NodeRole.UNATTACHED,
     RaftRole.RESIGNED: NodeRole.RESIGNED,

@@ -15,6 +15,7 @@ class NodeRole(StrEnum):
 
     LEADER = "Leader"
     FOLLOWER = "Follower"
+    PROSPECTIVE = "Prospective"
     CANDIDATE = "Candidate"
     UNATTACHED = "Unattached"
     RESIGNED = "Resigned"

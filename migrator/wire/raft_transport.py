@@ -15,6 +15,8 @@ from migrator.raft.messages import (
     EndQuorumEpochRequest,
     RaftRequest,
     RaftResponse,
+    VoteRequest,
+    VoteResponse,
 )
 from migrator.raft.transport import PeerTimeoutError, RaftHandler, TransportError
 from migrator.raft.voter_set import DYNAMIC_VERSION
@@ -44,6 +46,10 @@ def ignore(_node_id: int, _epoch: int, _host: str, _port: int) -> None:
     """Believes nobody."""
 
 
+NO_PRE_VOTES = VoteResponse(ErrorCode.unsupported_version, ErrorCode.none, -1, -1, vote_granted=False)
+"""Vote has a field for it since Kafka 4.0 only (version 2)."""
+
+
 class KafkaRaftTransport:
     """A `RaftTransport`: one connection and one request in flight per peer, on its controller listener.
 
@@ -71,6 +77,8 @@ class KafkaRaftTransport:
 
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
         """The peer's answer, which has the type that belongs to the request's (see `RaftTransport`)."""
+        if isinstance(request, VoteRequest) and request.pre_vote:
+            return NO_PRE_VOTES
         api_key, ours = RAFT_APIS[type(request)]
         client = await self._clients.get(peer)
         try:
