@@ -25,6 +25,7 @@ COMMANDS = {
     "rehearse": "Try the copy without writing to ZooKeeper, and forecast how long the migration takes.",
     "verify": "Compare ZooKeeper with the metadata log, and prove that both hold the same metadata.",
     "handover": "Hand a finished quorum over to Apache Kafka's own controllers.",
+    "quorum": "Show the voters of the quorum, and let others vote instead of them, while the quorum runs.",
     "log": "Print metadata logs and snapshots.",
     "drill": "Migrate a throw-away cluster on this machine and watch it.",
 }

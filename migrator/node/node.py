@@ -41,6 +41,7 @@ from migrator.node.quorum.voter_change_apis import VOTER_CHANGE_APIS, VoterChang
 from migrator.node.reassignment import VoterReassignment
 from migrator.node.registration import KRAFT_VERSION, ControllerRegistrar
 from migrator.node.status_source import NodeStatusSource
+from migrator.node.voter_orders import VoterOrders
 from migrator.observe.doors import DoorCollector
 from migrator.observe.journal import Journal
 from migrator.observe.loop_health import LoopHealth, calm_garbage_collector
@@ -52,6 +53,7 @@ from migrator.rpc.identity import Identities
 from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.quorum_service import NodeAddress, QuorumService
 from migrator.rpc.server import GrpcServer, Service
+from migrator.rpc.voters_service import VotersService
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
 from migrator.wire.listener_settings import controller_security, named_security
@@ -161,12 +163,13 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     stack.push_async_callback(clients.close)
     times = PropagationTimes()
     insight = _migration(settings, core, times, gate, signals, journal, failure, stack)
-    _reassignment(settings, core, security, journal, failure, stack)
+    reassignment = _reassignment(settings, core, security, journal, failure, stack)
+    orders = VoterOrders(settings, core, reassignment, journal)
     source = NodeStatusSource(settings, core, insight, journal.after)
     _serve_metrics(settings, reader(settings, core, insight, health), times, stack)
 
     ports = await _serve_kafka(settings, cluster_id, core, failure, stack)
-    server = await _grpc(settings, core, source, failure)
+    server = await _grpc(settings, core, [OperatorService(source), VotersService(orders)], failure)
     stack.push_async_callback(server.close)
     stack.push_async_callback(core.close, HAND_OVER_SECONDS)
     following = KRaftPropagation(core, times, failure)
@@ -344,8 +347,7 @@ def _read_context(settings: Settings, core: NodeCore) -> Callable[[], Context]:
     return context
 
 
-async def _grpc(settings: Settings, core: NodeCore, source: NodeStatusSource, failure: StopReason) -> GrpcServer:
-    services: list[Service] = [OperatorService(source)]
+async def _grpc(settings: Settings, core: NodeCore, services: list[Service], failure: StopReason) -> GrpcServer:
     address = grpc_address(settings)
     if settings.grpc_voters and address is not None:
         own = NodeAddress(settings.node_id, *address, boot_ms=wall_ms())

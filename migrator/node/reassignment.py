@@ -65,7 +65,7 @@ Ask = Callable[[int], Awaitable[VoterAnswer | None]]
 
 @value
 class ReassignmentStatus:
-    """``steps`` from here on, as far as they can be told; ``waiting_for`` what the first of them lacks.
+    """``steps`` from here to the end; ``waiting_for`` is what the first of them lacks. The leader alone knows both.
 
     ``idle_ms``: since the last step, or since this node began to lead with a target; 0 without one.
     """
@@ -149,13 +149,23 @@ class VoterReassignment:
     async def status(self) -> ReassignmentStatus:
         """For those who describe the quorum; any node."""
         target = target_of(self._core.metadata.published)
+        if self._core.quorum.role is not Role.LEADER:
+            return ReassignmentStatus(target, (), (), None, 0)
         view = await self._look()
-        if target is None or not view.is_leader:
+        if target is None:
             return ReassignmentStatus(target, view.replicas, (), None, 0)
-        steps = outlook(view)
-        first = steps[0] if steps else None
+        first = plan(view)
         waiting_for = first if isinstance(first, Wait) else self._wait
-        return ReassignmentStatus(target, view.replicas, steps, waiting_for, self.idle_ms)
+        return ReassignmentStatus(target, view.replicas, outlook(view), waiting_for, self.idle_ms)
+
+    def replicas(self) -> list[Replica]:
+        """The others that fetch, or fetched, from this leader; none elsewhere."""
+        now, info = monotonic_ms(), self._core.quorum.status()
+        return [
+            seen(row, now, self._fetch_timeout_ms, self._election_timeout_ms)
+            for row in (*info.voters, *info.observers)
+            if row.replica_id != self._node_id
+        ]
 
     @property
     def idle_ms(self) -> int:
@@ -164,16 +174,10 @@ class VoterReassignment:
         return monotonic_ms() - self._last_step_ms if is_running else 0
 
     async def _look(self) -> PlannerView:
-        core, now = self._core, monotonic_ms()
-        quorum, image = core.quorum, core.metadata.published
-        voters, target, info = quorum.membership.voters, target_of(image), quorum.status()
+        core, quorum, image = self._core, self._core.quorum, self._core.metadata.published
+        voters, target, replicas = quorum.membership.voters, target_of(image), self.replicas()
         if voters is None:
             raise NotLeadingError("no voter set is in force")
-        replicas = [
-            seen(row, now, self._fetch_timeout_ms, self._election_timeout_ms)
-            for row in (*info.voters, *info.observers)
-            if row.replica_id != self._node_id
-        ]
         wanted = {replica.node_id for replica in target or ()}
         await self._ask_all({it.key.node_id for it in replicas if it.is_live} & (wanted | voters.ids))
         own = ReplicaKey(self._node_id, core.addresses.directory_id)

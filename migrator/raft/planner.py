@@ -401,14 +401,28 @@ STEPS_MAX = 64
 
 
 def outlook(view: PlannerView) -> tuple[Step, ...]:
-    """The steps from here, if each succeeds and whoever is missing comes; the last one may be a `Wait`."""
+    """The steps from here to the end, if each succeeds and whoever of the target is missing comes and catches up."""
+    view = _with_target_ready(view)
     steps: list[Step] = []
     while len(steps) < STEPS_MAX:
         step = plan(view)
-        if isinstance(step, Idle):
+        if isinstance(step, Idle | Wait):
             break
         steps.append(step)
-        if isinstance(step, Wait | RemoveSelf):
+        if isinstance(step, RemoveSelf):
             break
         view = after(view, step)
     return tuple(steps)
+
+
+def _with_target_ready(view: PlannerView) -> PlannerView:
+    end = max((replica.end_offset for replica in view.replicas), default=0)
+    ready = {}
+    for wanted in view.target or ():
+        voter = view.voters.key(wanted.node_id) if wanted.node_id in view.voters.ids else None
+        known = _candidate(view, wanted)
+        is_voter = voter is not None and _satisfies(view, voter, wanted)
+        key = voter if voter is not None and is_voter else wanted if known is None else known.key
+        ready[key] = Replica(key, end, is_live=True, is_caught_up=True)
+    others = (replica for replica in view.replicas if replica.key not in ready)
+    return replace(view, replicas=(*others, *ready.values()), hold=None)

@@ -37,6 +37,7 @@ READS = ORDERS | VOTERS
 
 QUORUM = "/migrator.quorum.v1.Quorum/"
 OPERATOR = "/migrator.operator.v1.Operator/"
+VOTERS_SERVICE = "/migrator.voters.v1.Voters/"
 
 DOORS: Mapping[str, Door] = {
     QUORUM + "Vote": Door(VOTERS, "candidate_id"),
@@ -53,6 +54,8 @@ DOORS: Mapping[str, Door] = {
     OPERATOR + "Resume": Door(ORDERS),
     OPERATOR + "Force": Door(ORDERS),
     OPERATOR + "ReportVerdict": Door(ORDERS),
+    VOTERS_SERVICE + "Reassign": Door(ORDERS),
+    VOTERS_SERVICE + "Describe": Door(READS),
 }
 
 REMEDIES: Mapping[frozenset[CallerRole], str] = {

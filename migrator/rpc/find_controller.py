@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from migrator.config.load import load_settings, read_properties, typed_settings
 from migrator.config.principals import names_of
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
+from migrator.observe.status import Status
 from migrator.rpc.channel import host_port
 from migrator.rpc.operator_client import OperatorClient
 from migrator.rpc.tls import tls_files
@@ -24,6 +25,7 @@ CLIENT_KEYS = (
     "migrator.grpc.voter.principals",
 )
 """What whoever asks a controller over TCP has to have."""
+DRIVES_NONE = ", or drives no migration"
 
 
 def connect(
@@ -63,6 +65,34 @@ async def active_controller(
 
     :raises OperatorError: none of them answers that it does; names the leader.
     """
+    async with _first(config, server, command_config, lambda status: status.migration.active, DRIVES_NONE) as client:
+        yield client
+
+
+@asynccontextmanager
+async def leading_controller(
+    config: Path | None, server: str | None, command_config: Path | None = None
+) -> AsyncIterator[OperatorClient]:
+    """The controller that leads the quorum; found likewise.
+
+    :raises OperatorError: none of them answers that it does; names the leader.
+    """
+    async with _first(config, server, command_config, _leads, "") as client:
+        yield client
+
+
+def _leads(status: Status) -> bool:
+    return status.quorum.leader_id == status.node_id
+
+
+@asynccontextmanager
+async def _first(
+    config: Path | None,
+    server: str | None,
+    command_config: Path | None,
+    is_meant: Callable[[Status], bool],
+    or_else: str,
+) -> AsyncIterator[OperatorClient]:
     failure: OperatorError | None = None
     leader, answered = -1, False
     for address, voter in _addresses(config, server):
@@ -78,13 +108,13 @@ async def active_controller(
             except OperatorError as error:
                 failure = failure or error
                 continue
-            if status.migration.active:
+            if is_meant(status):
                 yield client
                 return
             leader, answered = max(leader, status.quorum.leader_id), True
     if leader >= 0:
         raise OperatorError(
-            f"controller {leader} leads, and was not reached, or drives no migration",
+            f"controller {leader} leads, and was not reached{or_else}",
             remedy=f"Run this with the property file of controller {leader} on its machine, or name its "
             "migrator.grpc.listener with --server",
         )

@@ -14,6 +14,7 @@ import grpc.aio
 
 from migrator.errors import OperatorError
 from migrator.observe.status import Force, Gate, Goal, JournalEvent, Status, VerdictAnswer, VerdictReport
+from migrator.observe.voters import VoterOrder, VotersAnswer, VotersDescription
 from migrator.rpc.channel import CLIENT_OPTIONS
 from migrator.rpc.operator_codec import (
     answer_from_proto,
@@ -25,9 +26,11 @@ from migrator.rpc.operator_codec import (
     verdict_to_proto,
 )
 from migrator.rpc.operator_socket import SocketDirectory
-from migrator.rpc.stubs import operator_pb2, operator_pb2_grpc
+from migrator.rpc.stubs import operator_pb2, operator_pb2_grpc, voters_pb2, voters_pb2_grpc
 from migrator.rpc.tls import TlsFiles, WrongPeerError
 from migrator.rpc.tls import connect as tls_connect
+from migrator.rpc.voters_codec import answer_from_proto as answered
+from migrator.rpc.voters_codec import description_from_proto, order_to_proto
 
 CONNECT_SECONDS = 5.0
 
@@ -49,6 +52,7 @@ class OperatorClient:
         self._socket = socket
         self._channel: grpc.aio.Channel | None = None
         self._stub: Any = None
+        self._voters: Any = None
 
     @classmethod
     def on_socket(cls, metadata_directory: Path) -> OperatorClient:
@@ -94,6 +98,7 @@ class OperatorClient:
             await self.close()
             raise
         self._stub = operator_pb2_grpc.OperatorStub(self._channel)  # type: ignore[no-untyped-call]
+        self._voters = voters_pb2_grpc.VotersStub(self._channel)  # type: ignore[no-untyped-call]
         return self
 
     async def __aexit__(
@@ -156,6 +161,28 @@ class OperatorClient:
         """Tell what a comparison found; only the active controller takes it."""
         with self._refusals():
             return answer_from_proto(await self._stub.ReportVerdict(verdict_to_proto(report), timeout=timeout))
+
+    async def voters(self, timeout: float = 5.0) -> VotersDescription:
+        """The voters of the quorum, and the plan to change them."""
+        with self._refusals():
+            call = self._voters.Describe(voters_pb2.DescribeRequest(), timeout=timeout)
+            description = description_from_proto(await call.read())
+            call.cancel()
+            return description
+
+    async def watch_voters(self) -> AsyncIterator[VotersDescription]:
+        """Likewise, now and after every change."""
+        with self._refusals():
+            async for description in self._voters.Describe(voters_pb2.DescribeRequest(follow=True)):
+                yield description_from_proto(description)
+
+    async def reassign(
+        self, order: VoterOrder, voters: str = "", cluster_id: str = "", timeout: float = 10.0
+    ) -> VotersAnswer:
+        """Set, replace or clear the target of the voters; only the active controller does."""
+        request = voters_pb2.ReassignRequest(cluster_id=cluster_id, order=order_to_proto(order), voters=voters)
+        with self._refusals():
+            return answered(await self._voters.Reassign(request, timeout=timeout))
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:

@@ -174,7 +174,10 @@ def test_only_the_leader_acts() -> None:
 def test_the_outlook_names_the_steps_to_come() -> None:
     view = view_of((1, 2, 3), (2, 3, 4))
     assert outlook(view) == (Add(key(4)), HandOver(2), Remove(key(1)), ClearTarget())
-    assert [type(step) for step in outlook(replace(view, hold="The set is not committed."))] == [Wait]
+    assert outlook(replace(view, hold="The set is not committed.")) == outlook(view)
+    missing = view_of((1, 2, 3), (2, 3, 4), lags={3: 7, 4: None})
+    assert outlook(missing) == (Add(ReplicaKey(4)), HandOver(2), Remove(key(1)), ClearTarget())
+    assert outlook(replace(view, target=None)) == ()
 
 
 # Why it holds

@@ -74,9 +74,10 @@ class Cluster:
         self.wires = Wires()
         self.failures: list[BaseException] = []
 
-    def settings(self, node_id: int) -> Settings:
+    def keys(self, node_id: int) -> dict[str, str]:
+        """Its property file."""
         voters = ",".join(f"{voter}@localhost:{9000 + voter}" for voter in range(1, self.size + 1))
-        keys = {
+        own = {
             "process.roles": "controller",
             "node.id": str(node_id),
             "controller.quorum.voters": voters,
@@ -87,7 +88,10 @@ class Cluster:
             "controller.quorum.fetch.timeout.ms": "1500",
             "controller.quorum.election.backoff.max.ms": "100",
         }
-        return settings_from(keys | self.extra, "test")[0]
+        return own | self.extra
+
+    def settings(self, node_id: int) -> Settings:
+        return settings_from(self.keys(node_id), "test")[0]
 
     def format(self) -> None:
         for node_id in range(1, self.size + 1):

@@ -1,0 +1,156 @@
+"""What operators ask of the voters: to become others, and how they are. A `migrator.rpc.voters_service.VoterSource`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+
+from migrator.clock import monotonic_ms, wall_ms
+from migrator.config.settings import Settings
+from migrator.controller.decision import RefusedError
+from migrator.controller.migration_gate import Operation
+from migrator.controller.quorum_target import TargetOrder, TargetRequest, parse_target, set_target, target_text
+from migrator.errors import OperatorError
+from migrator.node.core import NodeCore
+from migrator.node.reassignment import ReassignmentStatus, VoterReassignment
+from migrator.observe.journal import Journal
+from migrator.observe.status import Orderer
+from migrator.observe.voters import PlanState, ReplicaDescription, VoterOrder, VotersAnswer, VotersDescription
+from migrator.raft.planner import Idle, Replica, Wait, described, keys
+from migrator.raft.progress import ReplicaStatus
+from migrator.raft.voter_set import ReplicaKey, VoterSet
+from migrator.records.uuid import ZERO_UUID, Uuid, uuid_to_text
+
+REFRESH_SECONDS = 0.2
+JOURNAL_KIND = "voters"
+
+
+class VoterOrders:
+    """One per node."""
+
+    def __init__(self, settings: Settings, core: NodeCore, reassignment: VoterReassignment, journal: Journal) -> None:
+        self._node_id = settings.node_id
+        self._core = core
+        self._reassignment = reassignment
+        self._journal = journal
+
+    async def reassign(self, order: VoterOrder, voters: str, cluster_id: str, by: Orderer) -> VotersAnswer:
+        """Set, replace or clear the target (see `VoterSource`)."""
+        if cluster_id not in {"", self._core.cluster_id}:
+            raise self._refused(f"this is cluster {self._core.cluster_id}, not {cluster_id}", "Ask the right cluster")
+        try:
+            request = TargetRequest(
+                TargetOrder(order.value),
+                () if order is VoterOrder.CANCEL else parse_target(voters),
+                self._core.quorum.membership.voters or VoterSet(()),
+                self._live(),
+            )
+            answer = await self._core.controller.write(
+                Operation.REASSIGN_VOTERS, lambda image, context: set_target(image, request, context)
+            )
+        except RefusedError as refusal:
+            raise self._refused(str(refusal).rstrip("."), self._remedy()) from refusal
+        target = "" if answer.target is None else target_text(answer.target)
+        replaced = "" if answer.replaced is None else target_text(answer.replaced)
+        what = f"the voters shall be {target}" if target else "the voters stay what they are"
+        self._journal.append(wall_ms(), JOURNAL_KIND, f"the operator has ordered: {what}", **by.details)
+        return VotersAnswer(target, replaced, answer.warnings)
+
+    def _refused(self, what: str, remedy: str) -> OperatorError:
+        return OperatorError(what, where=f"controller {self._node_id}", remedy=remedy)
+
+    def _remedy(self) -> str:
+        if self._core.controller.epoch is not None:
+            return ""
+        leader = self._core.quorum.leader_id
+        return "Wait for an election" if leader is None else f"Ask controller {leader}, which leads"
+
+    def _live(self) -> frozenset[ReplicaKey]:
+        others = {replica.key for replica in self._reassignment.replicas() if replica.is_live}
+        return frozenset(others | {ReplicaKey(self._node_id, self._core.addresses.directory_id)})
+
+    async def updates(self) -> AsyncIterator[VotersDescription]:
+        """After every change (see `VoterSource`)."""
+        last = None
+        while True:
+            description = await self.describe()
+            if last is None or _without_time(description) != _without_time(last):
+                last = description
+                yield description
+            await asyncio.sleep(REFRESH_SECONDS)
+
+    async def describe(self) -> VotersDescription:
+        """The voters and the plan now (see `VoterSource`)."""
+        quorum = self._core.quorum
+        membership, info = quorum.membership, quorum.status()
+        plan = await self._reassignment.status()
+        wanted = {replica.node_id for replica in plan.target or ()}
+        rows = {(row.replica_id, row.directory_id): row for row in (*info.voters, *info.observers)}
+        controllers = self._core.metadata.published.cluster.controllers
+        voters = membership.voters
+        shown = [
+            replica
+            for replica in plan.replicas
+            if replica.key.node_id in wanted
+            or replica.key.node_id in controllers
+            or (voters is not None and replica.key.node_id in voters.ids)
+        ]
+        return VotersDescription(
+            cluster_id=self._core.cluster_id,
+            node_id=self._node_id,
+            leader_id=-1 if info.leader_id is None else info.leader_id,
+            leader_epoch=info.epoch,
+            high_watermark=info.high_watermark,
+            kraft_version=membership.kraft_version,
+            voters="" if voters is None else target_text(keys(voters)),
+            target="" if plan.target is None else target_text(plan.target),
+            state=self._state(plan),
+            waiting_for="" if plan.waiting_for is None else plan.waiting_for.reason,
+            remedy="" if plan.waiting_for is None else plan.waiting_for.remedy,
+            next_steps=tuple(described(step) for step in plan.steps if not isinstance(step, Idle | Wait)),
+            replicas=tuple(self._replica(each, rows, wanted, self._core.storage.log.end_offset()) for each in shown),
+        )
+
+    def _state(self, plan: ReassignmentStatus) -> PlanState:
+        if plan.target is None:
+            return PlanState.IDLE
+        if self._core.controller.epoch is None:
+            return PlanState.RESTING
+        return PlanState.MOVING if plan.waiting_for is None else PlanState.WAITING
+
+    def _replica(
+        self, replica: Replica, rows: Mapping[tuple[int, Uuid], ReplicaStatus], wanted: set[int], leader_end: int
+    ) -> ReplicaDescription:
+        key, now = replica.key, monotonic_ms()
+        row = rows.get((key.node_id, key.directory_id))
+        voters = self._core.quorum.membership.voters
+        return ReplicaDescription(
+            node_id=key.node_id,
+            directory_id="" if key.directory_id == ZERO_UUID else uuid_to_text(key.directory_id),
+            address=self._address(key.node_id),
+            votes=voters is not None and voters.has(key.node_id, key.directory_id),
+            shall_vote=key.node_id in wanted,
+            log_end_offset=replica.end_offset,
+            lag_records=max(0, leader_end - replica.end_offset) if replica.end_offset >= 0 else -1,
+            fetched_ms_ago=now - row.last_fetch_ms if row is not None and row.last_fetch_ms >= 0 else -1,
+            rounds=0 if row is None else row.rounds,
+            last_round_ms=-1 if row is None else row.last_round_ms,
+            caught_up=replica.is_caught_up,
+        )
+
+    def _address(self, node_id: int) -> str:
+        registration = self._core.metadata.published.cluster.controllers.get(node_id)
+        listeners = () if registration is None else registration.listeners
+        named = (f"{at.host}:{at.port}" for at in listeners if at.name == self._core.addresses.listener)
+        at = self._core.addresses.find(node_id)
+        return next(named, "" if at is None else f"{at.host}:{at.port}")
+
+
+def _without_time(description: VotersDescription) -> VotersDescription:
+    """What makes two of them different for somebody who watches: not how long ago each replica fetched."""
+    rows = tuple(
+        replace(row, log_end_offset=0, lag_records=min(row.lag_records, 1), fetched_ms_ago=0, rounds=0, last_round_ms=0)
+        for row in description.replicas
+    )
+    return replace(description, high_watermark=0, replicas=rows)

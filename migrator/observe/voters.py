@@ -1,0 +1,74 @@
+"""Who votes, who shall vote, and the way there, as operators see it."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from migrator.values import value
+
+
+class VoterOrder(Enum):
+    """What an operator asks for: these voters, the voters and these, the voters without these, no change any more."""
+
+    TO = "to"
+    ADD = "add"
+    REMOVE = "remove"
+    CANCEL = "cancel"
+
+
+class PlanState(Enum):
+    """``RESTING``: a target is set, and this controller does not lead, so it cannot say more."""
+
+    IDLE = "no target is set"
+    MOVING = "the voters are changing"
+    WAITING = "the plan waits"
+    RESTING = "the leader knows how far the plan is"
+
+
+@value
+class VotersAnswer:
+    """Targets in text, such as ``4,5,6``; empty without one. ``replaced`` was in force until now."""
+
+    target: str
+    replaced: str
+    warnings: tuple[str, ...]
+
+
+@value
+class ReplicaDescription:
+    """A controller that fetches, or fetched, from the leader. Ages and times in ms, -1 for never.
+
+    ``rounds``: how often it has reached an end of the leader's log that was noted before; ``last_round_ms`` how long
+    that took last.
+    """
+
+    node_id: int
+    directory_id: str
+    address: str
+    votes: bool
+    shall_vote: bool
+    log_end_offset: int
+    lag_records: int
+    fetched_ms_ago: int
+    rounds: int
+    last_round_ms: int
+    caught_up: bool
+
+
+@value
+class VotersDescription:
+    """``replicas`` and the steps are known to the leader only. ``leader_id`` is -1 while nobody leads."""
+
+    cluster_id: str
+    node_id: int
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    kraft_version: int
+    voters: str
+    target: str
+    state: PlanState
+    waiting_for: str
+    remedy: str
+    next_steps: tuple[str, ...]
+    replicas: tuple[ReplicaDescription, ...]
