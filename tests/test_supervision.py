@@ -29,6 +29,7 @@ KINDS = {
     "controller-registration": OnError.RESTART,
     "voter-reassignment": OnError.RESTART,
     "own-voter-entry": OnError.RESTART,
+    "address-gossip": OnError.RESTART,
     "fetch-reads": OnError.STOP,
     "leadership": OnError.STOP,
     "listener-acceptor": OnError.RESTART,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from random import SystemRandom
@@ -34,6 +34,8 @@ from migrator.node.migration.status import MigrationInsight
 from migrator.node.migration.write_gate import WriteGate
 from migrator.node.propagation import KRaftPropagation
 from migrator.node.quorum.describe import QuorumDescriber
+from migrator.node.quorum.either_transport import EitherTransport
+from migrator.node.quorum.gossip import Gossip
 from migrator.node.quorum.own_entry import OwnEntry
 from migrator.node.quorum.transports import grpc_address, grpc_tls, kafka_transport, peer_clients, raft_transport
 from migrator.node.quorum.view import NodeQuorumView
@@ -51,7 +53,7 @@ from migrator.observe.metrics_endpoint import MetricsEndpoint
 from migrator.observe.propagation import PropagationMode, PropagationTimes
 from migrator.rpc.identity import Identities
 from migrator.rpc.operator_service import OperatorService
-from migrator.rpc.quorum_service import NodeAddress, QuorumService
+from migrator.rpc.quorum_service import QuorumService
 from migrator.rpc.server import GrpcServer, Service
 from migrator.rpc.voters_service import VotersService
 from migrator.supervision import OnError, Supervisor, TaskKind
@@ -68,6 +70,7 @@ log = logging.getLogger(__name__)
 
 REGISTRATION = TaskKind("controller-registration", OnError.RESTART)
 OWN_ENTRY = TaskKind("own-voter-entry", OnError.RESTART)
+GOSSIP = TaskKind("address-gossip", OnError.RESTART)
 HAND_OVER_SECONDS = 5.0
 
 
@@ -133,7 +136,8 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     directory = OpenedDirectory(settings)
     cluster_id = directory.identity.cluster_id
     addresses = node_addresses(settings, directory)
-    transport = raft_transport(settings, cluster_id, addresses, security)
+    gossip = Gossip(settings, addresses)
+    transport = raft_transport(settings, cluster_id, addresses, gossip, security)
     stack.push_async_callback(transport.close)
     gate = WriteGate(settings)
     signals = VoterSignals(settings, addresses.voters, security)
@@ -159,8 +163,6 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
         raise
     finally:
         await asking.close()
-    clients = peer_clients(addresses, security)
-    stack.push_async_callback(clients.close)
     times = PropagationTimes()
     insight = _migration(settings, core, times, gate, signals, journal, failure, stack)
     reassignment = _reassignment(settings, core, security, journal, failure, stack)
@@ -169,7 +171,7 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     _serve_metrics(settings, reader(settings, core, insight, health), times, stack)
 
     ports = await _serve_kafka(settings, cluster_id, core, failure, stack)
-    server = await _grpc(settings, core, [OperatorService(source), VotersService(orders)], failure)
+    server = await _grpc(settings, core, gossip, [OperatorService(source), VotersService(orders)], failure)
     stack.push_async_callback(server.close)
     stack.push_async_callback(core.close, HAND_OVER_SECONDS)
     following = KRaftPropagation(core, times, failure)
@@ -177,14 +179,32 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     core.start()
     following.start()
     stack.push_async_callback(_drain, insight, settings.migrator_write_behind_drain_ms / 1000, failure)
-    registrar = ControllerRegistrar(settings, core.metadata, core.quorum, core.controller, clients, ports)
-    supervisor = Supervisor(failure)
-    supervisor.keep(REGISTRATION, registrar.run)
-    supervisor.keep(OWN_ENTRY, OwnEntry(settings, cluster_id, core.quorum, addresses, core.voter_changes, clients).run)
-    stack.push_async_callback(supervisor.close)
+    supervisor = _introduce(settings, core, security, ports, failure, stack)
+    if isinstance(transport, EitherTransport):
+        supervisor.keep(GOSSIP, partial(gossip.run, transport.grpc))
     calm_garbage_collector()
     health.start()
     stack.callback(health.stop)
+
+
+def _introduce(
+    settings: Settings,
+    core: NodeCore,
+    security: ListenerSecurity,
+    ports: Mapping[str, int],
+    failure: StopReason,
+    stack: AsyncExitStack,
+) -> Supervisor:
+    """Tell the leader who we are and where, again and again; the supervisor of what does so."""
+    clients = peer_clients(core.addresses, security)
+    stack.push_async_callback(clients.close)
+    registrar = ControllerRegistrar(settings, core.metadata, core.quorum, core.controller, clients, ports)
+    own_entry = OwnEntry(settings, core.cluster_id, core.quorum, core.addresses, core.voter_changes, clients)
+    supervisor = Supervisor(failure)
+    supervisor.keep(REGISTRATION, registrar.run)
+    supervisor.keep(OWN_ENTRY, own_entry.run)
+    stack.push_async_callback(supervisor.close)
+    return supervisor
 
 
 def _migration(
@@ -347,11 +367,12 @@ def _read_context(settings: Settings, core: NodeCore) -> Callable[[], Context]:
     return context
 
 
-async def _grpc(settings: Settings, core: NodeCore, services: list[Service], failure: StopReason) -> GrpcServer:
+async def _grpc(
+    settings: Settings, core: NodeCore, gossip: Gossip, services: list[Service], failure: StopReason
+) -> GrpcServer:
     address = grpc_address(settings)
     if settings.grpc_voters and address is not None:
-        own = NodeAddress(settings.node_id, *address, boot_ms=wall_ms())
-        view = NodeQuorumView(core.quorum, own, frozenset(voter.voter_id for voter in settings.voters))
+        view = NodeQuorumView(core.quorum, core.addresses, gossip)
         services.append(QuorumService(core.cluster_id, core.quorum.handle, view, failure))
     server = GrpcServer(services, Identities(settings.grpc_voter_principals, settings.grpc_operator_principals))
     server.listen_unix(settings.metadata_directory)

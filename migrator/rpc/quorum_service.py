@@ -9,11 +9,13 @@ import grpc
 import grpc.aio
 
 from migrator.errors import InvariantViolation, PeerError
+from migrator.raft.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest
 from migrator.raft.transport import RaftHandler
 from migrator.rpc.channel import CLUSTER_KEY, metadata_value
 from migrator.rpc.codec import from_proto, to_proto
 from migrator.rpc.stubs import quorum_pb2, quorum_pb2_grpc
 from migrator.values import value
+from migrator.wire.raft_codec import ListenerEndpoint
 
 
 @value
@@ -39,12 +41,13 @@ class QuorumDescription:
 
 @value
 class NodeAddress:
-    """Where a node is since its boot at ``boot_ms``."""
+    """Where a node's gRPC server is since its boot at ``boot_ms``, as it said when it knew ``leader_epoch``."""
 
     node_id: int
     host: str
     port: int
     boot_ms: int
+    leader_epoch: int = 0
 
 
 class QuorumView(Protocol):
@@ -55,6 +58,12 @@ class QuorumView(Protocol):
 
     def discover(self, known: Sequence[NodeAddress]) -> Sequence[NodeAddress]:
         """Learn what a peer knows, tell what we know (KIP-642)."""
+
+    def leader_endpoint(self, leader_id: int) -> ListenerEndpoint | None:
+        """Where a leader is, if peers are to be told."""
+
+    def told(self, leader_id: int, epoch: int, host: str, port: int) -> None:
+        """The leader of an epoch says where it is."""
 
 
 class QuorumService(quorum_pb2_grpc.QuorumServicer):
@@ -117,8 +126,12 @@ class QuorumService(quorum_pb2_grpc.QuorumServicer):
             request = from_proto(proto)
         except PeerError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        if isinstance(request, BeginQuorumEpochRequest | EndQuorumEpochRequest) and proto.HasField("leader_endpoint"):
+            at = proto.leader_endpoint
+            self._view.told(request.leader_id, request.leader_epoch, at.host, at.port)
         try:
-            return to_proto(await self._handler(request))
+            response = await self._handler(request)
+            return with_leader_endpoint(to_proto(response), self._view.leader_endpoint(response.leader_id))
         except InvariantViolation as violation:
             if self._on_violation is not None:
                 self._on_violation(violation)
@@ -139,13 +152,24 @@ def _replica(replica: ReplicaProgress) -> Any:
     )
 
 
+def with_leader_endpoint(proto: Any, at: ListenerEndpoint | None) -> Any:
+    """The message, which names a leader, with the leader's endpoint in it."""
+    if at is not None:
+        proto.leader_endpoint.host, proto.leader_endpoint.port = at.host, at.port
+    return proto
+
+
 def address_to_proto(address: NodeAddress) -> Any:
     """`NodeAddress` for the wire."""
     return quorum_pb2.NodeAddress(
-        node_id=address.node_id, host=address.host, port=address.port, boot_ms=address.boot_ms
+        node_id=address.node_id,
+        host=address.host,
+        port=address.port,
+        boot_ms=address.boot_ms,
+        leader_epoch=address.leader_epoch,
     )
 
 
 def address_from_proto(proto: Any) -> NodeAddress:
     """`NodeAddress` from the wire."""
-    return NodeAddress(proto.node_id, proto.host, proto.port, proto.boot_ms)
+    return NodeAddress(proto.node_id, proto.host, proto.port, proto.boot_ms, proto.leader_epoch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 
 from migrator.errors import OperatorError, PeerError
-from migrator.raft.messages import RaftRequest, RaftResponse
+from migrator.raft.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, RaftRequest, RaftResponse
 from migrator.raft.transport import (
     ForeignClusterError,
     PeerTimeoutError,
@@ -28,10 +28,13 @@ from migrator.rpc.quorum_service import (
     ReplicaProgress,
     address_from_proto,
     address_to_proto,
+    with_leader_endpoint,
 )
 from migrator.rpc.stubs import quorum_pb2, quorum_pb2_grpc
 from migrator.rpc.tls import Stamp, TlsFiles, WrongNameError, WrongPeerError, connect
 from migrator.values import value
+from migrator.wire.raft_codec import ListenerEndpoint
+from migrator.wire.raft_transport import Told, ignore
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +42,8 @@ CONNECT_SECONDS = 2.0
 SILENT_SECONDS = 10.0
 """How long an address is left alone that swallows what is sent there: each try costs a request its time."""
 
+LINKS_MAX = 100
+"""Beyond, the one that was used least recently is closed."""
 REMEMBERED_REASONS = 20
 """Why one peer did not answer; a refusal has another text for each call."""
 
@@ -60,7 +65,7 @@ class _Link:
 
     def __init__(self, peer: int, at: PeerAddress, tls: TlsFiles) -> None:
         self._peer = peer
-        self._at = at
+        self.at = at
         self._tls = tls
         self._stamp: Stamp | None = None
         self._channel: grpc.aio.Channel | None = None
@@ -84,15 +89,15 @@ class _Link:
         await self.drop()
         loop = asyncio.get_running_loop()
         if loop.time() < self._not_before:
-            raise UnreachableError(f"node {self._peer}: {self._at.address} did not answer a moment ago")
+            raise UnreachableError(f"node {self._peer}: {self.at.address} did not answer a moment ago")
         patience = min(CONNECT_SECONDS, seconds / 2)
         try:
             async with asyncio.timeout(patience):
-                connection = await connect(self._at.address, self._tls, self._at.principals)
+                connection = await connect(self.at.address, self._tls, self.at.principals)
         except TimeoutError as error:
             if patience == CONNECT_SECONDS:
                 self._not_before = loop.time() + SILENT_SECONDS
-            raise UnreachableError(f"node {self._peer}: {self._at.address} does not answer") from error
+            raise UnreachableError(f"node {self._peer}: {self.at.address} does not answer") from error
         except WrongNameError as error:
             raise WrongVoterError(f"node {self._peer}: {error}") from error
         except (OSError, WrongPeerError, OperatorError) as error:
@@ -129,23 +134,44 @@ class GrpcRaftTransport:
     """A `RaftTransport`: one channel and one request in flight per peer.
 
     :param cluster_id: ours; a peer of another cluster is refused.
-    :param peers: by node id.
+    :param find: where a peer is now.
+    :param told: hears of the leader endpoints that peers name.
+    :param own_endpoint: our controller listener, if voters are to be told when we lead.
     """
 
-    def __init__(self, cluster_id: str, peers: Mapping[int, PeerAddress], tls: TlsFiles) -> None:
+    def __init__(
+        self,
+        cluster_id: str,
+        find: Callable[[int], PeerAddress | None],
+        tls: TlsFiles,
+        *,
+        told: Told = ignore,
+        own_endpoint: Callable[[], ListenerEndpoint | None] = lambda: None,
+    ) -> None:
         self._metadata = ((CLUSTER_KEY, cluster_id),)
-        self._links = {peer: _Link(peer, at, tls) for peer, at in peers.items()}
+        self._find = find
+        self._tls = tls
+        self._tell_leader = told
+        self._own_endpoint = own_endpoint
+        self._links: dict[int, _Link] = {}
+        """The least recently used first."""
         self._deadlines: set[asyncio.Timeout] = set()
         self._closed = False
         self._said: dict[int, set[str]] = {}
 
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
         """The peer's answer, which has the type that belongs to the request's (see `RaftTransport`)."""
-        response = await self._call(peer, _METHODS[type(request)], to_proto(request), timeout)
+        proto = to_proto(request)
+        if isinstance(request, BeginQuorumEpochRequest | EndQuorumEpochRequest):
+            with_leader_endpoint(proto, self._own_endpoint())
+        response = await self._call(peer, _METHODS[type(request)], proto, timeout)
         try:
             answer: RaftResponse = from_proto(response)
         except PeerError as error:
             raise TransportError(f"node {peer}: {error}") from error
+        if response.HasField("leader_endpoint"):
+            at = response.leader_endpoint
+            self._tell_leader(answer.leader_id, answer.leader_epoch, at.host, at.port)
         return answer
 
     async def describe(self, peer: int, timeout: float) -> QuorumDescription:
@@ -179,11 +205,9 @@ class GrpcRaftTransport:
         await asyncio.gather(*(link.drop() for link in self._links.values()))
 
     async def _call(self, peer: int, method: str, request: Any, timeout: float) -> Any:
-        link = self._links.get(peer)
-        if link is None:
-            raise UnreachableError(f"node {peer} has no known address")
         if self._closed:
             raise TransportError("the transport is closed")
+        link = await self._link(peer)
         deadline = asyncio.timeout(timeout)
         try:
             async with deadline:
@@ -199,6 +223,25 @@ class GrpcRaftTransport:
             raise
         finally:
             self._deadlines.discard(deadline)
+
+    async def _link(self, peer: int) -> _Link:
+        """The connection to a peer at its present address; one to an earlier address is dropped.
+
+        :raises UnreachableError: nobody knows its address.
+        """
+        at, link = self._find(peer), self._links.pop(peer, None)
+        if at is not None and link is not None and link.at == at:
+            self._links[peer] = link
+            return link
+        if at is not None:
+            found = self._links[peer] = _Link(peer, at, self._tls)
+        if link is not None:
+            await link.drop()
+        if at is None:
+            raise UnreachableError(f"node {peer} has no known address")
+        if len(self._links) > LINKS_MAX:
+            await self._links.pop(next(iter(self._links))).drop()
+        return found
 
     async def _ask(self, peer: int, link: _Link, method: str, request: Any, deadline: asyncio.Timeout) -> Any:
         was_connected = link.is_connected

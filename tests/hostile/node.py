@@ -15,11 +15,12 @@ from migrator.config.settings import Settings
 from migrator.log.metadata_log import MetadataLog
 from migrator.node.core import NodeCore, OpenedDirectory
 from migrator.node.node import _listeners
+from migrator.node.quorum.gossip import Gossip
 from migrator.node.quorum.view import NodeQuorumView
 from migrator.raft.messages import RaftRequest, RaftResponse
 from migrator.raft.transport import RaftTransport, UnreachableError
 from migrator.rpc.channel import CLUSTER_KEY
-from migrator.rpc.quorum_service import NodeAddress, QuorumService
+from migrator.rpc.quorum_service import QuorumService
 from migrator.wire.connection import RequestContext, max_elements
 from migrator.wire.decode import decode_body
 from migrator.wire.encode import encode_entity
@@ -113,8 +114,7 @@ class Node:
         core.boot()
         failure: Any = failures.append
         (self.listener,) = _listeners(settings, core.cluster_id, core, failure)
-        own = NodeAddress(NODE_ID, "localhost", 9001, boot_ms=1)
-        view = NodeQuorumView(core.quorum, own, frozenset(voter.voter_id for voter in settings.voters))
+        view = NodeQuorumView(core.quorum, core.addresses, Gossip(settings, core.addresses))
         self.quorum_service = QuorumService(core.cluster_id, core.quorum.handle, view, failures.append)
         logging.getLogger().addHandler(self.errors)
         core.start()

@@ -213,3 +213,9 @@ class _View:
 
     def discover(self, known: Any) -> Any:
         raise AssertionError("nobody may get here")
+
+    def leader_endpoint(self, leader_id: int) -> Any:
+        raise AssertionError("nobody may get here")
+
+    def told(self, leader_id: int, epoch: int, host: str, port: int) -> None:
+        raise AssertionError("nobody may get here")

@@ -87,7 +87,7 @@ async def falling_back(port: int, security: ListenerSecurity) -> AsyncIterator[E
     """To a node that listens on that port, and nowhere for gRPC."""
     nowhere = PeerAddress(f"127.0.0.1:{free_port()}", frozenset({f"User:CN=voter-{NODE}"}))
     transport = EitherTransport(
-        GrpcRaftTransport(CLUSTER_ID, {NODE: nowhere}, voter(2)),
+        GrpcRaftTransport(CLUSTER_ID, {NODE: nowhere}.get, voter(2)),
         KafkaRaftTransport(2, {NODE: ListenerEndpoint("CONTROLLER", "127.0.0.1", port)}.get, security=security),
     )
     try:

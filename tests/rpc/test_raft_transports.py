@@ -90,14 +90,21 @@ class View:
     """The quorum's view of one node."""
 
     def __init__(self) -> None:
-        self.told: list[NodeAddress] = []
+        self.gossip: list[NodeAddress] = []
+        self.leaders: list[tuple[int, int, str, int]] = []
 
     def describe(self) -> QuorumDescription:
         return QuorumDescription(2, 7, 90, (ReplicaProgress(2, 100), ReplicaProgress(1, 99, 5, 4)))
 
     def discover(self, known: Sequence[NodeAddress]) -> Sequence[NodeAddress]:
-        self.told.extend(known)
-        return (NodeAddress(2, "::1", 9094, 77),)
+        self.gossip.extend(known)
+        return (NodeAddress(2, "::1", 9094, 77, 6),)
+
+    def leader_endpoint(self, leader_id: int) -> ListenerEndpoint | None:
+        return ListenerEndpoint("CONTROLLER", "leader", leader_id) if leader_id > 0 else None
+
+    def told(self, leader_id: int, epoch: int, host: str, port: int) -> None:
+        self.leaders.append((leader_id, epoch, host, port))
 
 
 class Kind(Protocol):
@@ -143,7 +150,7 @@ class Grpc:
 def grpc_transport(port: int, files: TlsFiles | None = None) -> GrpcRaftTransport:
     """Voter 1's, to voter 2 on that port."""
     at = PeerAddress(f"127.0.0.1:{port}", frozenset({f"User:CN=voter-{PEER}"}))
-    return GrpcRaftTransport(CLUSTER, {PEER: at}, files or voter(1))
+    return GrpcRaftTransport(CLUSTER, {PEER: at}.get, files or voter(1))
 
 
 @pytest.fixture(params=[Kafka, Grpc], ids=["kafka", "grpc"])
@@ -354,9 +361,55 @@ async def test_grpc_tells_the_quorum_and_gossips_addresses() -> None:
     transport = grpc_transport(port)
     try:
         assert await transport.describe(PEER, 10) == view.describe()
-        mine = NodeAddress(1, "host-1", 9094, 5)
-        assert await transport.discover(PEER, [mine], 10) == (NodeAddress(2, "::1", 9094, 77),)
-        assert view.told == [mine]
+        mine = NodeAddress(1, "host-1", 9094, 5, 7)
+        assert await transport.discover(PEER, [mine], 10) == (NodeAddress(2, "::1", 9094, 77, 6),)
+        assert view.gossip == [mine]
     finally:
         await transport.close()
         await server.close(grace=0)
+
+
+async def test_grpc_tells_where_leaders_are() -> None:
+    view = View()
+    heard: list[tuple[int, int, str, int]] = []
+    answer = BeginQuorumEpochResponse(OK, OK, 3, 9)
+    pairs: list[tuple[RaftRequest, RaftResponse]] = [
+        (BeginQuorumEpochRequest(CLUSTER, PEER, 1, 7), answer),
+        (EndQuorumEpochRequest(CLUSTER, 1, 8, ()), EndQuorumEpochResponse(OK, OK, 3, 9)),
+        (FetchRequest(CLUSTER, 1, 7, 0, 0, 0, 1), FetchResponse(OK, OK, 3, 9, -1, 0)),
+    ]
+    server = GrpcServer([QuorumService(CLUSTER, answering(*pairs), view)], IDENTITIES)
+    port = server.listen("127.0.0.1", 0, voter(PEER))
+    await server.start()
+    at = PeerAddress(f"127.0.0.1:{port}", frozenset({f"User:CN=voter-{PEER}"}))
+    transport = GrpcRaftTransport(
+        CLUSTER,
+        {PEER: at}.get,
+        voter(1),
+        told=lambda *told: heard.append(told),
+        own_endpoint=lambda: ListenerEndpoint("CONTROLLER", "own", 9093),
+    )
+    try:
+        for request, response in pairs:
+            assert await transport.send(PEER, request, 10) == response
+    finally:
+        await transport.close()
+        await server.close(grace=0)
+    assert view.leaders == [(1, 7, "own", 9093), (1, 8, "own", 9093)]
+    assert heard == [(3, 9, "leader", 3)] * 3
+
+
+async def test_a_voter_that_moved_is_called_at_its_new_address() -> None:
+    principals = frozenset({f"User:CN=voter-{PEER}"})
+    known: dict[int, PeerAddress] = {}
+    transport = GrpcRaftTransport(CLUSTER, known.get, voter(1))
+    try:
+        with pytest.raises(UnreachableError, match="no known address"):
+            await transport.send(PEER, VOTE, 10)
+        for epoch in (100, 200):
+            async with Grpc().serve(answering((VOTE, VoteResponse(OK, OK, -1, epoch, vote_granted=False)))) as port:
+                known[PEER] = PeerAddress(f"127.0.0.1:{port}", principals)
+                assert (await transport.send(PEER, VOTE, 10)).leader_epoch == epoch
+        assert len(transport._links) == 1
+    finally:
+        await transport.close()

@@ -58,7 +58,7 @@ async def test_a_peer_that_shows_it_over_grpc_is_not_reached_and_ends_nothing(ki
     address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     transport = GrpcRaftTransport(
         "cluster",
-        {1: PeerAddress(address, frozenset({"User:CN=node"}))},
+        {1: PeerAddress(address, frozenset({"User:CN=node"}))}.get,
         files(tmp_path, OURS.pem, OURS.key),
     )
     request = FetchSnapshotRequest("cluster", 2, 1, EpochOffset(1, 1), 0, 1)

@@ -105,6 +105,11 @@ class Addresses:
     # Questions
 
     @property
+    def epoch(self) -> int:
+        """The leader epoch that this node knows."""
+        return self._leadership()[0]
+
+    @property
     def kraft_version(self) -> int:
         """0 while the voters are configured."""
         return self.membership.kraft_version
@@ -119,6 +124,10 @@ class Addresses:
     def bootstrap_ids(self) -> tuple[int, ...]:
         """Ids of the servers that may be asked who leads; never our own."""
         return tuple(self._bootstrap)
+
+    def own(self) -> ListenerEndpoint | None:
+        """Where peers reach this node."""
+        return self._own
 
     def voters(self) -> Mapping[int, ListenerEndpoint]:
         """Where the voters in force are; without those whose endpoint has another listener name than ours."""

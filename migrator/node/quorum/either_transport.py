@@ -20,14 +20,14 @@ class EitherTransport:
     """
 
     def __init__(self, grpc: GrpcRaftTransport, kafka: KafkaRaftTransport) -> None:
-        self._grpc = grpc
+        self.grpc = grpc
         self._kafka = kafka
         self._said: set[int] = set()
 
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
         """The peer's answer, which has the type that belongs to the request's (see `RaftTransport`)."""
         deadline = asyncio.get_running_loop().time() + timeout
-        first: RaftTransport = self._grpc
+        first: RaftTransport = self.grpc
         second: RaftTransport = self._kafka
         if self._is_stock(peer):
             first, second = second, first
@@ -54,4 +54,4 @@ class EitherTransport:
 
     async def close(self) -> None:
         """Drop every connection; requests that wait fail with `TransportError` (see `RaftTransport`)."""
-        await asyncio.gather(self._grpc.close(), self._kafka.close())
+        await asyncio.gather(self.grpc.close(), self._kafka.close())

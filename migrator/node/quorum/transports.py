@@ -10,9 +10,10 @@ from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.node.quorum.addresses import Addresses
 from migrator.node.quorum.either_transport import EitherTransport
+from migrator.node.quorum.gossip import Gossip
 from migrator.raft.transport import RaftTransport
-from migrator.rpc.channel import host_port
-from migrator.rpc.raft_transport import GrpcRaftTransport, PeerAddress
+from migrator.raft.voter_set import DYNAMIC_VERSION
+from migrator.rpc.raft_transport import GrpcRaftTransport
 from migrator.rpc.tls import TlsFiles, tls_files
 from migrator.wire.client import ClientLimits
 from migrator.wire.peer_clients import PeerClients
@@ -68,19 +69,18 @@ def grpc_tls(settings: Settings) -> TlsFiles:
 
 
 def raft_transport(
-    settings: Settings, cluster_id: str, addresses: Addresses, security: ListenerSecurity
+    settings: Settings, cluster_id: str, addresses: Addresses, gossip: Gossip, security: ListenerSecurity
 ) -> RaftTransport:
     """The Kafka protocol; with ``migrator.grpc.voters`` gRPC where it is answered."""
     if not settings.grpc_voters:
         return kafka_transport(settings, addresses, security)
-    peers = {
-        voter.voter_id: PeerAddress(
-            host_port(voter.host, voter.port), names_of(settings.grpc_voter_principals, (voter.voter_id,))
-        )
-        for voter in settings.grpc_voters
-        if voter.voter_id != settings.node_id
-    }
-    grpc = GrpcRaftTransport(cluster_id, peers, grpc_tls(settings))
+    grpc = GrpcRaftTransport(
+        cluster_id,
+        gossip.find,
+        grpc_tls(settings),
+        told=addresses.told_by_peer,
+        own_endpoint=lambda: addresses.own() if addresses.kraft_version >= DYNAMIC_VERSION else None,
+    )
     return EitherTransport(grpc, kafka_transport(settings, addresses, security, max_backoff_ms=FALLBACK_BACKOFF_MAX_MS))
 
 

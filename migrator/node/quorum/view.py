@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from migrator.clock import monotonic_ms, wall_ms
+from migrator.node.quorum.addresses import Addresses
+from migrator.node.quorum.gossip import Gossip
 from migrator.node.quorum.runner import QuorumRunner
 from migrator.raft.progress import ReplicaStatus
+from migrator.raft.voter_set import DYNAMIC_VERSION
 from migrator.rpc.quorum_service import NodeAddress, QuorumDescription, ReplicaProgress
-
-CLOCKS_DIFFER_MS: Final = 24 * 3600 * 1000
-HOST_NAME_MAX: Final = 253
-PORT_MAX: Final = 65_535
+from migrator.wire.raft_codec import ListenerEndpoint
 
 
 class NodeQuorumView:
-    """A `migrator.rpc.quorum_service.QuorumView`.
+    """A `migrator.rpc.quorum_service.QuorumView`."""
 
-    :param own: this node's address.
-    :param voters: whose addresses are kept; whatever else a peer names is passed over.
-    """
-
-    def __init__(self, quorum: QuorumRunner, own: NodeAddress, voters: frozenset[int]) -> None:
+    def __init__(self, quorum: QuorumRunner, addresses: Addresses, gossip: Gossip) -> None:
         self._quorum = quorum
-        self._voters = voters - {own.node_id}
-        self._known = {own.node_id: own}
+        self._addresses = addresses
+        self._gossip = gossip
 
     def describe(self) -> QuorumDescription:
         """The quorum as this node sees it (see `QuorumView`)."""
@@ -39,23 +34,18 @@ class NodeQuorumView:
         )
 
     def discover(self, known: Sequence[NodeAddress]) -> Sequence[NodeAddress]:
-        """The newest address of each voter wins, by the time of its boot; one that has yet to come would win always."""
-        latest = wall_ms() + CLOCKS_DIFFER_MS
-        for address in known:
-            if not self._is_plausible(address, latest):
-                continue
-            held = self._known.get(address.node_id)
-            if held is None or held.boot_ms < address.boot_ms:
-                self._known[address.node_id] = address
-        return tuple(self._known.values())
+        """Learn what a peer knows, tell what we know (see `QuorumView`)."""
+        self._gossip.hear(known)
+        return self._gossip.known()
 
-    def _is_plausible(self, address: NodeAddress, latest_ms: int) -> bool:
-        return (
-            address.node_id in self._voters
-            and 0 < len(address.host) <= HOST_NAME_MAX
-            and 0 < address.port <= PORT_MAX
-            and 0 <= address.boot_ms <= latest_ms
-        )
+    def leader_endpoint(self, leader_id: int) -> ListenerEndpoint | None:
+        """Where a leader is; while the voters are configured, every peer knows (see `QuorumView`)."""
+        is_dynamic = self._addresses.kraft_version >= DYNAMIC_VERSION
+        return self._addresses.find(leader_id) if is_dynamic and leader_id >= 0 else None
+
+    def told(self, leader_id: int, epoch: int, host: str, port: int) -> None:
+        """The leader of an epoch says where it is (see `QuorumView`)."""
+        self._addresses.told_by_leader(leader_id, epoch, host, port)
 
 
 def _progress(row: ReplicaStatus) -> ReplicaProgress:

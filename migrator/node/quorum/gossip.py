@@ -1,0 +1,117 @@
+"""gRPC addresses of our own nodes, told from one to the other (KIP-642's DiscoverBrokers).
+
+Addresses only: who votes is in the log, and who may call is in this node's allow-list. While the voters are configured
+(kraft.version 0), so are their addresses, and nobody is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from migrator.clock import wall_ms
+from migrator.config.endpoints import parse_host_port
+from migrator.config.principals import names_of
+from migrator.config.settings import Settings
+from migrator.node.quorum.addresses import Addresses, is_address
+from migrator.raft.config import EPOCH_LIMIT
+from migrator.raft.transport import TransportError
+from migrator.raft.voter_set import DYNAMIC_VERSION
+from migrator.rpc.channel import host_port
+from migrator.rpc.quorum_service import NodeAddress
+from migrator.rpc.raft_transport import PeerAddress
+
+log = logging.getLogger(__name__)
+
+CLOCKS_DIFFER_MS = 24 * 3600 * 1000
+PERIOD_SECONDS = 5.0
+REQUEST_SECONDS = 5.0
+EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - what a listener may be bound to, and nobody can connect to
+
+
+class Peers(Protocol):
+    """What gossip goes through."""
+
+    async def discover(self, peer: int, known: Sequence[NodeAddress], timeout: float) -> Sequence[NodeAddress]:
+        """Tell a peer what we know of addresses, learn what it knows.
+
+        :raises TransportError: no answer.
+        """
+
+
+class Gossip:
+    """Of each node, the word of the highest leader epoch counts, within it that of the newest boot."""
+
+    def __init__(self, settings: Settings, addresses: Addresses) -> None:
+        self._addresses = addresses
+        self._principals = settings.grpc_voter_principals
+        self._configured = {voter.voter_id: (voter.host, voter.port) for voter in settings.grpc_voters}
+        self._heard: dict[int, NodeAddress] = {}
+        self._own: NodeAddress | None = None
+        if settings.migrator_grpc_listener:
+            host, port = parse_host_port(settings.migrator_grpc_listener)
+            host = socket.getfqdn() if host in EVERYWHERE else host
+            host, port = self._configured.get(settings.node_id, (host, port))
+            self._own = NodeAddress(settings.node_id, host, port, boot_ms=wall_ms())
+
+    def known(self) -> tuple[NodeAddress, ...]:
+        """What we tell: our own address, which is as new as the epoch that we know, and what we have heard."""
+        own = () if self._own is None else (replace(self._own, leader_epoch=self._addresses.epoch),)
+        return (*own, *self._heard.values())
+
+    def hear(self, known: Sequence[NodeAddress]) -> None:
+        """Keep what is newer, of nodes that may have our calls."""
+        latest_ms = wall_ms() + CLOCKS_DIFFER_MS
+        for address in known:
+            held = self._heard.get(address.node_id)
+            is_newer = held is None or _age(held) < _age(address)
+            if is_newer and self._is_plausible(address, latest_ms):
+                self._heard[address.node_id] = address
+
+    def _is_plausible(self, address: NodeAddress, latest_ms: int) -> bool:
+        """One from the end of time would win always; the allow-list bounds how many there are."""
+        return (
+            address.node_id != self._addresses.node_id
+            and self._may_call(address.node_id)
+            and is_address(address.host, address.port)
+            and 0 <= address.boot_ms <= latest_ms
+            and 0 <= address.leader_epoch < EPOCH_LIMIT
+        )
+
+    def _may_call(self, node_id: int) -> bool:
+        if self._addresses.kraft_version < DYNAMIC_VERSION and self._configured:
+            return node_id in self._configured
+        return node_id in self._principals.values()
+
+    def find(self, node_id: int) -> PeerAddress | None:
+        """Where a node's gRPC server is, and how it has to prove who it is; None: nobody knows."""
+        principals = names_of(self._principals, (node_id,))
+        heard = self._heard.get(node_id) if self._addresses.kraft_version >= DYNAMIC_VERSION else None
+        at = self._configured.get(node_id) if heard is None else (heard.host, heard.port)
+        return None if at is None or not principals else PeerAddress(host_port(*at), principals)
+
+    async def run(self, peers: Peers) -> None:
+        """Until cancelled: tell everybody whom we can reach what we know, learn what they know."""
+        while True:
+            await self.ask_around(peers)
+            await asyncio.sleep(PERIOD_SECONDS)
+
+    async def ask_around(self, peers: Peers) -> None:
+        """One round."""
+        if self._addresses.kraft_version >= DYNAMIC_VERSION:
+            others = {*self._configured, *self._heard} - {self._addresses.node_id}
+            await asyncio.gather(*(self._exchange(peers, node_id) for node_id in sorted(others)))
+
+    async def _exchange(self, peers: Peers, node_id: int) -> None:
+        try:
+            self.hear(await peers.discover(node_id, self.known(), REQUEST_SECONDS))
+        except TransportError as error:
+            log.debug("No addresses from node %d: %s", node_id, error)
+
+
+def _age(address: NodeAddress) -> tuple[int, int]:
+    return address.leader_epoch, address.boot_ms
