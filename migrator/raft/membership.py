@@ -17,8 +17,9 @@ from migrator.raft.events import ChangeVoters
 from migrator.raft.quorum import Quorum
 from migrator.raft.replication import answer_parked
 from migrator.raft.states import Follower, Leader, Unattached
-from migrator.raft.voter_changes import AddVoter, Refusal, RemoveVoter, UpdateVoter, VoterChange
-from migrator.raft.voter_set import VoterSet
+from migrator.raft.voter_changes import AddVoter, Refusal, RemoveVoter, UpdateVoter, UpgradeVoters, VoterChange
+from migrator.raft.voter_set import DYNAMIC_VERSION, VoterSet
+from migrator.records.uuid import ZERO_UUID
 
 CAUGHT_UP_WITHIN_MS = 3_600_000
 """An observer may become a voter when it has fetched within this time and has been at the log's end once
@@ -55,7 +56,10 @@ def _nobody_overlooks_it(quorum: Quorum, leader: Leader, change: VoterChange) ->
     """Stock 3.9 and 4.1 do not look at records about voters below the highest end that their log ever had, until they
     start again: the record has to come behind every end that a voter has shown us, be its log like ours or not."""
     keys = {(voter.voter_id, voter.voter_directory_id) for voter in changed(quorum.voter_set, change).voters}
-    shown = max((entry.shown_end for entry in leader.replicas.all() if entry.key in keys), default=-1)
+    shown = max(
+        (entry.shown_end for entry in leader.replicas.all() if (entry.replica_id, entry.shown_directory) in keys),
+        default=-1,
+    )
     if quorum.log.end_offset() >= shown:
         return None
     return _later(f"A voter has shown a log up to offset {shown}. The leader's log has to get there first. Try again.")
@@ -105,14 +109,45 @@ def _is_there(quorum: Quorum, _leader: Leader, change: UpdateVoter) -> Refusal |
     return Refusal(ErrorCode.voter_not_found, f"Node {voter.voter_id} is no voter on that disk.")
 
 
+def _is_static(quorum: Quorum, _leader: Leader, _change: UpgradeVoters) -> Refusal | None:
+    if not quorum.is_dynamic:
+        return None
+    version = quorum.membership.kraft_version
+    return Refusal(ErrorCode.invalid_update_version, f"The voters are in the log already: kraft.version is {version}.")
+
+
+def _names_the_configured(quorum: Quorum, _leader: Leader, change: UpgradeVoters) -> Refusal | None:
+    if change.voters.ids == quorum.voters:
+        return None
+    return Refusal(
+        ErrorCode.invalid_request, f"The voters are {sorted(quorum.voters)}, not {sorted(change.voters.ids)}."
+    )
+
+
+def _all_can_change(_quorum: Quorum, _leader: Leader, change: UpgradeVoters) -> Refusal | None:
+    for voter in change.voters.voters:
+        can = voter.k_raft_version_feature
+        if not can.min_supported_version <= DYNAMIC_VERSION <= can.max_supported_version:
+            what = f"supports kraft.version {can.min_supported_version} to {can.max_supported_version}"
+        elif voter.voter_directory_id == ZERO_UUID:
+            what = "has not told the id of its directory: it has to fetch from this leader first"
+        elif not voter.endpoints:
+            what = "has no address"
+        else:
+            continue
+        return Refusal(ErrorCode.invalid_update_version, f"Voter {voter.voter_id} {what}.")
+    return None
+
+
 ALWAYS: tuple[Rule, ...] = (_own_epoch_is_committed, _is_dynamic, _last_set_is_committed, _nobody_overlooks_it)
 BEFORE: dict[type, tuple[Rule, ...]] = {
     AddVoter: (*ALWAYS, _is_new),
     RemoveVoter: (*ALWAYS, _may_go),
     UpdateVoter: (*ALWAYS, _range_fits, _is_there),
+    UpgradeVoters: (_own_epoch_is_committed, _is_static, _names_the_configured, _all_can_change, _nobody_overlooks_it),
 }
 """What can be said without asking the new voter anything."""
-AFTER: dict[type, tuple[Rule, ...]] = {AddVoter: (_range_fits, _has_caught_up), RemoveVoter: (), UpdateVoter: ()}
+AFTER: dict[type, tuple[Rule, ...]] = {AddVoter: (_range_fits, _has_caught_up)}
 """What is checked once the new voter has answered which versions it supports."""
 
 
@@ -124,11 +159,12 @@ def why_not(quorum: Quorum, change: VoterChange) -> Refusal | None:
 def change_voters(quorum: Quorum, event: ChangeVoters) -> None:
     """Append the changed set, or refuse."""
     change, kind = event.change, type(event.change)
-    refusal = _first_refusal(quorum, change, BEFORE[kind] + AFTER[kind])
+    refusal = _first_refusal(quorum, change, BEFORE[kind] + AFTER.get(kind, ()))
     if refusal is not None:
         quorum.emit(fx.VotersRefused(refusal))
     else:
-        quorum.append(fx.AppendVoters(quorum.epoch, changed(quorum.voter_set, change)))
+        version = DYNAMIC_VERSION if isinstance(change, UpgradeVoters) else None
+        quorum.append(fx.AppendVoters(quorum.epoch, changed(quorum.voter_set, change), version))
         if isinstance(quorum.state, Leader):
             answer_parked(quorum, quorum.state)
 
@@ -137,6 +173,8 @@ def changed(voters: VoterSet, change: VoterChange) -> VoterSet:
     """The set after a change."""
     if isinstance(change, RemoveVoter):
         return voters.without(change.key.node_id)
+    if isinstance(change, UpgradeVoters):
+        return change.voters
     return voters.with_voter(change.voter)
 
 

@@ -21,6 +21,7 @@ class Progress:
     """One replica. ``end_offset`` is what it has on disk, as its last valid fetch claimed; -1 is unknown.
 
     ``shown_end`` is the longest log that it has claimed to have, also one that is not a part of the leader's.
+    ``shown_directory`` is the one that it fetches for; ``directory_id`` of a configured voter is zero.
     """
 
     replica_id: int
@@ -30,6 +31,7 @@ class Progress:
     last_caught_up_ms: int = -1
     told_high_watermark: int = -1
     shown_end: int = -1
+    shown_directory: Uuid = ZERO_UUID
     rounds: int = 0
     last_round_ms: int = -1
     round_began_ms: int = -1
@@ -40,6 +42,11 @@ class Progress:
     def key(self) -> tuple[int, Uuid]:
         """Its id and directory."""
         return self.replica_id, self.directory_id
+
+    def show(self, directory_id: Uuid, offset: int) -> None:
+        """A fetch from ``offset`` on, valid or not."""
+        self.shown_directory = directory_id
+        self.shown_end = max(self.shown_end, offset)
 
     def fetched(self, offset: int, leader_end: int, now: int) -> None:
         """A valid fetch from ``offset`` on. Offsets may fall: a replica can be given an empty disk."""
@@ -69,6 +76,7 @@ class Progress:
 class ReplicaStatus:
     """A row of DescribeQuorum (KIP-836); times on the clock of ``step``, -1 for never.
 
+    ``shown_directory_id`` is known of configured voters, too, whose ``directory_id`` is zero.
     ``rounds``: how often it has reached an end of the leader's log that was noted before; ``last_round_ms`` how long
     that took last, ``round_began_ms`` since when it is on its way to the next one (-1: it lacks nothing).
     """
@@ -81,6 +89,7 @@ class ReplicaStatus:
     rounds: int = 0
     last_round_ms: int = -1
     round_began_ms: int = -1
+    shown_directory_id: Uuid = ZERO_UUID
 
 
 @dataclass(slots=True)
@@ -113,8 +122,9 @@ class Replicas:
     def reconfigure(self, voters: VoterSet, own_id: int) -> None:
         """Other voters are in force: who was an observer brings along how far it is, and the other way round."""
         for entry in self.voters.values():
-            if entry.directory_id != ZERO_UUID:
-                self.observers[entry.replica_id, entry.directory_id] = entry
+            if entry.directory_id == ZERO_UUID:
+                entry.directory_id = entry.shown_directory  # was configured, without a directory (kraft.version 0)
+            self.observers[entry.key] = entry
         keys = [(voter.voter_id, voter.voter_directory_id) for voter in voters.voters if voter.voter_id != own_id]
         self.voters = {key[0]: self._taken(*key) for key in keys}
 
@@ -143,6 +153,7 @@ def rows(entries: Collection[Progress]) -> tuple[ReplicaStatus, ...]:
             entry.rounds,
             entry.last_round_ms,
             entry.round_began_ms,
+            entry.shown_directory,
         )
         for entry in sorted(entries, key=lambda entry: (entry.replica_id, entry.directory_id))
     )

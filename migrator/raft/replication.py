@@ -115,7 +115,7 @@ def handle_fetch(quorum: Quorum, context: Hashable, request: FetchRequest) -> No
     position = locate(quorum.log, request.fetch_offset, request.last_fetched_epoch)
     progress = leader.replicas.find(request.replica_id, request.replica_directory_id, quorum.now)
     if progress is not None:
-        progress.shown_end = max(progress.shown_end, request.fetch_offset)
+        progress.show(request.replica_directory_id, request.fetch_offset)
     has_news = not position.is_valid or request.fetch_offset < quorum.log.end_offset()
     if position.is_valid and progress is not None:
         has_news |= _note_fetch(quorum, leader, progress, request.fetch_offset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from migrator.errors import MigratorError
-from migrator.raft.voter_set import ReplicaKey
+from migrator.raft.voter_set import ReplicaKey, VoterSet
 from migrator.records.control import DynamicVoter
 from migrator.values import value
 
@@ -31,7 +31,14 @@ class UpdateVoter:
     voter: DynamicVoter
 
 
-VoterChange = AddVoter | RemoveVoter | UpdateVoter
+@value
+class UpgradeVoters:
+    """Take the configured voters into the log, with kraft.version 1: from then on they can change."""
+
+    voters: VoterSet
+
+
+VoterChange = AddVoter | RemoveVoter | UpdateVoter | UpgradeVoters
 
 
 @value
