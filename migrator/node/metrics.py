@@ -11,6 +11,7 @@ from migrator.migration.machine.states import PublicState, State, public_state
 from migrator.migration.machine.volatile_state import DriverStatus
 from migrator.node.core import NodeCore
 from migrator.node.migration.status import MigrationInsight
+from migrator.node.reassignment import VoterReassignment
 from migrator.observe.loop_health import LoopHealth
 from migrator.observe.metrics import MetadataType, MigrationFigures, Reading
 from migrator.records.metadata import ZkMigrationState
@@ -24,7 +25,13 @@ TYPES = {
 }
 
 
-def reader(settings: Settings, core: NodeCore, insight: MigrationInsight, health: LoopHealth) -> Callable[[], Reading]:
+def reader(
+    settings: Settings,
+    core: NodeCore,
+    insight: MigrationInsight,
+    reassignment: VoterReassignment,
+    health: LoopHealth,
+) -> Callable[[], Reading]:
     """A function that may be called from any thread: images are immutable, everything else is single numbers."""
 
     def read() -> Reading:
@@ -58,6 +65,9 @@ def reader(settings: Settings, core: NodeCore, insight: MigrationInsight, health
             high_watermark=core.quorum.high_watermark,
             log_end_offset=core.storage.log.end_offset(),
             refused_appends=core.quorum.refusals.count,
+            voters=len(core.addresses.voter_ids),
+            voter_reassignment=reassignment.is_moving,
+            voter_reassignment_idle_ms=reassignment.idle_ms,
             last_verdict=insight.last_verdict,
             task_failures=FAILURES.read(),
         )

@@ -168,7 +168,7 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     reassignment = _reassignment(settings, core, security, journal, failure, stack)
     orders = VoterOrders(settings, core, reassignment, journal)
     source = NodeStatusSource(settings, core, insight, journal.after)
-    _serve_metrics(settings, reader(settings, core, insight, health), times, stack)
+    _serve_metrics(settings, reader(settings, core, insight, reassignment, health), times, stack)
 
     ports = await _serve_kafka(settings, cluster_id, core, failure, stack)
     server = await _grpc(settings, core, gossip, [OperatorService(source), VotersService(orders)], failure)

@@ -168,10 +168,14 @@ class VoterReassignment:
         ]
 
     @property
+    def is_moving(self) -> bool:
+        """Whether this node is the active controller and there is a target."""
+        return self._core.controller.epoch is not None and target_of(self._core.metadata.published) is not None
+
+    @property
     def idle_ms(self) -> int:
         """Milliseconds since the last step of a plan; 0 where none runs."""
-        is_running = self._core.controller.epoch is not None and target_of(self._core.metadata.published) is not None
-        return monotonic_ms() - self._last_step_ms if is_running else 0
+        return monotonic_ms() - self._last_step_ms if self.is_moving else 0
 
     async def _look(self) -> PlannerView:
         core, quorum, image = self._core, self._core.quorum, self._core.metadata.published

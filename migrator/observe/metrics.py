@@ -68,6 +68,10 @@ class Reading:
     high_watermark: int
     log_end_offset: int
     refused_appends: int
+    voters: int
+    voter_reassignment: bool
+    """Whether this node leads and moves the voters to a target."""
+    voter_reassignment_idle_ms: int
     last_verdict: int
     """Of the last verification: 1 equal, 0 different, -1 none."""
     task_failures: Mapping[str, TaskFailures]
@@ -125,6 +129,17 @@ GAUGES: tuple[tuple[str, str, Callable[[Reading], float]], ...] = (
         "migrator_log_refused_appends",
         "Appends in a row that this node's log refused; above 0 it does not follow, and its status says why",
         lambda r: r.refused_appends,
+    ),
+    ("migrator_voters", "Voters in force at this node", lambda r: r.voters),
+    (
+        "migrator_voter_reassignment",
+        "1 on the active controller while the voters are to become others",
+        lambda r: r.voter_reassignment,
+    ),
+    (
+        "migrator_voter_reassignment_idle_ms",
+        "How long ago that changed a voter last; 0 elsewhere",
+        lambda r: r.voter_reassignment_idle_ms,
     ),
     (
         "migrator_event_loop_stall_ms",

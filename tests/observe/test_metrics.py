@@ -32,7 +32,12 @@ from migrator.supervision import TaskFailures
 from migrator.zookeeper.znodes.migration import CRC_FIELD
 
 RAFT = "kafka_server_raft_metrics_"
-UNRELATED = {"migrator_log_refused_appends"}
+UNRELATED = {
+    "migrator_log_refused_appends",
+    "migrator_voters",
+    "migrator_voter_reassignment",
+    "migrator_voter_reassignment_idle_ms",
+}
 """Of the quorum, not of the migration."""
 MIGRATION = MigrationFigures(
     public_state=2,
@@ -45,7 +50,7 @@ MIGRATION = MigrationFigures(
 )
 NUMBERS = {field.name: 100 + number for number, field in enumerate(fields(Reading)) if field.type in ("int", "float")}
 READING = Reading(
-    **NUMBERS | {"epoch": 7, "role": "leader", "active": True},  # type: ignore[arg-type]
+    **NUMBERS | {"epoch": 7, "role": "leader", "active": True, "voter_reassignment": True},  # type: ignore[arg-type]
     migration=MIGRATION,
     metadata_type=MetadataType.DUAL,
     features={"metadata.version": 21},

@@ -27,17 +27,19 @@ from migrator.rpc.operator_client import OperatorClient
 from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.quorum_service import QuorumService
 from migrator.rpc.server import GrpcServer
-from migrator.rpc.stubs import operator_pb2, quorum_pb2
+from migrator.rpc.stubs import operator_pb2, quorum_pb2, voters_pb2
 from migrator.rpc.tls import OWN_USE, TRUST_USE, TlsFiles
+from migrator.rpc.voters_service import VotersService
 from migrator.values import value
 from tests.rpc.support.identities import AUTHORITY, IDENTITIES, files_of, voter
 from tests.rpc.support.operator_node import PlayedNode
+from tests.rpc.support.voters import VotersOfTest
 from tests.rpc.test_raft_transports import CLUSTER, PEER, VOTE, VOTED, View, grpc_transport
 
 STRANGERS = Authority("strangers")
 SERVICES = {
     "/" + descriptor.full_name + "/": descriptor
-    for module in (quorum_pb2, operator_pb2)
+    for module in (quorum_pb2, operator_pb2, voters_pb2)
     for descriptor in module.DESCRIPTOR.services_by_name.values()
 }
 
@@ -63,7 +65,7 @@ def with_files(files: TlsFiles) -> grpc.ChannelCredentials:
 
 @value
 class Served:
-    """Both services of voter 2, on TCP and on the socket; ``seen`` is what came through to consensus."""
+    """All services of voter 2, on TCP and on the socket; ``seen`` is what came through to consensus."""
 
     port: int
     directory: Path
@@ -79,7 +81,9 @@ async def served(directory: Path) -> AsyncIterator[Served]:
         seen.append(request)
         return VOTED
 
-    server = GrpcServer([QuorumService(CLUSTER, answer, View()), OperatorService(node)], IDENTITIES)
+    server = GrpcServer(
+        [QuorumService(CLUSTER, answer, View()), OperatorService(node), VotersService(VotersOfTest())], IDENTITIES
+    )
     server.listen_unix(directory)
     port = server.listen("127.0.0.1", 0, voter(PEER))
     await server.start()
