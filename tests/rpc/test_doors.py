@@ -121,7 +121,7 @@ def test_the_rule_behind_the_table() -> None:
     for method, door in DOORS.items():
         is_quorum = ".Quorum/" in method
         assert (CallerRole.VOTER in door.roles) is (
-            is_quorum or method.rpartition("/")[2] in {"Watch", "Journal", "Gates"}
+            is_quorum or method.rpartition("/")[2] in {"Watch", "Journal", "Gates", "Describe"}
         )
         assert ({CallerRole.OPERATOR, CallerRole.OWNER} <= door.roles) is not is_quorum
 
