@@ -73,7 +73,7 @@ def _roles(settings: Settings) -> Iterator[Problem]:
 
 def _identity(settings: Settings) -> Iterator[Problem]:
     if settings.node_id < 0:
-        yield "node.id", "is not set", "Set the id under which controller.quorum.voters names this node"
+        yield "node.id", "is not set", "Set the id of this node, as controller.quorum.voters names it"
     log_dirs = split_list(settings.log_dirs or settings.log_dir)
     if not log_dirs:
         yield "log.dirs", "is empty", "Set one directory for the metadata log"
@@ -85,12 +85,18 @@ def _quorum(settings: Settings) -> Iterator[Problem]:
     except ValueError as error:
         yield "controller.quorum.voters", str(error), "Write id@host:port, separated by commas"
         return
-    if not voters:
-        remedy = "Set id@host:port of each controller, separated by commas"
-        if settings.controller_quorum_bootstrap_servers:
-            remedy += " (a dynamic quorum by controller.quorum.bootstrap.servers needs brokers from 3.9 on: not here)"
+    try:
+        servers = settings.bootstrap_servers
+    except ValueError as error:
+        yield "controller.quorum.bootstrap.servers", str(error), "Write host:port, separated by commas"
+        return
+    if not voters and not servers:
+        remedy = (
+            "Set id@host:port of each controller, separated by commas. Or set controller.quorum.bootstrap.servers to "
+            "their host:port, where the log says who votes"
+        )
         yield "controller.quorum.voters", "is not set", remedy
-    elif settings.node_id not in {voter.voter_id for voter in voters}:
+    elif voters and settings.node_id not in {voter.voter_id for voter in voters}:
         yield (
             "controller.quorum.voters",
             f"does not name this node, {settings.node_id}",
@@ -144,7 +150,7 @@ def _super_users(settings: Settings) -> Iterator[Problem]:
 def _scram_among_controllers(settings: Settings) -> Iterator[Problem]:
     """Credentials are in the metadata log, which has no leader before the controllers have logged in at each other.
     Stock controllers cannot do it either: their ``ScramPublisher`` begins behind the first known high watermark."""
-    if len(settings.voters) < 2 or settings.grpc_voters or not _uses_sasl(settings):
+    if len(settings.voters) == 1 or settings.grpc_voters or not _uses_sasl(settings):
         return
     mechanism = settings.sasl_mechanism_controller_protocol
     remedy = "Set PLAIN or OAUTHBEARER for controllers, or let them use client certificates or migrator.grpc.voters"
@@ -208,7 +214,7 @@ def _own(settings: Settings) -> Iterator[Problem]:
     except ValueError as error:
         yield "migrator.grpc.voters", str(error), "Write id@host:port, separated by commas"
         return
-    if named and named != {voter.voter_id for voter in settings.voters}:
+    if named and settings.voters and named != {voter.voter_id for voter in settings.voters}:
         yield "migrator.grpc.voters", "names other ids than controller.quorum.voters", "Name the same voters in both"
     if named and not settings.migrator_grpc_listener:
         yield "migrator.grpc.listener", "is not set, while migrator.grpc.voters is", "Set this node's own host:port"
@@ -232,10 +238,10 @@ def _grpc_doors(settings: Settings) -> Iterator[Problem]:
     except ValueError as error:
         yield key, str(error), form
         return
-    voters = {voter.voter_id for voter in settings.voters}
+    voters = {voter.voter_id for voter in settings.voters or settings.grpc_voters}
     if not ids:
         yield key, "is not set, while migrator.grpc.listener is: no certificate would be known as a voter's", form
-    elif strangers := sorted(ids - voters):
+    elif voters and (strangers := sorted(ids - voters)):
         yield key, f"names {strangers[0]}, which controller.quorum.voters does not", "Name the ids of the voters"
     elif nameless := sorted(voters - ids):
         yield key, f"has no principal for voter {nameless[0]}", f"Add {nameless[0]}@User:SUBJECT of its certificate"

@@ -96,6 +96,18 @@ def parse_host_port(text: str) -> tuple[str, int]:
     return match.group(1) or match.group(2), int(match.group(3))
 
 
+def parse_bootstrap_servers(entries: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    """``host:port`` entries -> both of each, each once.
+
+    :raises ValueError: for an entry of another form, or one that nobody can connect to.
+    """
+    found = [parse_host_port(entry) for entry in entries]
+    for entry, (host, port) in zip(entries, found, strict=True):
+        if not host or not port:
+            raise ValueError(f"{entry!r} is not host:port")
+    return tuple(dict.fromkeys(found))
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches that address; "" is every address."""
     try:

@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from migrator.config.endpoints import Listener, VoterAddress, parse_listeners, parse_protocol_map, parse_voters
+from migrator.config.endpoints import (
+    Listener,
+    VoterAddress,
+    parse_bootstrap_servers,
+    parse_listeners,
+    parse_protocol_map,
+    parse_voters,
+)
 from migrator.config.principals import parse_principals, parse_voter_principals
 from migrator.config.types import JAVA_BLANKS, Secret, split_list
 
@@ -183,6 +190,15 @@ class Settings:
         return parse_listeners(self.advertised_listeners or self.listeners, self.protocol_map)
 
     @cached_property
+    def advertised_controller_listeners(self) -> tuple[Listener, ...]:
+        """Where others reach this controller, in the order of ``controller.listener.names``: what it advertises, else
+        what it binds (``KafkaConfig.effectiveAdvertisedControllerListeners``)."""
+        bound = {listener.name: listener for listener in self.parsed_listeners}
+        advertised = {listener.name: listener for listener in self.parsed_advertised_listeners}
+        found = (advertised.get(name, bound.get(name)) for name in self.controller_listeners)
+        return tuple(listener for listener in found if listener is not None)
+
+    @cached_property
     def known_listeners(self) -> frozenset[str]:
         """Names that ``listener.name.`` may have, lower case as in keys: this node's, and brokers' that it knows."""
         names = (*self.protocol_map, *self.controller_listeners, self.broker_rpc_listener)
@@ -190,8 +206,13 @@ class Settings:
 
     @cached_property
     def voters(self) -> tuple[VoterAddress, ...]:
-        """The static voter set, in order of id."""
+        """The static voter set, in order of id; empty when only the log says who votes."""
         return parse_voters(self.controller_quorum_voters)
+
+    @cached_property
+    def bootstrap_servers(self) -> tuple[tuple[str, int], ...]:
+        """Host and port of controllers that know who leads, in the order of the key."""
+        return parse_bootstrap_servers(self.controller_quorum_bootstrap_servers)
 
     @cached_property
     def grpc_voters(self) -> tuple[VoterAddress, ...]:

@@ -16,9 +16,6 @@ from migrator.log.files import make_directory
 from migrator.log.lock import DirectoryLock
 from migrator.log.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from migrator.log.metadata_log import DIRECTORY_NAME
-from migrator.log.quorum_state import DYNAMIC_QUORUM, DYNAMIC_REMEDY
-from migrator.log.snapshots import SUFFIX, snapshot_name
-from migrator.raft.messages import EpochOffset
 from migrator.records.uuid import random_uuid, uuid_from_text
 from migrator.records.versions import LATEST_SUPPORTED, MINIMUM_BOOTSTRAP, MetadataVersion, version_at
 from migrator.values import value
@@ -117,11 +114,9 @@ def open_formatted(
     A directory without id gets one, as Kafka does at boot.
 
     :param cluster_ids: when given, the only ones that are right.
-    :raises OperatorError: not formatted, in use, another node's or another cluster's, or of a dynamic quorum.
+    :raises OperatorError: not formatted, in use, another node's or another cluster's.
     """
     found = read_meta_properties(directory) if directory.is_dir() else None
-    if (directory / DIRECTORY_NAME / f"{snapshot_name(EpochOffset(0, 0))}{SUFFIX}").exists():
-        raise OperatorError(DYNAMIC_QUORUM, where=str(directory), remedy=DYNAMIC_REMEDY)
     if found is None:
         raise OperatorError(
             "the metadata directory is not formatted",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 from migrator.clock import wall_ms
@@ -10,11 +11,18 @@ from migrator.image.model import MetadataImage
 from migrator.image.snapshot import snapshot_batches
 from migrator.log.snapshots import SnapshotWriter
 from migrator.raft.messages import EpochOffset
+from migrator.raft.voter_set import NO_MEMBERSHIP, Membership
 from migrator.records.codec import encode_all
 
 
-async def write_snapshot(directory: Path, image: MetadataImage) -> EpochOffset:
+async def write_snapshot(
+    directory: Path,
+    image: MetadataImage,
+    membership_at: Callable[[int], Membership] = lambda _end_offset: NO_MEMBERSHIP,
+) -> EpochOffset:
     """Write the snapshot of an image to ``__cluster_metadata-0``; durable on return.
+
+    :param membership_at: see `MetadataLog.membership_at`; it is asked for the snapshot's end.
 
     :raises StorageError: the disk refuses.
     :raises InvariantViolation: the image holds what its metadata.version has no record for.
@@ -23,7 +31,11 @@ async def write_snapshot(directory: Path, image: MetadataImage) -> EpochOffset:
     snapshot_id = EpochOffset(provenance.epoch, provenance.offset + 1)
     loop, now_ms = asyncio.get_running_loop(), wall_ms()
     with SnapshotWriter(
-        directory, snapshot_id, last_contained_log_timestamp_ms=provenance.timestamp_ms, now_ms=now_ms
+        directory,
+        snapshot_id,
+        last_contained_log_timestamp_ms=provenance.timestamp_ms,
+        now_ms=now_ms,
+        membership=membership_at(snapshot_id.offset),
     ) as writer:
         for records in snapshot_batches(image):
             writer.append(encode_all(records, level), now_ms=now_ms)

@@ -15,11 +15,16 @@ import orjson
 from migrator.log.errors import StorageError, storage_errors
 from migrator.log.files import write_durably
 from migrator.raft.states import ElectionState
+from migrator.raft.storage import LogView
+from migrator.raft.voter_set import DYNAMIC_VERSION
 from migrator.records.uuid import ZERO_UUID, uuid_from_text, uuid_to_text
 
 FILE_NAME = "quorum-state"
-DYNAMIC_QUORUM = "the directory belongs to a quorum whose voters are in its log (kraft.version 1)"
-DYNAMIC_REMEDY = "Run this directory with stock Kafka; or empty the directory and format it without a voter set"
+_LOST_LOG = "the election state is that of a quorum whose voters are in its log (kraft.version 1), and the log is empty"
+_LOST_LOG_REMEDY = (
+    "Restore the log from a copy. Or let the other voters remove this one, empty the directory, and format it with "
+    "--no-initial-controllers and controller.quorum.bootstrap.servers in place of controller.quorum.voters"
+)
 _NOBODY = -1
 _VERSIONS = (0, 1)
 
@@ -72,18 +77,23 @@ def _node(fields: Mapping[str, Any], name: str) -> int | None:
 class QuorumStateFile:
     """The file of one node; it lies in the log's directory.
 
-    :param voters: ids of the static voters, None when they are in the log.
+    Each write is of the version that suits the log at that moment, as Kafka does it: the file of a quorum that has gone
+    over to kraft.version 1 stays as it is up to the next vote or leader. Both are read at any time.
+
+    :param voters: ids of the voters that the configuration names, which count while the log names none.
+    :param log: says whether it names them; None for one that never does.
     """
 
-    def __init__(self, log_directory: Path, voters: Sequence[int] | None) -> None:
+    def __init__(self, log_directory: Path, voters: Sequence[int], log: LogView | None = None) -> None:
         self._path = log_directory / FILE_NAME
         self._voters = voters
+        self._log = log
 
     def read(self) -> ElectionState | None:
         """What was written last; None when nothing ever was.
 
         :raises StorageError: when it cannot be read or understood (starting without it could mean to vote twice), or
-            belongs to a quorum whose voters are in its log.
+            the log that belongs to it and names the voters is lost.
         """
         with storage_errors("cannot read", self._path):
             if not self._path.exists():
@@ -98,13 +108,22 @@ class QuorumStateFile:
                 remedy="Restore the file from a copy, or empty this node's metadata directory and format it again. "
                 "Do not just delete the file: the node could vote twice in one epoch",
             ) from error
-        if version == 1 and self._voters is not None:
-            raise StorageError(DYNAMIC_QUORUM, where=str(self._path), remedy=DYNAMIC_REMEDY)
+        if version == 1 and self._voters and self._is_log_empty():
+            raise StorageError(_LOST_LOG, where=str(self._path), remedy=_LOST_LOG_REMEDY)
         return state
+
+    def _is_log_empty(self) -> bool:
+        """Also of the voters that a quorum is formatted with. A log with records that names none is one that was cut
+        before the change to kraft.version 1 was committed."""
+        log = self._log
+        if log is None:
+            return True
+        return not log.end_offset() and log.membership().kraft_version < DYNAMIC_VERSION
 
     def write(self, state: ElectionState) -> None:
         """Replace the file; durable when this returns.
 
         :raises StorageError: when that fails. The vote must then not leave this node.
         """
-        write_durably(self._path, encode_quorum_state(state, self._voters))
+        dynamic = self._log is not None and self._log.membership().kraft_version >= DYNAMIC_VERSION
+        write_durably(self._path, encode_quorum_state(state, None if dynamic else self._voters))

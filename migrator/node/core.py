@@ -74,7 +74,8 @@ class OpenedDirectory:
         self.identity, self._lock = open_formatted(directory, settings.node_id, random=SystemRandom())
         limits = LogLimits(settings.metadata_log_segment_bytes, settings.metadata_log_segment_ms)
         metadata_log = MetadataLog.open(directory, limits)
-        self.election = QuorumStateFile(metadata_log.directory, [voter.voter_id for voter in settings.voters])
+        static_voters = [voter.voter_id for voter in settings.voters]
+        self.election = QuorumStateFile(metadata_log.directory, static_voters, metadata_log)
         self.storage = NodeStorage(metadata_log, self.election)
         bootstrap = read_bootstrap(directory)
         self.bootstrap = bootstrap_records(version_at(LATEST_SUPPORTED)) if bootstrap is None else bootstrap

@@ -87,7 +87,7 @@ class Snapshotter:
 
         :raises StorageError: the disk refused; no snapshot is there then, and the log is as it was.
         """
-        snapshot_id = await write_snapshot(self._storage.directory, image)
+        snapshot_id = await write_snapshot(self._storage.directory, image, self._storage.log.membership_at)
         self._storage.log.store.add(snapshot_id)
         log.info("Snapshot %020d-%010d is written", snapshot_id.offset, snapshot_id.epoch)
         return snapshot_id

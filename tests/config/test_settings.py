@@ -93,6 +93,9 @@ def test_every_attribute_has_a_key_of_its_type_and_a_default_that_parses(field: 
         ({"controller.quorum.voters": "1@h:1"}, "controller.quorum.voters"),
         ({"controller.quorum.voters": "h:1"}, "controller.quorum.voters"),
         ({"controller.quorum.voters": ""}, "controller.quorum.voters"),
+        ({"controller.quorum.bootstrap.servers": "1@h:1"}, "controller.quorum.bootstrap.servers"),
+        ({"controller.quorum.bootstrap.servers": "h:0"}, "controller.quorum.bootstrap.servers"),
+        ({"controller.quorum.voters": "", "controller.quorum.bootstrap.servers": ":1"}, "controller.quorum.bootstrap"),
         ({"listeners": "CONTROLLER:9093"}, "listeners"),
         ({"listeners": "OTHER://:9093"}, "listeners"),
         (
@@ -201,6 +204,26 @@ def test_brokers_get_their_rpcs_where_a_zookeeper_controller_would_send_them() -
     assert settings_from(both, "f")[0].broker_rpc_listener == "CONTROL"
     assert settings_from(MIGRATING, "f")[0].broker_rpc_listener == "INTERNAL"
     assert settings_from(MINIMAL, "f")[0].broker_rpc_listener == "PLAINTEXT"
+
+
+def test_bootstrap_servers_take_the_place_of_the_voters() -> None:
+    """Kafka takes both as well: then the voters are those of the configuration."""
+    servers = {"controller.quorum.bootstrap.servers": "one:9093,[::1]:9094,one:9093"}
+    settings, _ = settings_from(MINIMAL | servers | {"controller.quorum.voters": ""}, "f")
+    assert (settings.voters, settings.bootstrap_servers) == ((), (("one", 9093), ("::1", 9094)))
+    both, _ = settings_from(MINIMAL | servers, "f")
+    assert (both.voters, len(both.bootstrap_servers)) == (settings_from(MINIMAL, "f")[0].voters, 2)
+
+
+def test_where_a_controller_is_reached_is_what_it_advertises_and_else_what_it_binds() -> None:
+    keys = MINIMAL | {
+        "controller.listener.names": "FIRST,SECOND",
+        "listener.security.protocol.map": "FIRST:PLAINTEXT,SECOND:PLAINTEXT",
+        "listeners": "SECOND://:2,FIRST://:1",
+        "advertised.listeners": "SECOND://there:20",
+    }
+    found = settings_from(keys, "f")[0].advertised_controller_listeners
+    assert [(one.name, one.host, one.port) for one in found] == [("FIRST", "", 1), ("SECOND", "there", 20)]
 
 
 def secured(mechanism: str, *, voters: int = 3, **more: str) -> dict[str, str]:

@@ -108,11 +108,33 @@ def test_quorum_state_of_both_versions() -> None:
         assert encode_quorum_state(state, voters) == content
 
 
-def test_a_quorum_with_voters_in_its_log_is_left_to_stock() -> None:
-    with pytest.raises(OperatorError, match=r"kraft\.version 1"):
-        QuorumStateFile(DYNAMIC / DIRECTORY_NAME, [7]).read()
-    with pytest.raises(OperatorError, match=r"kraft\.version 1"):
-        open_formatted(DYNAMIC, 7, random=Random(1))
+def test_a_directory_with_voters_in_its_log_is_taken_into_use(tmp_path: Path) -> None:
+    """And the vote is written as stock writes it there."""
+    copy = tmp_path / "data"
+    shutil.copytree(DYNAMIC, copy)
+    _, lock = open_formatted(copy, 7, random=Random(1))
+    log = MetadataLog.open(copy)
+    file = QuorumStateFile(log.directory, [], log)
+    state = file.read()
+    assert state is not None
+    file.write(state)
+    assert (log.directory / "quorum-state").read_bytes() == (DYNAMIC / DIRECTORY_NAME / "quorum-state").read_bytes()
+    log.close()
+    lock.close()
+
+
+@pytest.mark.parametrize("voters", [[7], []])
+def test_a_vote_without_the_log_that_names_the_voters_is_refused(tmp_path: Path, voters: list[int]) -> None:
+    """The configuration alone would make another quorum of it. A new observer has no voters, and reads on."""
+    log = MetadataLog.open(tmp_path)
+    shutil.copy(DYNAMIC / DIRECTORY_NAME / "quorum-state", log.directory)
+    file = QuorumStateFile(log.directory, voters, log)
+    if voters:
+        with pytest.raises(OperatorError, match=r"kraft\.version 1.*the log is empty"):
+            file.read()
+    else:
+        assert file.read() is not None
+    log.close()
 
 
 @pytest.mark.parametrize("source", [STATIC, DYNAMIC], ids=name_of)

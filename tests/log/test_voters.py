@@ -9,8 +9,11 @@ import pytest
 
 from migrator.log.errors import StorageError
 from migrator.log.metadata_log import DIRECTORY_NAME, MetadataLog
+from migrator.log.quorum_state import FILE_NAME as QUORUM_STATE
+from migrator.log.quorum_state import QuorumStateFile, decode_quorum_state
 from migrator.log.snapshots import SnapshotReceiver, SnapshotStore, iter_snapshot
 from migrator.raft.messages import EpochOffset
+from migrator.raft.states import ElectionState
 from migrator.raft.voter_set import NO_MEMBERSHIP, Membership, VoterSet
 from migrator.records.batch import build_batch
 from migrator.records.contents import check_contents
@@ -190,4 +193,24 @@ def test_endpoints_and_order_survive(tmp_path: Path) -> None:
     write_snapshot(tmp_path, 5, 1, membership=Membership(1, voters))
     log = MetadataLog.open(tmp_path)
     assert log.membership() == Membership(1, voters, 4)
+    log.close()
+
+
+def test_the_election_state_follows_the_log_at_the_next_write(tmp_path: Path) -> None:
+    """After the change to kraft.version 1 the file stays as it is until then; when the record that made it is cut, the
+    node starts all the same."""
+    log = MetadataLog.open(tmp_path)
+    log.append(batch(0))
+    file = QuorumStateFile(log.directory, [1, 2], log)
+    path = log.directory / QUORUM_STATE
+    file.write(ElectionState(1, leader_id=1))
+    log.append(control(1, KRaftVersion(1), KRaftVoters(voters_of(1, 2).voters)))
+    assert decode_quorum_state(path.read_bytes()) == (ElectionState(1, leader_id=1), 0)
+    vote = ElectionState(2, voted_id=2, voted_directory_id=voters_of(2).voters[0].voter_directory_id)
+    file.write(vote)
+    assert decode_quorum_state(path.read_bytes()) == (vote, 1)
+    log.truncate_to(1)
+    assert file.read() == vote
+    file.write(ElectionState(3))
+    assert decode_quorum_state(path.read_bytes()) == (ElectionState(3), 0)
     log.close()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from pathlib import Path
 
 import pytest
 
 from migrator.clock import wall_ms
-from tests.node.support.cluster import running, until
+from migrator.log.metadata_log import DIRECTORY_NAME
+from migrator.node.core import OpenedDirectory
+from tests.log.support.golden import DYNAMIC
+from tests.node.support.cluster import Cluster, running, until
 from tests.node.test_core import write
 
 
@@ -39,3 +43,25 @@ async def test_the_log_is_kept_for_who_needs_it(tmp_path: Path, caplog: pytest.L
         assert (log.start_offset(), log.snapshots()) == (newest.offset, [newest])
         await snapshotter._clean()
         assert len(asked) == 3, "nobody is asked when nothing would go"
+
+
+async def test_a_stock_directory_of_kraft_version_1_leads_and_its_snapshots_name_the_voters(tmp_path: Path) -> None:
+    """Formatted and used by stock with --standalone; nothing but bootstrap servers in the configuration."""
+    servers = {"controller.quorum.voters": "", "controller.quorum.bootstrap.servers": "localhost:9007"}
+    cluster = Cluster(tmp_path, 0, **servers)
+    shutil.copytree(DYNAMIC, tmp_path / "7")
+    before = OpenedDirectory(cluster.settings(7))
+    formatted = before.storage.log.membership()
+    before.close()
+    assert formatted.voters is not None
+    cluster.start(7)
+    leader = await cluster.leader()
+    await write(leader, "counter", "1")
+    image = leader.metadata.snapshot_image
+    assert image is not None
+    written = leader.storage.log.store.membership(await leader.snapshotter.write(image))
+    assert (written.kraft_version, written.voters) == (1, formatted.voters)
+    state = (tmp_path / "7" / DIRECTORY_NAME / "quorum-state").read_bytes()
+    assert b'"data_version":1' in state
+    await cluster.stop(7)
+    assert not cluster.failures
