@@ -103,7 +103,7 @@ def parse_bootstrap_servers(entries: tuple[str, ...]) -> tuple[tuple[str, int], 
     """
     found = [parse_host_port(entry) for entry in entries]
     for entry, (host, port) in zip(entries, found, strict=True):
-        if not host or not port:
+        if not host or not port or "@" in host:
             raise ValueError(f"{entry!r} is not host:port")
     return tuple(dict.fromkeys(found))
 

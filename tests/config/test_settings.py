@@ -95,7 +95,7 @@ def test_every_attribute_has_a_key_of_its_type_and_a_default_that_parses(field: 
         ({"controller.quorum.voters": ""}, "controller.quorum.voters"),
         ({"controller.quorum.bootstrap.servers": "1@h:1"}, "controller.quorum.bootstrap.servers"),
         ({"controller.quorum.bootstrap.servers": "h:0"}, "controller.quorum.bootstrap.servers"),
-        ({"controller.quorum.voters": "", "controller.quorum.bootstrap.servers": ":1"}, "controller.quorum.bootstrap"),
+        ({"controller.quorum.bootstrap.servers": ":1"}, "controller.quorum.bootstrap.servers"),
         ({"listeners": "CONTROLLER:9093"}, "listeners"),
         ({"listeners": "OTHER://:9093"}, "listeners"),
         (
