@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from migrator.raft.voter_set import Membership
+from migrator.records.control import KRaftVersion, KRaftVoters
 from migrator.records.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
 from migrator.values import value
 
@@ -15,7 +17,15 @@ class LeaderChange:
     leader_id: int
 
 
-Record = int | LeaderChange | BeginTransactionRecord | EndTransactionRecord | AbortTransactionRecord
+@value
+class Target:
+    """The voters that a plan leads to, as node ids; None: there is no plan."""
+
+    nodes: tuple[int, ...] | None
+
+
+ControlRecord = LeaderChange | KRaftVersion | KRaftVoters
+Record = int | ControlRecord | Target | BeginTransactionRecord | EndTransactionRecord | AbortTransactionRecord
 """An int is a write of the client, its own number."""
 
 
@@ -39,6 +49,7 @@ class BatchStore:
 
     def __init__(self) -> None:
         self._batches: list[Batch] = []
+        self._memberships: list[Membership] = []
 
     def make(self, base_offset: int, epoch: int, records: tuple[Record, ...]) -> Batch:
         """A new batch."""
@@ -55,3 +66,20 @@ class BatchStore:
         """The batches of `encode`."""
         keys = (int.from_bytes(data[at : at + KEY_BYTES], "big") for at in range(0, len(data), KEY_BYTES))
         return [self._batches[key] for key in keys]
+
+    def encode_membership(self, membership: Membership) -> bytes:
+        """What a snapshot carries of the voters, in `KEY_BYTES`."""
+        if membership not in self._memberships:
+            self._memberships.append(membership)
+        return self._memberships.index(membership).to_bytes(KEY_BYTES, "big")
+
+    def decode_membership(self, data: bytes) -> Membership:
+        """What `encode_membership` was given."""
+        return self._memberships[int.from_bytes(data, "big")]
+
+
+def opening(leader_id: int, bootstrap: Membership | None) -> tuple[Record, ...]:
+    """The control batch of a new epoch; with the voters that a directory was formatted with if no log has them."""
+    if bootstrap is None or bootstrap.voters is None:
+        return (LeaderChange(leader_id),)
+    return LeaderChange(leader_id), KRaftVersion(bootstrap.kraft_version), KRaftVoters(bootstrap.voters.voters)

@@ -34,6 +34,7 @@ class Chaos:
             self._slow_disk: options.slow_disk_rate,
             self._full_disk: options.full_disk_rate,
             self._hand_over: options.handover_rate,
+            self._wipe: options.wipe_rate if options.dynamic else 0.0,
         }
         for fault, rate in rates.items():
             if rate > 0:
@@ -125,7 +126,7 @@ class Chaos:
             return
         if node.raft.role is Role.LEADER and self._random.random() < 0.6:
             self._world.count("hand-overs")
-            successor = self._random.choice((None, *sorted(self._world.voters - {node.node_id})))
+            successor = self._random.choice((None, *sorted(node.voter_set.ids - {node.node_id})))
             node.hear(ev.Resign(node.raft.epoch, successor))
         else:
             self._world.count("shutdowns")
@@ -134,3 +135,9 @@ class Chaos:
             self._world.after(
                 SHUTDOWN_PATIENCE_MS, lambda: self._world.stop_gracefully(node) if node.life == life else None
             )
+
+    def _wipe(self) -> None:
+        """A disk breaks and another one takes its place, unless the quorum could never go on without it."""
+        node = self._random.choice(list(self._world.nodes.values()))
+        if node.raft is not None and self._world.may_lose(node):
+            self._world.wipe(node)

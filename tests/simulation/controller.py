@@ -30,11 +30,16 @@ class Controller:
         self.is_active, self._transaction = False, None
         self._waiting.clear()
 
+    @property
+    def may_write_target(self) -> bool:
+        """Not while somebody else's records would be around it."""
+        return self.is_active and self._transaction is None and not self.node.is_paused
+
     # Writes
 
     def write(self) -> None:
         """One turn of the client at this node."""
-        if not self.is_active or self.node.paused_until > self.node.world.now:
+        if not self.is_active or self.node.is_paused:
             return
         random, world = self.node.random, self.node.world
         if self._transaction is None and random.random() >= world.options.transaction_share:
@@ -119,7 +124,8 @@ class Controller:
         node.world.count("snapshots taken")
         check(rules.snapshot_is_committed, snapshot_id, node.high_watermark)
         check(rules.snapshot_is_replay, snapshot_id, node.image.digest, node.world.point_at(snapshot_id.offset))
-        node.disk.snapshots[snapshot_id] = node.image.to_bytes()
+        membership = log.membership_at(snapshot_id.offset)
+        node.disk.snapshots[snapshot_id] = node.world.batches.encode_membership(membership) + node.image.to_bytes()
         log.add_snapshot(snapshot_id)
         if not node.world.network.is_calm and node.random.random() < 0.7:
             log.delete_before(

@@ -9,21 +9,25 @@ from random import Random
 from migrator.raft.messages import EpochOffset
 from migrator.raft.states import NEVER_ELECTED, ElectionState
 from migrator.raft.voter_history import VoterHistory
-from migrator.raft.voter_set import Membership
+from migrator.raft.voter_set import NO_MEMBERSHIP, Membership, VoterSet
+from migrator.records.control import KRaftVersion, KRaftVoters
 from tests.simulation.batches import KEY_BYTES, Batch
 
 
 class SimulatedLog:
     """The metadata log of one node (`LogView`), and what of it would survive a power cut."""
 
-    def __init__(self) -> None:
+    def __init__(self, bootstrap: Membership = NO_MEMBERSHIP) -> None:
+        self.bootstrap = bootstrap
+        """What the directory was formatted with."""
         self.batches: list[Batch] = []
         self.synced_end = 0
         self.has_torn_tail = False
         self._start = EpochOffset(0, 0)
         self._snapshots: list[EpochOffset] = []
         self._epochs: list[tuple[int, int]] = []
-        self._voters = VoterHistory()
+        self._memberships: dict[EpochOffset, Membership] = {}
+        self._voters = VoterHistory(bootstrap)
 
     # LogView
 
@@ -55,6 +59,22 @@ class SimulatedLog:
 
     # What only the node does
 
+    def membership_at(self, end_offset: int) -> Membership:
+        """The voters in force with everything before ``end_offset`` in the log."""
+        return self._voters.at(end_offset)
+
+    def scanned_membership(self) -> Membership:
+        """The last voters that snapshot and log name, found without their history: what a boot would find."""
+        found = self._memberships.get(self._start, self.bootstrap)
+        version, voters, offset = found.kraft_version, found.voters, found.offset
+        for batch in self.batches:
+            for position, record in enumerate(batch.records):
+                if isinstance(record, KRaftVersion):
+                    version = record.k_raft_version
+                elif isinstance(record, KRaftVoters):
+                    voters, offset = VoterSet(record.voters), batch.base_offset + position
+        return Membership(version, voters, offset)
+
     def batch_at(self, offset: int) -> Batch | None:
         """The batch that holds the record at ``offset``."""
         index = self._index(offset)
@@ -82,6 +102,12 @@ class SimulatedLog:
         if not self._epochs or batch.epoch > self._epochs[-1][0]:
             self._epochs.append((batch.epoch, batch.base_offset))
         self.batches.append(batch)
+        self._note(batch)
+
+    def _note(self, batch: Batch) -> None:
+        for position, record in enumerate(batch.records):
+            if isinstance(record, KRaftVersion | KRaftVoters):
+                self._voters.note(batch.base_offset + position, record)
 
     def truncate_to(self, offset: int) -> list[Batch]:
         """Remove what is at ``offset`` and above; returns it."""
@@ -89,6 +115,7 @@ class SimulatedLog:
         removed = self.batches[keep:]
         del self.batches[keep:]
         self.synced_end = min(self.synced_end, self.end_offset())
+        self._voters.truncate_to(self.end_offset())
         self._index_epochs()
         return removed
 
@@ -97,6 +124,7 @@ class SimulatedLog:
         self.batches.clear()
         self._start = snapshot_id
         self.synced_end = snapshot_id.offset
+        self._voters.begin_at(snapshot_id.offset, self._memberships[snapshot_id])
         self._index_epochs()
 
     def delete_before(self, snapshot_id: EpochOffset) -> None:
@@ -104,11 +132,15 @@ class SimulatedLog:
         del self.batches[: self._index(snapshot_id.offset)]
         self._start = snapshot_id
         self._snapshots = [known for known in self._snapshots if known.offset >= snapshot_id.offset]
+        self._voters.forget_before(snapshot_id.offset)
         self._index_epochs()
 
-    def add_snapshot(self, snapshot_id: EpochOffset) -> None:
-        """A complete snapshot is on disk."""
+    def add_snapshot(self, snapshot_id: EpochOffset, membership: Membership | None = None) -> None:
+        """A complete snapshot is on disk, with the voters that it names; one of this very log has those of the log."""
         if snapshot_id not in self._snapshots:
+            self._memberships[snapshot_id] = (
+                self.membership_at(snapshot_id.offset) if membership is None else membership
+            )
             self._snapshots.append(snapshot_id)
             self._snapshots.sort(key=lambda known: (known.offset, known.epoch))
 
@@ -140,12 +172,20 @@ class SimulatedLog:
             self.has_torn_tail = False
             self._index_epochs()
 
+    def read_voters(self) -> None:
+        """Boot: find in snapshot and log who votes."""
+        self._voters = VoterHistory(self.bootstrap)
+        if self._start.offset:
+            self._voters.begin_at(self._start.offset, self._memberships[self._start])
+        for batch in self.batches:
+            self._note(batch)
+
 
 class SimulatedDisk:
     """Everything of one node that survives its process."""
 
-    def __init__(self) -> None:
-        self.log = SimulatedLog()
+    def __init__(self, bootstrap: Membership = NO_MEMBERSHIP) -> None:
+        self.log = SimulatedLog(bootstrap)
         self.snapshots: dict[EpochOffset, bytes] = {}
         self.election = NEVER_ELECTED
         self.unsynced_election: ElectionState | None = None
@@ -154,6 +194,7 @@ class SimulatedDisk:
     def recover(self) -> None:
         """What a node does at boot: fsync what is there, and let a snapshot beyond the log replace it."""
         self.log.cut_torn_tail()
+        self.log.read_voters()
         snapshots = self.log.snapshots()
         if snapshots and snapshots[-1].offset > self.log.end_offset():
             self.log.restart_at(snapshots[-1])
@@ -166,3 +207,10 @@ class SimulatedDisk:
         if self.unsynced_election is not None and random.random() < 0.5:
             self.unsynced_election = None
         return self.log.lose_unsynced(random)
+
+    def has_durably(self, end: EpochOffset) -> bool:
+        """Whether it holds everything up to a committed end, also after a power cut."""
+        snapshots = self.log.snapshots()
+        if snapshots and snapshots[-1].offset >= end.offset:
+            return True
+        return self.log.synced_end >= end.offset and self.log.epoch_at(end.offset - 1) == end.epoch

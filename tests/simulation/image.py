@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
-from tests.simulation.batches import Batch
+from tests.simulation.batches import Batch, Target
 
 WRITE_BYTES = 4
+NO_TARGET = 0
+"""In a snapshot; a target has a bit for each of its nodes."""
 
 
 class Image:
-    """What readers of a node see (``writes``, as a digest too) at ``offset``; ``held`` is an open transaction."""
+    """What readers of a node see (``writes``, as a digest too) at ``end``; ``held`` is an open transaction, ``target``
+    the voters that are wanted."""
 
     def __init__(self) -> None:
         self.end = EpochOffset(0, 0)
         self.writes: list[int] = []
         self.digest = 0
         self.held: list[int] | None = None
+        self.target: tuple[int, ...] | None = None
 
     def apply(self, batch: Batch) -> None:
         """Apply a committed batch."""
@@ -29,6 +33,8 @@ class Image:
                 self.held = None
             elif isinstance(record, AbortTransactionRecord):
                 self.held = None
+            elif isinstance(record, Target):
+                self.target = record.nodes
             elif isinstance(record, int):
                 if self.held is None:
                     self.show(record)
@@ -43,12 +49,18 @@ class Image:
 
     def to_bytes(self) -> bytes:
         """The content of a snapshot; it is never empty."""
-        return b"snap" + b"".join(write.to_bytes(WRITE_BYTES, "big") for write in self.writes)
+        target = sum(1 << node for node in self.target or ())
+        return target.to_bytes(WRITE_BYTES, "big") + b"".join(
+            write.to_bytes(WRITE_BYTES, "big") for write in self.writes
+        )
 
     @staticmethod
     def from_bytes(snapshot_id: EpochOffset, data: bytes) -> Image:
         """The image that a snapshot holds."""
         image = Image()
+        target = int.from_bytes(data[:WRITE_BYTES], "big")
+        if target != NO_TARGET:
+            image.target = tuple(node for node in range(target.bit_length()) if target >> node & 1)
         for at in range(WRITE_BYTES, len(data), WRITE_BYTES):
             image.show(int.from_bytes(data[at : at + WRITE_BYTES], "big"))
         image.end = snapshot_id

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from migrator.raft.messages import EpochOffset
+from migrator.raft.voter_set import Membership, ReplicaKey, VoterSet
 from tests.simulation.batches import Batch
 from tests.simulation.history import Point
 
@@ -29,12 +30,12 @@ def check(rule: Callable[..., bool], *facts: object) -> None:
 # 1. Elections
 
 
-def one_leader_per_epoch(first_leader: int, node: int) -> bool:
+def one_leader_per_epoch(first_leader: ReplicaKey, node: ReplicaKey) -> bool:
     """Election safety (Raft 5.2): an epoch has at most one leader, across restarts."""
     return first_leader == node
 
 
-def one_vote_per_epoch(first_candidate: int, candidate: int) -> bool:
+def one_vote_per_epoch(first_candidate: ReplicaKey, candidate: ReplicaKey) -> bool:
     """A voter gives at most one vote in an epoch, across restarts (Raft 5.2)."""
     return first_candidate == candidate
 
@@ -81,7 +82,8 @@ def same_record_everywhere(committed: Batch | None, applied: Batch) -> bool:
 
 
 def committed_is_on_majority(copies: int, voters: int) -> bool:
-    """What counts as committed is on the disks (fsynced) of a majority of the voters, always."""
+    """What counts as committed is on the disks (fsynced) of a majority of the voters that were in force when the high
+    watermark moved (R4 where voters change), always; of a wiped disk what it had counts."""
     return 2 * copies > voters
 
 
@@ -159,7 +161,8 @@ def cut_off_leader_resigns(silence_ms: float, bound_ms: float) -> bool:
 
 
 def progress_after_healing(elapsed_ms: float, bound_ms: float) -> bool:
-    """Once faults end, all nodes soon follow one leader and have a new write committed."""
+    """Once faults end, all nodes soon follow one leader, have a new write committed and (R10) the last
+    plan has ended."""
     return elapsed_ms <= bound_ms
 
 
@@ -169,3 +172,62 @@ def progress_after_healing(elapsed_ms: float, bound_ms: float) -> bool:
 def every_request_gets_one_answer(is_known: bool) -> bool:
     """A request that a node heard gets exactly one answer (or none when its process ended)."""
     return is_known
+
+
+# Voters that change (KIP-853); R1 to R11 of the sheet about dynamic quorums. R6, only the replica of that very disk
+# counts, is in the counting of votes and copies: by key. R10, a plan ends, is part of `progress_after_healing`.
+
+
+def sets_differ_by_one(before: Collection[ReplicaKey], after: Collection[ReplicaKey], entries: int) -> bool:
+    """R1: consecutive sets differ by one replica at most, and name each id once."""
+    return len(set(before) ^ set(after)) <= 1 and len({key.node_id for key in after}) == entries and entries > 0
+
+
+def changes_follow_a_commit(has_committed: bool, last_change: int, committed_end: int) -> bool:
+    """R2: no change before the leader's epoch has committed anything, nor over a change that is not committed."""
+    return has_committed and 0 <= last_change < committed_end
+
+
+def set_is_what_the_log_says(in_force: Membership, scanned: Membership) -> bool:
+    """R3: the set in force is that of the last record about voters in snapshot and log."""
+    return in_force == scanned
+
+
+def core_goes_by_the_log(core: VoterSet, log: VoterSet) -> bool:
+    """R3: the core counts the voters that the log named when the step began."""
+    return core == log
+
+
+def removed_leader_resigns(leads: bool, is_voter: bool, removal: int, high_watermark: int) -> bool:
+    """R5: a leader outside its set leads on until that set is committed, and not a step longer."""
+    return is_voter or not leads or removal >= high_watermark
+
+
+def leader_finishes_its_removal(is_voter: bool, removal: int, committed_end: int, has_a_reason: bool) -> bool:
+    """R5: a leader that removes itself does not resign before that is committed, unless for another reason."""
+    return is_voter or removal < committed_end or has_a_reason
+
+
+def only_voters_stand(is_voter: bool) -> bool:
+    """R6: whoever stands for election or leads is a voter, on this disk, as its own log has it."""
+    return is_voter
+
+
+def targets_agree(target: tuple[int, ...] | None, committed: tuple[int, ...] | None) -> bool:
+    """R7: at one offset all images have the same target."""
+    return target == committed
+
+
+def live_majority_stays(live: int, voters: int) -> bool:
+    """R8: of the next voters, those that are live now are a majority."""
+    return 2 * live > voters
+
+
+def steps_lead_to_the_target(changed: Collection[int], target: tuple[int, ...] | None, is_add: bool) -> bool:
+    """R9: a step of a plan leads to the target that is committed now."""
+    return target is not None and all((node in target) == is_add for node in changed)
+
+
+def strangers_unseat_nobody(epoch_before: int, epoch_after: int) -> bool:
+    """R11: a leader that a majority hears goes to no other epoch for one that is no voter of its set."""
+    return epoch_before == epoch_after

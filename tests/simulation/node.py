@@ -25,13 +25,18 @@ from migrator.raft.messages import (
     VoteResponse,
 )
 from migrator.raft.states import Role
+from migrator.raft.voter_set import Membership, ReplicaKey, VoterSet
+from migrator.raft.votes import majority
+from migrator.records.control import KRaftVersion, KRaftVoters
+from migrator.records.uuid import Uuid
 from migrator.values import value
 from tests.simulation import invariants as rules
-from tests.simulation.batches import Batch, BatchStore, LeaderChange, Record
+from tests.simulation.batches import KEY_BYTES, Batch, BatchStore, Record, opening
 from tests.simulation.controller import Controller
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.image import Image
 from tests.simulation.invariants import Violation, check
+from tests.simulation.planning import Planning, keys
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -54,6 +59,8 @@ class RequestContext:
     source_life: int
     correlation: int
     request: object
+    peer: int
+    """The node that was asked, under the number that the asker has for it."""
 
 
 class SimulatedNode:
@@ -66,6 +73,7 @@ class SimulatedNode:
         skew = world.options.clock_skew
         self.clock_rate = self.random.uniform(1 - skew, 1 + skew)
         self.clock_offset = self.random.randrange(100_000)
+        self.key = ReplicaKey(node_id, world.directory(node_id, 0))
         self.disk = SimulatedDisk()
         self.raft: RaftNode | None = None
         self.life = 0
@@ -77,6 +85,9 @@ class SimulatedNode:
             fx.PersistElectionState: self._persist,
             fx.RoleChanged: self._role_changed,
             fx.AppendLeaderChange: self._append_leader_change,
+            fx.AppendVoters: self._append_voters,
+            fx.VotersRefused: lambda _effect: None,
+            fx.MembershipChanged: self._membership_changed,
             fx.Append: self._append,
             fx.TruncateTo: self._truncate,
             fx.RequestSync: self._request_sync,
@@ -99,20 +110,25 @@ class SimulatedNode:
         world = self.world
         self.life += 1
         self.disk.recover()
+        self._check_voters()
         self.high_watermark = -1
         self.unanswered: dict[RequestContext, int] = {}
         self.parts: dict[EpochOffset, bytes] = {}
-        self.contacts: dict[int, float] = {}
+        self.contacts: dict[ReplicaKey, float] = {}
+        self.hearing: ev.Event = ev.Tick()
         self.leader_since = world.now
         self.wanted_generation = 0
         self.is_syncing = self.sync_again = False
         self.tick_at = math.inf
         self.image = self._newest_snapshot()
         self.controller = Controller(self)
+        self.planning = Planning(self)
         config = RaftConfig(
             node_id=self.node_id,
             cluster_id=CLUSTER_ID,
-            voters=world.voters,
+            voters=frozenset() if world.options.dynamic else world.voters,
+            directory_id=self.key.directory_id,
+            bootstrap=world.bootstrap,
             election_timeout_ms=ELECTION_TIMEOUT_MS,
             fetch_timeout_ms=FETCH_TIMEOUT_MS,
             election_backoff_max_ms=ELECTION_TIMEOUT_MS,
@@ -127,6 +143,37 @@ class SimulatedNode:
         check(rules.epochs_never_fall, self.epoch_said, self.raft.epoch)
         self.hear(ev.Tick())
 
+    def format(self, bootstrap: Membership) -> None:
+        """Give it an empty disk, before its first life."""
+        self.disk = SimulatedDisk(bootstrap)
+
+    def wipe(self, directory_id: Uuid) -> None:
+        """Give it another disk between two lives; with that it is another replica."""
+        self.key = ReplicaKey(self.node_id, directory_id)
+        self.disk = SimulatedDisk()
+        self.epoch_said = 0
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether its process stands still."""
+        return self.paused_until > self.world.now
+
+    @property
+    def timeouts(self) -> tuple[int, int]:
+        """Of fetches and elections."""
+        return FETCH_TIMEOUT_MS, ELECTION_TIMEOUT_MS
+
+    @property
+    def voter_set(self) -> VoterSet:
+        """The voters in force, as its log has it now."""
+        voters = self.disk.log.membership().voters
+        return VoterSet.static(() if self.world.options.dynamic else self.world.voters) if voters is None else voters
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether its own log names it, on this disk."""
+        return self.voter_set.has(self.node_id, self.key.directory_id)
+
     def stop(self) -> None:
         """End the process; what it had in memory is gone."""
         self.raft = None
@@ -138,7 +185,12 @@ class SimulatedNode:
 
     def _newest_snapshot(self) -> Image:
         snapshots = self.disk.log.snapshots()
-        return Image.from_bytes(snapshots[-1], self.disk.snapshots[snapshots[-1]]) if snapshots else Image()
+        return Image.from_bytes(snapshots[-1], self.disk.snapshots[snapshots[-1]][KEY_BYTES:]) if snapshots else Image()
+
+    def ask_for_change(self) -> None:
+        """Somebody asks this node to change the voters."""
+        if self.raft is not None and len(self.voter_set):
+            self.planning.asked()
 
     # Events
 
@@ -146,13 +198,15 @@ class SimulatedNode:
         """Step the core now, or when the process runs again if it is paused."""
         if self.raft is None:
             return
-        if self.paused_until > self.world.now:
+        if self.is_paused:
             life = self.life
             self.world.at(self.paused_until, lambda: self.hear(event) if self.life == life else None)
             return
         self.world.trace(self, event)
         if isinstance(event, ev.RequestReceived):
             self._note_request(event)
+        is_cut_off = self.raft.role is Role.LEADER and self.is_cut_off()
+        was, voters, self.hearing = (self.raft.role, self.raft.epoch, is_cut_off), self.voter_set, event
         try:
             for effect in self.raft.step(event, self.local_time()):
                 self.world.trace(self, effect)
@@ -163,6 +217,8 @@ class SimulatedNode:
         except InvariantViolation as reason:
             raise Violation("node_stops_itself", f"node {self.node_id} found itself wrong: {reason}", event) from reason
         if self.raft is not None:
+            check(rules.core_goes_by_the_log, self.raft.membership.voters, voters)
+            self._check_stranger(event, voters, *was)
             self._check_after_event(self.raft)
             self._schedule_tick(self.raft)
 
@@ -170,7 +226,9 @@ class SimulatedNode:
         if isinstance(event.context, RequestContext):
             self.unanswered[event.context] = self.unanswered.get(event.context, 0) + 1
         if isinstance(event.request, FetchRequest | FetchSnapshotRequest):
-            self.contacts[event.request.replica_id] = self.world.now
+            key = ReplicaKey(event.request.replica_id, event.request.replica_directory_id)
+            if self.raft is not None and event.request.leader_epoch == self.raft.epoch:
+                self.contacts[key] = self.world.now
 
     def _schedule_tick(self, raft: RaftNode) -> None:
         deadline = raft.deadline()
@@ -190,12 +248,41 @@ class SimulatedNode:
         log = self.disk.log
         check(rules.snapshot_covers_log_start, log.start_offset(), log.snapshots())
         check(rules.high_watermark_within_log, raft.high_watermark, log.end_offset())
-        others = len(self.world.voters) // 2
-        if raft.role is Role.LEADER and others:
-            heard = sorted((self.contacts.get(voter, 0.0) for voter in self.world.voters), reverse=True)
-            since = max(self.leader_since, heard[others - 1])
+        membership, is_leader = log.membership(), raft.role is Role.LEADER
+        if is_leader:
             # Twice: each voter of a majority may have been heard just after the last time-out began.
-            check(rules.cut_off_leader_resigns, self.world.now - since, 2 * CHECK_QUORUM_MS / self.clock_rate + 50)
+            check(rules.cut_off_leader_resigns, self.silence(), 2 * CHECK_QUORUM_MS / self.clock_rate + 50)
+            committed = raft.leader_high_watermark or 0
+            check(rules.removed_leader_resigns, is_leader, self.is_voter, membership.offset, committed)
+
+    def _check_voters(self) -> None:
+        log = self.disk.log
+        check(rules.set_is_what_the_log_says, log.membership(), log.scanned_membership())
+
+    def silence(self) -> float:
+        """How long a leader has not heard a majority of its voters, itself included; 0 if it needs nobody."""
+        others = [key for key in keys(self.voter_set) if key.node_id != self.node_id]
+        needed = majority(len(self.voter_set)) - self.is_voter
+        if not 0 < needed <= len(others):
+            return 0.0
+        heard = sorted((self.contacts.get(key, 0.0) for key in others), reverse=True)
+        return self.world.now - max(self.leader_since, heard[needed - 1])
+
+    def is_cut_off(self) -> bool:
+        """Whether its silence is reason enough for a leader to resign."""
+        return self.silence() * self.clock_rate >= CHECK_QUORUM_MS - 5
+
+    def _check_stranger(self, event: ev.Event, voters: VoterSet, role: Role, epoch: int, was_cut_off: bool) -> None:
+        if not isinstance(event, ev.RequestReceived) or not isinstance(event.request, VoteRequest):
+            return
+        request = event.request
+        if self.raft is None or voters.has(request.candidate_id, request.candidate_directory_id):
+            return
+        if request.candidate_epoch > epoch:
+            self.world.count("votes asked for by strangers")
+            if role is Role.LEADER and not was_cut_off:
+                self.world.count("strangers at a leader")
+                check(rules.strangers_unseat_nobody, epoch, self.raft.epoch)
 
     # Effects of elections
 
@@ -212,26 +299,69 @@ class SimulatedNode:
         self.controller.role_changed()
         if effect.role is Role.CANDIDATE:
             world.count("candidacies")
-            check(rules.one_vote_per_epoch, history.vote_of(self.node_id, effect.epoch, self.node_id), self.node_id)
+            check(rules.one_vote_per_epoch, history.vote_of(self.key, effect.epoch, self.key), self.key)
+            check(rules.only_voters_stand, self.is_voter)
         if effect.role is Role.LEADER:
             world.count("elections")
             self.leader_since = world.now
             log, end = self.disk.log, history.committed_before(effect.epoch)
             there = log.epoch_at(end.offset - 1)
-            voters = world.voters
-            elected_by = sum(history.votes.get((voter, effect.epoch)) == self.node_id for voter in voters)
+            voters = keys(self.voter_set)
+            elected_by = sum(history.votes.get((voter, effect.epoch)) == self.key for voter in voters)
             check(rules.leader_has_a_majority, elected_by, len(voters))
-            check(rules.one_leader_per_epoch, history.leader_of(effect.epoch, self.node_id), self.node_id)
+            check(rules.one_leader_per_epoch, history.leader_of(effect.epoch, self.key), self.key)
             check(rules.leader_is_complete, end, log.end_offset(), there, log.start_offset())
             check(rules.barred_never_lead, world.is_barred(self.node_id))
+            check(rules.only_voters_stand, self.is_voter)
         if effect.role is Role.RESIGNED:
             world.count("resignations")
+            has_a_reason = isinstance(self.hearing, ev.Resign | ev.AppendFailed | ev.Shutdown) or self.is_cut_off()
+            removal = self.disk.log.membership().offset
+            check(rules.leader_finishes_its_removal, self.is_voter, removal, history.end.offset, has_a_reason)
+
+    def _membership_changed(self, effect: fx.MembershipChanged) -> None:
+        self.world.count("memberships changed")
+        self.leader_since = self.world.now
 
     # Effects on the log
 
     def _append_leader_change(self, effect: fx.AppendLeaderChange) -> None:
-        batch = self.world.batches.make(self.disk.log.end_offset(), effect.epoch, (LeaderChange(effect.leader_id),))
+        records = opening(effect.leader_id, effect.bootstrap)
+        batch = self.world.batches.make(self.disk.log.end_offset(), effect.epoch, records)
         self._append(fx.Append(BatchStore.encode([batch])))
+
+    def _append_voters(self, effect: fx.AppendVoters) -> None:
+        self._check_change(effect.voters)
+        version = () if effect.kraft_version is None else (KRaftVersion(effect.kraft_version),)
+        records: tuple[Record, ...] = (*version, KRaftVoters(effect.voters.voters))
+        batch = self.world.batches.make(self.disk.log.end_offset(), effect.epoch, records)
+        self._append(fx.Append(BatchStore.encode([batch])))
+        self.world.count("changes appended")
+        if not self.world.network.is_calm and self.random.random() < self.world.options.crash_after_change:
+            life, delay = self.life, self.random.choice((0.0, self.random.uniform(0, 30)))
+            self.world.count("crashes after a change")
+            self.world.after(delay, lambda: self.world.power_cut(self) if self.life == life else None)
+
+    def _check_change(self, voters: VoterSet) -> None:
+        world, before = self.world, self.disk.log.membership()
+        known = keys(self.voter_set)
+        now = keys(voters)
+        check(rules.sets_differ_by_one, known, now, len(voters.voters))
+        has_committed = world.history.has_committed_in(self.epoch_said)
+        check(rules.changes_follow_a_commit, has_committed, before.offset, world.history.end.offset)
+        added, removed = set(now) - set(known), set(known) - set(now)
+        if added or removed:  # another entry for a voter is no step
+            oldest = world.now - 2 * FETCH_TIMEOUT_MS / self.clock_rate
+            live = sum(key == self.key or self.contacts.get(key, -math.inf) >= oldest for key in now)
+            check(rules.live_majority_stays, live, len(now))
+        if self.planning.is_of_plan:
+            target = world.point_at(self.image.end.offset)
+            wanted = None if target is None else target.target
+            replaced = {world.nodes[key.node_id].key != key for key in removed}
+            if True not in replaced:
+                check(rules.steps_lead_to_the_target, [key.node_id for key in added | removed], wanted, bool(added))
+            if world.history.target_epoch < self.epoch_said:
+                world.count("plans resumed by another leader")
 
     def _append(self, effect: fx.Append) -> None:
         log = self.disk.log
@@ -243,12 +373,17 @@ class SimulatedNode:
             written = (batch.key, log.last_epoch())
             check(rules.logs_match, self.world.history.writing_of(batch, log.last_epoch()), written)
             log.append(batch)
+            if isinstance(batch.records[-1], KRaftVoters):
+                self._check_voters()
 
     def _truncate(self, effect: fx.TruncateTo) -> None:
         self.world.count("truncations")
         check(rules.leader_only_appends, self.raft is not None and self.raft.role is Role.LEADER)
         check(rules.truncates_above_high_watermark, effect.offset, self.high_watermark)
-        removed = [(batch.base_offset, batch.key) for batch in self.disk.log.truncate_to(effect.offset)]
+        cut = self.disk.log.truncate_to(effect.offset)
+        self._check_voters()
+        self.world.count_changes("changes truncated", cut)
+        removed = [(batch.base_offset, batch.key) for batch in cut]
         known = self.world.history.committed
         committed = [(offset, known[offset].key) for offset, _ in removed if offset in known]
         check(rules.no_truncation_of_committed, removed, committed)
@@ -279,14 +414,6 @@ class SimulatedNode:
             self._begin_sync()
         self.hear(ev.LogSynced(end, generation))
 
-    def has_durably(self, end: EpochOffset) -> bool:
-        """Whether this node's disk holds everything up to a committed end, also after a power cut."""
-        log = self.disk.log
-        snapshots = log.snapshots()
-        if snapshots and snapshots[-1].offset >= end.offset:
-            return True
-        return log.synced_end >= end.offset and log.epoch_at(end.offset - 1) == end.epoch
-
     def _advance(self, effect: fx.AdvanceHighWatermark) -> None:
         offset, log, world = effect.offset, self.disk.log, self.world
         check(rules.high_watermark_rises, self.high_watermark, offset)
@@ -300,15 +427,18 @@ class SimulatedNode:
                 break
             check(rules.same_record_everywhere, world.history.commit(batch, self.epoch_said), batch)
             self.image.apply(batch)
-            check(rules.image_shows_whole_transactions, self.image.digest, world.point_at(batch.end_offset))
+            point = world.point_at(batch.end_offset)
+            check(rules.image_shows_whole_transactions, self.image.digest, point)
+            check(rules.targets_agree, self.image.target, point.target if point else None)
         if world.history.end != before:
+            world.committing = keys(self.voter_set)
             world.check_majority()
         self.controller.committed(offset)
 
     # Effects that are messages
 
     def _send(self, effect: fx.Send) -> None:
-        context = RequestContext(self.node_id, self.life, effect.correlation, effect.request)
+        context = RequestContext(self.node_id, self.life, effect.correlation, effect.request, effect.peer)
         self.world.send_request(self, effect.peer, context, effect.request)
 
     def _reply(self, context: Hashable, response: RaftResponse) -> None:
@@ -323,8 +453,8 @@ class SimulatedNode:
         request = context.request
         is_vote = isinstance(response, VoteResponse) and response.vote_granted
         if is_vote and isinstance(request, VoteRequest) and not request.pre_vote:
-            epoch, candidate = request.candidate_epoch, request.candidate_id
-            first = self.world.history.vote_of(self.node_id, epoch, candidate)
+            candidate = ReplicaKey(request.candidate_id, request.candidate_directory_id)
+            first = self.world.history.vote_of(self.key, request.candidate_epoch, candidate)
             check(rules.one_vote_per_epoch, first, candidate)
         self.world.send_response(self, context, response)
 
@@ -383,16 +513,19 @@ class SimulatedNode:
             self.hear(ev.SnapshotFailed(snapshot_id))
             return
         data = self.parts.pop(snapshot_id)
-        image = Image.from_bytes(snapshot_id, data)
-        check(rules.snapshot_is_replay, snapshot_id, image.digest, self.world.point_at(snapshot_id.offset))
+        image = Image.from_bytes(snapshot_id, data[KEY_BYTES:])
+        point = self.world.point_at(snapshot_id.offset)
+        check(rules.snapshot_is_replay, snapshot_id, image.digest, point)
+        check(rules.targets_agree, image.target, point.target if point else None)
         self.disk.snapshots[snapshot_id] = data
-        self.disk.log.add_snapshot(snapshot_id)
+        self.disk.log.add_snapshot(snapshot_id, self.world.batches.decode_membership(data[:KEY_BYTES]))
         self.hear(ev.SnapshotFinished(snapshot_id))
 
     def _install_snapshot(self, effect: fx.InstallSnapshot) -> None:
         self.world.count("snapshots fetched")
         check(rules.leader_only_appends, self.raft is not None and self.raft.role is Role.LEADER)
         self.disk.log.restart_at(effect.snapshot_id)
+        self._check_voters()
         self.image = self._newest_snapshot()
 
     # Help

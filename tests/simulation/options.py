@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from random import Random
 
+JOURNEYS = ("random", "grow and shrink", "move")
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -37,6 +39,19 @@ class Options:
     fetch_max_bytes: int
     pre_votes: bool
     """Whether nodes ask for pre-votes before they stand for election."""
+    dynamic: bool
+    """Whether the voters are in the log and change (kraft.version 1)."""
+    journey: str
+    """Where plans lead: "random" ones, "grow and shrink" (1-3-5-3-1) or "move" to three other nodes."""
+    spares: int
+    """Nodes that are no voters at first, with an empty disk."""
+    change_rate: float
+    """How often somebody asks a node for a change by hand."""
+    wipe_rate: float
+    crash_after_change: float
+    """Share of the changes after whose append the leader loses its power."""
+    is_advertised: bool
+    """Whether a leader knows who can go on with a plan, so that it hands over to one of them before it leaves."""
 
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
@@ -49,6 +64,7 @@ def expand(seed: int, overrides: dict[str, str] | None = None) -> Options:
     def sometimes(share: float, low: float, high: float) -> float:
         return round(random.uniform(low, high), 3) if random.random() < share else 0.0
 
+    journey = Random(f"journey {seed}").choice(JOURNEYS)
     options = Options(
         seed=seed,
         voters=random.choice((3, 5)),
@@ -73,6 +89,13 @@ def expand(seed: int, overrides: dict[str, str] | None = None) -> Options:
         snapshot_every=random.choice((5, 15, 40)),
         fetch_max_bytes=random.choice((32, 64, 256)),
         pre_votes=random.random() < 0.5,
+        dynamic=random.random() < 0.5,
+        journey=journey,
+        spares={"random": random.choice((0, 1, 2)), "grow and shrink": 4, "move": 3}[journey],
+        change_rate=sometimes(0.5, 0.5, 6.0),
+        wipe_rate=sometimes(0.6, 0.1, 0.6),
+        crash_after_change=sometimes(0.6, 0.2, 1.0),
+        is_advertised=random.random() < 0.6,
     )
     types = {field.name: type(getattr(options, field.name)) for field in fields(options)}
     changes = {name: _parse(types[name], text) for name, text in (overrides or {}).items()}

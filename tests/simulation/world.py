@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
 
 from migrator.raft import events as ev
 from migrator.raft.messages import RaftRequest, RaftResponse
 from migrator.raft.states import Role
+from migrator.raft.voter_set import DYNAMIC_VERSION, Membership, ReplicaKey, VoterSet
+from migrator.raft.votes import majority
+from migrator.records.control import KRaftVoters
+from migrator.records.uuid import ZERO_UUID, Uuid
 from tests.simulation import invariants as rules
-from tests.simulation.batches import BatchStore
+from tests.simulation.batches import Batch, BatchStore
 from tests.simulation.chaos import Chaos
+from tests.simulation.disk import SimulatedDisk
 from tests.simulation.history import History, Point
 from tests.simulation.invariants import Violation, check
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.node import RequestContext, SimulatedNode
+from tests.simulation.operator import Operator
 from tests.simulation.options import Options
+from tests.simulation.planning import entry, keys
 
 CALM_CLIENT_INTERVAL_MS = 250
 """The client leaves everybody room to catch up once faults have ended."""
@@ -50,11 +57,24 @@ class World:
         self.history = History()
         self.batches = BatchStore()
         self.coverage: Counter[str] = Counter()
-        self.voters = frozenset(range(1, options.voters + 1))
+        first = {"grow and shrink": 1, "move": 3}.get(options.journey, options.voters)
+        voters = first if options.dynamic else options.voters
+        self.voters = frozenset(range(1, voters + 1))
+        """At first; for ever if they are configured."""
+        others = options.spares if options.dynamic else options.observers
+        ids = range(1, voters + others + 1)
+        self.bootstrap = tuple(-1 - node_id for node_id in ids) if options.dynamic else ()
         self.network = SimulatedNetwork(options, self.random, self.after)
-        self.nodes = {
-            node_id: SimulatedNode(self, node_id) for node_id in range(1, options.voters + options.observers + 1)
-        }
+        self.nodes = {node_id: SimulatedNode(self, node_id) for node_id in ids}
+        self.lost: dict[ReplicaKey, SimulatedDisk] = {}
+        """The disks that are gone, as they were at last."""
+        self.committing: list[ReplicaKey] = []
+        """The voters that were in force when the high watermark moved last."""
+        self.operator = Operator(self)
+        if options.dynamic:
+            formatted = VoterSet.of(entry(self.nodes[voter].key) for voter in self.voters)
+            for voter in self.voters:
+                self.nodes[voter].format(Membership(DYNAMIC_VERSION, formatted))
         self.chaos = Chaos(self)
         self._show = show
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
@@ -81,12 +101,18 @@ class World:
             self.after(self.random.uniform(0, 100), node.boot)
         self.chaos.begin()
         self._client_turn()
+        if self.options.dynamic:
+            self.operator.begin()
         self._run_until(lambda: self.now >= self.options.chaos_ms)
         self.chaos.end()
+        self.operator.end()
         acknowledged_before, healed_at = len(self.history.acknowledged), self.now
         self._run_until(lambda: self.now >= healed_at + HEALING_MS_MAX or self._is_whole(acknowledged_before))
         check(rules.progress_after_healing, self.now - healed_at, HEALING_MS_MAX - 1)
         check(rules.acknowledged_is_visible, self.history.acknowledged, self.history.visible)
+        changes = self.history.changes[1:]  # the first one is what the directories were formatted with
+        self.count("changes committed", len(changes))
+        self.count("changes committed by another leader", sum(written != by for written, by in changes))
         self.count("acknowledged writes", len(self.history.acknowledged))
         self.count("skewed clocks", int(self.options.clock_skew > 0))
 
@@ -100,6 +126,8 @@ class World:
 
     def _is_whole(self, acknowledged_before: int) -> bool:
         """Whether all follow one leader and have all that is committed, a new write included."""
+        if self.options.dynamic and not self.operator.is_done():
+            return False
         known = [node.raft for node in self.nodes.values()]
         epochs = {(raft.epoch, raft.leader_id) for raft in known if raft is not None}
         is_led = len(epochs) == 1 and any(raft is not None and raft.role is Role.LEADER for raft in known)
@@ -112,7 +140,12 @@ class World:
 
     def is_barred(self, node_id: int) -> bool:
         """Whether a node may get nobody's vote as it runs now: a restart takes the bar away or brings it back."""
-        return self.options.barred and node_id == max(self.voters) and self.nodes[node_id].life % 4 == 1
+        return (
+            self.options.barred
+            and not self.options.dynamic
+            and node_id == max(self.voters)
+            and self.nodes[node_id].life % 4 == 1
+        )
 
     # The client
 
@@ -134,7 +167,7 @@ class World:
         self, source: SimulatedNode, target_id: int, context: RequestContext, request: RaftRequest
     ) -> None:
         """A request travels; when it can't, its sender may or may not be told."""
-        target = self.nodes[target_id]
+        target = self.nodes[target_id if target_id > 0 else -1 - target_id]
         failed = ev.RequestFailed(target_id, context.correlation)
 
         def tell() -> None:
@@ -143,17 +176,19 @@ class World:
 
         def arrive() -> None:
             if target.raft is None:
-                self.network.send(target_id, source.node_id, tell)
+                self.network.send(target.node_id, source.node_id, tell)
             else:
                 target.hear(ev.RequestReceived(context, request))
 
-        if not self.network.send(source.node_id, target_id, arrive) and self.random.random() < 0.5:
+        if target is source:
+            return  # its own address among the bootstrap servers: nobody answers there
+        if not self.network.send(source.node_id, target.node_id, arrive) and self.random.random() < 0.5:
             self.after(self.random.uniform(1, 100), tell)
 
     def send_response(self, source: SimulatedNode, context: RequestContext, response: RaftResponse) -> None:
         """A response travels back to the life of the process that asked."""
         asker = self.nodes[context.source]
-        event = ev.ResponseReceived(source.node_id, context.correlation, response)
+        event = ev.ResponseReceived(context.peer, context.correlation, response)
 
         def arrive() -> None:
             if asker.life == context.source_life:
@@ -166,7 +201,11 @@ class World:
     def power_cut(self, node: SimulatedNode) -> None:
         """A node loses its process and what it had not synced; the committed must still be on a majority."""
         self.count("crashes")
-        self.count("batches lost", node.disk.lose_power(self.random))
+        log = node.disk.log
+        unsynced = log.batches_from(log.synced_end)
+        lost = node.disk.lose_power(self.random)
+        self.count("batches lost", lost)
+        self.count_changes("changes lost with the power", unsynced[len(unsynced) - lost :])
         self.count("torn batches", int(node.disk.log.has_torn_tail))
         node.stop()
         self.check_majority()
@@ -182,8 +221,32 @@ class World:
     def check_majority(self) -> None:
         """The committed end is durable where it has to be."""
         end = self.history.end
-        copies = sum(self.nodes[voter].has_durably(end) for voter in self.voters) if end.offset else len(self.voters)
-        check(rules.committed_is_on_majority, copies, len(self.voters))
+        if end.offset:
+            disks = [self.lost.get(key, self.nodes[key.node_id].disk) for key in self.committing]
+            check(rules.committed_is_on_majority, sum(disk.has_durably(end) for disk in disks), len(disks))
+
+    def wipe(self, node: SimulatedNode) -> None:
+        """A node gets an empty disk, and with that another directory id; what it had is gone for good."""
+        self.count("wiped disks")
+        self.power_cut(node)
+        self.lost[node.key] = node.disk
+        node.wipe(self.directory(node.node_id, len(self.lost)))
+
+    def directory(self, node_id: int, generation: int) -> Uuid:
+        """The directory id of a node's disk; static voters have none."""
+        return Uuid(f"node {node_id} disk {generation:4}".encode()) if self.options.dynamic else ZERO_UUID
+
+    def would_lock(self, voters: VoterSet, without: ReplicaKey | None = None) -> bool:
+        """Whether so many disks of a set are gone that it could never elect anybody again."""
+        whole = [key for key in keys(voters) if key not in self.lost and key != without]
+        return len(whole) < majority(len(voters))
+
+    def may_lose(self, node: SimulatedNode) -> bool:
+        """Whether each set that is or may come in force again could go on without a node's disk."""
+        logs = [other.disk.log for other in self.nodes.values()]
+        found = [log.membership_at(self.history.end.offset) for log in logs] + [log.membership() for log in logs]
+        sets = [membership.voters for membership in found if membership.voters is not None]
+        return not any(self.would_lock(voters, without=node.key) for voters in sets)
 
     # Watching
 
@@ -194,6 +257,10 @@ class World:
     def count(self, what: str, how_many: int = 1) -> None:
         """Note that something worth testing happened."""
         self.coverage[what] += how_many
+
+    def count_changes(self, what: str, batches: Iterable[Batch]) -> None:
+        """Note how many sets of voters are among batches."""
+        self.count(what, sum(isinstance(record, KRaftVoters) for batch in batches for record in batch.records))
 
     def trace(self, node: SimulatedNode, what: object) -> None:
         """Show an event or effect, if anybody looks."""
