@@ -65,7 +65,7 @@ def _may_stand(quorum: Quorum, request: VoteRequest) -> bool:
         return False
     if quorum.voter_set.has(request.candidate_id, request.candidate_directory_id):
         return True
-    return quorum.is_dynamic and not _has_leader(quorum)
+    return not quorum.has_fixed_voters and not _has_leader(quorum)
 
 
 def _has_leader(quorum: Quorum) -> bool:

@@ -25,7 +25,7 @@ def is_plausible(quorum: Quorum, epoch: int, leader_id: int | None) -> bool:
         return False
     if leader_id is None or epoch < quorum.epoch:
         return True
-    if leader_id not in quorum.voters and not quorum.is_dynamic:
+    if leader_id not in quorum.voters and quorum.has_fixed_voters:
         return False  # with voters in the log, ours may be older than those that have elected the leader
     return epoch > quorum.epoch or quorum.leader_id in {None, leader_id}
 

@@ -13,9 +13,9 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from migrator.raft import effects as fx
+from migrator.raft import replication
 from migrator.raft.events import ChangeVoters
 from migrator.raft.quorum import Quorum
-from migrator.raft.replication import answer_parked
 from migrator.raft.states import Follower, Leader, Unattached
 from migrator.raft.voter_changes import AddVoter, Refusal, RemoveVoter, UpdateVoter, UpgradeVoters, VoterChange
 from migrator.raft.voter_set import DYNAMIC_VERSION, VoterSet
@@ -166,7 +166,7 @@ def change_voters(quorum: Quorum, event: ChangeVoters) -> None:
         version = DYNAMIC_VERSION if isinstance(change, UpgradeVoters) else None
         quorum.append(fx.AppendVoters(quorum.epoch, changed(quorum.voter_set, change), version))
         if isinstance(quorum.state, Leader):
-            answer_parked(quorum, quorum.state)
+            replication.answer_parked(quorum, quorum.state)
 
 
 def changed(voters: VoterSet, change: VoterChange) -> VoterSet:
@@ -199,6 +199,7 @@ def follow_log(quorum: Quorum) -> None:
     if isinstance(state, Leader):
         state.replicas.reconfigure(quorum.voter_set, quorum.node_id)
         state.fetched &= quorum.voters
+        replication.watch_majority(quorum, state)  # a sole voter had nobody to hear from until now
     elif quorum.is_voter and not was_voter and isinstance(state, Follower | Unattached):
         _begin_to_vote(quorum, state)
 

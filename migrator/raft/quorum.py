@@ -98,6 +98,12 @@ class Quorum:
         return self.membership.kraft_version >= DYNAMIC_VERSION
 
     @property
+    def has_fixed_voters(self) -> bool:
+        """Whether the configuration names the voters, for ever (kraft.version 0). A node with an empty disk and nothing
+        but bootstrap servers knows no voters yet: it hears of them from whoever leads."""
+        return not self.is_dynamic and bool(self.config.voters)
+
+    @property
     def is_voter(self) -> bool:
         """Whether this node votes; otherwise it is an observer, which only fetches."""
         return self.voter_set.has(self.node_id, self.config.directory_id)

@@ -188,8 +188,13 @@ def note_contact(quorum: Quorum, leader: Leader, replica_id: int, directory_id: 
     leader.fetched.add(replica_id)
     own = {quorum.node_id} if quorum.is_voter else set()
     if votes.is_won(quorum.voters, leader.fetched | own):
-        leader.fetched.clear()
-        leader.check_quorum_deadline = quorum.now + int(quorum.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
+        watch_majority(quorum, leader)
+
+
+def watch_majority(quorum: Quorum, leader: Leader) -> None:
+    """From now on a majority has so much time to be heard."""
+    leader.fetched.clear()
+    leader.check_quorum_deadline = quorum.now + int(quorum.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
 
 
 def resign(quorum: Quorum, leader: Leader, preferred: int | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from migrator.raft import events as ev
 from migrator.raft.states import Role
 from tests.simulation.planning import keys
 
@@ -37,7 +38,7 @@ class Operator:
         if not world.network.is_calm and self._random.random() < world.options.change_rate * TURN_MS / 1000:
             self._random.choice(list(world.nodes.values())).ask_for_change()
         leader = self._leader()
-        if leader is not None:
+        if leader is not None and leader.raft is not None:
             self._direct(leader)
         world.after(self._random.uniform(0.5, 1.5) * TURN_MS, self.begin)
 
@@ -62,6 +63,7 @@ class Operator:
             return
         target = leader.planning.target()
         if self._last is not None:
+            self._call_back(leader)
             if target != self._last and not self.is_done():
                 leader.planning.set_target(self._last)
         elif target is None:
@@ -72,6 +74,15 @@ class Operator:
         elif self._random.random() < 0.02:
             self._world.count("plans cancelled")
             leader.planning.set_target(None)
+
+    def _call_back(self, leader: SimulatedNode) -> None:
+        """A voter that was removed while it stood for election may be in a higher epoch than the others. It hears of no
+        leader of a lower one, so it waits for an election; now that nothing else brings one about, it gets one."""
+        raft = leader.raft
+        others = [node for node in self._world.nodes.values() if not leader.voter_set.has(node.node_id, node.key.directory_id)]
+        if raft is not None and any(node.raft is not None and node.raft.epoch > raft.epoch for node in others):
+            self._world.count("elections for removed voters in a higher epoch")
+            leader.hear(ev.Resign(raft.epoch, None))
 
     def _set_out(self, leader: SimulatedNode) -> None:
         if self._world.options.journey == "random":
