@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 from migrator.raft.config import may_follow
 from migrator.raft.messages import RaftResponse
 from migrator.raft.quorum import Quorum
-from migrator.raft.states import Unattached
+from migrator.raft.states import Follower, Unattached
 
 
 def is_ours(quorum: Quorum, cluster_id: str | None) -> bool:
@@ -47,6 +47,15 @@ def _has_nobody_to_follow(quorum: Quorum) -> bool:
     return quorum.leader_id is None or isinstance(quorum.state, Unattached)
 
 
+def _go_back_to_leader(quorum: Quorum, epoch: int, leader_id: int | None) -> None:
+    """Whoever has asked the bootstrap servers after a silence of its leader, and hears that this one leads still, asks
+    the leader again; up to 4.1 stock observers can stay with the bootstrap servers for ever (KAFKA-19354)."""
+    state = quorum.state
+    if isinstance(state, Follower) and not quorum.is_voter and (epoch, leader_id) == (quorum.epoch, state.leader_id):
+        quorum.peers.forget_overdue(state.leader_id, quorum.now)
+        quorum.prolong(state)
+
+
 def absorb(quorum: Quorum, peer: int, response: RaftResponse) -> bool:
     """Learn from a response.
 
@@ -65,6 +74,7 @@ def absorb(quorum: Quorum, peer: int, response: RaftResponse) -> bool:
     was_of_our_epoch = epoch == quorum.epoch
     learn(quorum, epoch, leader_id)
     if peer < 0:
+        _go_back_to_leader(quorum, epoch, leader_id)
         return False  # a bootstrap server: whoever listens there is asked for the leader, and for nothing else
     if response.error != ErrorCode.none:
         quorum.peers.back_off(peer, quorum.now)

@@ -70,6 +70,12 @@ class Peers:
         wait_ms = max(self._retry_backoff_ms, at_least_ms)
         self._peers.setdefault(peer, _Peer()).backoff_until = now + wait_ms
 
+    def forget_overdue(self, peer: int, now: int) -> None:
+        """Expect no answer any more to a request whose time is over."""
+        known = self._peers.get(peer)
+        if known is not None and known.timeout_at <= now:
+            known.correlation = None
+
     def forget_all(self) -> None:
         """Expect no answer any more and wait for nobody: what was asked belonged to another role or epoch."""
         self._peers.clear()

@@ -81,6 +81,8 @@ class SimulatedNode:
         self.disk_slowness = 1.0
         self.disk_is_full = False
         self.epoch_said = 0
+        self.role_said = Role.UNATTACHED
+        """As of the effects that have been performed; the core may be in another role at the end of its step."""
         self._effects: dict[type, Callable[[Any], None]] = {
             fx.PersistElectionState: self._persist,
             fx.RoleChanged: self._role_changed,
@@ -141,6 +143,7 @@ class SimulatedNode:
         )
         self.raft = RaftNode(config, self.disk.log, self.disk.election, self.random, self.local_time())
         check(rules.epochs_never_fall, self.epoch_said, self.raft.epoch)
+        self.role_said = self.raft.role
         self.hear(ev.Tick())
 
     def format(self, bootstrap: Membership) -> None:
@@ -295,7 +298,7 @@ class SimulatedNode:
     def _role_changed(self, effect: fx.RoleChanged) -> None:
         world, history = self.world, self.world.history
         check(rules.epochs_never_fall, self.epoch_said, effect.epoch)
-        self.epoch_said = effect.epoch
+        self.epoch_said, self.role_said = effect.epoch, effect.role
         self.controller.role_changed()
         if effect.role is Role.CANDIDATE:
             world.count("candidacies")
@@ -378,7 +381,7 @@ class SimulatedNode:
 
     def _truncate(self, effect: fx.TruncateTo) -> None:
         self.world.count("truncations")
-        check(rules.leader_only_appends, self.raft is not None and self.raft.role is Role.LEADER)
+        check(rules.leader_only_appends, self.role_said is Role.LEADER)
         check(rules.truncates_above_high_watermark, effect.offset, self.high_watermark)
         cut = self.disk.log.truncate_to(effect.offset)
         self._check_voters()
@@ -419,8 +422,8 @@ class SimulatedNode:
         check(rules.high_watermark_rises, self.high_watermark, offset)
         check(rules.high_watermark_within_log, offset, log.end_offset())
         self.high_watermark = offset
-        if self.raft is not None and self.raft.role is Role.LEADER:
-            check(rules.leader_commits_own_epoch, self.raft.epoch, log.epoch_at(offset - 1))
+        if self.role_said is Role.LEADER:
+            check(rules.leader_commits_own_epoch, self.epoch_said, log.epoch_at(offset - 1))
         before = world.history.end
         for batch in log.batches_from(self.image.end.offset):
             if batch.end_offset > offset:
@@ -523,7 +526,7 @@ class SimulatedNode:
 
     def _install_snapshot(self, effect: fx.InstallSnapshot) -> None:
         self.world.count("snapshots fetched")
-        check(rules.leader_only_appends, self.raft is not None and self.raft.role is Role.LEADER)
+        check(rules.leader_only_appends, self.role_said is Role.LEADER)
         self.disk.log.restart_at(effect.snapshot_id)
         self._check_voters()
         self.image = self._newest_snapshot()
