@@ -221,7 +221,7 @@ def poll_prospective(quorum: Quorum, state: Prospective) -> int:
         return NEVER
     if quorum.now < state.election_deadline:
         return min(state.election_deadline, _ask_for_votes(quorum, state))
-    if state.leader_id in {None, quorum.node_id} and not quorum.is_dynamic:
+    if state.leader_id in {None, quorum.node_id} and not quorum.is_dynamic and quorum.may_be_needed:
         quorum.become_prospective()
     else:
         quorum.give_up_prospects(state)
@@ -240,7 +240,10 @@ def poll_candidate(quorum: Quorum, state: Candidate) -> int:
     if state.backoff_deadline is None:
         return min(state.election_deadline, _ask_for_votes(quorum, state))
     if quorum.now >= state.backoff_deadline:
-        stand(quorum)
+        if quorum.may_be_needed:
+            stand(quorum)
+        else:
+            quorum.become_unattached(quorum.epoch + 1)  # a snapshot came that says it is removed
     return state.backoff_deadline
 
 
@@ -265,7 +268,7 @@ def _ask_for_votes(quorum: Quorum, state: Candidate | Prospective) -> int:
                 pre_vote=isinstance(state, Prospective),
             )
             quorum.send(voter, request)
-    return min(quorum.peers.ready_at(voter) for voter in silent)
+    return min((quorum.peers.ready_at(voter) for voter in silent), default=NEVER)
 
 
 def _back_off(quorum: Quorum, state: Candidate) -> None:
@@ -278,7 +281,7 @@ def poll_resigned(quorum: Quorum, state: Resigned) -> int:
     """Tell the voters until each has heard it; when nobody is elected in time, stand for election again."""
     deadline = NEVER if quorum.may_not_stand else state.election_deadline
     if quorum.now >= deadline:
-        if quorum.is_voter:
+        if quorum.may_be_needed:
             stand(quorum)
         else:
             quorum.become_unattached(quorum.epoch + 1)  # removed: the others elect, and this node asks whom

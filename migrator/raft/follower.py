@@ -76,7 +76,7 @@ def poll_follower(quorum: Quorum, follower: Follower) -> int:
     """Fetch on from what is durable; a voter that hears nothing for too long stands for election."""
     if not quorum.log_is_durable or quorum.finishing is not None:
         return NEVER  # LogSynced or SnapshotFinished comes; a slow disk here is not the leader's fault
-    if not quorum.is_voter:
+    if not quorum.may_be_needed:
         return _poll_observer(quorum, follower)
     if quorum.is_shutting_down:
         return NEVER

@@ -51,7 +51,11 @@ def _go_back_to_leader(quorum: Quorum, epoch: int, leader_id: int | None) -> Non
     """Whoever has asked the bootstrap servers after a silence of its leader, and hears that this one leads still, asks
     the leader again; up to 4.1 stock observers can stay with the bootstrap servers for ever (KAFKA-19354)."""
     state = quorum.state
-    if isinstance(state, Follower) and not quorum.is_voter and (epoch, leader_id) == (quorum.epoch, state.leader_id):
+    if (
+        isinstance(state, Follower)
+        and not quorum.may_be_needed
+        and (epoch, leader_id) == (quorum.epoch, state.leader_id)
+    ):
         quorum.peers.forget_overdue(state.leader_id, quorum.now)
         quorum.prolong(state)
 

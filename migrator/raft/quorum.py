@@ -72,9 +72,9 @@ class Quorum:
         deadline = self.election_deadline()
         if stored.epoch < self.epoch:
             return Unattached(deadline)
-        if stored.leader_id == self.node_id and self.is_voter:
+        if stored.leader_id == self.node_id and self.may_be_needed:
             return Resigned(self.node_id, deadline, (), self.other_voters())
-        if stored.voted_id == self.node_id and self.is_voter:
+        if stored.voted_id == self.node_id and self.may_be_needed:
             return Candidate(deadline, 1, {self.node_id})
         if stored.leader_id in self.voters:
             return Follower(stored.leader_id, self.now + self.config.fetch_timeout_ms)
@@ -107,6 +107,17 @@ class Quorum:
     def is_voter(self) -> bool:
         """Whether this node votes; otherwise it is an observer, which only fetches."""
         return self.voter_set.has(self.node_id, self.config.directory_id)
+
+    @property
+    def may_be_needed(self) -> bool:
+        """Whether this node stands for election: a voter, or one whose removal is not known to be committed. The others
+        may not have that record, and vote for nobody whose log lacks it (Raft thesis 4.2.2). It never counts itself."""
+        if self.is_voter:
+            return True
+        if self.membership.offset < self.high_watermark:
+            return False
+        before = self.log.membership_at(self.high_watermark).voters
+        return before is not None and before.has(self.node_id, self.config.directory_id)
 
     @property
     def epochs_are_used_up(self) -> bool:
@@ -208,7 +219,7 @@ class Quorum:
     def become_prospective(self) -> None:
         """Ask who would vote for this node. Nothing changes on disk: its epoch, leader and vote stay."""
         before = self.state
-        require(self.is_voter, f"node {self.node_id} is no voter and can't stand for election")
+        require(self.may_be_needed, f"node {self.node_id} is no voter and can't stand for election")
         retries = before.retries if isinstance(before, Candidate | Prospective) else 0
         after = Prospective(self.election_deadline(), retries, {self.node_id}, leader_id=before.leader_id)
         if isinstance(before, Candidate):
@@ -229,7 +240,7 @@ class Quorum:
 
     def become_candidate(self) -> None:
         """Stand for election in the next epoch, with this node's own vote."""
-        require(self.is_voter, f"node {self.node_id} is no voter and can't stand for election")
+        require(self.may_be_needed, f"node {self.node_id} is no voter and can't stand for election")
         require(not self.epochs_are_used_up, f"epoch {self.epoch} is the last one")
         retries = self.state.retries + 1 if isinstance(self.state, Candidate | Prospective) else 1
         epoch = self.epoch + 1

@@ -38,3 +38,6 @@ class LogView(Protocol):
 
     def membership(self) -> Membership:
         """The voters in force at the log's end, as snapshot and log name them; the same object until they change."""
+
+    def membership_at(self, end_offset: int) -> Membership:
+        """The voters in force with everything before ``end_offset`` in the log; not below its latest snapshot."""

@@ -208,9 +208,10 @@ def leader_finishes_its_removal(is_voter: bool, removal: int, committed_end: int
     return is_voter or removal < committed_end or has_a_reason
 
 
-def only_voters_stand(is_voter: bool) -> bool:
-    """R6: whoever stands for election or leads is a voter, on this disk, as its own log has it."""
-    return is_voter
+def only_voters_stand(is_voter: bool, removal: int, high_watermark: int) -> bool:
+    """R6: whoever stands for election or leads is a voter, on this disk, as its own log has it; or its removal is not
+    known to be committed."""
+    return is_voter or removal >= high_watermark
 
 
 def targets_agree(target: tuple[int, ...] | None, committed: tuple[int, ...] | None) -> bool:

@@ -303,7 +303,7 @@ class SimulatedNode:
         if effect.role is Role.CANDIDATE:
             world.count("candidacies")
             check(rules.one_vote_per_epoch, history.vote_of(self.key, effect.epoch, self.key), self.key)
-            check(rules.only_voters_stand, self.is_voter)
+            check(rules.only_voters_stand, self.is_voter, self.disk.log.membership().offset, self.high_watermark)
         if effect.role is Role.LEADER:
             world.count("elections")
             self.leader_since = world.now
@@ -315,7 +315,9 @@ class SimulatedNode:
             check(rules.one_leader_per_epoch, history.leader_of(effect.epoch, self.key), self.key)
             check(rules.leader_is_complete, end, log.end_offset(), there, log.start_offset())
             check(rules.barred_never_lead, world.is_barred(self.node_id))
-            check(rules.only_voters_stand, self.is_voter)
+            check(rules.only_voters_stand, self.is_voter, self.disk.log.membership().offset, self.high_watermark)
+        if effect.role is Role.PROSPECTIVE:
+            world.count("pre-votes")
         if effect.role is Role.RESIGNED:
             world.count("resignations")
             has_a_reason = isinstance(self.hearing, ev.Resign | ev.AppendFailed | ev.Shutdown) or self.is_cut_off()

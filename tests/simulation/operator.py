@@ -33,12 +33,12 @@ class Operator:
         """Take a turn every now and then, as long as the world lasts."""
         world = self._world
         for node in world.nodes.values():
-            if node.raft is not None:
+            if node.raft is not None and world.options.dynamic:
                 node.planning.turn()
         if not world.network.is_calm and self._random.random() < world.options.change_rate * TURN_MS / 1000:
             self._random.choice(list(world.nodes.values())).ask_for_change()
         leader = self._leader()
-        if leader is not None and leader.raft is not None:
+        if leader is not None and world.options.dynamic:
             self._direct(leader)
         world.after(self._random.uniform(0.5, 1.5) * TURN_MS, self.begin)
 
@@ -79,7 +79,9 @@ class Operator:
         """A voter that was removed while it stood for election may be in a higher epoch than the others. It hears of no
         leader of a lower one, so it waits for an election; now that nothing else brings one about, it gets one."""
         raft = leader.raft
-        others = [node for node in self._world.nodes.values() if not leader.voter_set.has(node.node_id, node.key.directory_id)]
+        others = [
+            node for node in self._world.nodes.values() if not leader.voter_set.has(node.node_id, node.key.directory_id)
+        ]
         if raft is not None and any(node.raft is not None and node.raft.epoch > raft.epoch for node in others):
             self._world.count("elections for removed voters in a higher epoch")
             leader.hear(ev.Resign(raft.epoch, None))

@@ -157,7 +157,9 @@ class Planning:
             )
         )
         is_refused = refusing_rule(raft, change) is not None
-        if is_refused or (self.target() is None and self._keeps_live_majority(raft, change)):
+        if is_refused or (
+            node.world.options.dynamic and self.target() is None and self._keeps_live_majority(raft, change)
+        ):
             self.change(change)
 
     def _keeps_live_majority(self, raft: RaftNode, change: VoterChange) -> bool:

@@ -101,8 +101,7 @@ class World:
             self.after(self.random.uniform(0, 100), node.boot)
         self.chaos.begin()
         self._client_turn()
-        if self.options.dynamic:
-            self.operator.begin()
+        self.operator.begin()
         self._run_until(lambda: self.now >= self.options.chaos_ms)
         self.chaos.end()
         self.operator.end()
