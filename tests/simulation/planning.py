@@ -150,7 +150,7 @@ class Planning:
             (
                 AddVoter(entry(key)),
                 AddVoter(entry(key)),
-                AddVoter(entry(key, highest_version=random.choice((0, 1)))),
+                AddVoter(entry(key, highest_version=0)),
                 RemoveVoter(random.choice((voter, voter, key, wrong))),
                 RemoveVoter(voter),
                 UpdateVoter(entry(random.choice((voter, key)), port=random.randrange(1024, 9000))),
