@@ -26,25 +26,24 @@ from migrator.raft.messages import (
 )
 from migrator.raft.states import Role
 from migrator.raft.voter_set import Membership, ReplicaKey, VoterSet
-from migrator.raft.votes import majority
 from migrator.records.control import KRaftVersion, KRaftVoters
 from migrator.records.uuid import Uuid
 from migrator.values import value
 from tests.simulation import invariants as rules
+from tests.simulation import watch
 from tests.simulation.batches import KEY_BYTES, Batch, BatchStore, Record, opening
 from tests.simulation.controller import Controller
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.image import Image
 from tests.simulation.invariants import Violation, check
 from tests.simulation.planning import Planning, keys
+from tests.simulation.watch import FETCH_TIMEOUT_MS
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 CLUSTER_ID = "simulated-cluster"
 ELECTION_TIMEOUT_MS = 150
-FETCH_TIMEOUT_MS = 300
-CHECK_QUORUM_MS = 1.5 * FETCH_TIMEOUT_MS
 
 
 class ProcessStopped(Exception):  # noqa: N818 - an event of the simulated world
@@ -112,7 +111,7 @@ class SimulatedNode:
         world = self.world
         self.life += 1
         self.disk.recover()
-        self._check_voters()
+        watch.voters_of(self)
         self.high_watermark = -1
         self.unanswered: dict[RequestContext, int] = {}
         self.parts: dict[EpochOffset, bytes] = {}
@@ -208,7 +207,7 @@ class SimulatedNode:
         self.world.trace(self, event)
         if isinstance(event, ev.RequestReceived):
             self._note_request(event)
-        is_cut_off = self.raft.role is Role.LEADER and self.is_cut_off()
+        is_cut_off = self.raft.role is Role.LEADER and watch.is_cut_off(self)
         was, voters, self.hearing = (self.raft.role, self.raft.epoch, is_cut_off), self.voter_set, event
         try:
             for effect in self.raft.step(event, self.local_time()):
@@ -221,8 +220,8 @@ class SimulatedNode:
             raise Violation("node_stops_itself", f"node {self.node_id} found itself wrong: {reason}", event) from reason
         if self.raft is not None:
             check(rules.core_goes_by_the_log, self.raft.membership.voters, voters)
-            self._check_stranger(event, voters, *was)
-            self._check_after_event(self.raft)
+            watch.stranger(self, event, voters, *was)
+            watch.after_event(self, self.raft)
             self._schedule_tick(self.raft)
 
     def _note_request(self, event: ev.RequestReceived) -> None:
@@ -246,46 +245,6 @@ class SimulatedNode:
         if self.life == life and self.tick_at == due:
             self.tick_at = math.inf
             self.hear(ev.Tick())
-
-    def _check_after_event(self, raft: RaftNode) -> None:
-        log = self.disk.log
-        check(rules.snapshot_covers_log_start, log.start_offset(), log.snapshots())
-        check(rules.high_watermark_within_log, raft.high_watermark, log.end_offset())
-        membership, is_leader = log.membership(), raft.role is Role.LEADER
-        if is_leader:
-            # Twice: each voter of a majority may have been heard just after the last time-out began.
-            check(rules.cut_off_leader_resigns, self.silence(), 2 * CHECK_QUORUM_MS / self.clock_rate + 50)
-            committed = raft.leader_high_watermark or 0
-            check(rules.removed_leader_resigns, is_leader, self.is_voter, membership.offset, committed)
-
-    def _check_voters(self) -> None:
-        log = self.disk.log
-        check(rules.set_is_what_the_log_says, log.membership(), log.scanned_membership())
-
-    def silence(self) -> float:
-        """How long a leader has not heard a majority of its voters, itself included; 0 if it needs nobody."""
-        others = [key for key in keys(self.voter_set) if key.node_id != self.node_id]
-        needed = majority(len(self.voter_set)) - self.is_voter
-        if not 0 < needed <= len(others):
-            return 0.0
-        heard = sorted((self.contacts.get(key, 0.0) for key in others), reverse=True)
-        return self.world.now - max(self.leader_since, heard[needed - 1])
-
-    def is_cut_off(self) -> bool:
-        """Whether its silence is reason enough for a leader to resign."""
-        return self.silence() * self.clock_rate >= CHECK_QUORUM_MS - 5
-
-    def _check_stranger(self, event: ev.Event, voters: VoterSet, role: Role, epoch: int, was_cut_off: bool) -> None:
-        if not isinstance(event, ev.RequestReceived) or not isinstance(event.request, VoteRequest):
-            return
-        request = event.request
-        if self.raft is None or voters.has(request.candidate_id, request.candidate_directory_id):
-            return
-        if request.candidate_epoch > epoch:
-            self.world.count("votes asked for by strangers")
-            if role is Role.LEADER and not was_cut_off:
-                self.world.count("strangers at a leader")
-                check(rules.strangers_unseat_nobody, epoch, self.raft.epoch)
 
     # Effects of elections
 
@@ -320,7 +279,7 @@ class SimulatedNode:
             world.count("pre-votes")
         if effect.role is Role.RESIGNED:
             world.count("resignations")
-            has_a_reason = isinstance(self.hearing, ev.Resign | ev.AppendFailed | ev.Shutdown) or self.is_cut_off()
+            has_a_reason = isinstance(self.hearing, ev.Resign | ev.AppendFailed | ev.Shutdown) or watch.is_cut_off(self)
             removal = self.disk.log.membership().offset
             check(rules.leader_finishes_its_removal, self.is_voter, removal, history.end.offset, has_a_reason)
 
@@ -336,7 +295,7 @@ class SimulatedNode:
         self._append(fx.Append(BatchStore.encode([batch])))
 
     def _append_voters(self, effect: fx.AppendVoters) -> None:
-        self._check_change(effect.voters)
+        watch.change(self, effect.voters)
         version = () if effect.kraft_version is None else (KRaftVersion(effect.kraft_version),)
         records: tuple[Record, ...] = (*version, KRaftVoters(effect.voters.voters))
         batch = self.world.batches.make(self.disk.log.end_offset(), effect.epoch, records)
@@ -346,27 +305,6 @@ class SimulatedNode:
             life, delay = self.life, self.random.choice((0.0, self.random.uniform(0, 30)))
             self.world.count("crashes after a change")
             self.world.after(delay, lambda: self.world.power_cut(self) if self.life == life else None)
-
-    def _check_change(self, voters: VoterSet) -> None:
-        world, before = self.world, self.disk.log.membership()
-        known = keys(self.voter_set)
-        now = keys(voters)
-        check(rules.sets_differ_by_one, known, now, len(voters.voters))
-        has_committed = world.history.has_committed_in(self.epoch_said)
-        check(rules.changes_follow_a_commit, has_committed, before.offset, world.history.end.offset)
-        added, removed = set(now) - set(known), set(known) - set(now)
-        if added or removed:  # another entry for a voter is no step
-            oldest = world.now - 2 * FETCH_TIMEOUT_MS / self.clock_rate
-            live = sum(key == self.key or self.contacts.get(key, -math.inf) >= oldest for key in now)
-            check(rules.live_majority_stays, live, len(now))
-        if self.planning.is_of_plan:
-            target = world.point_at(self.image.end.offset)
-            wanted = None if target is None else target.target
-            replaced = {world.nodes[key.node_id].key != key for key in removed}
-            if True not in replaced:
-                check(rules.steps_lead_to_the_target, [key.node_id for key in added | removed], wanted, bool(added))
-            if world.history.target_epoch < self.epoch_said:
-                world.count("plans resumed by another leader")
 
     def _append(self, effect: fx.Append) -> None:
         log = self.disk.log
@@ -379,14 +317,14 @@ class SimulatedNode:
             check(rules.logs_match, self.world.history.writing_of(batch, log.last_epoch()), written)
             log.append(batch)
             if isinstance(batch.records[-1], KRaftVoters):
-                self._check_voters()
+                watch.voters_of(self)
 
     def _truncate(self, effect: fx.TruncateTo) -> None:
         self.world.count("truncations")
         check(rules.leader_only_appends, self.role_said is Role.LEADER)
         check(rules.truncates_above_high_watermark, effect.offset, self.high_watermark)
         cut = self.disk.log.truncate_to(effect.offset)
-        self._check_voters()
+        watch.voters_of(self)
         self.world.count_changes("changes truncated", cut)
         removed = [(batch.base_offset, batch.key) for batch in cut]
         known = self.world.history.committed
@@ -530,7 +468,7 @@ class SimulatedNode:
         self.world.count("snapshots fetched")
         check(rules.leader_only_appends, self.role_said is Role.LEADER)
         self.disk.log.restart_at(effect.snapshot_id)
-        self._check_voters()
+        watch.voters_of(self)
         self.image = self._newest_snapshot()
 
     # Help

@@ -39,7 +39,7 @@ def refusing_rule(raft: RaftNode, change: VoterChange) -> str | None:
     books = raft._quorum
     if raft.role is not Role.LEADER or books.is_shutting_down:
         return "does not lead"
-    rules = membership.BEFORE[type(change)] + membership.AFTER[type(change)]
+    rules = membership.BEFORE[type(change)] + membership.AFTER.get(type(change), ())
     refusing = (rule for rule in rules if rule(books, books.state, change) is not None)  # type: ignore[arg-type]
     return next((rule.__name__.strip("_").replace("_", " ") for rule in refusing), None)
 

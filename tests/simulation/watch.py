@@ -1,0 +1,93 @@
+"""What is looked at around each step of a simulated node, beside what its single effects are checked for."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from migrator.raft import events as ev
+from migrator.raft.core import RaftNode
+from migrator.raft.messages import VoteRequest
+from migrator.raft.states import Role
+from migrator.raft.voter_set import VoterSet
+from migrator.raft.votes import majority
+from tests.simulation import invariants as rules
+from tests.simulation.invariants import check
+from tests.simulation.planning import keys
+
+if TYPE_CHECKING:
+    from tests.simulation.node import SimulatedNode
+
+FETCH_TIMEOUT_MS = 300
+CHECK_QUORUM_MS = 1.5 * FETCH_TIMEOUT_MS
+
+
+def after_event(node: SimulatedNode, raft: RaftNode) -> None:
+    """What holds after every event."""
+    log = node.disk.log
+    check(rules.snapshot_covers_log_start, log.start_offset(), log.snapshots())
+    check(rules.high_watermark_within_log, raft.high_watermark, log.end_offset())
+    membership, is_leader = log.membership(), raft.role is Role.LEADER
+    if is_leader:
+        # Twice: each voter of a majority may have been heard just after the last time-out began.
+        check(rules.cut_off_leader_resigns, silence(node), 2 * CHECK_QUORUM_MS / node.clock_rate + 50)
+        committed = raft.leader_high_watermark or 0
+        check(rules.removed_leader_resigns, is_leader, node.is_voter, membership.offset, committed)
+
+
+def voters_of(node: SimulatedNode) -> None:
+    """The history of the voters says what snapshot and log say."""
+    log = node.disk.log
+    check(rules.set_is_what_the_log_says, log.membership(), log.scanned_membership())
+
+
+def silence(node: SimulatedNode) -> float:
+    """How long a leader has not heard a majority of its voters, itnode included; 0 if it needs nobody."""
+    others = [key for key in keys(node.voter_set) if key.node_id != node.node_id]
+    needed = majority(len(node.voter_set)) - node.is_voter
+    if not 0 < needed <= len(others):
+        return 0.0
+    heard = sorted((node.contacts.get(key, 0.0) for key in others), reverse=True)
+    return node.world.now - max(node.leader_since, heard[needed - 1])
+
+
+def is_cut_off(node: SimulatedNode) -> bool:
+    """Whether its silence is reason enough for a leader to resign."""
+    return silence(node) * node.clock_rate >= CHECK_QUORUM_MS - 5
+
+
+def stranger(node: SimulatedNode, event: ev.Event, voters: VoterSet, role: Role, epoch: int, was_cut_off: bool) -> None:
+    """A Vote of one that is no voter, and the role and epoch that it found."""
+    if not isinstance(event, ev.RequestReceived) or not isinstance(event.request, VoteRequest):
+        return
+    request = event.request
+    if node.raft is None or voters.has(request.candidate_id, request.candidate_directory_id):
+        return
+    if request.candidate_epoch > epoch:
+        node.world.count("votes asked for by strangers")
+        if role is Role.LEADER and not was_cut_off:
+            node.world.count("strangers at a leader")
+            check(rules.strangers_unseat_nobody, epoch, node.raft.epoch)
+
+
+def change(node: SimulatedNode, voters: VoterSet) -> None:
+    """A leader is about to append another set."""
+    world, before = node.world, node.disk.log.membership()
+    known = keys(node.voter_set)
+    now = keys(voters)
+    check(rules.sets_differ_by_one, known, now, len(voters.voters))
+    has_committed = world.history.has_committed_in(node.epoch_said)
+    check(rules.changes_follow_a_commit, has_committed, before.offset, world.history.end.offset)
+    added, removed = set(now) - set(known), set(known) - set(now)
+    if added or removed:  # another entry for a voter is no step
+        oldest = world.now - 2 * FETCH_TIMEOUT_MS / node.clock_rate
+        live = sum(key == node.key or node.contacts.get(key, -math.inf) >= oldest for key in now)
+        check(rules.live_majority_stays, live, len(now))
+    if node.planning.is_of_plan:
+        target = world.point_at(node.image.end.offset)
+        wanted = None if target is None else target.target
+        replaced = {world.nodes[key.node_id].key != key for key in removed}
+        if True not in replaced:
+            check(rules.steps_lead_to_the_target, [key.node_id for key in added | removed], wanted, bool(added))
+        if world.history.target_epoch < node.epoch_said:
+            world.count("plans resumed by another leader")
