@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import repeat
-from typing import Any
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from migrator.apis.call import Call, error_fields
 from migrator.controller.context import Context
-from migrator.controller.decision import ApiError, Decision
+from migrator.controller.decision import NO_ERROR, ApiError, Decision, RefusedError
 from migrator.controller.elections import PREFERRED, ElectionResult, ElectLeadersRequest, elect_leaders
+from migrator.controller.quorum_target import TargetOrder, TargetRequest, checked, set_target, target_of
 from migrator.controller.reassignments import (
     RunningReassignment,
     WantedAssignment,
@@ -19,6 +20,11 @@ from migrator.controller.reassignments import (
     list_reassignments,
 )
 from migrator.image.model import MetadataImage
+from migrator.raft.voter_set import DYNAMIC_VERSION, ReplicaKey, VoterSet
+from migrator.wire.raft_codec import METADATA_TOPIC
+
+VOTERS: Final = (METADATA_TOPIC, 0)
+"""The partition whose replicas are the voters."""
 
 
 def leader_election(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
@@ -44,15 +50,40 @@ def refuse_leader_election(call: Call, error: ApiError) -> Any:
 
 
 def reassignment(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
-    """AlterPartitionReassignments 0."""
+    """AlterPartitionReassignments 0. On the metadata partition of a dynamic quorum it is an order about the voters:
+    the replicas are who shall vote, none at all cancels (KIP-642)."""
     wanted = tuple(
         WantedAssignment(topic.name, row.partition_index, None if row.replicas is None else tuple(row.replicas))
         for topic in call.body.topics
         for row in topic.partitions
     )
-    decision = alter_reassignments(image, wanted, context)
-    errors = (result.error for result in decision.response)
-    return decision.answering(call.respond(error_message=None, responses=_reassignment_rows(call.body, errors)))
+    voters = [each for each in wanted if _is_about_voters(each, context)]
+    target = _voters_reassigned(image, voters, context)
+    decision = alter_reassignments(image, tuple(each for each in wanted if each not in voters), context)
+    others = (result.error for result in decision.response)
+    errors = (target.response if each in voters else next(others) for each in wanted)
+    answer = call.respond(error_message=None, responses=_reassignment_rows(call.body, errors))
+    return Decision(answer, (*target.records, *decision.records))
+
+
+def _is_about_voters(wanted: WantedAssignment, context: Context) -> bool:
+    return (wanted.topic, wanted.partition) == VOTERS and context.kraft_version >= DYNAMIC_VERSION
+
+
+def _voters_reassigned(image: MetadataImage, wanted: list[WantedAssignment], context: Context) -> Decision[ApiError]:
+    if not wanted:
+        return Decision(NO_ERROR)
+    if len(wanted) > 1:
+        return Decision(ApiError(ErrorCode.invalid_request, "The metadata partition is named more than once."))
+    replicas = wanted[0].replicas
+    order = TargetOrder.CANCEL if replicas is None else TargetOrder.TO
+    try:
+        target = checked(map(ReplicaKey, replicas or ())) if order is TargetOrder.TO else ()
+        found = set_target(image, TargetRequest(order, target, VoterSet(()), frozenset()), context)
+    except RefusedError as refusal:
+        return Decision(refusal.error)
+    is_idle = order is TargetOrder.CANCEL and not found.records
+    return found.answering(ApiError(ErrorCode.no_reassignment_in_progress) if is_idle else NO_ERROR)
 
 
 def moves_replicas(call: Call) -> bool:
@@ -71,7 +102,7 @@ def running_reassignments(call: Call, image: MetadataImage, context: Context) ->
     if call.body.topics is not None:
         topics = tuple((topic.name, tuple(topic.partition_indexes)) for topic in call.body.topics)
     found: dict[str, list[RunningReassignment]] = {}
-    for running in list_reassignments(image, context.index, topics):
+    for running in (*list_reassignments(image, context.index, topics), *_voters_on_the_way(image, context, topics)):
         found.setdefault(running.topic, []).append(running)
     answered = tuple(
         {
@@ -113,4 +144,21 @@ def _reassignment_rows(body: Any, errors: Iterator[ApiError]) -> tuple[Mapping[s
             ),
         }
         for topic in body.topics
+    )
+
+
+def _voters_on_the_way(
+    image: MetadataImage, context: Context, topics: tuple[tuple[str, tuple[int, ...]], ...] | None
+) -> Iterator[RunningReassignment]:
+    """Of the metadata partition, while a target is set: its replicas are the voters in force."""
+    target = target_of(image)
+    is_asked = topics is None or any(name == VOTERS[0] and VOTERS[1] in partitions for name, partitions in topics)
+    if target is None or not is_asked:
+        return
+    wanted = {replica.node_id for replica in target}
+    yield RunningReassignment(
+        *VOTERS,
+        replicas=tuple(sorted(context.voters)),
+        adding=tuple(sorted(wanted - context.voters)),
+        removing=tuple(sorted(context.voters - wanted)),
     )

@@ -13,7 +13,7 @@ from migrator.apis.authorization import Authorizer
 from migrator.apis.fields import uuid_out
 from migrator.config.types import Secret
 from migrator.controller.acl_index import AclIndex
-from migrator.controller.quorum_target import KEY, RESOURCE
+from migrator.controller.quorum_target import KEY, RESOURCE, target_of
 from migrator.image.model import Acl
 from migrator.image.security import acl_record
 from migrator.records.acl_codes import AclOperation, AclPermission, ResourceType
@@ -28,6 +28,7 @@ from migrator.records.metadata import (
 from migrator.records.uuid import Uuid
 from tests.apis.support.asking import ask, call
 from tests.controller.support.leading_controller import CLUSTER_ID, LeadingController, some_uuid
+from tests.raft.support.reassignment import wanted
 
 LISTENER = {"name": "PLAINTEXT", "host": "h", "port": 9092, "security_protocol": 0}
 FEATURE = {"name": "metadata.version", "min_supported_version": 1, "max_supported_version": 21}
@@ -285,6 +286,34 @@ def test_reassignments_are_altered_listed_and_cancelled(controller: LeadingContr
     assert alter(None) == 0
     assert ask(controller, call(46, topics=None)).topics == ()
     assert alter(None) == 85
+
+
+def test_a_reassignment_of_the_metadata_partition_is_one_of_the_voters(controller: LeadingController) -> None:
+    def alter(*rows: tuple[str, tuple[int, ...] | None]) -> list[int]:
+        topics = tuple(
+            {"name": name, "partitions": ({"partition_index": 0, "replicas": replicas},)} for name, replicas in rows
+        )
+        answer = ask(controller, call(45, topics=topics))
+        return [partition.error_code for topic in answer.responses for partition in topic.partitions]
+
+    metadata = "__cluster_metadata"
+    assert alter((metadata, (4, 5, 6))) == [3]  # the voters of kraft.version 0 are those of the property files
+    controller.kraft_version = 1
+    assert alter((metadata, (6, 5, 4)), ("t", (2, 1)), ("no", (1,))) == [0, 0, 3]
+    assert target_of(controller.image) == wanted(4, 5, 6)
+    listed = {topic.name: topic.partitions[0] for topic in ask(controller, call(46, topics=None)).topics}
+    voters = listed[metadata]
+    assert (voters.replicas, voters.adding_replicas, voters.removing_replicas) == ((3000,), (4, 5, 6), (3000,))
+    asked = ask(controller, call(46, topics=({"name": metadata, "partition_indexes": (0,)},)))
+    assert [topic.name for topic in asked.topics] == [metadata]
+    assert alter((metadata, ())) == [42]
+    assert alter((metadata, (4, 4))) == [42]
+    assert alter((metadata, (1,))) == [42]  # a broker
+    assert alter((metadata, (4,)), (metadata, (5,))) == [42, 42]
+    assert target_of(controller.image) == wanted(4, 5, 6)
+    assert alter((metadata, None)) == [0]
+    assert alter((metadata, None)) == [85]
+    assert ask(controller, call(46, topics=({"name": metadata, "partition_indexes": (0,)},))).topics == ()
 
 
 def test_incremental_alter_configs_sorts_resources_out(controller: LeadingController) -> None:
