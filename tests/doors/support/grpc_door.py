@@ -20,7 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from migrator.drill.cluster import CLUSTER_ID
 from migrator.parts.certificates import THIS_MACHINE, Authority, common_name
 from migrator.rpc.channel import CLIENT_OPTIONS, CLUSTER_KEY
-from migrator.rpc.stubs import operator_pb2, quorum_pb2
+from migrator.rpc.stubs import operator_pb2, quorum_pb2, voters_pb2
 from migrator.values import value
 from tests.doors.support.controllers import (
     BOTH,
@@ -33,7 +33,7 @@ from tests.doors.support.controllers import (
 
 SERVICES = {
     descriptor.full_name: descriptor
-    for module in (quorum_pb2, operator_pb2)
+    for module in (quorum_pb2, operator_pb2, voters_pb2)
     for descriptor in module.DESCRIPTOR.services_by_name.values()
 }
 SPEAKERS = {"candidate_id", "leader_id", "replica_id"}
