@@ -492,15 +492,3 @@ def test_every_transition_of_the_table_is_between_roles_and_a_leader_is_made_by_
     assert {before for before, after in TRANSITIONS.items() if Role.RESIGNED in after} == {Role.LEADER}
     assert all(after in TRANSITIONS[before] for before, after in SAME_EPOCH)
     assert set(TRANSITIONS) == set(Role)
-
-
-def test_a_node_that_knows_no_voters_yet_believes_a_bootstrap_server_who_leads() -> None:
-    """``controller.quorum.bootstrap.servers`` (KIP-853): an empty log names no voters, nor does the configuration."""
-    config = RaftConfig(4, CLUSTER_ID, frozenset(), bootstrap=(-2,))
-    node = RaftNode(config, SimulatedLog(), ElectionState(0), Random(1), 0)
-    (asked,) = sent(node.step(ev.Tick(), 0), m.FetchRequest)
-    assert asked.peer == -2
-    answer = m.FetchResponse(NONE, ErrorCode.fenced_leader_epoch, 1, 3, -1, 0)
-    effects = node.step(ev.ResponseReceived(-2, asked.correlation, answer), 1)
-    assert (node.role, node.epoch, node.leader_id) == (Role.FOLLOWER, 3, 1)
-    assert [effect.peer for effect in sent(effects, m.FetchRequest)] == [1]
