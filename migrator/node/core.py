@@ -210,7 +210,7 @@ class NodeCore:
 
 def node_addresses(settings: Settings, directory: OpenedDirectory) -> Addresses:
     """Where the nodes of the quorum are, as the settings and the log say at the start."""
-    addresses = Addresses(settings, directory.identity.directory_id or ZERO_UUID)
+    addresses = Addresses(settings, directory.identity.directory_id or ZERO_UUID, settings.bootstrap_servers)
     addresses.membership_changed(directory.storage.log.membership())
     return addresses
 

@@ -54,8 +54,7 @@ def own_endpoints(settings: Settings) -> tuple[ListenerEndpoint, ...]:
     configured = voter_endpoints(settings).get(settings.node_id)
     if configured is not None:
         return (configured,)
-    advertised = {at.name: at for at in settings.parsed_advertised_listeners}
-    found = (advertised[name] for name in settings.controller_listeners if name in advertised)
+    found = settings.advertised_controller_listeners
     return tuple(ListenerEndpoint(at.name, at.host or socket.getfqdn(), at.port) for at in found)
 
 
