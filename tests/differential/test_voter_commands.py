@@ -1,0 +1,70 @@
+"""Stock Kafka's own ``kafka-metadata-quorum`` against our leader: add, look, remove."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.parts.kafka import StockKafka
+from tests.differential.test_voter_changes import JOINER, LEADER, Quorum
+
+TOOL = "org.apache.kafka.tools.MetadataQuorumCommand"
+
+
+@pytest.fixture
+async def quorum(kafka_391: StockKafka, tmp_path: Path) -> AsyncIterator[Quorum]:
+    found = Quorum(kafka_391, tmp_path, is_stock=False)
+    try:
+        await asyncio.to_thread(found.start)
+        await found.observer_has_caught_up()
+        yield found
+    finally:
+        found.stop()
+
+
+async def test_stock_commands_add_describe_and_remove_a_voter(
+    quorum: Quorum, kafka_391: StockKafka, tmp_path: Path
+) -> None:
+    async def command(*arguments: str) -> str:
+        at = ("--bootstrap-controller", f"127.0.0.1:{quorum.ports[LEADER]}")
+        return await asyncio.to_thread(kafka_391.tool, TOOL, *at, *arguments, directory=tmp_path)
+
+    names = {
+        node: base64.urlsafe_b64encode(disk.bytes).decode().rstrip("=") for node, disk in quorum.directories.items()
+    }
+    entries = {
+        node: {"id": node, "directoryId": names[node], "endpoints": [f"CONTROLLER://127.0.0.1:{quorum.ports[node]}"]}
+        for node in (LEADER, JOINER)
+    }
+
+    added = await command("--command-config", str(quorum.joiner.property_file), "add-controller")
+    assert f"Added controller {JOINER} with directory id {names[JOINER]}" in added
+    status = await command("describe", "--status")
+    assert _listed(status, "CurrentVoters") == [entries[LEADER], entries[JOINER]]
+    assert _listed(status, "CurrentObservers") == []
+    rows = [line.split() for line in (await command("describe", "--replication")).splitlines()[1:] if line]
+    assert [(row[0], row[1], row[-1]) for row in rows] == [
+        (str(LEADER), names[LEADER], "Leader"),
+        (str(JOINER), names[JOINER], "Follower"),
+    ]
+    removed = await command(
+        "remove-controller", "--controller-id", str(JOINER), "--controller-directory-id", names[JOINER]
+    )
+    assert "Removed" in removed
+    await quorum.observer_has_caught_up()
+    status = await command("describe", "--status")
+    assert _listed(status, "CurrentVoters") == [entries[LEADER]]
+    assert _listed(status, "CurrentObservers") == [{"id": JOINER, "directoryId": names[JOINER]}]
+
+
+def _listed(status: str, name: str) -> Any:
+    found = re.search(rf"^{name}:\s+(\[.*\])$", status, re.MULTILINE)
+    assert found, status
+    return json.loads(found[1])
