@@ -124,7 +124,8 @@ class Controller:
         node.world.count("snapshots taken")
         check(rules.snapshot_is_committed, snapshot_id, node.high_watermark)
         check(rules.snapshot_is_replay, snapshot_id, node.image.digest, node.world.point_at(snapshot_id.offset))
-        membership = log.membership_at(snapshot_id.offset)
+        membership, point = log.membership_at(snapshot_id.offset), node.world.point_at(snapshot_id.offset)
+        check(rules.snapshot_has_the_voters_of_its_offset, membership.voters, point)
         node.disk.snapshots[snapshot_id] = node.world.batches.encode_membership(membership) + node.image.to_bytes()
         log.add_snapshot(snapshot_id)
         if not node.world.network.is_calm and node.random.random() < 0.7:

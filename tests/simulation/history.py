@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from migrator.raft.messages import EpochOffset
 from migrator.raft.voter_set import ReplicaKey
-from migrator.records.control import KRaftVoters
+from migrator.records.control import DynamicVoter, KRaftVoters
 from migrator.records.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
 from migrator.values import value
 from tests.simulation.batches import Batch, Target
@@ -19,6 +19,7 @@ class Point:
     digest: int
     in_transaction: bool
     target: tuple[int, ...] | None = None
+    voters: tuple[DynamicVoter, ...] | None = None
 
 
 class History:
@@ -74,6 +75,7 @@ class History:
     def _extend(self, batch: Batch) -> None:
         before = self.points[batch.base_offset]
         digest, is_open, target = before.digest, before.in_transaction, before.target
+        voters = before.voters
         for record in batch.records:
             if isinstance(record, BeginTransactionRecord):
                 self._open, is_open = [], True
@@ -83,6 +85,8 @@ class History:
                     digest = hash((digest, write))
                 self.visible.update(shown)
                 is_open = False
+            elif isinstance(record, KRaftVoters):
+                voters = tuple(record.voters)
             elif isinstance(record, Target):
                 target, self.target_epoch = record.nodes, batch.epoch
             elif isinstance(record, int):
@@ -92,4 +96,4 @@ class History:
                     digest = hash((digest, record))
                     self.visible.add(record)
         self.end = EpochOffset(batch.epoch, batch.end_offset)
-        self.points[batch.end_offset] = Point(batch.epoch, digest, is_open, target)
+        self.points[batch.end_offset] = Point(batch.epoch, digest, is_open, target, voters)

@@ -193,6 +193,16 @@ def set_is_what_the_log_says(in_force: Membership, scanned: Membership) -> bool:
     return in_force == scanned
 
 
+def snapshot_has_the_voters_of_its_offset(voters: VoterSet | None, point: Point | None) -> bool:
+    """R3: a snapshot names the voters that the committed log names up to its offset, not later ones."""
+    return point is not None and (None if voters is None else tuple(voters.voters)) == point.voters
+
+
+def leader_leaves_last(left: Collection[int], target: Collection[int] | None) -> bool:
+    """A plan takes its leader out of the set when nothing else is left to do."""
+    return target is not None and set(left) == set(target)
+
+
 def core_goes_by_the_log(core: VoterSet, log: VoterSet) -> bool:
     """R3: the core counts the voters that the log named when the step began."""
     return core == log

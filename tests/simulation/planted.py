@@ -24,17 +24,24 @@ from tests.simulation.controller import Controller
 from tests.simulation.disk import SimulatedDisk, SimulatedLog
 from tests.simulation.image import Image
 from tests.simulation.node import SimulatedNode
+from tests.simulation.planted_voters import VOTER_BUGS
 from tests.simulation.runner import run_seed
 from tests.simulation.world import Outcome
 
-SEEDS_MAX = 500
+SEEDS_MAX = 1000
 """Every bug is found within so many seeds."""
 
 Patches = list[tuple[object, str, object]]
-BUGS: dict[str, Callable[[], Patches]] = {}
+BUGS: dict[str, Callable[[], Patches]] = dict(VOTER_BUGS)
 
+VOTERS_CHANGE = {"dynamic": "yes"}
+BY_HAND = {"dynamic": "yes", "change_rate": "20", "journey": "random", "spares": "2"}
 LIKELIER: dict[str, dict[str, str]] = {
     "hook_is_not_asked_again": {"voters": "3", "barred": "yes", "crash_rate": "4", "delay_max_ms": "40"},
+    "v01_change_before_a_commit_of_the_own_epoch": BY_HAND | {"crash_rate": "4"},
+    "v07_leader_that_removes_itself_counts_itself": BY_HAND | {"is_advertised": "no"},
+    "v22_vote_of_a_stranger_unseats_a_leader": BY_HAND | {"pre_votes": "no", "partition_rate": "3"},
+    "removed_voter_stands_no_more_although_it_is_needed": BY_HAND | {"crash_after_change": "1"},
     "leader_that_overslept_answers_first": {"voters": "5", "pause_rate": "4", "delay_max_ms": "40"},
 }
 """Options that make a rare situation frequent, for bugs that would take more seeds than `SEEDS_MAX`."""
@@ -69,7 +76,7 @@ def hunt(name: str) -> Catch:
     """Look for a bug seed by seed."""
     with planted(name):
         for seed in range(SEEDS_MAX):
-            outcome: Outcome = run_seed(seed, LIKELIER.get(name))
+            outcome: Outcome = run_seed(seed, LIKELIER.get(name, VOTERS_CHANGE if name in VOTER_BUGS else None))
             if outcome.rule is not None:
                 return Catch(name, seed, outcome.rule, seed + 1)
     return Catch(name, None, None, SEEDS_MAX)

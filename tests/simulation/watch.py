@@ -89,5 +89,7 @@ def change(node: SimulatedNode, voters: VoterSet) -> None:
         replaced = {world.nodes[key.node_id].key != key for key in removed}
         if True not in replaced:
             check(rules.steps_lead_to_the_target, [key.node_id for key in added | removed], wanted, bool(added))
+        if node.key in removed:
+            check(rules.leader_leaves_last, [key.node_id for key in now], wanted)
         if world.history.target_epoch < node.epoch_said:
             world.count("plans resumed by another leader")
