@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from migrator.errors import require
 from migrator.raft import core, election, learning, membership, messages, planner, replication, votes
@@ -65,14 +66,19 @@ def v03_set_is_kept_after_truncation() -> Patches:
 @bug
 def v04_records_after_a_truncation_are_not_read() -> Patches:
     """What stock replicas do until they start again."""
-    original, highest = SimulatedLog._note, dict[int, int]()
+    original, read_voters = SimulatedLog._note, SimulatedLog.read_voters
+    highest: WeakKeyDictionary[SimulatedLog, int] = WeakKeyDictionary()
 
     def note(self: SimulatedLog, batch: Batch) -> None:
-        if batch.base_offset >= highest.get(id(self), 0):
+        if batch.base_offset >= highest.get(self, 0):
             original(self, batch)
-        highest[id(self)] = max(highest.get(id(self), 0), batch.end_offset)
+        highest[self] = max(highest.get(self, 0), batch.end_offset)
 
-    return [(SimulatedLog, "_note", note)]
+    def boot(self: SimulatedLog) -> None:
+        highest.pop(self, None)
+        read_voters(self)
+
+    return [(SimulatedLog, "_note", note), (SimulatedLog, "read_voters", boot)]
 
 
 @bug
@@ -83,7 +89,7 @@ def v05_set_is_in_force_when_committed() -> Patches:
         original(books)
         books.membership = books.log.membership_at(max(books.high_watermark, 3))
 
-    return [(core.membership, "follow_log", follow_log)]
+    return [(membership, "follow_log", follow_log)]
 
 
 def _commit(books: Quorum, leader: Leader, ends: list[int | None]) -> None:
@@ -187,13 +193,13 @@ def v15_uncommitted_target_is_acted_on() -> Patches:
 
 @bug
 def v16_cancelled_plan_goes_on() -> Patches:
-    last = dict[int, tuple[int, ...]]()
+    last: WeakKeyDictionary[Planning, tuple[int, ...]] = WeakKeyDictionary()
 
     def target(self: Planning) -> tuple[int, ...] | None:
         found = self.node.image.target
         if found is not None:
-            last[id(self)] = found
-        return last.get(id(self))
+            last[self] = found
+        return last.get(self)
 
     return [(Planning, "target", target)]
 

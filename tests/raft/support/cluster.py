@@ -18,10 +18,14 @@ from migrator.raft.config import RaftConfig
 from migrator.raft.core import RaftNode
 from migrator.raft.messages import EpochOffset, FetchResponse, FetchSnapshotResponse, RaftRequest, RaftResponse
 from migrator.raft.states import ElectionState, Role
+from migrator.raft.voter_set import DYNAMIC_VERSION, NO_MEMBERSHIP, Membership, ReplicaKey, VoterSet
+from migrator.records.control import KRaftVersion, KRaftVoters
+from migrator.records.uuid import Uuid
 from migrator.values import value
 from tests.raft.support.words import describe
-from tests.simulation.batches import BatchStore, LeaderChange
+from tests.simulation.batches import BatchStore, opening
 from tests.simulation.disk import SimulatedDisk
+from tests.simulation.planning import entry
 
 CLUSTER_ID = "test-cluster"
 DELIVERIES_MAX = 2_000
@@ -40,10 +44,10 @@ class Envelope:
 class Member:
     """One node. ``lines`` of the cluster gets a sentence for every effect worth reading."""
 
-    def __init__(self, cluster: Cluster, config: RaftConfig) -> None:
+    def __init__(self, cluster: Cluster, config: RaftConfig, formatted: Membership = NO_MEMBERSHIP) -> None:
         self.cluster = cluster
         self.config = config
-        self.disk = SimulatedDisk()
+        self.disk = SimulatedDisk(formatted)
         self.log = self.disk.log
         self.raft: RaftNode
         self.holds_syncs = False
@@ -56,6 +60,17 @@ class Member:
     def node_id(self) -> int:
         """Its id."""
         return self.config.node_id
+
+    @property
+    def key(self) -> ReplicaKey:
+        """Its id and directory."""
+        return ReplicaKey(self.node_id, self.config.directory_id)
+
+    @property
+    def voters(self) -> list[int]:
+        """The ids of the voters in force, as its log has it."""
+        found = self.log.membership().voters
+        return [] if found is None else sorted(found.ids)
 
     def boot(self, *, as_found: bool = False) -> None:
         """Start the process anew on its disk."""
@@ -129,8 +144,13 @@ class Member:
             self.log.append(batch)
 
     def _append_leader_change(self, effect: fx.AppendLeaderChange) -> None:
-        record = LeaderChange(effect.leader_id)
-        self.log.append(self.cluster.batches.make(self.log.end_offset(), effect.epoch, (record,)))
+        records = opening(effect.leader_id, effect.bootstrap)
+        self.log.append(self.cluster.batches.make(self.log.end_offset(), effect.epoch, records))
+
+    def _append_voters(self, effect: fx.AppendVoters) -> None:
+        version = () if effect.kraft_version is None else (KRaftVersion(effect.kraft_version),)
+        records = (*version, KRaftVoters(effect.voters.voters))
+        self.log.append(self.cluster.batches.make(self.log.end_offset(), effect.epoch, records))
 
     def _truncate(self, effect: fx.TruncateTo) -> None:
         self.log.truncate_to(effect.offset)
@@ -147,7 +167,7 @@ class Member:
 
     def _answer(self, context: Hashable, response: RaftResponse) -> None:
         if isinstance(context, Envelope):
-            self.cluster.queue.append(Envelope(self.node_id, context.source, context.correlation, response))
+            self.cluster.queue.append(Envelope(context.target, context.source, context.correlation, response))
 
     def _reply(self, effect: fx.Reply) -> None:
         self._answer(effect.context, effect.response)
@@ -184,6 +204,7 @@ class Member:
         fx.PersistElectionState: _persist,
         fx.Append: _append,
         fx.AppendLeaderChange: _append_leader_change,
+        fx.AppendVoters: _append_voters,
         fx.TruncateTo: _truncate,
         fx.RequestSync: _request_sync,
         fx.Send: _send,
@@ -199,7 +220,7 @@ class Member:
 class Cluster:
     """Members by id, the messages between them, and what was said so far."""
 
-    def __init__(self, voters: int, observers: int = 0, **settings: Any) -> None:
+    def __init__(self, voters: int, observers: int = 0, *, dynamic: bool = False, **settings: Any) -> None:
         self.now = 0
         self.batches = BatchStore()
         self.queue: deque[Envelope] = deque()
@@ -208,15 +229,26 @@ class Cluster:
         self.gone: set[int] = set()
         """Ended: who asks them is told so."""
         ids = frozenset(range(1, voters + 1))
-        self.members = {
-            node_id: Member(self, RaftConfig(node_id, CLUSTER_ID, ids, **settings))
-            for node_id in range(1, voters + observers + 1)
-        }
+        everybody = range(1, voters + observers + 1)
+        if dynamic:
+            disks = {node_id: Uuid(f"disk of node {node_id:3}".encode()) for node_id in everybody}
+            formatted = Membership(DYNAMIC_VERSION, VoterSet.of(entry(ReplicaKey(it, disks[it])) for it in ids))
+            settings = {"bootstrap": tuple(-1 - node_id for node_id in everybody)} | settings
+            self.members = {
+                it: Member(
+                    self,
+                    RaftConfig(it, CLUSTER_ID, frozenset(), directory_id=disks[it], **settings),
+                    formatted if it in ids else NO_MEMBERSHIP,
+                )
+                for it in everybody
+            }
+        else:
+            self.members = {it: Member(self, RaftConfig(it, CLUSTER_ID, ids, **settings)) for it in everybody}
         for member in self.members.values():
             member.boot()
 
     def __getitem__(self, node_id: int) -> Member:
-        return self.members[node_id]
+        return self.members[node_id if node_id > 0 else -1 - node_id]
 
     def say(self, line: str | None) -> None:
         """Note a line of the transcript."""
@@ -263,9 +295,10 @@ class Cluster:
             if not self.queue:
                 return
             envelope = self.queue.popleft()
-            if not want(envelope) or self.cut & {envelope.source, envelope.target}:
+            ends = {self[envelope.source].node_id, self[envelope.target].node_id}
+            if not want(envelope) or self.cut & ends or len(ends) == 1:
                 continue
-            if envelope.target not in self.gone:
+            if self[envelope.target].node_id not in self.gone:
                 self.hand_over_message(envelope)
             elif isinstance(envelope.body, RaftRequest):
                 self[envelope.source].step(ev.RequestFailed(envelope.target, envelope.correlation))
