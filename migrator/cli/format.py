@@ -11,13 +11,32 @@ from migrator.cli.options import config_option
 from migrator.cli.terminal import say
 from migrator.clock import wall_ms
 from migrator.config.load import load_settings
+from migrator.config.settings import Settings
 from migrator.config.types import split_list
 from migrator.errors import OperatorError
 from migrator.log.formatting import FormatPlan, format_directories
+from migrator.log.initial_voters import initial_voter, initial_voters_text, parse_initial_voters
+from migrator.raft.voter_set import VoterSet
+from migrator.records.control import VoterEndpoint
+from migrator.records.uuid import random_uuid
 from migrator.records.versions import LATEST_SUPPORTED, parse_version, version_at
 
+EXAMPLES = """\b
+Examples:
+  Voters of controller.quorum.voters:
+    migrator format -c controller.properties -t CLUSTER_ID
+  The first controller of a quorum that grows later:
+    migrator format -c controller.properties -t CLUSTER_ID --standalone
+  A controller that joins a quorum:
+    migrator format -c controller.properties -t CLUSTER_ID --no-initial-controllers
+  Several controllers at once, each with the same list:
+    migrator format -c controller.properties -t CLUSTER_ID \\
+      --initial-controllers 1@host-1:9093:JEXY6aqzQY-32P5TStzaFg,2@host-2:9093:MvDxzVmcRsaTz33bUuRU6A
+"""
+_CHOICES = "--standalone, --initial-controllers or --no-initial-controllers"
 
-@click.command("format")
+
+@click.command("format", epilog=EXAMPLES)
 @config_option("The controller's property file.", required=True)
 @click.option("-t", "--cluster-id", required=True, help="The cluster id of the brokers, as znode /cluster/id holds it.")
 @click.option(
@@ -26,7 +45,26 @@ from migrator.records.versions import LATEST_SUPPORTED, parse_version, version_a
 @click.option(
     "-g", "--ignore-formatted", is_flag=True, help="Do nothing to directories that are already formatted for this node."
 )
-def command(config: Path, cluster_id: str, release_version: str | None, ignore_formatted: bool) -> None:
+@click.option("-s", "--standalone", is_flag=True, help="This controller is the first voter of a new quorum.")
+@click.option(
+    "-I",
+    "--initial-controllers",
+    default=None,
+    metavar="LIST",
+    help="The first voters of a new quorum, id@host:port:directoryId with commas between. Give each of them this list.",
+)
+@click.option(
+    "-N", "--no-initial-controllers", is_flag=True, help="This controller joins a quorum whose log names the voters."
+)
+def command(
+    config: Path,
+    cluster_id: str,
+    release_version: str | None,
+    ignore_formatted: bool,
+    standalone: bool,
+    initial_controllers: str | None,
+    no_initial_controllers: bool,
+) -> None:
     """Prepare the directories of a new controller, as kafka-storage format does."""
     settings, warnings = load_settings(config)
     for warning in warnings:
@@ -42,9 +80,67 @@ def command(config: Path, cluster_id: str, release_version: str | None, ignore_f
         node_id=settings.node_id,
         version=version,
         ignore_formatted=ignore_formatted,
+        voters=_voters(
+            settings, standalone=standalone, listed=initial_controllers, no_initial_controllers=no_initial_controllers
+        ),
     )
     formatted = format_directories(plan, random=SystemRandom(), now_ms=wall_ms())
     for directory in formatted:
         say(f"Formatted {directory} for node {settings.node_id} with metadata.version {version.name}")
     if not formatted:
         say("All of the log directories are already formatted")
+    elif plan.voters is not None and settings.metadata_directory in formatted:
+        say(f"The first voters are {initial_voters_text(plan.voters)}")
+        if settings.node_id not in plan.voters.ids:
+            say(f"migrator: warning: node {settings.node_id} is not among them and will not vote", err=True)
+
+
+def _voters(
+    settings: Settings, *, standalone: bool, listed: str | None, no_initial_controllers: bool
+) -> VoterSet | None:
+    """The first voters, None where the configuration or an existing log names them.
+
+    :raises OperatorError: the options do not go together, or with the configuration.
+    """
+    where = f"{settings.source}: controller.quorum.voters"
+    given = [standalone, listed is not None, no_initial_controllers].count(True)
+    if given > 1:
+        raise OperatorError("these exclude each other", where=_CHOICES, remedy="Give one of them")
+    if given and settings.voters:
+        raise OperatorError(
+            "is set, so the voters are those of the configuration",
+            where=where,
+            remedy=f"Remove the key and set controller.quorum.bootstrap.servers, or give none of {_CHOICES}",
+        )
+    if not given and not settings.voters:
+        raise OperatorError("is not set, so who votes has to be said", where=where, remedy=f"Give one of {_CHOICES}")
+    if standalone:
+        return VoterSet.of([initial_voter(settings.node_id, random_uuid(SystemRandom()), _own_endpoint(settings))])
+    if listed is None:
+        return None
+    try:
+        return parse_initial_voters(listed, settings.controller_listeners[0])
+    except ValueError as error:
+        raise OperatorError(
+            str(error),
+            where="--initial-controllers",
+            remedy="Write id@host:port:directoryId of each controller, with commas between",
+        ) from error
+
+
+def _own_endpoint(settings: Settings) -> VoterEndpoint:
+    """Where the others are to reach this controller; without a host it is localhost, as Kafka writes."""
+    own = settings.advertised_controller_listeners[0]
+    if not own.port or own.host in ("0.0.0.0", "::"):  # noqa: S104 (refused)
+        raise OperatorError(
+            f"listener {own.name} has no address that other controllers could connect to",
+            where=f"{settings.source}: advertised.listeners",
+            remedy=f"Set {own.name}://host:port",
+        )
+    if not own.host:
+        say(
+            f"migrator: warning: {settings.source}: advertised.listeners: {own.name} has no host, so other controllers "
+            "will look for this one on localhost. Set a host before you format, if others are to join",
+            err=True,
+        )
+    return VoterEndpoint(own.name, own.host or "localhost", own.port)

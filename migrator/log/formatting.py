@@ -16,9 +16,14 @@ from migrator.log.files import make_directory
 from migrator.log.lock import DirectoryLock
 from migrator.log.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from migrator.log.metadata_log import DIRECTORY_NAME
-from migrator.records.uuid import random_uuid, uuid_from_text
+from migrator.log.snapshots import FORMATTED, SnapshotWriter, snapshot_name
+from migrator.raft.voter_set import DYNAMIC_VERSION, Membership, VoterSet
+from migrator.records.uuid import Uuid, random_uuid, uuid_from_text
 from migrator.records.versions import LATEST_SUPPORTED, MINIMUM_BOOTSTRAP, MetadataVersion, version_at
 from migrator.values import value
+
+DYNAMIC_MINIMUM = 21
+"""Level of 3.9-IV0, from which on the voters may be in the log."""
 
 
 @value
@@ -27,6 +32,8 @@ class FormatPlan:
 
     :ivar directories: every log directory of the node; the metadata directory may be one of them.
     :ivar ignore_formatted: leave directories that already belong to this very node as they are.
+    :ivar voters: the first voters of a quorum whose log names them (kraft.version 1); None for voters of the
+        configuration, and for a node that joins.
     """
 
     directories: tuple[Path, ...]
@@ -35,6 +42,7 @@ class FormatPlan:
     node_id: int
     version: MetadataVersion
     ignore_formatted: bool = False
+    voters: VoterSet | None = None
 
 
 def format_directories(plan: FormatPlan, *, random: Random, now_ms: int) -> list[Path]:
@@ -48,6 +56,8 @@ def format_directories(plan: FormatPlan, *, random: Random, now_ms: int) -> list
     """
     _check_cluster_id(plan.cluster_id)
     _check_version(plan.version)
+    if plan.voters is not None:
+        _check_dynamic(plan.version)
     # The metadata directory last: it alone is looked at when a controller starts.
     others = [directory for directory in dict.fromkeys(plan.directories) if directory != plan.metadata_directory]
     directories = [*others, plan.metadata_directory]
@@ -59,14 +69,49 @@ def format_directories(plan: FormatPlan, *, random: Random, now_ms: int) -> list
         for directory in waiting:
             if directory == plan.metadata_directory:
                 bootstrap.write_bootstrap(directory, bootstrap.bootstrap_records(plan.version), now_ms=now_ms)
-            write_meta_properties(directory, MetaProperties(plan.cluster_id, plan.node_id, random_uuid(random)))
+                if plan.voters is not None:
+                    _write_voters(directory, plan.voters, now_ms=now_ms)
+            directory_id = _listed_id(plan, directory) or random_uuid(random)
+            write_meta_properties(directory, MetaProperties(plan.cluster_id, plan.node_id, directory_id))
     return waiting
+
+
+def _listed_id(plan: FormatPlan, directory: Path) -> Uuid | None:
+    """The directory id with which the first voters name this node's metadata directory."""
+    if plan.voters is None or directory != plan.metadata_directory:
+        return None
+    voter = plan.voters.find(plan.node_id)
+    return None if voter is None else voter.voter_directory_id
+
+
+def _write_voters(directory: Path, voters: VoterSet, *, now_ms: int) -> None:
+    """The file of offset 0 (``Formatter.writeDynamicQuorumSnapshot``)."""
+    folder = directory / DIRECTORY_NAME
+    make_directory(folder)
+    writer = SnapshotWriter(
+        folder,
+        FORMATTED,
+        last_contained_log_timestamp_ms=now_ms,
+        now_ms=now_ms,
+        membership=Membership(DYNAMIC_VERSION, voters),
+    )
+    with writer:
+        writer.freeze(now_ms=now_ms)
+
+
+def _holds_log(directory: Path) -> bool:
+    """Whether there is more than formatting leaves behind when it is interrupted."""
+    folder, formatted = directory / DIRECTORY_NAME, snapshot_name(FORMATTED)
+    if not folder.exists():
+        return False
+    names = [path.name for path in folder.iterdir()]
+    return not names or not all(name.startswith(formatted) for name in names)
 
 
 def _needs_format(plan: FormatPlan, directory: Path) -> bool:
     found = read_meta_properties(directory)
     if found is None:
-        if (directory / DIRECTORY_NAME).exists():
+        if _holds_log(directory):
             raise OperatorError(
                 f"there is a metadata log but no {meta_properties.FILE_NAME}",
                 where=str(directory),
@@ -103,6 +148,16 @@ def _check_version(version: MetadataVersion) -> None:
             f"a new quorum cannot use metadata.version {version.name}",
             where="--release-version",
             remedy=f"Choose one from {low} to {high}; a migration needs at least 3.6-IV1",
+        )
+
+
+def _check_dynamic(version: MetadataVersion) -> None:
+    if version.level < DYNAMIC_MINIMUM:
+        raise OperatorError(
+            f"voters in the log (kraft.version 1) need metadata.version {version_at(DYNAMIC_MINIMUM).name}, "
+            f"not {version.name}",
+            where="--release-version",
+            remedy="Choose a later one; or name the voters in controller.quorum.voters",
         )
 
 

@@ -99,3 +99,40 @@ def test_verify_without_sides_says_what_is_missing() -> None:
     answer = run("verify")
     assert answer.returncode == ExitCode.REFUSED
     assert "--zookeeper" in answer.stderr
+
+
+BOTH = ("--standalone", "--no-initial-controllers")
+
+
+@pytest.mark.parametrize(
+    ("voters", "options", "said"),
+    [
+        ("", (), "is not set, so who votes has to be said"),
+        ("", BOTH, "exclude each other"),
+        ("", ("--initial-controllers", "1@h:1"), "is not id@host:port:directoryId"),
+        ("", ("--standalone", "--release-version", "3.8"), "3.9-IV0"),
+        ("1@127.0.0.1:9001", ("--standalone",), "is set, so the voters are those of the configuration"),
+        (
+            "1@127.0.0.1:9001",
+            ("--initial-controllers", "1@h:1:JEXY6aqzQY-32P5TStzaFg"),
+            "is set, so the voters are those of the configuration",
+        ),
+    ],
+)
+def test_format_refuses_what_would_leave_two_quorums(
+    tmp_path: Path, voters: str, options: tuple[str, ...], said: str
+) -> None:
+    servers = {"controller_quorum_voters": voters, "controller_quorum_bootstrap_servers": "127.0.0.1:9001"}
+    answer = run("format", "-c", str(property_file(tmp_path, **servers)), "-t", CLUSTER_ID, *options)
+    assert answer.returncode == ExitCode.REFUSED, answer.stdout
+    assert said in answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert not (tmp_path / "metadata").exists()
+
+
+def test_format_makes_the_first_voter_of_a_quorum_that_grows(tmp_path: Path) -> None:
+    servers = {"controller_quorum_voters": "", "controller_quorum_bootstrap_servers": "127.0.0.1:9001"}
+    answer = run("format", "-c", str(property_file(tmp_path, **servers)), "-t", CLUSTER_ID, "--standalone")
+    assert answer.returncode == ExitCode.OK, answer.stderr
+    assert "The first voters are 1@127.0.0.1:9001:" in answer.stdout
+    assert (tmp_path / "metadata" / "__cluster_metadata-0" / f"{0:020d}-{0:010d}.checkpoint").exists()

@@ -1,0 +1,105 @@
+"""Directories of kraft.version 1: formatted by stock and by us alike, and one takes over what the other formatted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from migrator.cli.main import main
+from migrator.log.files import iter_file_batches
+from migrator.log.meta_properties import read_meta_properties
+from migrator.log.metadata_log import DIRECTORY_NAME, MetadataLog
+from migrator.parts.java import Jvm
+from migrator.parts.kafka import StockKafka, StockNode
+from migrator.records.batch import iter_batches
+from migrator.records.control import KRaftVersion, KRaftVoters, LeaderChange, SnapshotHeader, control_records
+
+CLUSTER_ID = "Z29sZGVuLWNsdXN0ZXItMQ"
+IDS = ("JEXY6aqzQY-32P5TStzaFg", "MvDxzVmcRsaTz33bUuRU6A")
+FILE = f"{0:020d}-{0:010d}.checkpoint"
+
+
+def node(kafka: StockKafka, folder: Path, port: int) -> StockNode:
+    properties = {
+        "process.roles": "controller",
+        "node.id": "7",
+        "listeners": f"CONTROLLER://localhost:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": f"localhost:{port}",
+    }
+    return StockNode(kafka, folder.name, folder, properties, Jvm(heap="256m"))
+
+
+def by_stock(stock: StockNode, *options: str) -> Path:
+    arguments = ("format", "-t", CLUSTER_ID, "-c", str(stock.write_properties()), "--release-version", "3.9-IV0")
+    stock.kafka.tool("kafka.tools.StorageTool", *arguments, *options, directory=stock.directory)
+    return stock.directory / "data"
+
+
+def by_us(made: StockNode, *options: str) -> Path:
+    arguments = ["format", "-t", CLUSTER_ID, "-c", str(made.write_properties()), "--release-version", "3.9-IV0"]
+    result = CliRunner().invoke(main, [*arguments, *options])
+    assert result.exit_code == 0, result.output
+    return made.directory / "data"
+
+
+def layout(path: Path, own_id: bytes) -> list[Any]:
+    """All of the file but times and the random directory id."""
+    found: list[Any] = []
+    for position, batch in iter_file_batches(path):
+        header = batch.header
+        found.append((position, header.base_offset, header.leader_epoch, header.attributes, header.count, header.size))
+        for record, version in control_records(batch):
+            kept: Any = record
+            if isinstance(record, SnapshotHeader):
+                kept = (SnapshotHeader, record.last_contained_log_timestamp > 0)
+            if isinstance(record, KRaftVoters):
+                kept = [(one.voter_directory_id == own_id, one.voter_id, one.endpoints, one.k_raft_version_feature)
+                        for one in record.voters]  # fmt: skip
+            found.append((kept, version))
+    return found
+
+
+@pytest.mark.parametrize("options", ["--standalone", "--initial-controllers", "--no-initial-controllers"])
+def test_we_format_as_stock_does(kafka_391: StockKafka, tmp_path: Path, free_port: int, options: str) -> None:
+    listed = f"7@localhost:{free_port}:{IDS[0]},8@localhost:{free_port}:{IDS[1]}"
+    given = [options, listed] if options == "--initial-controllers" else [options]
+    stock = by_stock(node(kafka_391, tmp_path / "stock", free_port), *given)
+    ours = by_us(node(kafka_391, tmp_path / "ours", free_port), *given)
+    found = []
+    for data in (stock, ours):
+        identity = read_meta_properties(data)
+        assert identity is not None
+        assert identity.directory_id is not None
+        folder = data / DIRECTORY_NAME
+        names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+        found.append(
+            (
+                identity.cluster_id,
+                identity.node_id,
+                identity.directory_id if options == "--initial-controllers" else None,
+                names,
+                [layout(folder / name, identity.directory_id) for name in names],
+            )
+        )
+    assert found[0] == found[1]
+    assert found[0][3] == ([] if options == "--no-initial-controllers" else [FILE])
+
+
+def test_a_stock_controller_leads_what_we_formatted(kafka_391: StockKafka, tmp_path: Path, free_port: int) -> None:
+    with_us = node(kafka_391, tmp_path, free_port)
+    data = by_us(with_us, "--standalone")
+    before = MetadataLog.open(data)
+    formatted = before.membership()
+    before.close()
+    with with_us:
+        pass
+    log = MetadataLog.open(data)
+    first = next(iter_batches(log.read(0, 10_000)))
+    assert [type(record) for record, _ in control_records(first)] == [LeaderChange, KRaftVersion, KRaftVoters]
+    assert (log.membership().kraft_version, log.membership().voters) == (1, formatted.voters)
+    assert log.membership().offset == 2
+    log.close()
