@@ -106,11 +106,11 @@ def _voters(
     given = [standalone, listed is not None, no_initial_controllers].count(True)
     if given > 1:
         raise OperatorError("these exclude each other", where=_CHOICES, remedy="Give one of them")
-    if given and settings.voters:
+    if (standalone or listed is not None) and settings.voters:
         raise OperatorError(
             "is set, so the voters are those of the configuration",
             where=where,
-            remedy=f"Remove the key and set controller.quorum.bootstrap.servers, or give none of {_CHOICES}",
+            remedy="Remove the key and set controller.quorum.bootstrap.servers, or give neither --standalone nor --initial-controllers",
         )
     if not given and not settings.voters:
         raise OperatorError("is not set, so who votes has to be said", where=where, remedy=f"Give one of {_CHOICES}")

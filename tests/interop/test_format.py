@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from migrator.cli.main import main
+from migrator.cli.format import command
 from migrator.log.files import iter_file_batches
 from migrator.log.meta_properties import read_meta_properties
 from migrator.log.metadata_log import DIRECTORY_NAME, MetadataLog
@@ -40,8 +40,8 @@ def by_stock(stock: StockNode, *options: str) -> Path:
 
 
 def by_us(made: StockNode, *options: str) -> Path:
-    arguments = ["format", "-t", CLUSTER_ID, "-c", str(made.write_properties()), "--release-version", "3.9-IV0"]
-    result = CliRunner().invoke(main, [*arguments, *options])
+    arguments = ["-t", CLUSTER_ID, "-c", str(made.write_properties()), "--release-version", "3.9-IV0"]
+    result = CliRunner().invoke(command, [*arguments, *options])
     assert result.exit_code == 0, result.output
     return made.directory / "data"
 

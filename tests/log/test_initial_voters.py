@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from random import Random
 
@@ -21,9 +20,9 @@ IDS = ("JEXY6aqzQY-32P5TStzaFg", "MvDxzVmcRsaTz33bUuRU6A")
 LIST = f"7@one:9093:{IDS[0]},8@[::1]:9094:{IDS[1]}"
 
 
-def plan(folder: Path, node_id: int, **changes: object) -> FormatPlan:
-    made = FormatPlan((folder, folder / "other"), folder, CLUSTER, node_id, parse_version("3.9"))
-    return dataclasses.replace(made, **{"voters": parse_initial_voters(LIST, "CONTROLLER"), **changes})
+def plan(folder: Path, node_id: int, version: str = "3.9", *, ignore_formatted: bool = False) -> FormatPlan:
+    directories, voters = (folder, folder / "other"), parse_initial_voters(LIST, "CONTROLLER")
+    return FormatPlan(directories, folder, CLUSTER, node_id, parse_version(version), ignore_formatted, voters)
 
 
 def formatted(wanted: FormatPlan) -> list[Path]:
@@ -77,8 +76,8 @@ def test_a_list_that_names_no_quorum_is_refused(text: str) -> None:
 
 
 def test_an_older_metadata_version_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    with pytest.raises(OperatorError, match="need metadata.version 3.9-IV0, not 3.8-IV0"):
-        formatted(plan(tmp_path / "data", 7, version=parse_version("3.8")))
+    with pytest.raises(OperatorError, match=r"need metadata\.version 3\.9-IV0, not 3\.8-IV0"):
+        formatted(plan(tmp_path / "data", 7, "3.8"))
     assert not (tmp_path / "data").exists()
 
 
