@@ -110,7 +110,8 @@ def _voters(
         raise OperatorError(
             "is set, so the voters are those of the configuration",
             where=where,
-            remedy="Remove the key and set controller.quorum.bootstrap.servers, or give neither --standalone nor --initial-controllers",
+            remedy="Remove the key and set controller.quorum.bootstrap.servers; or format without --standalone and "
+            "--initial-controllers",
         )
     if not given and not settings.voters:
         raise OperatorError("is not set, so who votes has to be said", where=where, remedy=f"Give one of {_CHOICES}")

@@ -47,7 +47,7 @@ def by_us(made: StockNode, *options: str) -> Path:
 
 
 def layout(path: Path, own_id: bytes) -> list[Any]:
-    """All of the file but times and the random directory id."""
+    """All of the file but times, the random directory id, and the order of the voters: stock's is that of a hash map."""
     found: list[Any] = []
     for position, batch in iter_file_batches(path):
         header = batch.header
@@ -58,7 +58,7 @@ def layout(path: Path, own_id: bytes) -> list[Any]:
                 kept = (SnapshotHeader, record.last_contained_log_timestamp > 0)
             if isinstance(record, KRaftVoters):
                 kept = [(one.voter_directory_id == own_id, one.voter_id, one.endpoints, one.k_raft_version_feature)
-                        for one in record.voters]  # fmt: skip
+                        for one in sorted(record.voters, key=lambda voter: voter.voter_id)]  # fmt: skip
             found.append((kept, version))
     return found
 
