@@ -47,7 +47,7 @@ def by_us(made: StockNode, *options: str) -> Path:
 
 
 def layout(path: Path, own_id: bytes) -> list[Any]:
-    """All of the file but times, the random directory id, and the order of the voters: stock's is that of a hash map."""
+    """All of the file but times, the random directory id, and the voters' order: stock's is a hash map's."""
     found: list[Any] = []
     for position, batch in iter_file_batches(path):
         header = batch.header
