@@ -241,7 +241,7 @@ def _grpc_doors(settings: Settings) -> Iterator[Problem]:
     voters = {voter.voter_id for voter in settings.voters or settings.grpc_voters}
     if not ids:
         yield key, "is not set, while migrator.grpc.listener is: no certificate would be known as a voter's", form
-    elif voters and (strangers := sorted(ids - voters)):
+    elif settings.voters and (strangers := sorted(ids - voters)):
         yield key, f"names {strangers[0]}, which controller.quorum.voters does not", "Name the ids of the voters"
     elif nameless := sorted(voters - ids):
         yield key, f"has no principal for voter {nameless[0]}", f"Add {nameless[0]}@User:SUBJECT of its certificate"

@@ -11,16 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from migrator.parts.kafka import StockKafka
+from migrator.parts.processes import free_port
 from tests.differential.test_voter_changes import JOINER, LEADER, Quorum
+from tests.patience import PATIENCE_SECONDS
 
 TOOL = "org.apache.kafka.tools.MetadataQuorumCommand"
 
 
 @pytest.fixture
-async def quorum(kafka_391: StockKafka, tmp_path: Path) -> AsyncIterator[Quorum]:
-    found = Quorum(kafka_391, tmp_path, is_stock=False)
+async def quorum(request: pytest.FixtureRequest, kafka_391: StockKafka, tmp_path: Path) -> AsyncIterator[Quorum]:
+    """Our leader, or a stock one, and one of our controllers that observes it."""
+    found = Quorum(kafka_391, tmp_path, is_stock=getattr(request, "param", False))
     try:
         await asyncio.to_thread(found.start)
         await found.observer_has_caught_up()
@@ -68,3 +72,24 @@ def _listed(status: str, name: str) -> Any:
     found = re.search(rf"^{name}:\s+(\[.*\])$", status, re.MULTILINE)
     assert found, status
     return json.loads(found[1])
+
+
+@pytest.mark.parametrize("quorum", [False, True], ids=["ours", "stock"], indirect=True)
+async def test_a_voter_that_has_moved_is_found_again(quorum: Quorum) -> None:
+    """It tells the leader itself (UpdateRaftVoter), and is told where the leader is by its bootstrap server."""
+    joiner = (JOINER, quorum.directories[JOINER])
+    assert await quorum.change(quorum.add(*joiner, quorum.ports[JOINER])) is ErrorCode.none
+    await asyncio.to_thread(quorum.joiner.stop)
+    port = quorum.ports[JOINER] = free_port()
+    quorum.joiner.properties["listeners"] = f"CONTROLLER://127.0.0.1:{port}"
+    await asyncio.to_thread(quorum.joiner.start)
+
+    def has_moved(answer: Any) -> bool:
+        found = {node.node_id: node.listeners for node in answer.nodes}
+        return [(at.host, at.port) for at in found[JOINER]] == [("127.0.0.1", port)]
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not has_moved(await quorum.until(lambda _: True)):
+            await asyncio.sleep(0.1)
+    moved = await quorum.until(lambda found: {row.replica_id for row in found.current_voters} == {LEADER, JOINER})
+    assert moved.topics[0].partitions[0].leader_id in {LEADER, JOINER}

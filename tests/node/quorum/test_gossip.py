@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -19,26 +18,25 @@ from migrator.rpc.raft_transport import PeerAddress
 PROPERTIES = {
     "process.roles": "controller",
     "node.id": "1",
-    "controller.quorum.voters": "1@one:9093,2@two:9093",
+    "controller.quorum.bootstrap.servers": "one:9093,two:9093",
     "controller.listener.names": "CONTROLLER",
     "listeners": "CONTROLLER://one:9093",
     "migrator.grpc.listener": "0.0.0.0:9094",
     "migrator.grpc.voters": "1@one:9094,2@two:9094",
-    "migrator.grpc.voter.principals": "1@User:CN=1;2@User:CN=2",
+    "migrator.grpc.voter.principals": "1@User:CN=1;2@User:CN=2;3@User:CN=3",
     "migrator.grpc.tls.certificate.file": "c",
     "migrator.grpc.tls.key.file": "k",
     "migrator.grpc.tls.ca.file": "a",
 }
 
-PRINCIPALS = "1@User:CN=1;2@User:CN=2;3@User:CN=3"
-"""One more than is configured to vote."""
+"""The allow-list has one node more than the addresses."""
 
 
 class Node:
     """One controller's gossip; ``epoch`` is the one that it knows."""
 
     def __init__(self, kraft_version: int = 1, epoch: int = 7) -> None:
-        settings = replace(settings_from(PROPERTIES, "test")[0], migrator_grpc_voter_principals=PRINCIPALS)
+        settings = settings_from(PROPERTIES, "test")[0]
         self.addresses = Addresses(settings)
         self.addresses.membership_changed(Membership(kraft_version))
         self.epoch = epoch

@@ -1,0 +1,87 @@
+"""One change of the voters at a time, and what is said when nobody can tell what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from migrator.node.metadata import NotLeadingError, OffsetWaiters
+from migrator.node.quorum.voter_changes import VoterChanges
+from migrator.raft.voter_changes import RemoveVoter, UpdateVoter, VoterChange, VotersNotChangedError
+from migrator.raft.voter_set import STATIC_RANGE, ReplicaKey
+from migrator.records.control import DynamicVoter
+from migrator.records.uuid import ZERO_UUID
+from migrator.wire.security import PLAINTEXT
+
+OFFSET = 41
+KEY = ReplicaKey(2)
+ENTRY = DynamicVoter(2, ZERO_UUID, (), STATIC_RANGE)
+
+
+class Leader:
+    """Takes every change; what is committed, the test says."""
+
+    def __init__(self, patience_seconds: float = 30.0) -> None:
+        self.taken: list[VoterChange] = []
+        self.waiters = OffsetWaiters()
+        quorum: Any = self
+        addresses: Any = None
+        self.changes = VoterChanges(quorum, addresses, self.waiters.wait, lambda: PLAINTEXT, patience_seconds)
+
+    def why_not(self, _change: VoterChange) -> None:
+        return None
+
+    def change_voters(self, change: VoterChange) -> int:
+        self.taken.append(change)
+        return OFFSET
+
+    async def removing(self) -> asyncio.Task[int]:
+        """A removal that waits for its commit."""
+        task = asyncio.create_task(self.changes.remove(KEY))
+        while not self.taken:
+            await asyncio.sleep(0)
+        return task
+
+
+async def test_a_second_change_is_put_off_until_the_first_is_committed() -> None:
+    leader = Leader()
+    first = await leader.removing()
+    with pytest.raises(VotersNotChangedError) as caught:
+        await leader.changes.remove(KEY)
+    assert caught.value.refusal.error is ErrorCode.request_timed_out
+    with pytest.raises(VotersNotChangedError):
+        leader.changes.update(ENTRY)
+    assert leader.taken == [RemoveVoter(KEY)]
+    leader.waiters.reached(OFFSET)
+    assert await first == OFFSET
+    assert leader.changes.update(ENTRY) == OFFSET
+    assert leader.taken == [RemoveVoter(KEY), UpdateVoter(ENTRY)]
+
+
+async def test_what_is_not_committed_in_time_stays_and_is_said_to_be_in_the_log() -> None:
+    leader = Leader(patience_seconds=0.01)
+    with pytest.raises(VotersNotChangedError, match="are in the log, but not committed") as caught:
+        await leader.changes.remove(KEY)
+    assert caught.value.refusal.error is ErrorCode.request_timed_out
+    assert leader.taken == [RemoveVoter(KEY)]
+
+
+async def test_who_loses_the_lead_meanwhile_cannot_tell() -> None:
+    leader = Leader()
+    first = await leader.removing()
+    leader.waiters.fail()
+    with pytest.raises(VotersNotChangedError) as caught:
+        await first
+    assert caught.value.refusal.error is ErrorCode.not_leader_or_follower
+    assert isinstance(caught.value.__cause__, NotLeadingError)
+
+
+async def test_who_gives_up_waiting_leaves_room_for_the_next_one() -> None:
+    leader = Leader()
+    first = await leader.removing()
+    first.cancel()
+    await asyncio.wait({first})
+    assert leader.changes.update(ENTRY) == OFFSET
