@@ -86,7 +86,10 @@ class Planning:
         now, voters = node.local_time(), node.voter_set
         status = raft.status(now)
         rows = [planner.seen(row, now, *node.timeouts) for row in (*status.voters, *status.observers)]
-        refusal = raft.why_not(UpdateVoter(voters.voters[0]))
+        probe = UpdateVoter(voters.voters[0])
+        refusal = raft.why_not(probe)
+        if refusal is not None:
+            node.world.count(f"refused: {refusing_rule(raft, probe)}")
         ours = frozenset(node.world.nodes) if node.world.options.is_advertised else frozenset()
         return planner.PlannerView(
             own=node.key,

@@ -37,12 +37,19 @@ BUGS: dict[str, Callable[[], Patches]] = dict(VOTER_BUGS)
 VOTERS_CHANGE = {"dynamic": "yes"}
 BY_HAND = {"dynamic": "yes", "change_rate": "20", "journey": "random", "spares": "2"}
 LIKELIER: dict[str, dict[str, str]] = {
-    "hook_is_not_asked_again": {"voters": "3", "barred": "yes", "crash_rate": "4", "delay_max_ms": "40"},
+    "hook_is_not_asked": {"dynamic": "no", "barred": "yes"},
+    "hook_is_not_asked_again": {
+        "dynamic": "no",
+        "voters": "3",
+        "barred": "yes",
+        "crash_rate": "4",
+        "delay_max_ms": "40",
+    },
     "v01_change_before_a_commit_of_the_own_epoch": BY_HAND | {"crash_rate": "4"},
     "v07_leader_that_removes_itself_counts_itself": BY_HAND | {"is_advertised": "no"},
     "v22_vote_of_a_stranger_unseats_a_leader": BY_HAND | {"pre_votes": "no", "partition_rate": "3"},
     "removed_voter_stands_no_more_although_it_is_needed": BY_HAND | {"crash_after_change": "1"},
-    "leader_that_overslept_answers_first": {"voters": "5", "pause_rate": "4", "delay_max_ms": "40"},
+    "leader_that_overslept_answers_first": {"dynamic": "no", "voters": "5", "pause_rate": "4", "delay_max_ms": "40"},
 }
 """Options that make a rare situation frequent, for bugs that would take more seeds than `SEEDS_MAX`."""
 
