@@ -157,7 +157,8 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     own = core.boot()
     asking = kafka_transport(settings, addresses, security)
     try:
-        await check_start(settings, own, cluster_id, asking, signals.ask)
+        others = (*sorted(addresses.voter_ids - {settings.node_id}), *addresses.bootstrap_ids)
+        await check_start(settings, own, cluster_id, asking, signals.ask, voters=addresses.voter_ids, others=others)
     except OperatorError:
         await core.close()
         raise

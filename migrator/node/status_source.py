@@ -123,7 +123,7 @@ class NodeStatusSource:
 
     def _quorum_problems(self) -> tuple[Problem, ...]:
         quorum = self._core.quorum
-        leaderless = _leaderless(len(self._settings.voters)) if quorum.leader_id is None else None
+        leaderless = _leaderless(len(self._core.addresses.voter_ids)) if quorum.leader_id is None else None
         refusing = quorum.refusals.problem(self._settings.node_id, quorum.leader_id)
         return tuple(problem for problem in (leaderless, refusing) if problem is not None)
 
@@ -189,10 +189,8 @@ class NodeStatusSource:
             log_end_offset=log.end_offset(),
             high_watermark=status.high_watermark,
             voters=tuple(
-                VoterStatus(
-                    voter.voter_id, voter.host, voter.port, ends.get(voter.voter_id, -1), ready.get(voter.voter_id)
-                )
-                for voter in self._settings.voters
+                VoterStatus(voter, at.host, at.port, ends.get(voter, -1), ready.get(voter))
+                for voter, at in sorted(self._core.addresses.voters().items())
             ),
         )
 

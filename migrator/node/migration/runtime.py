@@ -226,7 +226,7 @@ class MigrationRuntime:
                 core.cluster_id,
                 settings.broker_rpc_listener,
                 settings.migrator_audit_interval_ms,
-                frozenset(voter.voter_id for voter in settings.voters),
+                core.addresses.voter_ids,
             ),
             directory=core.storage.directory,
             passwords=password_encoder(settings),

@@ -10,7 +10,7 @@ code makes a service start again. Source: KIP-866, KAFKA-20960.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
@@ -32,11 +32,20 @@ AskVoters = Callable[[], Awaitable[Mapping[int, VoterAnswer | None]]]
 
 
 async def check_start(
-    settings: Settings, own: MetadataImage, cluster_id: str, transport: RaftTransport, ask_voters: AskVoters
+    settings: Settings,
+    own: MetadataImage,
+    cluster_id: str,
+    transport: RaftTransport,
+    ask_voters: AskVoters,
+    *,
+    voters: Collection[int],
+    others: Collection[int],
 ) -> None:
     """Refuse a start that would end the migration too early; warn of a flag that has no effect any more.
 
     :param own: the image at the end of this node's own log.
+    :param voters: those in force, as far as this node knows.
+    :param others: whom to ask who leads: the other voters, and bootstrap servers.
     :param ask_voters: what every voter's process says of itself now.
     :raises OperatorError: names the brokers that are in ZooKeeper mode, or the stock controllers. Exit code 2; 75 where
         only the log of this node could be read.
@@ -48,10 +57,9 @@ async def check_start(
     if not state.is_under_way and own.provenance.offset >= 0:
         return
     strangers = stock(await ask_voters())
-    outnumbered = is_too_many_stock(strangers, len(settings.voters))
+    outnumbered = is_too_many_stock(strangers, len(voters))
     if migrates and not outnumbered:
         return
-    others = [voter.voter_id for voter in settings.voters if voter.voter_id != settings.node_id]
     current = True
     try:
         observer = Observer(transport, others, cluster_id, patience_seconds=PATIENCE_SECONDS, gives_up=True)

@@ -8,9 +8,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from migrator.config.load import settings_from
+from migrator.config.settings import Settings
 from migrator.errors import ExitCode, OperatorError
 from migrator.image.loader import MAX_STATES
-from migrator.image.model import EMPTY_IMAGE
+from migrator.image.model import EMPTY_IMAGE, MetadataImage
 from migrator.migration.machine.finish import zk_mode_brokers
 from migrator.node.core import NodeCore
 from migrator.node.migration.start_check import AskVoters, check_start
@@ -80,13 +81,19 @@ def answering(**stock: bool) -> AskVoters:
     return ask
 
 
+async def start(settings: Settings, own: MetadataImage, transport: RaftTransport, ask: AskVoters) -> None:
+    voters = {voter.voter_id for voter in settings.voters}
+    others = voters - {settings.node_id}
+    await check_start(settings, own, CLUSTER_ID, transport, ask, voters=voters, others=others)
+
+
 async def check(cluster: Cluster, *, flag: str = "false", ask: AskVoters | None = None) -> None:
     keys = dict(cluster.settings(1).explicit) | {
         "zookeeper.metadata.migration.enable": flag,
         "zookeeper.connect": "localhost:1",
     }
     settings, _ = settings_from(keys, "test")
-    await check_start(settings, EMPTY_IMAGE, CLUSTER_ID, cluster.wires.to(ASKING), ask or answering())
+    await start(settings, EMPTY_IMAGE, cluster.wires.to(ASKING), ask or answering())
 
 
 async def test_an_image_read_from_outside_is_the_leaders(tmp_path: Path) -> None:
@@ -230,7 +237,7 @@ async def test_its_own_log_counts_only_where_nobody_answers(tmp_path: Path) -> N
         own = leader.metadata.published
         settings, _ = settings_from(dict(cluster.settings(1).explicit), "test")
         with pytest.raises(OperatorError, match="the log of this node, because no other voter answers, says") as caught:
-            await check_start(settings, own, CLUSTER_ID, Wires().to(ASKING), answering())
+            await start(settings, own, Wires().to(ASKING), answering())
         assert caught.value.exit_code == ExitCode.REFUSED, "nobody else has a log"
 
 
@@ -239,7 +246,7 @@ async def test_a_refusal_by_a_log_that_may_be_behind_is_not_final(tmp_path: Path
         own = (await dual_writing(cluster, zk_brokers=(2,))).metadata.published
         settings, _ = settings_from(dict(cluster.settings(1).explicit), "test")
         with pytest.raises(OperatorError, match=r"brokers 2 .*start again") as caught:
-            await check_start(settings, own, CLUSTER_ID, Wires().to(ASKING), answering())
+            await start(settings, own, Wires().to(ASKING), answering())
         assert caught.value.exit_code == ExitCode.TRY_AGAIN
 
 
@@ -264,4 +271,4 @@ async def test_the_first_start_of_a_migration_is_refused_among_stock_voters() ->
     )
     ask = answering(voter_2=True, voter_3=True)
     with pytest.raises(OperatorError, match="the log of this node, because no other voter answers, says"):
-        await check_start(settings, EMPTY_IMAGE, CLUSTER_ID, Wires().to(ASKING), ask)
+        await start(settings, EMPTY_IMAGE, Wires().to(ASKING), ask)
