@@ -91,6 +91,18 @@ def cancel(config: Path | None, server: str | None, command_config: Path | None,
     _order((config, server, command_config), VoterOrder.CANCEL, "", cluster_id, wait=False)
 
 
+@command.command("upgrade")
+@controller_options
+@CLUSTER
+def upgrade(config: Path | None, server: str | None, command_config: Path | None, cluster_id: str) -> None:
+    """Take the voters of controller.quorum.voters into the log (kraft.version 1), so that they can change.
+
+    Every registered broker and controller must be of Kafka 3.9 or newer, also those that are down. Nothing leads back.
+    """
+    asyncio.run(_ordered((config, server, command_config), VoterOrder.UPGRADE, "", cluster_id))
+    say("The voters are in the log now (kraft.version 1). 'migrator quorum reassign' can change them")
+
+
 def _order(where: Where, order: VoterOrder, voters: str, cluster_id: str, *, wait: bool) -> None:
     answer = asyncio.run(_ordered(where, order, voters, cluster_id))
     for line in sentences(answer):

@@ -9,17 +9,21 @@ from dataclasses import replace
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.config.settings import Settings
 from migrator.controller.decision import RefusedError
+from migrator.controller.kraft_upgrade import checked_upgrade
 from migrator.controller.migration_gate import Operation
 from migrator.controller.quorum_target import TargetOrder, TargetRequest, parse_target, set_target, target_text
 from migrator.errors import OperatorError
 from migrator.node.core import NodeCore
+from migrator.node.quorum.addresses import OWN_KRAFT_VERSIONS
 from migrator.node.reassignment import ReassignmentStatus, VoterReassignment
 from migrator.observe.journal import Journal
 from migrator.observe.status import Orderer
 from migrator.observe.voters import PlanState, ReplicaDescription, VoterOrder, VotersAnswer, VotersDescription
 from migrator.raft.planner import Idle, Replica, Wait, described, keys
 from migrator.raft.progress import ReplicaStatus
+from migrator.raft.voter_changes import VotersNotChangedError
 from migrator.raft.voter_set import ReplicaKey, VoterSet
+from migrator.records.control import DynamicVoter, VoterEndpoint
 from migrator.records.uuid import ZERO_UUID, Uuid, uuid_to_text
 
 REFRESH_SECONDS = 0.2
@@ -39,6 +43,8 @@ class VoterOrders:
         """Set, replace or clear the target (see `VoterSource`)."""
         if cluster_id not in {"", self._core.cluster_id}:
             raise self._refused(f"this is cluster {self._core.cluster_id}, not {cluster_id}", "Ask the right cluster")
+        if order is VoterOrder.UPGRADE:
+            return await self._upgrade(by)
         try:
             request = TargetRequest(
                 TargetOrder(order.value),
@@ -56,6 +62,33 @@ class VoterOrders:
         what = f"the voters shall be {target}" if target else "the voters stay what they are"
         self._journal.append(wall_ms(), JOURNAL_KIND, f"the operator has ordered: {what}", **by.details)
         return VotersAnswer(target, replaced, answer.warnings)
+
+    async def _upgrade(self, by: Orderer) -> VotersAnswer:
+        """Take the configured voters into the log."""
+        addresses, quorum = self._core.addresses, self._core.quorum
+        shown = {row.replica_id: row.shown_directory_id for row in quorum.status().voters}
+        shown[self._node_id] = addresses.directory_id
+        voters = VoterSet.of(
+            DynamicVoter(
+                voter,
+                shown.get(voter, ZERO_UUID),
+                (VoterEndpoint(at.listener, at.host, at.port),),
+                OWN_KRAFT_VERSIONS,
+            )
+            for voter, at in addresses.voters().items()
+        )
+        try:
+            await self._core.controller.write(
+                Operation.REASSIGN_VOTERS, lambda image, _context: checked_upgrade(image, voters.ids)
+            )
+            await self._core.voter_changes.upgrade(voters)
+        except RefusedError as refusal:
+            raise self._refused(str(refusal).rstrip("."), self._remedy()) from refusal
+        except VotersNotChangedError as refusal:
+            raise self._refused(str(refusal).rstrip("."), self._remedy()) from refusal
+        what = "the voters are taken from the configuration into the log (kraft.version 1)"
+        self._journal.append(wall_ms(), JOURNAL_KIND, f"the operator has ordered: {what}", **by.details)
+        return VotersAnswer("", "", ())
 
     def _refused(self, what: str, remedy: str) -> OperatorError:
         return OperatorError(what, where=f"controller {self._node_id}", remedy=remedy)

@@ -8,12 +8,14 @@ from migrator.values import value
 
 
 class VoterOrder(Enum):
-    """What an operator asks for: these voters, the voters and these, the voters without these, no change any more."""
+    """What an operator asks for: these voters, the voters and these, the voters without these, no change any more; or
+    that the configured voters are taken into the log, so that they can change."""
 
     TO = "to"
     ADD = "add"
     REMOVE = "remove"
     CANCEL = "cancel"
+    UPGRADE = "upgrade"
 
 
 class PlanState(Enum):

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from migrator.apis.call import ApiKind
 from migrator.apis.registry import APIS
 from migrator.records.codec import SPEC_OF
-from migrator.rpc.stubs import operator_pb2, quorum_pb2
+from migrator.rpc.stubs import operator_pb2, quorum_pb2, voters_pb2
 from migrator.wire.envelope import FORWARDABLE
 from migrator.wire.legacy.messages import (
     LEADER_AND_ISR,
@@ -45,6 +45,7 @@ class Door(Enum):
     SASL = "a login on the controller listener"
     QUORUM = "gRPC of the voters"
     OPERATOR = "gRPC of the operators"
+    VOTERS = "gRPC of the operators, about the voters"
     KAFKA_ANSWER = "a voter's answer, Kafka protocol"
     QUORUM_ANSWER = "a voter's answer, gRPC"
     LEADERS_LOG = "the records that a leader sends"
@@ -112,6 +113,7 @@ LOGIN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 """Answered by the listener itself, before or in place of a login."""
 _QUORUM: Final = quorum_pb2.DESCRIPTOR.services_by_name["Quorum"]
 _OPERATOR: Final = operator_pb2.DESCRIPTOR.services_by_name["Operator"]
+_VOTERS: Final = voters_pb2.DESCRIPTOR.services_by_name["Voters"]
 
 KNOCKS: Final = (
     *_requests(Door.LISTENER, set(CONTROLLER_APIS) - LOGIN),
@@ -120,6 +122,7 @@ KNOCKS: Final = (
     *(Knock(Door.SASL, f"tokens of {mechanism}") for mechanism in MECHANISMS),
     *_methods(Door.QUORUM, _QUORUM, quorum_pb2),
     *_methods(Door.OPERATOR, _OPERATOR, operator_pb2),
+    *_methods(Door.VOTERS, _VOTERS, voters_pb2),
     *(
         Knock(Door.KAFKA_ANSWER, f"API {key} version {version}", response_type(key, version), key, version)
         for key, versions in RAFT_APIS.values()
@@ -132,6 +135,7 @@ KNOCKS: Final = (
     ),
     *(Knock(Door.LEADERS_LOG, spec.type_name) for spec in SPEC_OF.values()),
     *_methods(Door.SOCKET, _OPERATOR, operator_pb2),
+    *_methods(Door.SOCKET, _VOTERS, voters_pb2),
     *_methods(Door.SOCKET, _QUORUM, quorum_pb2),
     *(Knock(Door.METRICS, part) for part in HTTP_PARTS),
     *(Knock(Door.ZNODES, znode) for znode in ZNODES),

@@ -24,10 +24,12 @@ from migrator.rpc.operator_socket import SocketDirectory
 from migrator.rpc.quorum_service import QuorumService
 from migrator.rpc.server import GrpcServer
 from migrator.rpc.stubs import operator_pb2
+from migrator.rpc.voters_service import VotersService
 from tests.hostile.doors import Door, Knock, rounds
 from tests.hostile.values import TEXTS, Hostile
 from tests.node.support.cluster import CLUSTER_ID
 from tests.rpc.support.operator_node import PlayedNode
+from tests.rpc.support.voters import VotersOfTest
 
 WEIGHTS: Final = {Door.SOCKET: 6, Door.METRICS: 6}
 ROUND: Final = rounds(WEIGHTS)
@@ -68,7 +70,8 @@ class OutsideSeat:
             for access in (OPEN, AccessFiles(passwords=str(passwords)))
         ]
         quorum = QuorumService(CLUSTER_ID, _nobody, _View())
-        self._server = GrpcServer([OperatorService(PlayedNode(State.DUAL_WRITING)), quorum])
+        operator = OperatorService(PlayedNode(State.DUAL_WRITING))
+        self._server = GrpcServer([operator, VotersService(VotersOfTest()), quorum])
         self._server.listen_unix(home)
         await self._server.start()
         self._socket = SocketDirectory(home, create=False)

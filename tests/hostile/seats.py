@@ -20,6 +20,7 @@ from migrator.raft.transport import TransportError, UnreachableError
 from migrator.rpc.codec import from_proto, to_proto
 from migrator.rpc.identity import CALLER, Caller
 from migrator.rpc.operator_service import OperatorService
+from migrator.rpc.voters_service import VotersService
 from migrator.wire.decode import decode_exactly
 from migrator.wire.encode import encode_entity
 from migrator.wire.principal import Principal
@@ -46,9 +47,12 @@ from tests.hostile.node import AbortedError, GrpcContext, Node, Silence, frame_o
 from tests.hostile.values import Hostile
 from tests.node.support.cluster import CLUSTER_ID
 from tests.rpc.support.operator_node import PlayedNode
+from tests.rpc.support.voters import VotersOfTest
 from tests.wire.support.principals import encode_principal
 
-LEADERS_ROUND: Final = rounds({Door.LISTENER: 2, Door.ENVELOPE: 2, Door.SASL: 4, Door.OPERATOR: 6, Door.QUORUM: 2})
+LEADERS_ROUND: Final = rounds(
+    {Door.LISTENER: 2, Door.ENVELOPE: 2, Door.SASL: 4, Door.OPERATOR: 6, Door.VOTERS: 6, Door.QUORUM: 2}
+)
 VOTERS_ROUND: Final = rounds({Door.LISTENER: 2, Door.QUORUM: 5}, RAFT_KEYS | {-1})
 PATIENCE_SECONDS: Final = 60 * 24 * 3600.0
 """Of the virtual clock: a Fetch may ask to wait for 24 days."""
@@ -63,7 +67,10 @@ class BrokerSeat:
         self.coverage: Counter[str] = Counter()
         self.ends: set[tuple[str, int]] = set()
         self._turn = turn
-        self._operator = OperatorService(PlayedNode(State.DUAL_WRITING))
+        self._services = {
+            Door.OPERATOR: OperatorService(PlayedNode(State.DUAL_WRITING)),
+            Door.VOTERS: VotersService(VotersOfTest()),
+        }
 
     async def start(self) -> None:
         """Start the node."""
@@ -136,6 +143,7 @@ class BrokerSeat:
             Door.ENVELOPE: self._envelope,
             Door.SASL: self._sasl,
             Door.OPERATOR: self._operate,
+            Door.VOTERS: self._operate,
             Door.QUORUM: to_quorum(self.node),
         }[door]
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -172,7 +180,7 @@ class BrokerSeat:
     async def _operate(self, random: Random, hostile: Hostile, knock: Knock) -> None:
         request = through_bytes(hostile.proto(knock.schema))
         CALLER.set(Caller("an operator", "an address"))
-        called = getattr(self._operator, knock.name)(request, GrpcContext())
+        called = getattr(self._services[knock.door], knock.name)(request, GrpcContext())
         with contextlib.suppress(AbortedError):
             if hasattr(called, "__aiter__"):
                 async for answer in called:

@@ -9,7 +9,7 @@ from typing import get_args
 from migrator.apis.registry import APIS
 from migrator.records.specs import SPECS
 from migrator.rpc import stubs
-from migrator.rpc.stubs import operator_pb2, quorum_pb2
+from migrator.rpc.stubs import operator_pb2, quorum_pb2, voters_pb2
 from migrator.wire.envelope import FORWARDABLE
 from migrator.wire.legacy.messages import LegacyRequest
 from migrator.wire.raft_codec import RAFT_APIS
@@ -53,15 +53,16 @@ def test_every_api_that_a_broker_may_forward_is_knocked_with_in_an_envelope() ->
 def test_every_method_of_every_service_is_called() -> None:
     services = {
         (service.name, method.name)
-        for module in (quorum_pb2, operator_pb2)
+        for module in (quorum_pb2, operator_pb2, voters_pb2)
         for service in module.DESCRIPTOR.services_by_name.values()
         for method in service.methods
     }
-    called = {(door.name.capitalize(), knock.name) for door in (Door.QUORUM, Door.OPERATOR) for knock in BY_DOOR[door]}
+    doors = (Door.QUORUM, Door.OPERATOR, Door.VOTERS)
+    called = {(door.name.capitalize(), knock.name) for door in doors for knock in BY_DOOR[door]}
     assert called == services
     assert {knock.name for knock in BY_DOOR[Door.SOCKET]} == {method for _, method in services}
     modules = {path.stem for path in Path(stubs.__path__[0]).glob("*_pb2.py")}
-    assert modules == {"quorum_pb2", "operator_pb2"}, "a proto that no door is named for"
+    assert modules == {"quorum_pb2", "operator_pb2", "voters_pb2"}, "a proto that no door is named for"
 
 
 def test_every_answer_of_a_voter_and_every_record_of_a_leader_is_played() -> None:

@@ -11,8 +11,8 @@ from migrator.raft import effects as fx
 from migrator.raft import events as ev
 from migrator.raft import messages as m
 from migrator.raft.states import Role
-from migrator.raft.voter_changes import AddVoter, RemoveVoter, UpdateVoter, VoterChange
-from migrator.raft.voter_set import ReplicaKey
+from migrator.raft.voter_changes import AddVoter, RemoveVoter, UpdateVoter, UpgradeVoters, VoterChange
+from migrator.raft.voter_set import ReplicaKey, VoterSet
 from migrator.records.control import KRaftVersion, KRaftVoters
 from migrator.records.uuid import Uuid
 from tests.raft.support.cluster import CLUSTER_ID, Cluster, Envelope, Member
@@ -94,6 +94,67 @@ def test_the_voters_of_the_configuration_are_fixed() -> None:
     cluster = Cluster(3)
     cluster.elect(1)
     assert refusal(cluster[1], RemoveVoter(ReplicaKey(2))) is ErrorCode.unsupported_version
+
+
+def configured() -> Cluster:
+    """Node 1 leads three voters of the configuration, and everybody has caught up."""
+    cluster = Cluster(3, 1, disks=True)
+    cluster.elect(1)
+    cluster.wait(1_200)
+    return cluster
+
+
+def upgrade(cluster: Cluster, *nodes: int, highest_version: int = 1) -> UpgradeVoters:
+    """Nodes on their own disks."""
+    return UpgradeVoters(VoterSet.of(entry(cluster[it].key, highest_version=highest_version) for it in nodes))
+
+
+def test_configured_voters_are_taken_into_the_log_and_change_from_then_on() -> None:
+    cluster = configured()
+    found = change(cluster[1], upgrade(cluster, 1, 2, 3))
+    assert isinstance(found, fx.AppendVoters)
+    assert found.kraft_version == 1
+    cluster.wait(1_200)
+    for node_id in (1, 2, 3, 4):
+        assert cluster[node_id].log.membership().kraft_version == 1
+        assert cluster[node_id].voters == [1, 2, 3]
+    assert cluster[1].raft.high_watermark == cluster[1].log.end_offset()
+    assert isinstance(change(cluster[1], add(cluster, 4)), fx.AppendVoters)
+
+
+def test_an_upgrade_that_is_cut_away_leaves_the_configured_voters_in_force() -> None:
+    cluster = configured()
+    cluster.cut = {1}
+    change(cluster[1], upgrade(cluster, 1, 2, 3))
+    cluster.elect(2)
+    cluster.cut = set()
+    cluster.wait(1_200)
+    for node_id in (1, 2, 3):
+        assert cluster[node_id].log.membership().kraft_version == 0
+        assert cluster[node_id].raft.membership.voters == VoterSet.static((1, 2, 3))
+
+
+UPGRADE_REFUSALS: dict[str, tuple[Callable[[Cluster], UpgradeVoters], ErrorCode]] = {
+    "too few": (lambda cluster: upgrade(cluster, 1, 2), ErrorCode.invalid_request),
+    "a stranger": (lambda cluster: upgrade(cluster, 1, 2, 4), ErrorCode.invalid_request),
+    "an old voter": (lambda cluster: upgrade(cluster, 1, 2, 3, highest_version=0), ErrorCode.invalid_update_version),
+    "no disk known": (
+        lambda cluster: UpgradeVoters(upgrade(cluster, 1, 2, 3).voters.with_voter(entry(ReplicaKey(3)))),
+        ErrorCode.invalid_update_version,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UPGRADE_REFUSALS)
+def test_an_upgrade_that_makes_no_sense_is_refused(case: str) -> None:
+    cluster = configured()
+    wanted, error = UPGRADE_REFUSALS[case]
+    assert refusal(cluster[1], wanted(cluster)) is error
+
+
+def test_voters_in_the_log_are_not_upgraded_again() -> None:
+    cluster = led()
+    assert refusal(cluster[1], upgrade(cluster, 1, 2, 3)) is ErrorCode.invalid_update_version
 
 
 def test_the_only_voter_stays() -> None:

@@ -22,10 +22,11 @@ from migrator.raft.voter_changes import (
     Refusal,
     RemoveVoter,
     UpdateVoter,
+    UpgradeVoters,
     VoterChange,
     VotersNotChangedError,
 )
-from migrator.raft.voter_set import STATIC_RANGE, ReplicaKey
+from migrator.raft.voter_set import DYNAMIC_VERSION, STATIC_RANGE, ReplicaKey, VoterSet
 from migrator.records.control import DynamicVoter, KRaftVersionRange
 from migrator.wire.client import KafkaConnection
 from migrator.wire.raft_codec import ListenerEndpoint
@@ -86,6 +87,28 @@ class VoterChanges:
             self._check(RemoveVoter(key))
             begun = asyncio.get_running_loop().time()
             return await self._until_committed(self._quorum.change_voters(RemoveVoter(key)), begun)
+
+    async def upgrade(self, voters: VoterSet) -> int:
+        """Take the configured voters into the log, whatever versions they name: each but this node is asked.
+
+        Result and errors as `add`.
+        """
+        with self._only_one():
+            self._check_is_static()
+            begun = asyncio.get_running_loop().time()
+            asked = [await self._asked(voter) for voter in voters.voters]
+            offset = self._quorum.change_voters(UpgradeVoters(VoterSet.of(asked)))
+            return await self._until_committed(offset, begun)
+
+    def _check_is_static(self) -> None:
+        version = self._quorum.membership.kraft_version
+        if version >= DYNAMIC_VERSION:
+            what = f"The voters are in the log already (kraft.version {version})."
+            raise VotersNotChangedError(Refusal(ErrorCode.invalid_update_version, what))
+
+    async def _asked(self, voter: DynamicVoter) -> DynamicVoter:
+        is_own = voter.voter_id == self._addresses.node_id
+        return voter if is_own else replace(voter, k_raft_version_feature=await self._versions_of(voter))
 
     def update(self, voter: DynamicVoter) -> int:
         """Note other endpoints or versions of a voter.

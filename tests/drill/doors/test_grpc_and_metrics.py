@@ -21,7 +21,9 @@ from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.quorum_service import QuorumService
 from migrator.rpc.server import GrpcServer
 from migrator.rpc.tls import TlsFiles
+from migrator.rpc.voters_service import VotersService
 from tests.rpc.support.operator_node import PlayedNode
+from tests.rpc.support.voters import VotersOfTest
 from tests.rpc.test_raft_transports import VOTED, View
 
 NODE = 3001
@@ -37,7 +39,8 @@ async def tried(directory: Path, identities: Identities) -> Attempts:
         return VOTED
 
     quorum = QuorumService(CLUSTER_ID, answer, View())
-    server = GrpcServer([quorum, OperatorService(PlayedNode(State.DUAL_WRITING))], identities)
+    operator = OperatorService(PlayedNode(State.DUAL_WRITING))
+    server = GrpcServer([quorum, operator, VotersService(VotersOfTest())], identities)
     files = TlsFiles(*secured.authority.files(directory / "grpc", f"controller-{NODE}"))
     port = server.listen("127.0.0.1", 0, files)
     await server.start()

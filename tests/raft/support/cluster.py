@@ -220,7 +220,9 @@ class Member:
 class Cluster:
     """Members by id, the messages between them, and what was said so far."""
 
-    def __init__(self, voters: int, observers: int = 0, *, dynamic: bool = False, **settings: Any) -> None:
+    def __init__(
+        self, voters: int, observers: int = 0, *, dynamic: bool = False, disks: bool = False, **settings: Any
+    ) -> None:
         self.now = 0
         self.batches = BatchStore()
         self.queue: deque[Envelope] = deque()
@@ -230,20 +232,23 @@ class Cluster:
         """Ended: who asks them is told so."""
         ids = frozenset(range(1, voters + 1))
         everybody = range(1, voters + observers + 1)
+        named = {node_id: Uuid(f"disk of node {node_id:3}".encode()) for node_id in everybody}
         if dynamic:
-            disks = {node_id: Uuid(f"disk of node {node_id:3}".encode()) for node_id in everybody}
-            formatted = Membership(DYNAMIC_VERSION, VoterSet.of(entry(ReplicaKey(it, disks[it])) for it in ids))
+            formatted = Membership(DYNAMIC_VERSION, VoterSet.of(entry(ReplicaKey(it, named[it])) for it in ids))
             settings = {"bootstrap": tuple(-1 - node_id for node_id in everybody)} | settings
             self.members = {
                 it: Member(
                     self,
-                    RaftConfig(it, CLUSTER_ID, frozenset(), directory_id=disks[it], **settings),
+                    RaftConfig(it, CLUSTER_ID, frozenset(), directory_id=named[it], **settings),
                     formatted if it in ids else NO_MEMBERSHIP,
                 )
                 for it in everybody
             }
         else:
-            self.members = {it: Member(self, RaftConfig(it, CLUSTER_ID, ids, **settings)) for it in everybody}
+            own = {it: {"directory_id": named[it]} if disks else {} for it in everybody}
+            self.members = {
+                it: Member(self, RaftConfig(it, CLUSTER_ID, ids, **own[it], **settings)) for it in everybody
+            }
         for member in self.members.values():
             member.boot()
 

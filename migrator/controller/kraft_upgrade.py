@@ -1,0 +1,64 @@
+"""Whether everybody can follow a quorum whose voters move from the configuration into the log (kraft.version 0 to 1).
+
+Kafka 4.1 asks the same before it takes UpdateFeatures for kraft.version; Kafka 3.9 has no such upgrade. Nothing leads
+back: brokers before 3.9 end on a log with voters in it, and brokers that are down read it later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from kio.schema.errors import ErrorCode
+
+from migrator.controller.brokers import KRAFT_VERSION
+from migrator.controller.decision import Decision, RefusedError
+from migrator.image.model import MetadataImage
+from migrator.raft.voter_set import DYNAMIC_VERSION
+from migrator.records.metadata import FeatureRange
+from migrator.records.versions import version_at
+
+MINIMUM_METADATA_VERSION = 21
+"""3.9-IV0, which Kafka 3.9 demands for kraft.version 1."""
+
+
+def checked_upgrade(image: MetadataImage, voters: Collection[int]) -> Decision[None]:
+    """Look at everybody who is registered; no record comes of it.
+
+    :param voters: ids of the configured voters.
+    :raises RefusedError: INVALID_UPDATE_VERSION, with all reasons.
+    """
+    reasons = list(_reasons(image, voters))
+    if reasons:
+        raise RefusedError(
+            ErrorCode.invalid_update_version,
+            f"The voters cannot be taken into the log (kraft.version {DYNAMIC_VERSION}): {'; '.join(reasons)}.",
+        )
+    return Decision(None, ())
+
+
+def _reasons(image: MetadataImage, voters: Collection[int]) -> Iterator[str]:
+    if image.features.zk_migration_state.is_under_way:
+        yield "the migration is not finished; finish it first, or roll it back"
+    level = image.features.metadata_version
+    if level < MINIMUM_METADATA_VERSION:
+        yield (
+            f"metadata.version is {version_at(level).name}; upgrade it to "
+            f"{version_at(MINIMUM_METADATA_VERSION).name} or newer first"
+        )
+    old = [broker_id for broker_id, broker in sorted(image.cluster.brokers.items()) if not _can(broker.features)]
+    if old:
+        yield (
+            f"the brokers {', '.join(map(str, old))} are older than Kafka 3.9; upgrade them, or unregister those that "
+            f"will not come back"
+        )
+    controllers = image.cluster.controllers
+    if silent := sorted(set(voters) - set(controllers)):
+        yield f"the controllers {', '.join(map(str, silent))} have not registered; start them"
+    unable = [node_id for node_id, found in sorted(controllers.items()) if not _can(found.features)]
+    if unable:
+        yield f"the controllers {', '.join(map(str, unable))} are older than Kafka 3.9; upgrade them"
+
+
+def _can(features: Iterable[FeatureRange]) -> bool:
+    found = next((each for each in features if each.name == KRAFT_VERSION), None)
+    return found is not None and found.min_version <= DYNAMIC_VERSION <= found.max_version
