@@ -62,3 +62,23 @@ async def follow(quorum: ChangingVoters, target: frozenset[int], *, kills: bool)
 
 def voters_of(found: Any) -> frozenset[int]:
     return frozenset(row.replica_id for row in found.current_voters)
+
+
+@pytest.mark.lane("test-long")
+async def test_configured_voters_are_upgraded_and_then_moved_under_writes(tmp_path: Path) -> None:
+    quorum = ChangingVoters(tmp_path, size=4, voters=3, configured=True)
+    try:
+        await asyncio.to_thread(quorum.format_and_start)
+        await quorum.until_caught_up()
+        writers = Writers(quorum, CLIENTS)
+        await quorum.until(lambda _: len(writers.acknowledged) > MORE_WRITES)
+        assert "The voters are in the log now" in await quorum.order("upgrade")
+        await quorum.reassign(2, 3, 4)
+        await quorum.until(lambda found: voters_of(found) == {2, 3, 4})
+        await asyncio.to_thread(quorum.controllers[1].stop)
+        written = len(writers.acknowledged)
+        await quorum.until(lambda _: len(writers.acknowledged) > written + MORE_WRITES)
+        await writers.end()
+        assert writers.lost(await quorum.image()) == []
+    finally:
+        await asyncio.to_thread(quorum.close)

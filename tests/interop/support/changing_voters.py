@@ -36,9 +36,12 @@ ASKING = 999
 
 
 class ChangingVoters:
-    """Controllers 1 to ``size``, of which the first ``voters`` begin as voters; the others observe."""
+    """Controllers 1 to ``size``, of which the first ``voters`` begin as voters; the others observe.
 
-    def __init__(self, directory: Path, size: int, voters: int) -> None:
+    :param configured: those voters begin with ``controller.quorum.voters``, at kraft.version 0.
+    """
+
+    def __init__(self, directory: Path, size: int, voters: int, *, configured: bool = False) -> None:
         self.ports = {node: free_port() for node in range(1, size + 1)}
         self.first = frozenset(range(1, voters + 1))
         servers = ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
@@ -57,14 +60,22 @@ class ChangingVoters:
             )
             for node, port in self.ports.items()
         }
-        speak_grpc(list(self.controllers.values()))
+        self._is_configured = configured
+        if configured:
+            named = ",".join(f"{node}@127.0.0.1:{self.ports[node]}" for node in sorted(self.first))
+            for node in self.first:
+                del self.controllers[node].properties["controller.quorum.bootstrap.servers"]
+                self.controllers[node].properties["controller.quorum.voters"] = named
+        else:
+            speak_grpc(list(self.controllers.values()))
 
     def format_and_start(self) -> None:
         ids = {node: uuid_to_text(random_uuid(Random(node))) for node in self.first}
         named = ",".join(f"{node}@127.0.0.1:{self.ports[node]}:{ids[node]}" for node in sorted(self.first))
         for node, controller in self.controllers.items():
             controller.write_properties()
-            how = ["--initial-controllers", named] if node in self.first else ["--no-initial-controllers"]
+            first = [] if self._is_configured else ["--initial-controllers", named]
+            how = first if node in self.first else ["--no-initial-controllers"]
             command = [MIGRATOR, "format", "-c", str(controller.property_file), "-t", CLUSTER_ID, *how]
             run_to_end("format", command, timeout_seconds=COMMAND_SECONDS)
             controller.start()
@@ -125,6 +136,12 @@ class ChangingVoters:
                     assert code is ErrorCode.none, code
                     return
                 await asyncio.sleep(LOOK_SECONDS)
+
+    async def order(self, *words: str) -> str:
+        """`migrator quorum` on the machine of whoever leads; what it says."""
+        leader = self.controllers[(await self.until(lambda _: True)).leader_id]
+        command = [MIGRATOR, "quorum", *words, "-c", str(leader.property_file)]
+        return await asyncio.to_thread(run_to_end, "quorum", command, timeout_seconds=COMMAND_SECONDS)
 
     async def image(self) -> MetadataImage:
         """All that is committed, from whoever leads."""

@@ -245,7 +245,7 @@ class Cluster:
                 for it in everybody
             }
         else:
-            own = {it: {"directory_id": named[it]} if disks else {} for it in everybody}
+            own: dict[int, dict[str, Any]] = {it: {"directory_id": named[it]} if disks else {} for it in everybody}
             self.members = {
                 it: Member(self, RaftConfig(it, CLUSTER_ID, ids, **own[it], **settings)) for it in everybody
             }
