@@ -50,8 +50,8 @@ REASONS: dict[str, tuple[MetadataRecord, str]] = {
     "migration": (ZkMigrationStateRecord(ZkMigrationState.MIGRATION), "the migration is not finished"),
     "before the copy": (ZkMigrationStateRecord(ZkMigrationState.PRE_MIGRATION), "the migration is not finished"),
     "version": (FeatureLevelRecord(FEATURE_NAME, 20), "metadata.version is 3.8-IV0; upgrade it to 3.9-IV0"),
-    "controller": (*registered(2, features=()), "the controllers 2 are older than Kafka 3.9"),
-    "observer": (*registered(9, features=(CANNOT,)), "the controllers 9 are older than Kafka 3.9"),
+    "controller": (registered(2, features=())[0], "the controllers 2 are older than Kafka 3.9"),
+    "observer": (registered(9, features=(CANNOT,))[0], "the controllers 9 are older than Kafka 3.9"),
 }
 
 
