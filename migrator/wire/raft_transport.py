@@ -77,13 +77,13 @@ class KafkaRaftTransport:
 
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
         """The peer's answer, which has the type that belongs to the request's (see `RaftTransport`)."""
-        if isinstance(request, VoteRequest) and request.pre_vote:
-            return NO_PRE_VOTES
         api_key, ours = RAFT_APIS[type(request)]
         client = await self._clients.get(peer)
         try:
             async with asyncio.timeout(timeout):
                 version = await client.highest_version(api_key, ours, timeout)
+                if isinstance(request, VoteRequest) and request.pre_vote:
+                    return NO_PRE_VOTES  # only of a peer that is there: whoever is cut off must not raise the epoch
                 body = encode_raft_request(request, version, self._own_endpoints, self._directory_of)
                 response = await client.request(body, timeout)
         except TimeoutError as error:
