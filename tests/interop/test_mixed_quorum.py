@@ -102,7 +102,7 @@ class Mixed:
     async def only_stock_has_all(self) -> tuple[ControllerProcess, ControllerProcess]:
         """Our leader is dead, and our other voter has fewer records than the stock one, so it cannot be elected.
         Gives the dead one and the other one."""
-        killed, other = self.ours
+        killed, other = await self.leader_and_other()
         await self.grow_without(other, killed, self.stock)
         await asyncio.to_thread(killed.kill)
         await asyncio.to_thread(other.resume)
@@ -111,10 +111,10 @@ class Mixed:
     async def refuses_stock(self) -> None:
         """Our leader dies. The stock voter stands, and is refused even by the one that has fewer records than it has;
         who has more than the stock voter is elected although that one keeps standing."""
-        _, other = self.ours
-        await asyncio.to_thread(other.stop)  # a process says but once of a candidate that it refuses it
-        await self.start(other)
-        await until("everybody follows", self.all_follow)
+        for each in self.ours:  # a process says but once of a candidate that it refuses it
+            await asyncio.to_thread(each.stop)
+            await self.start(each)
+            await until("everybody follows", self.all_follow)
         killed, other = await self.only_stock_has_all()
         await until("the stock controller is refused", lambda: self.has_refused(other))
         await self.start(killed)
@@ -141,6 +141,12 @@ class Mixed:
         killed, _ = await self.only_stock_has_all()
         await until("the stock controller leads", lambda: self.leads(stock=True))
         return killed
+
+    async def leader_and_other(self) -> tuple[ControllerProcess, ControllerProcess]:
+        """Ours, the leader first. A frozen leader could not be replaced: the stock voter may have more records."""
+        first, second = self.ours
+        leader = await leader_of(self.cluster)
+        return (second, first) if leader is second else (first, second)
 
     @property
     def ours(self) -> tuple[ControllerProcess, ControllerProcess]:

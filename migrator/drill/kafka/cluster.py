@@ -36,6 +36,9 @@ from migrator.zookeeper.znodes import paths
 FIRST_BROKER_ID = 1
 POLL_SECONDS = 0.05
 BROKER_JVM = Jvm(heap="320m")
+ALTER_PARTITION_ENDED = "-to-controller-alter-partition-channel-manager]: Error due to"
+"""A defect of stock brokers: when their controller changes between KRaft and ZooKeeper, the thread that asks for a
+larger ISR may end (NodeToControllerRequestThread: "A metric named ... already exists"). A restart brings it back."""
 
 
 class KafkaBrokerMode(Enum):
@@ -142,6 +145,14 @@ class KafkaCluster:
             self._until_forgotten(broker)
         node.properties = self.properties_of(broker, mode)
         node.start()
+
+    def restart_brokers_without_alter_partition(self) -> None:
+        """Those whose thread for AlterPartition has ended, in the mode that they have."""
+        for broker, node in self.brokers.items():
+            if node.process.exit_code() is None and ALTER_PARTITION_ENDED in node.process.output_text():
+                node.stop()
+                self._until_forgotten(broker)
+                node.start()
 
     def kill_leader(self) -> None:
         """SIGKILL for the controller that leads; it comes back when another one leads."""

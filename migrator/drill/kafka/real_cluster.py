@@ -254,6 +254,7 @@ class RealCluster(Cluster):
 
     async def _in_sync(self, report: DrillReport) -> None:
         async def in_sync() -> bool:
+            await _blocking(self._kafka.restart_brokers_without_alter_partition)
             try:
                 return await _blocking(self._admin.in_sync)
             except KafkaException:

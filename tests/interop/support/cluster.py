@@ -40,9 +40,14 @@ class KafkaCluster(cluster.KafkaCluster):
 
     def roll_brokers(self, mode: KafkaBrokerMode, in_sync: Callable[[], bool]) -> None:
         """One broker after the other: a controlled shutdown, a start in another mode, and the wait for its replicas."""
+
+        def in_sync_again() -> bool:
+            self.restart_brokers_without_alter_partition()
+            return in_sync()
+
         for broker in self.brokers:
             self.restart_broker(broker, mode)
-            until(f"replicas of broker {broker} are in sync", in_sync)
+            until(f"replicas of broker {broker} are in sync", in_sync_again)
 
     def restart_killed_broker(self, broker: int) -> None:
         """Start a broker again as it was, when ZooKeeper has forgotten it."""

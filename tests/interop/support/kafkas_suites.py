@@ -73,6 +73,7 @@ REPORTS = (
     "broker defaults that become the controller's",
     "controllers that are brokers too",
     "node ids that clash with broker ids",
+    "a broker whose thread for AlterPartition ended in a rollback",
     "LeaderAndIsr above `socket.request.max.bytes`",
 )
 """Reports without an identifier, as the page calls them."""
