@@ -11,9 +11,16 @@ from migrator.cli.options import Command
 from migrator.cli.terminal import ask, say
 from migrator.errors import ExitCode, OperatorError
 from migrator.handover.execute import PATIENCE_SECONDS, HandoverRun, Picture
+from migrator.handover.members import ObservedMembers, next_step, refusals
+from migrator.handover.members_run import MembersRun
 from migrator.handover.node_control import OperatorCommands
 from migrator.handover.plan import Action, Handover, Way
 from migrator.handover.target_release import parse_target
+from migrator.observe.printable import printable
+from migrator.raft.planner import ClearTarget, Wait, described, outlook
+
+CHECK_SECONDS = 10.0
+"""How long 'check' waits for a leader."""
 
 
 @click.group("handover")
@@ -37,7 +44,12 @@ def _which(function: Command) -> Command:
             default=Way.ROLLING.value,
             show_default=True,
             help="rolling: one voter after the other, while the quorum serves. directory: stop all, then start all "
-            "(for 4.x).",
+            "(for 4.x). members: controllers that run already join, the others leave.",
+        ),
+        click.option(
+            "--voters",
+            metavar="IDS",
+            help="With --way members: ids of the controllers that shall vote, for example 4,5,6. --to is not used.",
         ),
         click.option(
             "-c",
@@ -56,11 +68,15 @@ def _which(function: Command) -> Command:
 
 @command.command("check")
 @_which
-def check(configs: tuple[Path, ...], way: str, release: str) -> None:
+def check(configs: tuple[Path, ...], way: str, release: str, voters: str | None) -> None:
     """Show what a handover finds, and what it would do. Changes nothing.
 
     Exit codes: 0 the handover can begin, 1 something prevents it, 2 failed.
     """
+    wanted = _voters(way, voters)
+    if wanted:
+        _check_members(MembersRun(configs[0], wanted, tell=say, patience_seconds=CHECK_SECONDS))
+        return
     run = HandoverRun(configs, _wanted(way, release), OperatorCommands(None, None, say), tell=say)
     picture = asyncio.run(_look(run))
     for line in _described(run, picture, Way(way)):
@@ -90,6 +106,7 @@ def run_command(
     configs: tuple[Path, ...],
     way: str,
     release: str,
+    voters: str | None,
     stop_command: str | None,
     start_command: str | None,
     patience: float,
@@ -97,8 +114,20 @@ def run_command(
 ) -> None:
     """Hand over the voters whose property files are given. After a failure, repeat the command: it continues.
 
-    Commands run without a shell. Exit codes: 0 Kafka runs all these voters, 2 refused or failed.
+    Commands run without a shell. Exit codes: 0 Kafka runs all these voters (--way members: the voters are those of
+    --voters), 2 refused or failed.
     """
+    wanted = _voters(way, voters)
+    if wanted:
+        if stop_command or start_command:
+            raise OperatorError("--way members starts and stops nothing", where="--stop-command, --start-command")
+        members = MembersRun(configs[0], wanted, tell=say, patience_seconds=patience)
+        if not yes:
+            for line in _members_described(asyncio.run(_look_at_members(members))):
+                say(line)
+            ask("Go on?", abort=True)
+        asyncio.run(members.run())
+        return
     run = HandoverRun(
         configs,
         _wanted(way, release),
@@ -111,6 +140,50 @@ def run_command(
             say(line)
         ask("Go on?", abort=True)
     asyncio.run(run.run())
+
+
+def _voters(way: str, voters: str | None) -> tuple[int, ...]:
+    """Ids of those who shall vote; empty for the other ways.
+
+    :raises OperatorError: the two options do not fit.
+    """
+    if (Way(way) is Way.MEMBERS) != (voters is not None):
+        raise OperatorError("--way members and --voters belong together", where="--voters", remedy="Give both")
+    if voters is None:
+        return ()
+    ids = [text.strip() for text in voters.split(",")]
+    if not all(text.isascii() and text.isdecimal() and int(text) < 1 << 31 for text in ids) or len(set(ids)) < len(ids):
+        raise OperatorError(f"{voters!r} is no list of node ids", where="--voters", remedy="Write for example 4,5,6")
+    return tuple(map(int, ids))
+
+
+def _check_members(run: MembersRun) -> None:
+    seen = asyncio.run(_look_at_members(run))
+    for line in _members_described(seen):
+        say(line)
+    refused = list(refusals(seen))
+    for refusal in refused:
+        say(printable(f"refused: {refusal.reason} {refusal.remedy}"))
+    if isinstance(step := next_step(seen), Wait) and not refused:
+        say(printable(f"waits: {step.reason} {step.remedy}"))
+    blocked = bool(refused) or isinstance(step, Wait)
+    raise click.exceptions.Exit(ExitCode.DIFFERENT if blocked else ExitCode.OK)
+
+
+async def _look_at_members(run: MembersRun) -> ObservedMembers:
+    """The second look tells who is behind, and not just a record behind."""
+    await run.look()
+    return await run.look()
+
+
+def _members_described(seen: ObservedMembers) -> list[str]:
+    voters = ", ".join(map(str, sorted(seen.planner.voters.ids)))
+    steps = "; ".join(described(step) for step in outlook(seen.planner) if not isinstance(step, ClearTarget))
+    return [
+        f"controller {seen.planner.own.node_id} leads; the voters are {voters}",
+        f"the voters are going to be {', '.join(map(str, seen.wanted))}",
+        f"steps: {steps or 'none'}",
+    ]
 
 
 async def _look(run: HandoverRun) -> Picture:

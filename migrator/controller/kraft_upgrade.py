@@ -45,7 +45,9 @@ def _reasons(image: MetadataImage, voters: Collection[int]) -> Iterator[str]:
             f"metadata.version is {version_at(level).name}; upgrade it to "
             f"{version_at(MINIMUM_METADATA_VERSION).name} or newer first"
         )
-    old = [broker_id for broker_id, broker in sorted(image.cluster.brokers.items()) if not _can(broker.features)]
+    old = [
+        broker_id for broker_id, broker in sorted(image.cluster.brokers.items()) if not reads_voters(broker.features)
+    ]
     if old:
         yield (
             f"the brokers {', '.join(map(str, old))} are older than Kafka 3.9; upgrade them, or unregister those that "
@@ -54,11 +56,12 @@ def _reasons(image: MetadataImage, voters: Collection[int]) -> Iterator[str]:
     controllers = image.cluster.controllers
     if silent := sorted(set(voters) - set(controllers)):
         yield f"the controllers {', '.join(map(str, silent))} have not registered; start them"
-    unable = [node_id for node_id, found in sorted(controllers.items()) if not _can(found.features)]
+    unable = [node_id for node_id, found in sorted(controllers.items()) if not reads_voters(found.features)]
     if unable:
         yield f"the controllers {', '.join(map(str, unable))} are older than Kafka 3.9; upgrade them"
 
 
-def _can(features: Iterable[FeatureRange]) -> bool:
+def reads_voters(features: Iterable[FeatureRange]) -> bool:
+    """Whether a node that registered these features can read a log with voters in it (Kafka 3.9 and newer)."""
     found = next((each for each in features if each.name == KRAFT_VERSION), None)
     return found is not None and found.min_version <= DYNAMIC_VERSION <= found.max_version

@@ -12,10 +12,12 @@ from migrator.values import value
 
 
 class Way(Enum):
-    """One voter after the other while the quorum serves, or all at once on the directories."""
+    """One voter after the other while the quorum serves, all at once on the directories, or other voters instead
+    (`migrator.handover.members`)."""
 
     ROLLING = "rolling"
     DIRECTORY = "directory"
+    MEMBERS = "members"
 
 
 class Action(Enum):

@@ -1,0 +1,152 @@
+"""Carries a hand-over by membership out: look, take one step, look again, until the voters are the wanted ones.
+
+Nothing is remembered: a hand-over that was killed is begun again, and goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Protocol
+
+from migrator.clock import wall_ms
+from migrator.config.load import load_settings
+from migrator.errors import OperatorError
+from migrator.handover.execute import (
+    BEGUN,
+    JOURNAL_BYTES,
+    JOURNAL_FILE,
+    PATIENCE_SECONDS,
+    POLL_SECONDS,
+    SEEN,
+)
+from migrator.handover.members import ObservedMembers, is_done, next_step, refusals
+from migrator.handover.members_survey import MembersSurvey
+from migrator.log.files import make_directory
+from migrator.log.lock import DirectoryLock
+from migrator.observe.journal import Journal
+from migrator.raft.planner import Add, Remove, RemoveSelf, Step, Wait, described
+from migrator.raft.voter_set import ReplicaKey
+
+NOBODY_LEADS = Wait("No controller leads, or none of them answers.", "See 'migrator status'.")
+
+
+class Voters(Protocol):
+    """What shows the quorum and changes its voters: `MembersSurvey`."""
+
+    async def look(self) -> ObservedMembers | None:
+        """None while nobody leads."""
+
+    async def add(self, key: ReplicaKey) -> str:
+        """What the leader has against that voter; empty for nothing."""
+
+    async def remove(self, key: ReplicaKey) -> str:
+        """As `add`."""
+
+
+class MembersRun:
+    """One hand-over to the controllers ``wanted``.
+
+    :param property_file: of any controller of the cluster, old or new, on this machine.
+    :param tell: shows a sentence to a person.
+    :param patience_seconds: how long one thing is waited for.
+    :raises OperatorError: the file can't be used.
+    """
+
+    def __init__(
+        self,
+        property_file: Path,
+        wanted: Iterable[int],
+        *,
+        tell: Callable[[str], None],
+        patience_seconds: float = PATIENCE_SECONDS,
+        voters: Voters | None = None,
+    ) -> None:
+        self._file = property_file.resolve()
+        self._tell = tell
+        self._patience_seconds = patience_seconds
+        self._voters = voters or MembersSurvey(load_settings(property_file)[0], wanted)
+        self._begun: Step | None = None
+        self._said = ""
+
+    async def look(self) -> ObservedMembers:
+        """What there is now.
+
+        :raises OperatorError: nobody leads, for as long as patience lasts.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._patience_seconds
+        while (seen := await self._voters.look()) is None:
+            self._say(NOBODY_LEADS)
+            if loop.time() > deadline:
+                raise self._impatience(NOBODY_LEADS)
+            await asyncio.sleep(POLL_SECONDS)
+        return seen
+
+    async def run(self) -> None:
+        """To the end. May be called again, and by another process, after any failure.
+
+        :raises OperatorError: it is refused, somebody else does it, or what was waited for did not come.
+        """
+        folder = self._file.with_suffix(".handover")
+        make_directory(folder)
+        with DirectoryLock(folder):
+            journal = Journal(folder, JOURNAL_BYTES, file_name=JOURNAL_FILE)
+            try:
+                await self._run(journal)
+            finally:
+                journal.close()
+
+    async def _run(self, journal: Journal) -> None:
+        loop = asyncio.get_running_loop()
+        await self.look()  # the second look tells who is behind, and not just a record behind
+        last_progress = loop.time()
+        while True:
+            seen = await self.look()
+            for refusal in refusals(seen):
+                raise OperatorError(refusal.reason.rstrip("."), remedy=refusal.remedy)
+            step = next_step(seen)
+            if is_done(step):
+                self._tell(f"The voters are {', '.join(map(str, seen.wanted))}. Stop the other controllers now")
+                return
+            waited = step if isinstance(step, Wait) else await self._take(journal, step, seen)
+            if waited is None:
+                last_progress = loop.time()
+                continue
+            self._say(waited)
+            if loop.time() - last_progress > self._patience_seconds:
+                raise self._impatience(waited)
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _take(self, journal: Journal, step: Step, seen: ObservedMembers) -> Wait | None:
+        """What the step waits for; None: it is done."""
+        text = described(step)
+        if step != self._begun:
+            self._begun = step
+            self._tell(text)
+            journal.append(wall_ms(), BEGUN, text)
+        match step:
+            case Add(key):
+                answer = await self._voters.add(key)
+            case Remove(key):
+                answer = await self._voters.remove(key)
+            case RemoveSelf():
+                answer = await self._voters.remove(seen.planner.own)
+            case _:
+                answer = "this step is not known here"
+        if not answer:
+            self._begun = None
+            journal.append(wall_ms(), SEEN, f"{text}: done")
+            return None
+        return Wait(f"The leader did not {text}: {answer}.", "See the log of the leader.")
+
+    def _say(self, wait: Wait) -> None:
+        if wait.reason != self._said:
+            self._said = wait.reason
+            self._tell(f"waits: {wait.reason} {wait.remedy}")
+
+    def _impatience(self, wait: Wait) -> OperatorError:
+        return OperatorError(
+            f"did not complete within {self._patience_seconds:.0f} s: {wait.reason.rstrip('.')}", remedy=wait.remedy
+        )
