@@ -39,7 +39,10 @@ class Voters(Protocol):
         """None while nobody leads."""
 
     async def add(self, key: ReplicaKey) -> str:
-        """What the leader has against that voter; empty for nothing."""
+        """What is against that now; empty for nothing.
+
+        :raises OperatorError: it is refused, and would be again.
+        """
 
     async def remove(self, key: ReplicaKey) -> str:
         """As `add`."""

@@ -15,7 +15,7 @@ from migrator.config.endpoints import parse_bootstrap_servers, parse_voters
 from migrator.config.settings import Settings
 from migrator.controller.kraft_upgrade import reads_voters
 from migrator.controller.quorum_target import target_of, target_text
-from migrator.errors import PeerError
+from migrator.errors import OperatorError, PeerError
 from migrator.handover.members import Addresses, ObservedBroker, ObservedMembers, with_obstacles
 from migrator.image.model import BrokerRegistration, ControllerRegistration, MetadataImage
 from migrator.raft.planner import PlannerView, Replica
@@ -42,6 +42,10 @@ ADD_RAFT_VOTER, REMOVE_RAFT_VOTER, DESCRIBE_CLUSTER, DESCRIBE_CONFIGS = 80, 81, 
 BROKER_RESOURCE = 4
 CONTROLLERS = 2
 """DescribeCluster's endpoint type (KIP-919)."""
+FINAL = frozenset(
+    {ErrorCode.unsupported_version, ErrorCode.cluster_authorization_failed, ErrorCode.inconsistent_cluster_id}
+)
+"""Asking again would not help."""
 WHERE_CONTROLLERS_ARE = ("controller.quorum.bootstrap.servers", "controller.quorum.voters")
 
 HostPort = tuple[str, int]
@@ -90,14 +94,17 @@ class MembersSurvey:
             epoch=found.partition.leader_epoch,
             is_finished=not image.features.zk_migration_state.is_under_way,
             level=image.features.metadata_version,
-            kraft_version=await self._kraft_version(found.at),
+            kraft_version=_kraft_version(found.partition),
             target=None if target is None else target_text(target),
             controllers=addresses,
             brokers=tuple(await asyncio.gather(*map(self._broker, image.cluster.brokers.values()))),
         )
 
     async def add(self, key: ReplicaKey) -> str:
-        """Have a controller made a voter; what the leader has against that, empty for nothing."""
+        """Have a controller made a voter; what is against that now, empty for nothing.
+
+        :raises OperatorError: it is refused, and would be again.
+        """
         found = await self._described()
         image = None if found is None else await self._image(found)
         registration = None if image is None else image.cluster.controllers.get(key.node_id)
@@ -108,7 +115,7 @@ class MembersSurvey:
         return await self._change(found, ADD_RAFT_VOTER, key, timeout=timeout, listeners=listeners)
 
     async def remove(self, key: ReplicaKey) -> str:
-        """Have a voter removed; as `add`."""
+        """Have a voter removed; answers and errors as `add`."""
         found = await self._described()
         if found is None:
             return "nobody leads"
@@ -127,7 +134,10 @@ class MembersSurvey:
             return "the leader did not answer"
         if answer.error_code is ErrorCode.none:
             return ""
-        return f"{answer.error_code.name}: {answer.error_message or 'no reason given'}"
+        why = f"{answer.error_code.name}: {answer.error_message or 'no reason given'}"
+        if answer.error_code in FINAL:
+            raise OperatorError(f"controller {found.partition.leader_id} refuses to change the voters: {why}")
+        return why
 
     @property
     def _listener(self) -> str:
@@ -178,16 +188,6 @@ class MembersSurvey:
         is_caught_up = is_live and row.log_end_offset >= committed
         return Replica(ReplicaKey(row.replica_id, _directory(row)), row.log_end_offset, is_live, is_caught_up)
 
-    async def _kraft_version(self, at: HostPort) -> int:
-        client = KafkaClient(*at, "handover", security=self._security)
-        try:
-            connection = await client.connect(ASK_SECONDS)
-            return connection.features.finalized.get("kraft.version", 0)
-        except (TransportError, PeerError):
-            return 0
-        finally:
-            await client.close()
-
     async def _cluster_id(self, at: HostPort) -> str | None:
         fields = {"include_cluster_authorized_operations": False, "endpoint_type": CONTROLLERS}
         answer = await self._ask(at, build(request_type(DESCRIBE_CLUSTER, 1), **fields))
@@ -236,6 +236,12 @@ class MembersSurvey:
 
 def _directory(row: Any) -> Uuid:
     return ZERO_UUID if row.replica_directory_id is None else Uuid(row.replica_directory_id.bytes)
+
+
+def _kraft_version(partition: Any) -> int:
+    """Configured voters have no directories in the log. A stock leader may know these all the same, and then refuses
+    the first change."""
+    return int(all(row.replica_directory_id is not None for row in partition.current_voters))
 
 
 def _nodes(answer: Any, listener: str) -> dict[int, ListenerEndpoint]:
