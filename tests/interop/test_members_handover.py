@@ -14,7 +14,7 @@ from migrator.drill.cluster import CLUSTER_ID, COMMAND_SECONDS, MIGRATOR
 from migrator.drill.kafka.clients import Traffic, consume
 from migrator.drill.kafka.cluster import until
 from migrator.errors import OperatorError
-from migrator.parts.kafka import StockKafka, StockNode
+from migrator.parts.kafka import KafkaRelease, StockKafka, StockNode
 from migrator.parts.processes import free_port, run_to_end
 from tests.interop.support.changing_voters import ChangingVoters
 from tests.interop.support.cluster import Admin
@@ -30,12 +30,12 @@ pytestmark = pytest.mark.lane("test-long")
 class Way:
     """Three of ours vote, three stock controllers observe, and a stock broker takes records."""
 
-    def __init__(self, kafka: StockKafka, directory: Path) -> None:
+    def __init__(self, kafka: StockKafka, controllers: StockKafka, directory: Path) -> None:
         self.quorum = ChangingVoters(directory, 3, 3)
         self.ports = {node: free_port() for node in STOCK}
         self.servers = ",".join(f"127.0.0.1:{port}" for port in (*self.quorum.ports.values(), *self.ports.values()))
         self.stock = {
-            node: kafka.node(f"stock {node}", directory / f"stock-{node}", self._controller(node, port))
+            node: controllers.node(f"stock {node}", directory / f"stock-{node}", self._controller(node, port))
             for node, port in self.ports.items()
         }
         self.port = free_port()
@@ -74,7 +74,7 @@ class Way:
     def format(self, node: StockNode, *options: str) -> None:
         file = node.write_properties()
         tool = ("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(file), *options)
-        self._kafka.tool(*tool, directory=file.parent)
+        node.kafka.tool(*tool, directory=file.parent)
 
     def start(self) -> None:
         self.quorum.format_and_start()
@@ -122,9 +122,10 @@ class Way:
         return set()
 
 
-@pytest.fixture
-def way(kafka_391: StockKafka, tmp_path: Path) -> Iterator[Way]:
-    way = Way(kafka_391, tmp_path)
+@pytest.fixture(params=["3.9.1", "4.1.1"])
+def way(kafka_391: StockKafka, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Way]:
+    """The broker is of 3.9.1, the stock controllers are of either release."""
+    way = Way(kafka_391, KafkaRelease(request.param).fetch(), tmp_path)
     try:
         way.start()
         yield way
