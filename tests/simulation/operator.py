@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from migrator.raft import events as ev
 from migrator.raft.states import Role
 from tests.simulation.planning import keys
 
@@ -63,7 +62,7 @@ class Operator:
             return
         target = leader.planning.target()
         if self._last is not None:
-            self._call_back(leader)
+            self._replace(leader)
             if target != self._last and not self.is_done():
                 leader.planning.set_target(self._last)
         elif target is None:
@@ -75,16 +74,18 @@ class Operator:
             self._world.count("plans cancelled")
             leader.planning.set_target(None)
 
-    def _call_back(self, leader: SimulatedNode) -> None:
+    def _replace(self, leader: SimulatedNode) -> None:
         """A voter that was removed while it stood for election may be in a higher epoch than the others. It hears of no
-        leader of a lower one, so it waits for an election; now that nothing else brings one about, it gets one."""
-        raft = leader.raft
-        others = [
-            node for node in self._world.nodes.values() if not leader.voter_set.has(node.node_id, node.key.directory_id)
-        ]
-        if raft is not None and any(node.raft is not None and node.raft.epoch > raft.epoch for node in others):
-            self._world.count("elections for removed voters in a higher epoch")
-            leader.hear(ev.Resign(raft.epoch, None))
+        leader of a lower one, so it gets an empty disk, as docs/quorum.md says."""
+        log, committed = leader.disk.log, self._world.history.end.offset
+        if log.membership() != log.membership_at(committed):
+            return  # the removal could still be undone
+        for node in self._world.nodes.values():
+            is_voter = leader.voter_set.has(node.node_id, node.key.directory_id)
+            is_ahead = node.raft is not None and leader.raft is not None and node.raft.epoch > leader.raft.epoch
+            if is_ahead and not is_voter:
+                self._world.count("removed voters in a higher epoch that were wiped")
+                self._world.wipe(node)
 
     def _set_out(self, leader: SimulatedNode) -> None:
         if self._world.options.journey == "random":
