@@ -137,6 +137,24 @@ def set_target(image: MetadataImage, request: TargetRequest, context: Context) -
     return Decision(answer, () if target == held else (_record(target_text(target)),))
 
 
+def why_not_beside(target: Target | None, replica: ReplicaKey, *, joins: bool) -> str:
+    """Why a single change that a client asks for would lead away from the target that is set; empty when it does not.
+
+    The plan would undo such a change, and both would go on for ever.
+    """
+    if target is None:
+        return ""
+    wanted = next((each for each in target if each.node_id == replica.node_id), None)
+    fits = wanted is not None and wanted.directory_id in {ZERO_UUID, replica.directory_id}
+    if fits == joins:
+        return ""
+    what = "has no place for" if joins else "keeps"
+    return (
+        f"The voters are being reassigned to {target_text(target)}, which {what} controller {replica.node_id}. Wait "
+        f"until the target is reached, name another one, or run 'migrator quorum cancel' first."
+    )
+
+
 def cleared_target(image: MetadataImage, expected: Target) -> Decision[bool]:
     """The voters are those of the target: clear it, unless another one has been set meanwhile."""
     is_still_set = target_of(image) == expected

@@ -89,6 +89,12 @@ class HandoverRun:
 
     def _site(self, path: Path) -> Site:
         settings, _ = load_settings(path)
+        if not settings.voters:
+            raise OperatorError(
+                "controller.quorum.voters is not set: the voters are in the log",
+                where=str(path),
+                remedy="Use --way members",
+            )
         file = StockFile(path.resolve(), self._wanted.target)
         file.check()
         return Site(settings, file)

@@ -28,13 +28,14 @@ class ObservedVoter:
 class ObservedQuorum:
     """``leader_id`` None: nobody leads, or nobody can be asked. ``high_watermark``: what is committed, or was a moment
     ago. ``finished``: whether the committed metadata say that the migration is over, or never was; None: unknown.
-    ``level`` is the finalized metadata.version, 0 unknown."""
+    ``level`` is the finalized metadata.version, 0 unknown. ``target``: of a reassignment, empty without one."""
 
     voters: Mapping[int, ObservedVoter]
     leader_id: int | None = None
     high_watermark: int = -1
     finished: bool | None = None
     level: int = 0
+    target: str = ""
 
     def is_up(self, node_id: int) -> bool:
         """Whether a voter answers and has everything that is committed."""

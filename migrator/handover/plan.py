@@ -94,6 +94,13 @@ def _refusal(node: LocalNode, quorum: ObservedQuorum, wanted: Handover) -> Hando
             "Finish the migration first: set zookeeper.metadata.migration.enable=false on every controller, and "
             "see 'migrator status'",
         )
+    if quorum.target:
+        return HandoverStep(
+            node.node_id,
+            Action.REFUSE,
+            f"a reassignment of the voters to {quorum.target} is under way",
+            "Wait until 'migrator quorum describe' shows no target, or run 'migrator quorum cancel'",
+        )
     level = quorum.level or seen.level
     if level and not wanted.target.lowest <= level <= wanted.target.highest:
         return HandoverStep(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -25,6 +26,7 @@ ASK_SECONDS = 3.0
 PATIENCE_SECONDS = 10.0
 """With a quorum that has no leader."""
 DESCRIBE_CLUSTER = 60
+LIST_PARTITION_REASSIGNMENTS = 46
 CONTROLLERS = 2
 """DescribeCluster's endpoint type (KIP-919)."""
 
@@ -56,7 +58,9 @@ class Survey:
         ends = {} if described is None else {row.replica_id: row.log_end_offset for row in described.current_voters}
         now = -1 if described is None else described.high_watermark
         before, self._committed = self._committed, now
+        target = "" if described is None else await self._target(described.leader_id)
         return ObservedQuorum(
+            target=target,
             voters={
                 voter: ObservedVoter(voter, _program(answer), ends.get(voter, -1)) for voter, answer in answers.items()
             },
@@ -87,8 +91,22 @@ class Survey:
                 return found
         return None
 
+    async def _target(self, leader: int) -> str:
+        """Of a reassignment of the voters that is set; a stock leader knows of none."""
+        fields = {"timeout": dt.timedelta(seconds=ASK_SECONDS), "topics": None}
+        answer = await self._ask(leader, build(request_type(LIST_PARTITION_REASSIGNMENTS, 0), **fields))
+        topics = () if answer is None or answer.error_code is not ErrorCode.none else answer.topics
+        rows = [row for topic in topics if topic.name == METADATA_TOPIC for row in topic.partitions]
+        return ",".join(
+            str(voter)
+            for row in rows
+            for voter in sorted({*row.replicas, *row.adding_replicas} - {*row.removing_replicas})
+        )
+
     async def _ask(self, voter: int, request: Any) -> Any:
-        at = self._endpoints[voter]
+        at = self._endpoints.get(voter)
+        if at is None:
+            return None
         client = KafkaClient(at.host, at.port, "handover", security=self._security)
         try:
             return await client.request(request, ASK_SECONDS)

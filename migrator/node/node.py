@@ -18,6 +18,7 @@ from migrator.config.settings import Settings
 from migrator.controller.context import SUPPORTED_FEATURES, Context
 from migrator.controller.index import ControllerIndex
 from migrator.controller.mutation_quotas import MutationBuckets
+from migrator.controller.quorum_target import target_of
 from migrator.errors import InvariantViolation, MigratorError, OperatorError
 from migrator.node.access.accounts import PublishedAccounts
 from migrator.node.access.connection_bounds import connection_quotas, listener_limits, raise_limit_of_open_files
@@ -292,6 +293,9 @@ async def _serve_kafka(
 
 def _listeners(settings: Settings, cluster_id: str, core: NodeCore, failure: StopReason) -> list[KafkaListener]:
     addresses = core.addresses
+    voter_changes = VoterChangeApis(
+        cluster_id, core.quorum, addresses, core.voter_changes, lambda: target_of(core.metadata.published)
+    )
     endpoint = ControllerEndpoint(
         settings,
         core.metadata,
@@ -305,7 +309,7 @@ def _listeners(settings: Settings, cluster_id: str, core: NodeCore, failure: Sto
         ),
         quorum_answers={
             DESCRIBE_QUORUM: QuorumDescriber(core.quorum, addresses),
-            **dict.fromkeys(VOTER_CHANGE_APIS, VoterChangeApis(cluster_id, core.quorum, addresses, core.voter_changes)),
+            **dict.fromkeys(VOTER_CHANGE_APIS, voter_changes),
         },
         read_context=_read_context(settings, core),
         on_failure=failure,

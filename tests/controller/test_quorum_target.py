@@ -19,6 +19,7 @@ from migrator.controller.quorum_target import (
     set_target,
     target_of,
     target_text,
+    why_not_beside,
 )
 from migrator.image.snapshot import snapshot_records
 from migrator.raft.voter_set import ReplicaKey
@@ -154,6 +155,31 @@ def test_there_is_no_target_during_a_migration(controller: LeadingController, st
     code, message = refused(controller, TargetOrder.TO, 4, 5, 6)
     assert code is ErrorCode.invalid_request
     assert message.startswith("The voters cannot be changed during a migration:")
+
+
+# Beside single changes that clients ask for
+
+
+@pytest.mark.parametrize(
+    ("joins", "node_id", "is_refused"),
+    [(True, 4, False), (True, 7, True), (False, 1, False), (False, 4, True)],
+)
+def test_a_single_change_may_not_lead_away_from_the_target(joins: bool, node_id: int, is_refused: bool) -> None:
+    assert why_not_beside(None, key(node_id), joins=joins) == ""
+    why = why_not_beside(wanted(4, 5, 6), key(node_id), joins=joins)
+    assert bool(why) is is_refused
+    if is_refused:
+        assert "reassigned to 4,5,6" in why
+        assert "migrator quorum cancel" in why
+
+
+def test_a_target_that_names_a_disk_means_that_disk() -> None:
+    named = (key(4),)
+    other = ReplicaKey(4, some_uuid(99))
+    assert why_not_beside(named, key(4), joins=True) == ""
+    assert why_not_beside(named, other, joins=True)
+    assert why_not_beside(named, other, joins=False) == ""
+    assert why_not_beside(named, key(4), joins=False)
 
 
 # What the log keeps

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -48,6 +49,13 @@ def test_the_way_of_one_voter() -> None:
     assert step(quorum(OURS, AWAY, OURS)).action is Action.START
     assert step(quorum(OURS, STOCK, OURS, ends=(100, 40, 100))).action is Action.WAIT
     assert step(quorum(OURS, STOCK, OURS)).action is Action.DONE
+
+
+@pytest.mark.parametrize("wanted", [ROLLING, BY_DIRECTORY])
+def test_nothing_is_begun_while_the_voters_are_reassigned(wanted: Handover) -> None:
+    found = step(replace(quorum(OURS, OURS, OURS), target="4,5,6"), wanted)
+    assert found.action is Action.REFUSE
+    assert "to 4,5,6 is under way" in found.why
 
 
 @pytest.mark.parametrize("wanted", [ROLLING, BY_DIRECTORY])

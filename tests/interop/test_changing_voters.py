@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from tests.interop.support.changing_voters import ChangingVoters, Writers
 
 ONE, OTHER = frozenset({1, 2, 3}), frozenset({4, 5, 6})
+REMOVE_RAFT_VOTER = 81
 CLIENTS = 10
 MORE_WRITES = 100
 
@@ -80,5 +82,19 @@ async def test_configured_voters_are_upgraded_and_then_moved_under_writes(tmp_pa
         await quorum.until(lambda _: len(writers.acknowledged) > written + MORE_WRITES)
         await writers.end()
         assert writers.lost(await quorum.image()) == []
+        await a_client_may_not_lead_away_from_a_target(quorum)
     finally:
         await asyncio.to_thread(quorum.close)
+
+
+async def a_client_may_not_lead_away_from_a_target(quorum: ChangingVoters) -> None:
+    """The target waits for controller 1, which is stopped; nobody else may take one of its voters out."""
+    await quorum.reassign(1, 2, 3, 4)
+    found = await quorum.until(lambda _: True)
+    (row,) = (row for row in found.current_voters if row.replica_id == 3)
+    answer = await quorum.ask(
+        found.leader_id, REMOVE_RAFT_VOTER, 0, cluster_id=None, voter_id=3, voter_directory_id=row.replica_directory_id
+    )
+    assert answer.error_code is ErrorCode.invalid_request
+    assert "migrator quorum cancel" in answer.error_message
+    assert voters_of(await quorum.until(lambda _: True)) == {2, 3, 4}

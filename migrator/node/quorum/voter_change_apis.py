@@ -6,16 +6,18 @@ Here is what can be said of a request by itself, in the order of ``KafkaRaftClie
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from migrator.apis.call import Call
 from migrator.controller.decision import NO_ERROR, ApiError
+from migrator.controller.quorum_target import why_not_beside
 from migrator.node.quorum.addresses import Addresses, is_address
 from migrator.node.quorum.runner import QuorumRunner
 from migrator.node.quorum.voter_changes import VoterChanges
+from migrator.raft.planner import Target
 from migrator.raft.states import Role
 from migrator.raft.voter_changes import VotersNotChangedError
 from migrator.raft.voter_set import STATIC_RANGE, ReplicaKey
@@ -29,17 +31,28 @@ VOTER_CHANGE_APIS: Final = frozenset({ADD_RAFT_VOTER, REMOVE_RAFT_VOTER, UPDATE_
 
 
 class VoterChangeApis:
-    """Answers on any node."""
+    """Answers on any node.
 
-    def __init__(self, cluster_id: str, quorum: QuorumRunner, addresses: Addresses, changes: VoterChanges) -> None:
+    :param target: which voters a reassignment is to bring about now; None without one.
+    """
+
+    def __init__(
+        self,
+        cluster_id: str,
+        quorum: QuorumRunner,
+        addresses: Addresses,
+        changes: VoterChanges,
+        target: Callable[[], Target | None],
+    ) -> None:
         self._cluster_id = cluster_id
+        self._target = target
         self._quorum = quorum
         self._addresses = addresses
         self._changes = changes
 
     async def __call__(self, call: Call) -> Any:
         """kio's response of the request's version."""
-        error = next(self._faults(call.body), NO_ERROR)
+        error = next(self._faults(call.key, call.body), NO_ERROR)
         if not error.is_failure:
             try:
                 await self._change(call.key, call.body)
@@ -62,7 +75,7 @@ class VoterChangeApis:
             supported = KRaftVersionRange(versions.min_supported_version, versions.max_supported_version)
             self._changes.update(_voter(body, supported))
 
-    def _faults(self, body: Any) -> Iterator[ApiError]:
+    def _faults(self, key: int, body: Any) -> Iterator[ApiError]:
         if body.cluster_id not in (None, self._cluster_id):
             yield ApiError(ErrorCode.inconsistent_cluster_id, f"This is cluster {self._cluster_id}.")
         epoch = self._quorum.epoch
@@ -83,6 +96,15 @@ class VoterChangeApis:
         versions = getattr(body, "k_raft_version_feature", None)
         if versions is not None and not 0 <= versions.min_supported_version <= versions.max_supported_version:
             yield ApiError(ErrorCode.invalid_request)
+        if why := self._why_not_now(key, body):
+            yield ApiError(ErrorCode.invalid_request, why)
+
+    def _why_not_now(self, key: int, body: Any) -> str:
+        """The target that is set and this change lead apart; stock knows no targets."""
+        if key == UPDATE_RAFT_VOTER:
+            return ""
+        replica = ReplicaKey(body.voter_id, Uuid(body.voter_directory_id.bytes))
+        return why_not_beside(self._target(), replica, joins=key == ADD_RAFT_VOTER)
 
 
 def _voter(body: Any, versions: KRaftVersionRange) -> DynamicVoter:

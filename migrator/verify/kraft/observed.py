@@ -130,7 +130,7 @@ def by_address(addresses: Iterable[Address]) -> dict[int, Address]:
 
 
 def observed(controllers: str, config: str | None) -> Observed:
-    """From ``host:port[,host:port...]`` and a controller's property file, whose voters are asked as well.
+    """From ``host:port[,host:port...]`` and a controller's property file, whose controllers are asked as well.
 
     :raises OperatorError: either is not in order.
     """
@@ -142,7 +142,8 @@ def observed(controllers: str, config: str | None) -> Observed:
         return Observed(by_address(addresses))
     settings, _ = load_settings(Path(config))
     voters = {voter.voter_id: (voter.host, voter.port) for voter in settings.voters}
-    others = by_address(address for address in addresses if address not in voters.values())
+    more = (*addresses, *settings.bootstrap_servers)
+    others = by_address(address for address in more if address not in voters.values())
     return Observed({**others, **voters}, controller_security(settings))
 
 
