@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import click
@@ -14,10 +15,12 @@ from migrator.errors import OperatorError
 from migrator.log.lookup import header_at
 from migrator.log.meta_properties import FILE_NAME
 from migrator.migration.rollback import roll_back
-from migrator.migration.seen_logs import newest_of
+from migrator.migration.seen_logs import VOTERS_KEY, SeenLog, newest_of
 from migrator.parts.processes import port_is_open
-from migrator.verify.kraft.files import read_image
+from migrator.verify.kraft.files import membership_of, read_image
 from migrator.verify.kraft.quorum_logs import logs_in
+from migrator.wire.listener_settings import voter_endpoints
+from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.zookeeper.claim import Claimer
 from migrator.zookeeper.password_encoder import password_encoder
 from migrator.zookeeper.session import ZooKeeperSession, options_from
@@ -56,8 +59,9 @@ def command(config: Path, others: tuple[Path, ...], accept_loss: bool, yes: bool
     refused.
     """
     settings, _ = load_settings(config)
-    _all_stopped(settings)
+    _all_stopped(voter_endpoints(settings))
     directory = _newest(settings, others)
+    _all_stopped(_voters_in(directory, settings))
     image = read_image(directory)
 
     def crc_at(offset: int) -> int | None:
@@ -91,18 +95,38 @@ def _newest(settings: Settings, others: tuple[Path, ...]) -> Path:
     own = settings.metadata_directory
     at_hand = [own] if not others or (own / FILE_NAME).exists() else []
     logs = logs_in([*at_hand, *others])
-    chosen = newest_of(list(logs), [voter.voter_id for voter in settings.voters])
+    chosen = newest_of(list(logs), *_voters(settings, logs))
     if chosen.doubt:
         say(f"warning: {chosen.doubt}. Name the logs of other controllers with --log", err=True)
     return logs[chosen.newest]
 
 
-def _all_stopped(settings: Settings) -> None:
+def _all_stopped(voters: Mapping[int, ListenerEndpoint]) -> None:
     """:raises OperatorError: a controller of the quorum still listens."""
-    for voter in settings.voters:
-        if port_is_open(voter.port, voter.host):
+    for voter_id, at in voters.items():
+        if port_is_open(at.port, at.host):
             raise OperatorError(
-                f"controller {voter.voter_id} still runs",
-                where=f"{voter.host}:{voter.port}",
+                f"controller {voter_id} still runs",
+                where=f"{at.host}:{at.port}",
                 remedy="Stop every controller of the quorum with SIGTERM, the leader last; then repeat the command",
             )
+
+
+def _voters(settings: Settings, logs: Mapping[SeenLog, Path]) -> tuple[Collection[int], str]:
+    """Their ids, and what names them: the newest log, if it does; else the configuration."""
+    newest = max(logs, key=lambda log: (log.end.epoch, log.end.offset), default=None)
+    voters = None if newest is None else membership_of(logs[newest]).voters
+    if voters is None:
+        return [voter.voter_id for voter in settings.voters], VOTERS_KEY
+    return voters.ids, "the voters that the newest log names"
+
+
+def _voters_in(directory: Path, settings: Settings) -> Mapping[int, ListenerEndpoint]:
+    """Where the voters are that a log names; none at kraft.version 0."""
+    voters, listener = membership_of(directory).voters, settings.controller_listeners[0]
+    return {
+        voter.voter_id: ListenerEndpoint(listener, at.host, at.port)
+        for voter in (() if voters is None else voters.voters)
+        for at in voter.endpoints
+        if at.name.upper() == listener
+    }

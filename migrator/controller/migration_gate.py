@@ -54,8 +54,10 @@ ALLOWED_BEFORE_COPY: Final = frozenset(
         Operation.HEARTBEAT,
         Operation.REGISTER_CONTROLLER,
         Operation.NO_OP,
+        Operation.REASSIGN_VOTERS,
     )
 )
+"""Reassignments of voters are refused during a whole migration, with a reason of their own (`quorum_target`)."""
 ALLOWED_IN_TRANSACTION: Final = frozenset((Operation.HEARTBEAT, Operation.NO_OP))
 """Heartbeats are answered then, but change nothing (`heartbeats`)."""
 

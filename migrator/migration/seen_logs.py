@@ -13,6 +13,8 @@ from migrator.errors import OperatorError
 from migrator.raft.messages import EpochOffset
 from migrator.values import value
 
+VOTERS_KEY = "controller.quorum.voters"
+
 
 @value
 class SeenLog:
@@ -43,8 +45,10 @@ class SeenLogs:
         )
 
 
-def newest_of(logs: Sequence[SeenLog], voters: Collection[int]) -> SeenLogs:
+def newest_of(logs: Sequence[SeenLog], voters: Collection[int], named_by: str = VOTERS_KEY) -> SeenLogs:
     """Choose the log to believe.
+
+    :param named_by: what says who the voters are.
 
     :raises OperatorError: there is none, one is of no voter, or two are of one.
     """
@@ -56,7 +60,7 @@ def newest_of(logs: Sequence[SeenLog], voters: Collection[int]) -> SeenLogs:
     for node_id in read:
         if node_id not in voters:
             raise OperatorError(
-                f"a log is of node {node_id}, which is none of controller.quorum.voters",
+                f"a log is of node {node_id}, which is none of {named_by}",
                 remedy="Name others with --log",
             )
         if read.count(node_id) > 1:

@@ -30,6 +30,8 @@ from tests.interop.support.stages import stage
 
 TOPIC = "orders"
 PARTITIONS = 3
+NOT_COPIED = (ErrorCode.not_controller, "before the metadata has been copied")
+"""To any AlterPartitionReassignments: clients try again, and hear the other reason after the copy."""
 REFUSAL = "The voters cannot be changed during a migration"
 
 
@@ -64,6 +66,7 @@ def test_the_manual_as_printed(cluster: ManualCluster, zookeeper_client: KazooCl
             until("dual-write", lambda: cluster.migration_state() == "dual-writing")
             until("both brokers are unfenced", lambda: cluster.running_brokers() == {1: True, 2: True})
             targets_are_refused(cluster)
+            assert f"controller {first.node_id} still runs" in cluster.rolled_back()
         with stage("a voter leaves and comes back while both sides are written"):
             follower = next(each for each in (second, third) if each is not cluster.leading())
             assert "Removed" in cluster.remove(follower)
@@ -114,5 +117,6 @@ def targets_are_refused(cluster: ManualCluster) -> None:
     for order, voters in ((VoterOrder.TO, ids), (VoterOrder.ADD, "3999"), (VoterOrder.REMOVE, str(last))):
         assert REFUSAL in cluster.asked_by_grpc(order, voters)
     code, message = cluster.asked_by_admin_client(*(controller.node_id for controller in cluster.controllers))
-    assert (code, REFUSAL in message) == (ErrorCode.invalid_request, True), (code, message)
+    expected = NOT_COPIED if state(cluster) is ZkMigrationState.PRE_MIGRATION else (ErrorCode.invalid_request, REFUSAL)
+    assert (code, expected[1] in message) == (expected[0], True), (code, message)
     assert target_of(cluster.leading().image()) is None

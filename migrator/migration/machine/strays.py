@@ -14,8 +14,8 @@ from migrator.migration.machine.readiness import Gap
 from migrator.values import value
 
 _ENABLE = (
-    "Set zookeeper.metadata.migration.enable=true, controller.quorum.voters and controller.listener.names in its file, "
-    "and restart it."
+    "Set zookeeper.metadata.migration.enable=true, controller.quorum.voters (or controller.quorum.bootstrap.servers) "
+    "and controller.listener.names in its file, and restart it."
 )
 
 
@@ -31,7 +31,7 @@ class Strays:
     """Of one leadership. A broker that is starting, or whose session has not expired yet, is a stray for some seconds,
     so one is named only when two looks in a row show the same run of it; the id of a controller is none at once.
 
-    :param controllers: ids of the voters.
+    :param controllers: ids of the voters when the process began. Those that have registered since count as well.
     """
 
     def __init__(self, controllers: frozenset[int]) -> None:
@@ -47,13 +47,16 @@ class Strays:
         return tuple(
             gap
             for broker_id, gap in gaps.items()
-            if broker_id in self._controllers or before.get(broker_id) == running.znodes[broker_id]
+            if self._is_controller(broker_id, cluster) or before.get(broker_id) == running.znodes[broker_id]
         )
+
+    def _is_controller(self, node_id: int, cluster: ClusterImage) -> bool:
+        return node_id in self._controllers or node_id in cluster.controllers
 
     def _gap(self, broker_id: int, cluster: ClusterImage) -> Gap | None:
         who = f"broker {broker_id}"
         registration = cluster.brokers.get(broker_id)
-        if broker_id in self._controllers:
+        if self._is_controller(broker_id, cluster):
             return Gap(
                 who,
                 "a broker in ZooKeeper mode runs with the id of a controller",

@@ -23,10 +23,13 @@ from migrator.log.errors import storage_errors
 from migrator.log.files import iter_file_batches
 from migrator.log.listing import list_log
 from migrator.log.metadata_log import DIRECTORY_NAME
-from migrator.log.snapshots import iter_snapshot
+from migrator.log.recovery import voter_history
+from migrator.log.snapshots import SnapshotStore, iter_snapshot
 from migrator.raft.messages import EpochOffset
+from migrator.raft.voter_set import Membership
 from migrator.records.batch import HEADER_SIZE, LENGTH_END, Batch, BatchHeader, read_header
 from migrator.records.codec import SPEC_OF
+from migrator.records.control import VotersRecord, voters_records
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.metadata import MetadataRecord, PartitionChangeRecord, PartitionRecord
 from migrator.verify.live_files import goes_on, stamp
@@ -83,6 +86,11 @@ def end_of_log(directory: Path) -> int:
 def last_of_log(directory: Path) -> EpochOffset:
     """The epoch of the last whole batch that is there now, and the offset behind it; errors as `read_image`."""
     return _patiently(lambda: _last_of_log(log_directory_of(directory)))
+
+
+def membership_of(directory: Path) -> Membership:
+    """Who votes by the last record of a directory's log, committed or not; errors as `read_image`."""
+    return _patiently(lambda: _membership_of(log_directory_of(directory)))
 
 
 def log_bytes(directory: Path) -> int:
@@ -150,6 +158,19 @@ def _last_of_log(log_directory: Path) -> EpochOffset:
         if headers:
             return max(last, EpochOffset(headers[0].leader_epoch, headers[0].next_offset), key=lambda one: one.offset)
     return last
+
+
+def _membership_of(log_directory: Path) -> Membership:
+    def found() -> Iterator[tuple[int, VotersRecord]]:
+        for path, batch in _batches(list_log(log_directory).segments, 0):
+            if batch.header.is_control:
+                try:
+                    yield from voters_records(batch)
+                except CorruptRecordsError as error:
+                    raise damaged(path, error) from error
+
+    with storage_errors("cannot read", log_directory):
+        return voter_history(SnapshotStore(log_directory), found()).latest
 
 
 def _headers(path: Path) -> Iterator[BatchHeader]:

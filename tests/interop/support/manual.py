@@ -103,11 +103,21 @@ class ManualCluster(KafkaCluster):
         except OperatorError as refused:
             return str(refused)
 
+    def rolled_back(self) -> str:
+        """`migrator rollback` on the machine of the last controller; what it says, also when it is refused."""
+        command = [MIGRATOR, "rollback", "-c", str(self.controllers[-1].property_file), "--yes"]
+        try:
+            return run_to_end("rollback", command, timeout_seconds=COMMAND_SECONDS)
+        except OperatorError as refused:
+            return str(refused)
+
     def asked_by_grpc(self, order: VoterOrder, voters: str) -> str:
         """The refusal of an order that comes by gRPC; empty if it was taken."""
 
+        directory = self.leading().metadata_directory
+
         async def ask() -> str:
-            async with OperatorClient.on_socket(self.leading().metadata_directory) as client:
+            async with OperatorClient.on_socket(directory) as client:
                 try:
                     await client.reassign(order, voters, CLUSTER_ID)
                 except OperatorError as refused:

@@ -8,7 +8,7 @@ import pytest
 
 from migrator.image.model import BrokerRegistration
 from migrator.migration.machine.strays import Running, Strays, in_words
-from tests.migration.support.builders import broker, cluster
+from tests.migration.support.builders import broker, cluster, controller
 
 CONTROLLER = 3001
 FENCED = replace(broker(1), fenced=True)
@@ -35,6 +35,11 @@ def test_one_that_stays_is_named_at_the_second_look(registered: list[BrokerRegis
 def test_the_id_of_a_controller_is_named_at_once() -> None:
     strays = Strays(frozenset({CONTROLLER}))
     (gap,) = strays.look(Running({CONTROLLER: 77}), cluster([broker(CONTROLLER)], []))
+    assert "id of a controller" in gap.reason
+
+
+def test_the_id_of_a_controller_that_joined_later_counts_as_well() -> None:
+    (gap,) = Strays(frozenset()).look(Running({CONTROLLER: 77}), cluster([], [controller(CONTROLLER)]))
     assert "id of a controller" in gap.reason
 
 

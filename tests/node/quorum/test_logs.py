@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from migrator.cli.rollback import _newest
+from migrator.cli.format import command as format_command
+from migrator.cli.rollback import _all_stopped, _newest, _voters_in
+from migrator.config.load import load_settings
+from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.log.metadata_log import DIRECTORY_NAME, MetadataLog
 from migrator.log.segment import segment_name
 from migrator.log.synced_end import FILE_NAME
 from migrator.migration.seen_logs import newest_of
+from migrator.raft.voter_set import Membership, VoterSet
+from migrator.records.control import KRaftVersion, KRaftVoters, build_control_batch
 from migrator.records.metadata import ConfigRecord, ConfigResourceType
-from migrator.verify.kraft.files import end_of_log, read_image
+from migrator.verify.kraft.files import end_of_log, membership_of, read_image
 from migrator.verify.kraft.quorum_logs import logs_in
 from tests.node.migration.test_start_check import append
-from tests.node.support.cluster import running
+from tests.node.support.cluster import CLUSTER_ID, running
 
 
 async def test_what_was_confirmed_is_in_the_newest_log_of_those_that_are_left(
@@ -67,3 +74,55 @@ async def test_who_reads_the_log_of_a_crashed_controller_hears_how_its_end_is_me
     assert "start the controller once" in refused.value.remedy
     MetadataLog.open(directory).close()  # what its start does with the log
     assert read_image(directory).configs == published.configs
+
+
+VOTERS = {1: "JEXY6aqzQY-32P5TStzaFg", 2: "MvDxzVmcRsaTz33bUuRU6A", 3: "QjeOJEoBRTmk5ZCmtmUg6Q"}
+
+
+def in_the_log(directory: Path, port: int) -> dict[int, Settings]:
+    """Three directories whose voters are those that they were formatted with; the first listens at ``port``."""
+    listed = ",".join(f"{node}@localhost:{port - 1 + node}:{disk}" for node, disk in VOTERS.items())
+    found = {}
+    for node in VOTERS:
+        file = directory / f"{node}.properties"
+        file.write_text(
+            f"process.roles=controller\nnode.id={node}\nlog.dirs={directory / str(node)}\n"
+            f"controller.listener.names=CONTROLLER\nlisteners=CONTROLLER://localhost:{port - 1 + node}\n"
+            f"controller.quorum.bootstrap.servers=localhost:{port}\n"
+        )
+        done = CliRunner().invoke(format_command, ["-c", str(file), "-t", CLUSTER_ID, "--initial-controllers", listed])
+        assert done.exit_code == 0, done.output
+        found[node] = load_settings(file)[0]
+    return found
+
+
+def test_voters_of_the_log_decide_which_logs_are_enough(
+    tmp_path: Path, free_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = in_the_log(tmp_path, free_port)
+    directories = {node: each.metadata_directory for node, each in settings.items()}
+    assert _newest(settings[1], (directories[2],)) in (directories[1], directories[2])
+    assert capsys.readouterr().err == ""
+    _newest(settings[1], ())
+    assert "only the log of controller 1 was read" in capsys.readouterr().err
+
+    log = MetadataLog.open(directories[2])
+    formatted = log.membership().voters
+    assert formatted is not None
+    kept = [voter for voter in formatted.voters if voter.voter_id != 3]
+    changed = (KRaftVersion(1), KRaftVoters(tuple(kept)))
+    log.append(build_control_batch(changed, timestamp_ms=1, base_offset=0, leader_epoch=1))
+    log.close()
+    assert membership_of(directories[2]) == Membership(1, VoterSet.of(kept), 1)
+    assert _newest(settings[1], (directories[2],)) == directories[2]
+    assert capsys.readouterr().err == ""
+    with pytest.raises(OperatorError, match="node 3, which is none of the voters that the newest log names"):
+        _newest(settings[3], (directories[2],))
+
+
+def test_no_voter_of_the_log_may_run_during_a_rollback(tmp_path: Path, free_port: int) -> None:
+    settings = in_the_log(tmp_path, free_port)
+    voters = _voters_in(settings[3].metadata_directory, settings[3])
+    assert {node: at.port for node, at in voters.items()} == {1: free_port, 2: free_port + 1, 3: free_port + 2}
+    with socket.create_server(("localhost", free_port)), pytest.raises(OperatorError, match="controller 1 still runs"):
+        _all_stopped(voters)
