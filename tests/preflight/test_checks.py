@@ -26,6 +26,14 @@ def test_a_cluster_that_is_ready_passes_every_check(cluster: ReadyCluster, conce
     assert report.exit_code == 0
 
 
+def test_files_that_name_controllers_by_their_addresses_pass_every_check(cluster: ReadyCluster) -> None:
+    for properties in (*cluster.controllers, *cluster.brokers):
+        servers = properties.pop("controller.quorum.voters").partition("@")[2]
+        properties["controller.quorum.bootstrap.servers"] = servers
+    found = [(finding.check.code, finding.where, finding.what) for finding in cluster.report(Concerns.OURS).findings]
+    assert {it[0] for it in found} == EXPECTED, found
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.code} {case.damage.__name__}")
 def test_a_check_finds_what_it_is_for(cluster: ReadyCluster, case: cases_of_zookeeper.Case) -> None:
     case.damage(cluster)

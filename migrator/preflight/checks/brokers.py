@@ -26,6 +26,8 @@ DEFAULTS_OF_THE_CONTROLLER = (
 )
 ZOOKEEPER_KEYS = ("zookeeper.set.acl", "zookeeper.ssl.client.enable")
 _MIGRATION = "zookeeper.metadata.migration.enable"
+QUORUM_KEYS = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
+"""Either tells a broker where the controllers are."""
 _IBP = "inter.broker.protocol.version"
 
 
@@ -167,7 +169,7 @@ def not_prepared(evidence: Evidence) -> Iterator[Found]:
     for broker in evidence.brokers:
         needed = {
             _MIGRATION: broker.file.is_on(_MIGRATION),
-            "controller.quorum.voters": broker.file.sets("controller.quorum.voters"),
+            "controller.quorum.voters": any(map(broker.file.sets, QUORUM_KEYS)),
             "controller.listener.names": broker.file.sets("controller.listener.names"),
         }
         missing = [key for key, is_set in needed.items() if not is_set]
@@ -361,7 +363,7 @@ CHECKS = (
     PreflightCheck(
         "M113", Severity.WARNING, "Brokers are not prepared", not_prepared,
         "Before the roll into migration mode, set zookeeper.metadata.migration.enable=true, controller.quorum.voters "
-        "and controller.listener.names",
+        "(or controller.quorum.bootstrap.servers) and controller.listener.names",
     ),
     PreflightCheck(
         "M114", Severity.BLOCKER, "Brokers are told of another quorum", wrong_quorum,

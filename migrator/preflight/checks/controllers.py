@@ -68,6 +68,11 @@ def clashing_ids(evidence: Evidence) -> Iterator[Found]:
                     controller.file.at("controller.quorum.voters"),
                     f"voter {voter.voter_id} has the id of a broker, by {known[voter.voter_id]}",
                 )
+        if not controller.voters and controller.node_id in known:
+            yield Found(
+                controller.file.at("node.id"),
+                f"{controller.who} has the id of a broker, by {known[controller.node_id]}",
+            )
 
 
 def quarrelling_files(evidence: Evidence) -> Iterator[Found]:

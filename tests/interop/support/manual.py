@@ -25,6 +25,7 @@ from migrator.rpc.operator_client import OperatorClient
 from migrator.wire.client import KafkaClient
 from migrator.wire.schemas import build, request_type
 from tests.interop.support.cluster import KafkaCluster
+from tests.patience import PATIENCE_SECONDS
 
 TOOL = "org.apache.kafka.tools.MetadataQuorumCommand"
 ALTER_PARTITION_REASSIGNMENTS = (45, 0)
@@ -119,7 +120,7 @@ class ManualCluster(KafkaCluster):
         async def ask() -> str:
             async with OperatorClient.on_socket(directory) as client:
                 try:
-                    await client.reassign(order, voters, CLUSTER_ID)
+                    await client.reassign(order, voters, CLUSTER_ID, PATIENCE_SECONDS)
                 except OperatorError as refused:
                     return str(refused)
                 return ""

@@ -119,6 +119,12 @@ def id_of_a_broker(cluster: ReadyCluster) -> None:
     controller["node.id"] = "2"
 
 
+def id_of_a_broker_without_voters(cluster: ReadyCluster) -> None:
+    controller = cluster.controllers[0]
+    del controller["controller.quorum.voters"]
+    controller |= {"controller.quorum.bootstrap.servers": "localhost:9093", "node.id": "2"}
+
+
 def two_with_one_id(cluster: ReadyCluster) -> None:
     cluster.second_controller(node_id=str(CONTROLLER))
 
@@ -341,6 +347,7 @@ CASES = (
     Case("M204", controller_with(migrator_grpc_listener="nowhere"), f"{FILE}: migrator.grpc.listener", "host:port"),
     Case("M205", controller_with(num_partition="3"), f"{FILE}: num.partition", "did you mean num.partitions?"),
     Case("M206", id_of_a_broker, f"{FILE}: controller.quorum.voters", "voter 2 has the id of a broker"),
+    Case("M206", id_of_a_broker_without_voters, f"{FILE}: node.id", "controller 2 has the id of a broker"),
     Case("M207", two_with_one_id, "controller-1.properties: node.id", "has 3001, too"),
     Case("M207", other_voters, "controller-1.properties: controller.quorum.voters", "3001@127.0.0.1:9"),
     Case("M208", one_voter_without_the_flag, "controller-1.properties", "controller 3002 does not have"),
