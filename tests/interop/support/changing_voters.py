@@ -6,7 +6,7 @@ import asyncio
 import datetime as dt
 import itertools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -75,10 +75,13 @@ class ChangingVoters:
         for node, controller in self.controllers.items():
             controller.write_properties()
             first = [] if self._is_configured else ["--initial-controllers", named]
-            how = first if node in self.first else ["--no-initial-controllers"]
-            command = [MIGRATOR, "format", "-c", str(controller.property_file), "-t", CLUSTER_ID, *how]
-            run_to_end("format", command, timeout_seconds=COMMAND_SECONDS)
+            self.format_first(node, first if node in self.first else ["--no-initial-controllers"])
             controller.start()
+
+    def format_first(self, node: int, how: Sequence[str]) -> None:
+        """Format a controller with these options."""
+        command = [MIGRATOR, "format", "-c", str(self.controllers[node].property_file), "-t", CLUSTER_ID, *how]
+        run_to_end("format", command, timeout_seconds=COMMAND_SECONDS)
 
     def close(self) -> None:
         for controller in self.controllers.values():
