@@ -26,7 +26,7 @@ from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.conftest import ZooKeeperSpace
 from tests.interop.support.cluster import Admin
 from tests.interop.support.manual import ManualCluster
-from tests.interop.support.stages import stage
+from tests.interop.support.stages import broker_is_controller, stage
 
 TOPIC = "orders"
 PARTITIONS = 3
@@ -54,17 +54,10 @@ def test_the_manual_as_printed(cluster: ManualCluster, zookeeper_client: KazooCl
     with Traffic(cluster.bootstrap, TOPIC) as traffic:
         begin = time.monotonic()
         with stage("the controllers are provisioned"):
-            cluster.start_controller(first, "--standalone")
-            until("the log says that a migration is to come", lambda: state(cluster) is ZkMigrationState.PRE_MIGRATION)
-            for controller in (second, third):
-                cluster.start_controller(controller, "--no-initial-controllers")
-                assert f"Added controller {controller.node_id}" in cluster.add(controller)
-            assert set(cluster.voters()) == {first.node_id, second.node_id, third.node_id}
+            provision(cluster)
             targets_are_refused(cluster)
         with stage("brokers enter migration mode"):
-            cluster.roll_brokers(KafkaBrokerMode.MIGRATING, admin.in_sync)
-            until("dual-write", lambda: cluster.migration_state() == "dual-writing")
-            until("both brokers are unfenced", lambda: cluster.running_brokers() == {1: True, 2: True})
+            enter_migration_mode(cluster, admin)
             targets_are_refused(cluster)
             assert f"controller {first.node_id} still runs" in cluster.rolled_back()
         with stage("a voter leaves and comes back while both sides are written"):
@@ -102,6 +95,50 @@ def test_the_manual_as_printed(cluster: ManualCluster, zookeeper_client: KazooCl
     values = consume(cluster.bootstrap, TOPIC, "auditors", traffic.sent)
     assert sorted(map(int, values)) == list(range(traffic.sent))
     print(f"{traffic.sent} records produced and read back, 0 lost, longest pause {pause:.1f} s")  # noqa: T201 - with -rP
+
+
+@pytest.mark.lane("test-long")
+def test_the_way_back(cluster: ManualCluster, zookeeper_client: KazooClient) -> None:
+    """The voters are in the log alone: the command finds there whose logs are enough, and who must not run."""
+    admin = Admin(cluster.bootstrap, 2)
+    with Traffic(cluster.bootstrap, TOPIC) as traffic:
+        with stage("to dual-write"):
+            provision(cluster)
+            enter_migration_mode(cluster, admin)
+            admin.create("hybrid", 2, 2)
+            until("it is in ZooKeeper", lambda: zookeeper_client.exists(paths.partition_state("hybrid", 1)))
+        with stage("back"):
+            cluster.stop_controllers()
+            said = cluster.rolled_back()
+            assert "is the controller" in said, said
+            assert "warning" not in said, said
+            assert broker_is_controller(zookeeper_client)
+            cluster.roll_brokers(KafkaBrokerMode.ZOOKEEPER, admin.in_sync)
+            admin.create("after", 2, 2)
+            until("all is in sync", admin.in_sync)
+        traffic.stop()
+    assert traffic.errors == []
+    values = consume(cluster.bootstrap, TOPIC, "auditors", traffic.sent)
+    assert sorted(map(int, values)) == list(range(traffic.sent))
+    print(f"{traffic.sent} records produced and read back, 0 lost")  # noqa: T201 - shown with -rP
+
+
+def provision(cluster: ManualCluster) -> None:
+    """One controller by itself, and two that Kafka's own command adds, when the migration is in the log already."""
+    first, second, third = cluster.controllers
+    cluster.start_controller(first, "--standalone")
+    until("the log says that a migration is to come", lambda: state(cluster) is ZkMigrationState.PRE_MIGRATION)
+    for controller in (second, third):
+        cluster.start_controller(controller, "--no-initial-controllers")
+        assert f"Added controller {controller.node_id}" in cluster.add(controller)
+    assert set(cluster.voters()) == {first.node_id, second.node_id, third.node_id}
+
+
+def enter_migration_mode(cluster: ManualCluster, admin: Admin) -> None:
+    """Roll the brokers, and wait for dual-write."""
+    cluster.roll_brokers(KafkaBrokerMode.MIGRATING, admin.in_sync)
+    until("dual-write", lambda: cluster.migration_state() == "dual-writing")
+    until("both brokers are unfenced", lambda: cluster.running_brokers() == {1: True, 2: True})
 
 
 def state(cluster: ManualCluster) -> ZkMigrationState | None:

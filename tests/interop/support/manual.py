@@ -105,8 +105,10 @@ class ManualCluster(KafkaCluster):
             return str(refused)
 
     def rolled_back(self) -> str:
-        """`migrator rollback` on the machine of the last controller; what it says, also when it is refused."""
-        command = [MIGRATOR, "rollback", "-c", str(self.controllers[-1].property_file), "--yes"]
+        """`migrator rollback` with all logs, on the last controller's machine; what it says, also when refused."""
+        *others, last = self.controllers
+        logs = [part for each in others for part in ("--log", str(each.metadata_directory))]
+        command = [MIGRATOR, "rollback", "-c", str(last.property_file), *logs, "--yes"]
         try:
             return run_to_end("rollback", command, timeout_seconds=COMMAND_SECONDS)
         except OperatorError as refused:

@@ -45,6 +45,8 @@ class MixedVoters(ChangingVoters):
         like.properties |= QUICK
         self.stock_voter = StockVoter(kafka, like)
         self.controllers[stock] = self.stock_voter
+        self.rested: list[list[int]] = []
+        """The voters in force whenever the stock voter led before a target was reached."""
         self.sets_by_stock_epoch: dict[int, set[frozenset[int]]] = defaultdict(set)
         """The voters that were seen in each epoch that the stock voter led."""
 
@@ -83,6 +85,8 @@ class MixedVoters(ChangingVoters):
         while True:
             found = await self.until(lambda now: view(now) != last)  # noqa: B023 - awaited here
             last = view(found)
+            if found.leader_id == self.stock and voters_of(found) != target:
+                self.rested.append(sorted(voters_of(found)))
             if found.leader_id == self.stock or random.random() < KILLED:
                 killed.append(found.leader_id)
                 await self.kill(found.leader_id, writers)
