@@ -62,7 +62,7 @@ from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
 from migrator.wire.listener_settings import controller_security, named_security
 from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.raft_transport import RaftService
-from migrator.wire.schemas import DESCRIBE_QUORUM, VersionRange
+from migrator.wire.schemas import DESCRIBE_QUORUM, SERVED_APIS, VersionRange
 from migrator.wire.security import ListenerSecurity
 from migrator.wire.server import KafkaListener
 from migrator.wire.voters import VoterSignals
@@ -320,6 +320,7 @@ def _listeners(settings: Settings, cluster_id: str, core: NodeCore, failure: Sto
         KafkaListener(
             at.name,
             endpoint,
+            apis=SERVED_APIS,
             features=_features(settings, core),
             security=named_security(settings, at.name, accounts),
             limits=listener_limits(settings, at.name),

@@ -49,8 +49,11 @@ TOPIC_ID = uuid.UUID(bytes=METADATA_TOPIC_ID)
 TOPIC_IDS_SINCE = 13
 """First version of Fetch that names topics by id; stock quorums, whose topic has one, refuse all others."""
 
+PRE_VOTES_SINCE = 2
+"""First version of Vote that may ask without a vote (Kafka 4.0, KIP-996)."""
+
 RAFT_APIS: Mapping[type, tuple[int, VersionRange]] = {
-    VoteRequest: (VOTE, VersionRange(0, 1)),
+    VoteRequest: (VOTE, VersionRange(0, PRE_VOTES_SINCE)),
     BeginQuorumEpochRequest: (BEGIN_QUORUM_EPOCH, VersionRange(0, 1)),
     EndQuorumEpochRequest: (END_QUORUM_EPOCH, VersionRange(0, 1)),
     FetchRequest: (FETCH, VersionRange(TOPIC_IDS_SINCE, 17)),
@@ -133,6 +136,7 @@ def _vote_request(body: Any) -> VoteRequest:
         last_offset=partition.last_offset,
         candidate_directory_id=_raw(getattr(partition, "candidate_directory_id", None)),
         voter_directory_id=_raw(getattr(partition, "voter_directory_id", None)),
+        pre_vote=getattr(partition, "pre_vote", False),
     )
 
 
@@ -259,6 +263,7 @@ def _vote_fields(request: VoteRequest) -> dict[str, Any]:
             voter_directory_id=_uuid(request.voter_directory_id),
             last_offset_epoch=request.last_epoch,
             last_offset=request.last_offset,
+            pre_vote=request.pre_vote,
         ),
     }
 

@@ -24,6 +24,7 @@ from migrator.wire.client import ClientLimits, KafkaClient
 from migrator.wire.connection import RequestContext
 from migrator.wire.peer_clients import FindEndpoint, PeerClients
 from migrator.wire.raft_codec import (
+    PRE_VOTES_SINCE,
     RAFT_APIS,
     DirectoryOf,
     InvalidRaftRequestError,
@@ -47,7 +48,7 @@ def ignore(_node_id: int, _epoch: int, _host: str, _port: int) -> None:
 
 
 NO_PRE_VOTES = VoteResponse(ErrorCode.unsupported_version, ErrorCode.none, -1, -1, vote_granted=False)
-"""Vote has a field for it since Kafka 4.0 only (version 2)."""
+"""The peer is of Kafka 3.9: it can only be asked for its vote."""
 
 
 class KafkaRaftTransport:
@@ -82,7 +83,7 @@ class KafkaRaftTransport:
         try:
             async with asyncio.timeout(timeout):
                 version = await client.highest_version(api_key, ours, timeout)
-                if isinstance(request, VoteRequest) and request.pre_vote:
+                if isinstance(request, VoteRequest) and request.pre_vote and version < PRE_VOTES_SINCE:
                     return NO_PRE_VOTES  # only of a peer that is there: whoever is cut off must not raise the epoch
                 body = encode_raft_request(request, version, self._own_endpoints, self._directory_of)
                 response = await client.request(body, timeout)

@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.errors import PeerError
 from migrator.raft.messages import FetchResponse, VoteRequest, VoteResponse
+from migrator.records.uuid import Uuid
 from migrator.wire.decode import decode_body
 from migrator.wire.encode import encode_entity
 from migrator.wire.raft_codec import (
@@ -126,3 +127,25 @@ def test_a_vote_of_version_0_has_no_voter() -> None:
     decoded = decode_raft_request(encode_raft_request(request, 0))
     assert isinstance(decoded, VoteRequest)
     assert decoded.voter_id == -1
+
+
+PRE_VOTE_OF_KAFKA = (
+    "02630000000202135f5f636c75737465725f6d657461646174610200000000000000050000000100000000000000010000000000000002"
+    "0000000000000003000000000000000400000004000000000000006401000000"
+)
+"""Written by VoteRequestData of Kafka 4.1.1: cluster "c", voter 2, epoch 5, replica 1, log end (4, 100)."""
+
+
+def test_a_pre_vote_is_what_kafka_4_writes() -> None:
+    """Version 2, which kio does not have (KIP-996)."""
+    first, second = (Uuid(bytes.fromhex(f"{high:016x}{low:016x}")) for high, low in ((1, 2), (3, 4)))
+    request = VoteRequest("c", 2, 5, 1, 4, 100, first, second, pre_vote=True)
+    body = encode_raft_request(request, 2)
+    assert b"".join(encode_entity(body)).hex() == PRE_VOTE_OF_KAFKA
+    assert decode_raft_request(through_bytes(body)) == request
+    assert (
+        through_bytes(
+            encode_raft_response(VoteResponse(ErrorCode.none, ErrorCode.none, 2, 5, vote_granted=True), 2)
+        ).__version__
+        == 2
+    )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from migrator.wire.api_versions import OUR_FEATURE
+from migrator.wire.schemas import VOTE
 
 DIFFERENCES: Final[Mapping[str, str]] = {
     "the last directory fails": (
@@ -78,3 +79,8 @@ OUR_FEATURES: Final[Mapping[str, str]] = {
     ),
 }
 """What our ApiVersions has in addition, everywhere."""
+
+OUR_VERSIONS: Final[Mapping[int, str]] = {
+    VOTE: "We serve version 2 too, by which controllers of ours and of Kafka 4 ask for pre-votes (KIP-996).",
+}
+"""APIs of which our ApiVersions has a version more."""

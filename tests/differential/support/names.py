@@ -14,7 +14,7 @@ from migrator.records import metadata as rec
 from migrator.records.batch import iter_batches
 from migrator.records.uuid import Uuid
 from migrator.wire.shapes import shapes_of
-from tests.differential.support.differences import OUR_FEATURES
+from tests.differential.support.differences import OUR_FEATURES, OUR_VERSIONS
 
 MADE_UP: Final = 1 << 64
 """Random ids are above it, those that the steps make up below."""
@@ -86,7 +86,8 @@ class Names:
             shared = (item for item in value if getattr(item, "name", None) not in OUR_FEATURES)
             return sorted(map(self.plain, shared), key=repr)
         if hasattr(value, "__type__"):
-            fields = (shape.name for shape in shapes_of(cast("Any", type(value))))
+            ours = {"max_version"} if getattr(value, "api_key", None) in OUR_VERSIONS else set()
+            fields = {shape.name for shape in shapes_of(cast("Any", type(value)))} - ours
             return {field: self.plain(getattr(value, field), field) for field in fields}
         if dataclasses.is_dataclass(value):
             return self._structure(value)

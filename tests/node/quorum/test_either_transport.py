@@ -11,13 +11,16 @@ import pytest
 
 from migrator.node.quorum.either_transport import EitherTransport
 from migrator.parts.processes import free_port
-from migrator.raft.messages import RaftRequest, RaftResponse, VoteResponse
+from migrator.raft.messages import RaftRequest, RaftResponse, VoteRequest, VoteResponse
 from migrator.raft.transport import RaftHandler, TransportError
 from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
 from migrator.wire.raft_codec import ListenerEndpoint
-from migrator.wire.raft_transport import KafkaRaftTransport, RaftService
+from migrator.wire.raft_transport import NO_PRE_VOTES, KafkaRaftTransport, RaftService
+from migrator.wire.schemas import SERVED_APIS
 from migrator.wire.server import KafkaListener
 from tests.rpc.test_raft_transports import OK, PEER, VOTE, Grpc, grpc_transport
+
+PRE_VOTE = VoteRequest("cluster", PEER, 5, 1, 4, 100, pre_vote=True)
 
 OVER_GRPC, OVER_KAFKA = 100, 200
 """Leader epochs, by which the answers are told apart."""
@@ -103,3 +106,45 @@ async def test_a_port_that_swallows_everything_delays_only_the_first_request(pee
         async with peer.serves(kafka=True):
             assert await peer.way() == OVER_KAFKA
             assert await peer.way() == OVER_KAFKA
+
+
+async def pre_vote(port: int) -> VoteResponse:
+    transport = KafkaRaftTransport(1, {PEER: ListenerEndpoint("CONTROLLER", "127.0.0.1", port)}.get)
+    try:
+        response = await transport.send(PEER, PRE_VOTE, 10.0)
+    finally:
+        await transport.close()
+    assert isinstance(response, VoteResponse)
+    return response
+
+
+async def test_a_peer_that_knows_pre_votes_is_asked_for_one() -> None:
+    asked: list[bool] = []
+
+    async def respond(request: RaftRequest) -> RaftResponse:
+        assert isinstance(request, VoteRequest)
+        asked.append(request.pre_vote)
+        return VoteResponse(OK, OK, -1, OVER_KAFKA, vote_granted=True)
+
+    listener = KafkaListener("CONTROLLER", RaftService(respond, lambda _: None), apis=SERVED_APIS)
+    port = await listener.start("127.0.0.1", 0)
+    try:
+        assert (await pre_vote(port)).vote_granted
+    finally:
+        await listener.close(grace=0)
+    assert asked == [True]
+
+
+async def test_of_a_peer_of_kafka_3_9_it_is_known_that_it_knows_none() -> None:
+    listener = KafkaListener("CONTROLLER", RaftService(answer(OVER_KAFKA), lambda _: None))
+    port = await listener.start("127.0.0.1", 0)
+    try:
+        assert await pre_vote(port) == NO_PRE_VOTES
+    finally:
+        await listener.close(grace=0)
+
+
+async def test_of_a_peer_that_is_not_there_nothing_is_known() -> None:
+    """Or a node that is cut off would stand for election at once, and raise the epoch (KIP-996)."""
+    with pytest.raises(TransportError):
+        await pre_vote(free_port())

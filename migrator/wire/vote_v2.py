@@ -1,0 +1,79 @@
+"""Vote version 2 (KIP-996, Kafka 4.0): version 1, and whether the vote is only asked about.
+
+kio has the messages of Kafka 3.9, which end at version 1; these are written as kio writes them.
+"""
+
+import uuid
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+from kio.schema.errors import ErrorCode
+from kio.schema.request_header.v2.header import RequestHeader
+from kio.schema.response_header.v1.header import ResponseHeader
+from kio.schema.types import BrokerId, TopicName
+from kio.schema.vote.v1 import response as v1
+from kio.static.constants import EntityType
+from kio.static.primitive import i16, i32, i64
+
+KEY: Final = i16(52)
+VERSION: Final = i16(2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionData:
+    """``pre_vote``: whether the vote would be given; nothing is voted and nothing persisted."""
+
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = VERSION
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = KEY
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    partition_index: i32 = field(metadata={"kafka_type": "int32"})
+    candidate_epoch: i32 = field(metadata={"kafka_type": "int32"})
+    candidate_id: BrokerId = field(metadata={"kafka_type": "int32"})
+    candidate_directory_id: uuid.UUID | None = field(metadata={"kafka_type": "uuid"})
+    voter_directory_id: uuid.UUID | None = field(metadata={"kafka_type": "uuid"})
+    last_offset_epoch: i32 = field(metadata={"kafka_type": "int32"})
+    last_offset: i64 = field(metadata={"kafka_type": "int64"})
+    pre_vote: bool = field(metadata={"kafka_type": "bool"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicData:
+    """The metadata topic."""
+
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = VERSION
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = KEY
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    topic_name: TopicName = field(metadata={"kafka_type": "string"})
+    partitions: tuple[PartitionData, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteRequest:
+    """From a candidate to a voter."""
+
+    __type__: ClassVar = EntityType.request
+    __version__: ClassVar[i16] = VERSION
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = KEY
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    cluster_id: str | None = field(metadata={"kafka_type": "string"}, default=None)
+    voter_id: BrokerId = field(metadata={"kafka_type": "int32"}, default=BrokerId(-1))
+    topics: tuple[TopicData, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteResponse:
+    """As version 1."""
+
+    __type__: ClassVar = EntityType.response
+    __version__: ClassVar[i16] = VERSION
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = KEY
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
+    topics: tuple[v1.TopicData, ...]
+    node_endpoints: tuple[v1.NodeEndpoint, ...] = field(metadata={"tag": 0}, default=())
