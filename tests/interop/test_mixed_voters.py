@@ -1,6 +1,6 @@
 """A stock voter among voters that change, under writes and with real brokers, while whoever leads is killed at random.
 
-The stock voter leads at times. Then the plan rests, nothing is lost, and the next leader of ours goes on.
+The stock voter leads at times, and changes no voters. What has waited for a leader of ours then goes on.
 """
 
 from __future__ import annotations
