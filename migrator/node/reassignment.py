@@ -44,7 +44,7 @@ from migrator.raft.states import Role
 from migrator.raft.voter_changes import AddVoter, RemoveVoter, UpdateVoter, VotersNotChangedError
 from migrator.raft.voter_set import DYNAMIC_VERSION, ReplicaKey
 from migrator.records.control import DynamicVoter, KRaftVersionRange, VoterEndpoint
-from migrator.records.metadata import ZkMigrationState
+from migrator.records.metadata import NoOpRecord, ZkMigrationState
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.values import value
 from migrator.wire.voters import VoterAnswer
@@ -57,6 +57,8 @@ LOOK_SECONDS = 0.1
 LASTING_MS = 1_000
 """What a plan waits for is put into the journal once it has lasted that long."""
 JOURNAL_KIND = "voters"
+NO_OPS_MAX = 1_000
+"""In one batch, to bring the log to where a voter's old log had been."""
 RESTING = "The voters are not changed during a migration. The plan goes on after it."
 
 Ask = Callable[[int], Awaitable[VoterAnswer | None]]
@@ -140,6 +142,7 @@ class VoterReassignment:
                     self._note_wait(None)
                     await self._changed.wait()
                     self._last_step_ms = monotonic_ms()
+                await self._fill(epoch)
                 if not await self._act(epoch, await self._look()):
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self._changed.wait(), LOOK_SECONDS)
@@ -193,7 +196,7 @@ class VoterReassignment:
             target=target,
             replicas=(Replica(own, core.storage.log.end_offset(), is_live=True, is_caught_up=True), *ready),
             ours=frozenset(node for node, answer in self._answers.items() if answer is not None and answer.is_ours),
-            hold=self._hold(own),
+            hold=self._hold(),
         )
 
     async def _ask_all(self, nodes: set[int]) -> None:
@@ -224,10 +227,12 @@ class VoterReassignment:
     def _registration(self, node_id: int) -> ControllerRegistration | None:
         return self._core.metadata.published.cluster.controllers.get(node_id)
 
-    def _hold(self, own: ReplicaKey) -> str | None:
-        metadata, quorum = self._core.metadata, self._core.quorum
-        voters = quorum.membership.voters
-        voter = None if voters is None else voters.find(own.node_id)
+    def _own_voter(self) -> DynamicVoter | None:
+        voters = self._core.quorum.membership.voters
+        return None if voters is None else voters.find(self._node_id)
+
+    def _hold(self) -> str | None:
+        metadata, voter = self._core.metadata, self._own_voter()
         if target_of(metadata.image) != target_of(metadata.published):
             return "A new target is not committed yet."
         if metadata.published.features.zk_migration_state in {
@@ -237,10 +242,18 @@ class VoterReassignment:
             return RESTING
         if voter is None:
             return "This leader is no voter any more, and leaves once that is committed."
-        refusal = quorum.why_not(UpdateVoter(voter))
+        refusal = self._core.quorum.why_not(UpdateVoter(voter))
         return None if refusal is None else refusal.message
 
     # What is done
+
+    async def _fill(self, epoch: int) -> None:
+        """Where nobody writes, the log would never get as far as a voter's old log did; then no voter may change."""
+        own = self._own_voter()
+        refusal = None if own is None else self._core.quorum.why_not(UpdateVoter(own))
+        if refusal is not None and refusal.lacking_records:
+            records = (NoOpRecord(),) * min(refusal.lacking_records, NO_OPS_MAX)
+            await self._core.controller.append(epoch, records)
 
     async def _act(self, epoch: int, view: PlannerView) -> bool:
         """Perform the next step; whether there was one."""

@@ -8,6 +8,7 @@ Kafka 3.9, whose order of checks this keeps.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -60,9 +61,13 @@ def _nobody_overlooks_it(quorum: Quorum, leader: Leader, change: VoterChange) ->
         (entry.shown_end for entry in leader.replicas.all() if (entry.replica_id, entry.shown_directory) in keys),
         default=-1,
     )
-    if quorum.log.end_offset() >= shown:
+    lacking = shown - quorum.log.end_offset()
+    if lacking <= 0:
         return None
-    return _later(f"A voter has shown a log up to offset {shown}. The leader's log has to get there first. Try again.")
+    refusal = _later(
+        f"A voter has shown a log up to offset {shown}. The leader's log has to get there first. Try again."
+    )
+    return replace(refusal, lacking_records=lacking)
 
 
 def _is_new(quorum: Quorum, _leader: Leader, change: AddVoter) -> Refusal | None:

@@ -43,10 +43,14 @@ VoterChange = AddVoter | RemoveVoter | UpdateVoter | UpgradeVoters
 
 @value
 class Refusal:
-    """Kafka's error code, and a sentence for people."""
+    """Kafka's error code, and a sentence for people.
+
+    ``lacking_records``: after so many more records in the leader's log the change may be asked for again.
+    """
 
     error: ErrorCode
     message: str
+    lacking_records: int = 0
 
 
 class VotersNotChangedError(MigratorError):

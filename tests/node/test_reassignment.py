@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from migrator.controller.quorum_target import TargetOrder, target_of
+from migrator.node.reassignment import NO_OPS_MAX
+from migrator.raft.messages import FetchRequest
 from migrator.raft.planner import Wait
 from migrator.raft.states import Role
-from tests.node.support.cluster import until
+from tests.node.support.cluster import CLUSTER_ID, until
 from tests.node.support.dynamic import DynamicCluster, dynamic
 from tests.raft.support.reassignment import wanted
 
@@ -89,3 +91,17 @@ async def test_a_cancelled_plan_ends_where_it_is(tmp_path: Path) -> None:
         assert (await cluster.order(TargetOrder.CANCEL)).replaced == wanted(1, 2, 3, 4, 5)
         cluster.wires.cut.clear()
         await reached(cluster, 1, 2, 3, 4)
+
+
+async def test_a_plan_brings_the_log_to_where_a_voters_old_log_had_been(tmp_path: Path) -> None:
+    """Nobody else writes here, and no voter changes before that (stock 3.9 would overlook the change)."""
+    async with dynamic(tmp_path, 4, 3) as cluster:
+        leader = await cluster.leader()
+        other = next(node_id for node_id in (1, 2, 3) if node_id != leader.quorum.leader_id)
+        epoch, shown = leader.quorum.epoch, leader.storage.log.end_offset() + 2 * NO_OPS_MAX + 500
+        await leader.quorum.handle(
+            FetchRequest(CLUSTER_ID, other, epoch, shown, epoch, 0, 1000, cluster.directory_id(other))
+        )
+        await cluster.order(TargetOrder.TO, 1, 2, 3, 4)
+        await reached(cluster, 1, 2, 3, 4)
+        assert leader.storage.log.end_offset() > shown

@@ -299,6 +299,9 @@ def test_no_change_below_an_end_that_a_voter_has_shown() -> None:
     request = m.FetchRequest(CLUSTER_ID, 2, 1, shown, 1, 0, 1000, key.directory_id)
     cluster.ask(1, request)
     assert refusal(cluster[1], add(cluster, 4)) is ErrorCode.request_timed_out
+    refused = cluster[1].raft.why_not(add(cluster, 4))
+    assert refused is not None
+    assert refused.lacking_records == 5
     cluster.propose(1, 6)
     cluster.wait(600)
     assert isinstance(change(cluster[1], add(cluster, 4)), fx.AppendVoters)

@@ -58,6 +58,7 @@ class Planning:
         target = self.target()
         if raft is None or not node.controller.is_active or node.is_paused or target is None:
             return
+        self._fill(raft)
         match planner.plan(self.view(raft, target)):
             case planner.Add(key):
                 self._ask_and_change(AddVoter(entry(key)))
@@ -100,6 +101,15 @@ class Planning:
             ours=ours,
             hold=None if refusal is None else refusal.message,
         )
+
+    def _fill(self, raft: RaftNode) -> None:
+        """Where nobody writes, the log gets as far as a voter's old log did by what nobody waits for."""
+        node = self.node
+        voter = node.voter_set.find(node.node_id)
+        refusal = None if voter is None else raft.why_not(UpdateVoter(voter))
+        if refusal is not None and refusal.lacking_records and node.controller.may_write_target:
+            node.world.count("plans that filled the log first")
+            node.propose(raft.epoch, tuple(node.world.next_write() for _ in range(refusal.lacking_records)))
 
     def _ask_and_change(self, change: VoterChange) -> None:
         node = self.node

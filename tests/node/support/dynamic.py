@@ -6,6 +6,9 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from kio.schema.errors import ErrorCode
+
+from migrator.controller.decision import RefusedError
 from migrator.controller.migration_gate import Operation
 from migrator.controller.quorum_target import TargetAnswer, TargetOrder, TargetRequest, set_target
 from migrator.log.meta_properties import read_meta_properties
@@ -99,14 +102,20 @@ class DynamicCluster(Cluster):
         await leader.metadata.stable(await leader.controller.append(leader.controller.epoch, records))
 
     async def order(self, order: TargetOrder, *ids: int) -> TargetAnswer:
-        """What an operator asks the active controller for."""
-        leader = await self.leader()
-        voters = leader.quorum.membership.voters
-        assert voters is not None
-        request = TargetRequest(order, wanted(*ids), voters, frozenset())
-        return await leader.controller.write(
-            Operation.REASSIGN_VOTERS, lambda image, context: set_target(image, request, context)
-        )
+        """What an operator asks the active controller for, and its successor if it leads no more."""
+        while True:
+            leader = await self.leader()
+            voters = leader.quorum.membership.voters
+            assert voters is not None
+            request = TargetRequest(order, wanted(*ids), voters, frozenset())
+            try:
+                return await leader.controller.write(
+                    Operation.REASSIGN_VOTERS,
+                    lambda image, context, request=request: set_target(image, request, context),
+                )
+            except RefusedError as error:
+                if error.error.code is not ErrorCode.not_controller:
+                    raise
 
     def voters(self) -> set[frozenset[int]]:
         """The sets that nodes have in force: one, unless a change is under way."""
