@@ -104,18 +104,20 @@ class DynamicCluster(Cluster):
     async def order(self, order: TargetOrder, *ids: int) -> TargetAnswer:
         """What an operator asks the active controller for, and its successor if it leads no more."""
         while True:
-            leader = await self.leader()
-            voters = leader.quorum.membership.voters
-            assert voters is not None
-            request = TargetRequest(order, wanted(*ids), voters, frozenset())
             try:
-                return await leader.controller.write(
-                    Operation.REASSIGN_VOTERS,
-                    lambda image, context, request=request: set_target(image, request, context),
-                )
+                return await self._order(order, ids)
             except RefusedError as error:
                 if error.error.code is not ErrorCode.not_controller:
                     raise
+
+    async def _order(self, order: TargetOrder, ids: tuple[int, ...]) -> TargetAnswer:
+        leader = await self.leader()
+        voters = leader.quorum.membership.voters
+        assert voters is not None
+        request = TargetRequest(order, wanted(*ids), voters, frozenset())
+        return await leader.controller.write(
+            Operation.REASSIGN_VOTERS, lambda image, context: set_target(image, request, context)
+        )
 
     def voters(self) -> set[frozenset[int]]:
         """The sets that nodes have in force: one, unless a change is under way."""
