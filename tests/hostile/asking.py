@@ -55,7 +55,8 @@ def _is_invalid(knock: Knock, message: Any) -> bool:
     (partition,) = message.topics[0].partitions
     if knock.key == VOTE:
         numbers = (partition.last_offset, partition.last_offset_epoch, partition.candidate_id)
-        is_late = partition.last_offset_epoch >= partition.candidate_epoch
+        has = partition.candidate_epoch if getattr(partition, "pre_vote", False) else partition.candidate_epoch - 1
+        is_late = partition.last_offset_epoch > has
         return bool(min(numbers) < 0 or is_late or partition.candidate_id == NODE_ID)
     if knock.key in (BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH):
         return bool(partition.leader_id < 0 or partition.leader_id == NODE_ID)

@@ -28,10 +28,10 @@ from migrator.wire.raft_codec import RAFT_APIS
 from migrator.wire.sasl import MECHANISMS
 from migrator.wire.schemas import (
     API_VERSIONS,
-    CONTROLLER_APIS,
     ENVELOPE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
+    SERVED_APIS,
     request_type,
     response_type,
 )
@@ -67,11 +67,7 @@ class Knock(NamedTuple):
 
 
 def _versions(keys: Any) -> list[tuple[int, int]]:
-    return [
-        (key, version)
-        for key in sorted(keys)
-        for version in range(CONTROLLER_APIS[key].min, CONTROLLER_APIS[key].max + 1)
-    ]
+    return [(key, version) for key in sorted(keys) for version in range(SERVED_APIS[key].min, SERVED_APIS[key].max + 1)]
 
 
 def _requests(door: Door, keys: Any) -> list[Knock]:
@@ -116,7 +112,7 @@ _OPERATOR: Final = operator_pb2.DESCRIPTOR.services_by_name["Operator"]
 _VOTERS: Final = voters_pb2.DESCRIPTOR.services_by_name["Voters"]
 
 KNOCKS: Final = (
-    *_requests(Door.LISTENER, set(CONTROLLER_APIS) - LOGIN),
+    *_requests(Door.LISTENER, set(SERVED_APIS) - LOGIN),
     *_requests(Door.ENVELOPE, FORWARDABLE | {ENVELOPE}),  # an Envelope in an Envelope is one more thing to refuse
     *_requests(Door.SASL, LOGIN),
     *(Knock(Door.SASL, f"tokens of {mechanism}") for mechanism in MECHANISMS),

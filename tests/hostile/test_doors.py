@@ -14,7 +14,7 @@ from migrator.wire.envelope import FORWARDABLE
 from migrator.wire.legacy.messages import LegacyRequest
 from migrator.wire.raft_codec import RAFT_APIS
 from migrator.wire.sasl import MECHANISMS
-from migrator.wire.schemas import CONTROLLER_APIS, ENVELOPE
+from migrator.wire.schemas import ENVELOPE, SERVED_APIS
 from migrator.zookeeper import znodes
 from tests.hostile import migrating, outside
 from tests.hostile.doors import BY_DOOR, HANDLED_BY_LISTENER, KNOCKS, LOGIN, ZNODES, Door
@@ -36,7 +36,7 @@ SORTS = {
 
 
 def _served() -> set[tuple[int, int]]:
-    return {(key, version) for key, served in CONTROLLER_APIS.items() for version in range(served.min, served.max + 1)}
+    return {(key, version) for key, served in SERVED_APIS.items() for version in range(served.min, served.max + 1)}
 
 
 def test_every_version_of_every_api_is_knocked_with() -> None:
