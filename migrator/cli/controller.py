@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -15,7 +16,12 @@ from migrator.observe.logs import set_up_logging
 
 @click.command("controller")
 @config_option("The controller's property file.", required=True)
-def command(config: Path) -> None:
+@click.option(
+    "--bootstrap",
+    is_flag=True,
+    help="Let an empty controller vote although migrator.quorum.require.bootstrap is true: for a new quorum.",
+)
+def command(config: Path, bootstrap: bool) -> None:
     """Run one controller of the quorum until SIGTERM or SIGINT.
 
     A leader that stops first brings ZooKeeper up to date (within a limit of time), then hands the leadership over.
@@ -25,5 +31,7 @@ def command(config: Path) -> None:
     of this node's own log only: start it again.
     """
     settings, warnings = load_settings(config)
+    if bootstrap:
+        settings = replace(settings, migrator_quorum_require_bootstrap=False)
     set_up_logging(settings)
     asyncio.run(run_node(settings, warnings))

@@ -78,6 +78,15 @@ OWN_KEYS: tuple[Key, ...] = (
         "given through the socket in the metadata directory only.",
     ),
     Key(
+        "migrator.quorum.require.bootstrap",
+        "boolean",
+        "false",
+        "",
+        "true: a controller whose metadata directory holds no log and no election state neither votes nor stands for "
+        "election before it has fetched all that is committed from a leader, so that voters with wiped disks cannot "
+        "elect an empty log. Start a majority of a new quorum once with 'migrator controller --bootstrap'.",
+    ),
+    Key(
         "migrator.metrics.listener",
         "string",
         "",

@@ -145,6 +145,7 @@ class Settings:
     migrator_grpc_tls_ca_file: str
     migrator_grpc_voter_principals: str
     migrator_grpc_operator_principals: str
+    migrator_quorum_require_bootstrap: bool
     migrator_metrics_listener: str
     migrator_metrics_tls_certificate_file: str
     migrator_metrics_tls_key_file: str

@@ -139,6 +139,7 @@ class NodeCore:
         core = RaftNode(
             replace(
                 raft_config(settings, directory.identity),
+                must_fetch_first=_must_fetch_first(settings, directory),
                 may_grant_vote=ballot.may_grant,
                 bootstrap=addresses.bootstrap_ids,
             ),
@@ -213,6 +214,20 @@ def node_addresses(settings: Settings, directory: OpenedDirectory) -> Addresses:
     addresses = Addresses(settings, directory.identity.directory_id or ZERO_UUID, settings.bootstrap_servers)
     addresses.membership_changed(directory.storage.log.membership())
     return addresses
+
+
+def _must_fetch_first(settings: Settings, directory: OpenedDirectory) -> bool:
+    """Whether this disk may have been wiped, and nobody has said that the quorum is new."""
+    log_view = directory.storage.log
+    is_empty = log_view.end_offset() == 0 and not log_view.snapshots() and directory.election.read() is None
+    if is_empty and settings.migrator_quorum_require_bootstrap:
+        log.warning(
+            "The metadata directory is empty, and migrator.quorum.require.bootstrap is true: this controller neither "
+            "votes nor stands for election before it has fetched the log from a leader. If the quorum is new, start a "
+            "majority of its controllers with 'migrator controller --bootstrap'"
+        )
+        return True
+    return False
 
 
 def raft_config(settings: Settings, identity: MetaProperties) -> RaftConfig:

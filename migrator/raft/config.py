@@ -43,6 +43,7 @@ class RaftConfig:
     ``may_grant_vote`` is asked with the candidate's id before this node says that it votes for it, each time; a
     refusal looks to the candidate like a vote for somebody else. It also sorts the successors of a leader that hands
     over. ``asks_for_pre_votes``: whether peers are asked whether they would vote, before they are asked to (KIP-996).
+    ``must_fetch_first``: whether this node votes only once it has all that a leader has committed; its disk is empty.
     """
 
     node_id: int
@@ -59,4 +60,5 @@ class RaftConfig:
     fetch_max_bytes: int = 8 * 1024 * 1024
     max_parked_fetches: int = 10_000
     asks_for_pre_votes: bool = False
+    must_fetch_first: bool = False
     may_grant_vote: Callable[[int], bool] = grant_to_anybody

@@ -87,7 +87,7 @@ def _grant(quorum: Quorum, request: VoteRequest) -> bool:
     """Decide, and make the vote durable. The same candidate gets the same answer again, unless the hook refuses it
     now: it may be another process than the one that had our vote, and refusing is always safe."""
     state = quorum.state
-    if not isinstance(state, Unattached | Prospective):
+    if quorum.must_fetch_first or not isinstance(state, Unattached | Prospective):
         return False
     if state.voted_id is not None:
         same_directory = state.voted_directory_id in {ZERO_UUID, request.candidate_directory_id}
@@ -106,6 +106,8 @@ def _grant(quorum: Quorum, request: VoteRequest) -> bool:
 def _would_grant(quorum: Quorum, request: VoteRequest) -> bool:
     """Whether an election now would have this node's vote: nobody leads it, and the candidate's log is good enough."""
     is_up_to_date = votes.is_up_to_date(EpochOffset(request.last_epoch, request.last_offset), quorum.log_end())
+    if quorum.must_fetch_first:
+        return False
     return not _has_leader(quorum) and is_up_to_date and quorum.config.may_grant_vote(request.candidate_id)
 
 

@@ -27,6 +27,8 @@ def handle_fetch_response(quorum: Quorum, peer: int, response: FetchResponse) ->
             quorum.append(fx.Append(response.records))
         follower.leader_high_watermark = response.high_watermark
         update_high_watermark(quorum, follower)
+        if 0 < response.high_watermark <= quorum.log.end_offset():
+            quorum.must_fetch_first = False
         accepted = True
     if accepted:
         follower.is_doubted = False

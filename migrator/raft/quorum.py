@@ -64,6 +64,8 @@ class Quorum:
         self.finishing: EpochOffset | None = None
         """A downloaded snapshot that the disk is making durable; it outlives the role."""
         self.is_shutting_down = False
+        self.must_fetch_first = config.must_fetch_first
+        """Whether this node takes no part in elections: what its disk once held may be what others rely on."""
         self.epoch = max(stored.epoch, log.last_epoch())
         self.state = self._state_at_boot(stored)
 
@@ -141,7 +143,7 @@ class Quorum:
     @property
     def may_not_stand(self) -> bool:
         """Whether this node begins no further election."""
-        return self.is_shutting_down or self.epochs_are_used_up
+        return self.is_shutting_down or self.epochs_are_used_up or self.must_fetch_first
 
     def log_end(self) -> EpochOffset:
         """Epoch of the last record and end offset of the log."""
