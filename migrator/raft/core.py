@@ -123,7 +123,7 @@ EVENTS: dict[type, Callable[[Quorum, Any], None]] = {
 
 
 def _poll_unattached(quorum: Quorum, state: Unattached) -> int:
-    if not quorum.may_be_needed:
+    if quorum.must_fetch_first or not quorum.may_be_needed:
         return follower.poll_observer_without_leader(quorum, state)
     deadline = election.poll_unattached(quorum, state)
     if not quorum.is_dynamic or quorum.state is not state:

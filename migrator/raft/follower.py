@@ -27,8 +27,6 @@ def handle_fetch_response(quorum: Quorum, peer: int, response: FetchResponse) ->
             quorum.append(fx.Append(response.records))
         follower.leader_high_watermark = response.high_watermark
         update_high_watermark(quorum, follower)
-        if 0 < response.high_watermark <= quorum.log.end_offset():
-            quorum.must_fetch_first = False
         accepted = True
     if accepted:
         follower.is_doubted = False
@@ -69,6 +67,8 @@ def update_high_watermark(quorum: Quorum, follower: Follower) -> None:
     """Committed is what the leader says, as far as we have it on disk."""
     if not quorum.log_changes:
         quorum.advance_high_watermark(min(follower.leader_high_watermark, quorum.synced_end))
+        if 0 < follower.leader_high_watermark <= quorum.synced_end:
+            quorum.must_fetch_first = False
 
 
 # Polls; each returns when it wants to be asked again.
@@ -78,7 +78,7 @@ def poll_follower(quorum: Quorum, follower: Follower) -> int:
     """Fetch on from what is durable; a voter that hears nothing for too long stands for election."""
     if not quorum.log_is_durable or quorum.finishing is not None:
         return NEVER  # LogSynced or SnapshotFinished comes; a slow disk here is not the leader's fault
-    if not quorum.may_be_needed:
+    if quorum.must_fetch_first or not quorum.may_be_needed:
         return _poll_observer(quorum, follower)
     if quorum.is_shutting_down:
         return NEVER
