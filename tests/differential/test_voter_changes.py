@@ -60,15 +60,18 @@ class Nobody:
 
 
 class Quorum:
-    """A leader of its own, and one of our controllers that observes it."""
+    """A leader of its own, and one of our controllers that observes it.
 
-    def __init__(self, kafka: StockKafka, directory: Path, *, is_stock: bool) -> None:
+    :param of_leader: more keys of the leader.
+    """
+
+    def __init__(self, kafka: StockKafka, directory: Path, *, is_stock: bool, **of_leader: str) -> None:
         self._kafka = kafka
         self.ports = {LEADER: free_port(), JOINER: free_port()}
         self.joiner = ControllerProcess(
             JOINER, directory / "joiner", properties(JOINER, self.ports[JOINER], self.ports[LEADER])
         )
-        own = properties(LEADER, self.ports[LEADER], self.ports[LEADER])
+        own = properties(LEADER, self.ports[LEADER], self.ports[LEADER]) | of_leader
         self.leader: StockNode | ControllerProcess
         if is_stock:
             self.leader = kafka.node("stock", directory / "leader", own)

@@ -18,13 +18,16 @@ from migrator.parts.processes import free_port
 from tests.differential.test_voter_changes import JOINER, LEADER, Quorum
 from tests.patience import PATIENCE_SECONDS
 
+PATIENT = {"controller.quorum.fetch.timeout.ms": "300000"}
+"""One of two voters restarts at another address. A leader that had given up meanwhile, and has records that the other
+lacks, could not be elected again, nor could the other: it looks for that one at the old address, as Kafka does."""
 TOOL = "org.apache.kafka.tools.MetadataQuorumCommand"
 
 
 @pytest.fixture
 async def quorum(request: pytest.FixtureRequest, kafka_391: StockKafka, tmp_path: Path) -> AsyncIterator[Quorum]:
     """Our leader, or a stock one, and one of our controllers that observes it."""
-    found = Quorum(kafka_391, tmp_path, is_stock=getattr(request, "param", False))
+    found = Quorum(kafka_391, tmp_path, is_stock=getattr(request, "param", False), **PATIENT)
     try:
         await asyncio.to_thread(found.start)
         await found.observer_has_caught_up()
