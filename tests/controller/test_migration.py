@@ -34,6 +34,7 @@ ANYTIME = {
     Operation.HEARTBEAT,
     Operation.REGISTER_CONTROLLER,
     Operation.NO_OP,
+    Operation.REASSIGN_VOTERS,  # refused by `quorum_target`, which tells the operator why (test_quorum_target.py)
 }
 
 
