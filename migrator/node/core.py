@@ -102,6 +102,7 @@ class NodeCore:
     :param ask_voter: what a candidate says of itself, asked before it gets a vote while a migration is under way.
     :param on_failure: told when this node has to stop.
     :param addresses: where the other nodes are, for whoever shares them with the transport.
+    :param has_address: whether a voter can be reached in some way; by default, whether ``addresses`` says where.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class NodeCore:
         check: Check = check_nothing,
         ask_voter: AskVoter = no_answer,
         addresses: Addresses | None = None,
+        has_address: Callable[[int], bool] | None = None,
         random: Random | None = None,
     ) -> None:
         self._directory = directory
@@ -141,6 +143,7 @@ class NodeCore:
                 raft_config(settings, directory.identity),
                 must_fetch_first=_must_fetch_first(settings, directory),
                 may_grant_vote=ballot.may_grant,
+                has_address=has_address or addresses.knows,
                 bootstrap=addresses.bootstrap_ids,
             ),
             storage.log,

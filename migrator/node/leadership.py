@@ -58,6 +58,7 @@ class Leadership(QuorumObserver):
         self._periodic: PeriodicTasks | None = None
         self.listeners: list[LeaderListener] = []
         self.role_listeners: list[Callable[[], None]] = []
+        self.address_listeners: list[Callable[[], None]] = []
         self.membership_listeners: list[Callable[[Membership], None]] = []
 
     def attach(self, controller: ActiveController, periodic: PeriodicTasks) -> None:
@@ -96,6 +97,18 @@ class Leadership(QuorumObserver):
             self._leading = epoch
             self._task = self._supervisor.spawn(LEADING, self._lead(epoch))
         for listener in self.role_listeners:
+            listener()
+
+    def addresses_missing(self, voters: Sequence[int], wait_ms: int) -> None:
+        """Say whom this controller misses, and look for them (see `QuorumObserver`)."""
+        names = ", ".join(map(str, voters))
+        log.warning(
+            "This controller would stand for election, and does not know where these voters are: %s. It asks for their "
+            "addresses, and stands without them after %d ms",
+            names,
+            wait_ms,
+        )
+        for listener in self.address_listeners:
             listener()
 
     def membership_changed(self, membership: Membership) -> None:

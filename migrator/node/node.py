@@ -152,6 +152,7 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
         check=gate.check,
         ask_voter=signals.ask_one,
         addresses=addresses,
+        has_address=lambda node_id: addresses.knows(node_id) or gossip.knows(node_id),
     )
     journal = Journal(settings.metadata_directory, settings.migrator_journal_max_bytes)
     stack.callback(journal.close)
@@ -183,6 +184,9 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     stack.push_async_callback(_drain, insight, settings.migrator_write_behind_drain_ms / 1000, failure)
     supervisor = _introduce(settings, core, security, ports, failure, stack)
     if isinstance(transport, EitherTransport):
+        core.leadership.role_listeners.append(gossip.wake)
+        core.leadership.address_listeners.append(gossip.wake)
+        gossip.news_listeners.append(core.quorum.look_again)
         supervisor.keep(GOSSIP, partial(gossip.run, transport.grpc))
     calm_garbage_collector()
     health.start()

@@ -34,6 +34,11 @@ def grant_to_anybody(_candidate_id: int) -> bool:
     return True
 
 
+def has_every_address(_node_id: int) -> bool:
+    """The default: whoever votes can be reached, as far as is known."""
+    return True
+
+
 @value
 class RaftConfig:
     """Names and defaults of the time-outs are those of ``controller.quorum.*`` in Kafka 3.9, in milliseconds.
@@ -44,6 +49,8 @@ class RaftConfig:
     refusal looks to the candidate like a vote for somebody else. It also sorts the successors of a leader that hands
     over. ``asks_for_pre_votes``: whether peers are asked whether they would vote, before they are asked to (KIP-996).
     ``must_fetch_first``: whether this node votes only once it has all that a leader has committed; its disk is empty.
+    ``has_address`` is asked from kraft.version 1 on, before this node stands for election: whether it knows where the
+    voter with that id is.
     """
 
     node_id: int
@@ -62,3 +69,4 @@ class RaftConfig:
     asks_for_pre_votes: bool = False
     must_fetch_first: bool = False
     may_grant_vote: Callable[[int], bool] = grant_to_anybody
+    has_address: Callable[[int], bool] = has_every_address

@@ -68,6 +68,16 @@ class MembershipChanged:
 
 
 @value
+class AddressesMissing:
+    """This node would stand for election, and knows no addresses of these voters, without whom there is no majority
+    (KIP-642). It waits for them until ``deadline`` (on the clock of `step`), and then stands all the same. Said once
+    until a majority has addresses, or a leader is followed; a `Tick` lets it look again before."""
+
+    voters: tuple[int, ...]
+    deadline: int
+
+
+@value
 class Append:
     """Append batches as they are. From a leader they start at the log's end; the node verifies that, and their
     checksums, and reports `AppendFailed` when they are damaged. An incomplete last batch, where the bytes of a stock
@@ -187,6 +197,7 @@ Effect = (
     | AppendVoters
     | VotersRefused
     | MembershipChanged
+    | AddressesMissing
     | Append
     | TruncateTo
     | RequestSync

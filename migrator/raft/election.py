@@ -6,6 +6,7 @@ from collections.abc import Hashable
 
 from kio.schema.errors import ErrorCode
 
+from migrator.raft import effects as fx
 from migrator.raft import responses, votes
 from migrator.raft.config import may_follow
 from migrator.raft.learning import is_ours, is_plausible, learn
@@ -139,12 +140,33 @@ def pre_vote_is_unknown(quorum: Quorum) -> None:
         quorum.become_candidate()
 
 
-def stand(quorum: Quorum) -> None:
-    """Begin an election, by asking whether it would be won, if there is anybody who can be asked."""
+def stand(quorum: Quorum) -> int:
+    """Begin an election, by asking whether it would be won, if there is anybody who can be asked.
+
+    :returns: until when the node waits for addresses instead; NEVER when it has begun.
+    """
+    if _waits_for_addresses(quorum):
+        return quorum.address_deadline or quorum.now
     if quorum.config.asks_for_pre_votes and quorum.other_voters():
         quorum.become_prospective()
     else:
         quorum.become_candidate()
+    return NEVER
+
+
+def _waits_for_addresses(quorum: Quorum) -> bool:
+    """Whether a majority cannot be asked yet, because nobody has said where it is. One election time-out is waited for
+    that (KIP-642): without bound, a voter that others can reach would never be elected."""
+    if not quorum.is_dynamic:
+        return False
+    missing = {voter for voter in quorum.other_voters() if not quorum.config.has_address(voter)}
+    if votes.is_won(quorum.voters, quorum.voters - missing):
+        quorum.address_deadline = None
+        return False
+    if quorum.address_deadline is None:
+        quorum.address_deadline = quorum.now + quorum.config.election_timeout_ms
+        quorum.emit(fx.AddressesMissing(tuple(sorted(missing)), quorum.address_deadline))
+    return quorum.now < quorum.address_deadline
 
 
 # BeginQuorumEpoch and EndQuorumEpoch
@@ -212,9 +234,7 @@ def poll_unattached(quorum: Quorum, state: Unattached) -> int:
     """A voter waits for an election, its own in the end."""
     if quorum.may_not_stand:
         return NEVER
-    if quorum.now >= state.election_deadline:
-        stand(quorum)
-    return state.election_deadline
+    return stand(quorum) if quorum.now >= state.election_deadline else state.election_deadline
 
 
 def poll_prospective(quorum: Quorum, state: Prospective) -> int:
@@ -243,9 +263,8 @@ def poll_candidate(quorum: Quorum, state: Candidate) -> int:
         return min(state.election_deadline, _ask_for_votes(quorum, state))
     if quorum.now >= state.backoff_deadline:
         if quorum.may_be_needed:
-            stand(quorum)
-        else:
-            quorum.become_unattached(quorum.epoch + 1)  # a snapshot came that says it is removed
+            return stand(quorum)
+        quorum.become_unattached(quorum.epoch + 1)  # a snapshot came that says it is removed
     return state.backoff_deadline
 
 
@@ -284,9 +303,8 @@ def poll_resigned(quorum: Quorum, state: Resigned) -> int:
     deadline = NEVER if quorum.may_not_stand else state.election_deadline
     if quorum.now >= deadline:
         if quorum.may_be_needed:
-            stand(quorum)
-        else:
-            quorum.become_unattached(quorum.epoch + 1)  # removed: the others elect, and this node asks whom
+            return stand(quorum)
+        quorum.become_unattached(quorum.epoch + 1)  # removed: the others elect, and this node asks whom
         return deadline
     for voter in sorted(state.unacknowledged):
         if quorum.peers.is_ready(voter, quorum.now):

@@ -87,9 +87,9 @@ def poll_follower(quorum: Quorum, follower: Follower) -> int:
     if quorum.now >= follower.fetch_deadline:
         if follower.leader_ended:
             quorum.become_candidate()  # the leader itself asks for an election
-        else:
-            election.stand(quorum)
-        return NEVER
+            return NEVER
+        waits = election.stand(quorum)
+        return waits if quorum.state is not follower else min(waits, _ask_leader(quorum, follower))
     return min(follower.fetch_deadline, _ask_leader(quorum, follower))
 
 

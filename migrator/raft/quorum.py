@@ -66,6 +66,8 @@ class Quorum:
         self.is_shutting_down = False
         self.must_fetch_first = config.must_fetch_first
         """Whether this node takes no part in elections: what its disk once held may be what others rely on."""
+        self.address_deadline: int | None = None
+        """Until when this node waits, or has waited, for addresses of a majority before it stands for election."""
         self.epoch = max(stored.epoch, log.last_epoch())
         self.state = self._state_at_boot(stored)
 
@@ -252,6 +254,7 @@ class Quorum:
     def become_follower(self, epoch: int, leader_id: int) -> None:
         """Follow the elected leader of an epoch."""
         require(leader_id != self.node_id, f"node {self.node_id} can't follow itself")
+        self.address_deadline = None
         follower = Follower(leader_id, self.now + self.config.fetch_timeout_ms)
         self._become(epoch, follower, ElectionState(epoch, leader_id))
 

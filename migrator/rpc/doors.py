@@ -46,6 +46,7 @@ DOORS: Mapping[str, Door] = {
     QUORUM + "Fetch": Door(VOTERS, "replica_id"),
     QUORUM + "FetchSnapshot": Door(VOTERS, "replica_id"),
     QUORUM + "DescribeQuorum": Door(VOTERS),
+    QUORUM + "AdvertiseBroker": Door(VOTERS, "node_id"),
     QUORUM + "DiscoverBrokers": Door(VOTERS),
     OPERATOR + "Watch": Door(READS),
     OPERATOR + "Journal": Door(READS),

@@ -56,6 +56,9 @@ class QuorumView(Protocol):
     def describe(self) -> QuorumDescription:
         """The quorum as this node sees it."""
 
+    def advertised(self, address: NodeAddress) -> None:
+        """A peer says where it is itself (KIP-642)."""
+
     def discover(self, known: Sequence[NodeAddress]) -> Sequence[NodeAddress]:
         """Learn what a peer knows, tell what we know (KIP-642)."""
 
@@ -115,6 +118,11 @@ class QuorumService(quorum_pb2_grpc.QuorumServicer):
             observers=[_replica(replica) for replica in described.observers],
         )
 
+    async def AdvertiseBroker(self, request: Any, context: Any) -> Any:  # noqa: N802
+        await self._check_cluster(context)
+        self._view.advertised(address_from_proto(request))
+        return quorum_pb2.AdvertiseBrokerResponse()
+
     async def DiscoverBrokers(self, request: Any, context: Any) -> Any:  # noqa: N802
         await self._check_cluster(context)
         known = self._view.discover([address_from_proto(address) for address in request.known])
@@ -171,5 +179,5 @@ def address_to_proto(address: NodeAddress) -> Any:
 
 
 def address_from_proto(proto: Any) -> NodeAddress:
-    """`NodeAddress` from the wire."""
+    """`NodeAddress` from the wire, also from an ``AdvertiseBrokerRequest``."""
     return NodeAddress(proto.node_id, proto.host, proto.port, proto.boot_ms, proto.leader_epoch)

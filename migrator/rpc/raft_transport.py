@@ -188,6 +188,16 @@ class GrpcRaftTransport:
             tuple(_replica(replica) for replica in answer.observers),
         )
 
+    async def advertise(self, peer: int, own: NodeAddress, timeout: float) -> None:
+        """Tell a peer where we are.
+
+        :raises TransportError: no answer.
+        """
+        request = quorum_pb2.AdvertiseBrokerRequest(
+            node_id=own.node_id, host=own.host, port=own.port, boot_ms=own.boot_ms, leader_epoch=own.leader_epoch
+        )
+        await self._call(peer, "AdvertiseBroker", request, timeout)
+
     async def discover(self, peer: int, known: Sequence[NodeAddress], timeout: float) -> tuple[NodeAddress, ...]:
         """Tell a peer what we know of addresses, learn what it knows.
 

@@ -214,6 +214,9 @@ class _View:
     def describe(self) -> Any:
         raise AssertionError("nobody may get here")
 
+    def advertised(self, address: Any) -> Any:
+        raise AssertionError("nobody may get here")
+
     def discover(self, known: Any) -> Any:
         raise AssertionError("nobody may get here")
 

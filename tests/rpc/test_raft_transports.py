@@ -96,6 +96,9 @@ class View:
     def describe(self) -> QuorumDescription:
         return QuorumDescription(2, 7, 90, (ReplicaProgress(2, 100), ReplicaProgress(1, 99, 5, 4)))
 
+    def advertised(self, address: NodeAddress) -> None:
+        self.gossip.append(address)
+
     def discover(self, known: Sequence[NodeAddress]) -> Sequence[NodeAddress]:
         self.gossip.extend(known)
         return (NodeAddress(2, "::1", 9094, 77, 6),)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from migrator.config.settings import Settings
-from migrator.raft.voter_set import NO_MEMBERSHIP, Membership
+from migrator.raft.voter_set import DYNAMIC_VERSION, NO_MEMBERSHIP, Membership
 from migrator.records.control import DynamicVoter, KRaftVersionRange, VoterEndpoint
 from migrator.records.uuid import ZERO_UUID, Uuid
 from migrator.wire.listener_settings import own_endpoints, voter_endpoints
@@ -115,6 +115,12 @@ class Addresses:
         return self.membership.kraft_version
 
     @property
+    def has_fixed_voters(self) -> bool:
+        """Whether the configuration names the voters, and their addresses (kraft.version 0). A node that has nothing but
+        bootstrap servers has not heard of its voters yet."""
+        return self.kraft_version < DYNAMIC_VERSION and bool(self._configured)
+
+    @property
     def voter_ids(self) -> frozenset[int]:
         """The voters in force: of the log, or else of the configuration."""
         voters = self.membership.voters
@@ -144,6 +150,10 @@ class Addresses:
         epoch, leader_id = self._leadership()
         told = self._told.get((epoch, node_id)) if leader_id == node_id else None
         return told or self._voters.get(node_id) or self._configured.get(node_id)
+
+    def knows(self, node_id: int) -> bool:
+        """Whether anybody has said where a node is."""
+        return self.find(node_id) is not None
 
     def endpoints_of(self, node_id: int) -> tuple[ListenerEndpoint, ...]:
         """All endpoints of a voter, for those who describe the quorum."""

@@ -1,4 +1,4 @@
-"""gRPC addresses of our own nodes, told from one to the other (KIP-642's DiscoverBrokers).
+"""gRPC addresses of our own nodes, told from one to the other (AdvertiseBroker and DiscoverBrokers of KIP-642).
 
 Addresses only: who votes is in the log, and who may call is in this node's allow-list. While the voters are configured
 (kraft.version 0), so are their addresses, and nobody is asked.
@@ -7,9 +7,10 @@ Addresses only: who votes is in the log, and who may call is in this node's allo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -20,7 +21,6 @@ from migrator.config.settings import Settings
 from migrator.node.quorum.addresses import Addresses, is_address
 from migrator.raft.config import EPOCH_LIMIT
 from migrator.raft.transport import TransportError
-from migrator.raft.voter_set import DYNAMIC_VERSION
 from migrator.rpc.channel import host_port
 from migrator.rpc.quorum_service import NodeAddress
 from migrator.rpc.raft_transport import PeerAddress
@@ -36,8 +36,14 @@ EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - what a listener ma
 class Peers(Protocol):
     """What gossip goes through."""
 
+    async def advertise(self, peer: int, own: NodeAddress, timeout: float) -> None:
+        """Tell a peer where we are.
+
+        :raises TransportError: no answer.
+        """
+
     async def discover(self, peer: int, known: Sequence[NodeAddress], timeout: float) -> Sequence[NodeAddress]:
-        """Tell a peer what we know of addresses, learn what it knows.
+        """Tell a peer what we have heard of others, learn what it knows.
 
         :raises TransportError: no answer.
         """
@@ -52,66 +58,109 @@ class Gossip:
         self._configured = {voter.voter_id: (voter.host, voter.port) for voter in settings.grpc_voters}
         self._heard: dict[int, NodeAddress] = {}
         self._own: NodeAddress | None = None
+        self._woken = asyncio.Event()
+        self.news_listeners: list[Callable[[], None]] = []
+        """Told when a node is known to be elsewhere than before."""
         if settings.migrator_grpc_listener:
             host, port = parse_host_port(settings.migrator_grpc_listener)
             host = socket.getfqdn() if host in EVERYWHERE else host
             host, port = self._configured.get(settings.node_id, (host, port))
             self._own = NodeAddress(settings.node_id, host, port, boot_ms=wall_ms())
 
+    def own(self) -> NodeAddress | None:
+        """Our own word, which is as new as the epoch that we know; None: nobody can reach us."""
+        return None if self._own is None else replace(self._own, leader_epoch=self._addresses.epoch)
+
+    def heard(self) -> tuple[NodeAddress, ...]:
+        """The newest word of each other node."""
+        return tuple(self._heard.values())
+
     def known(self) -> tuple[NodeAddress, ...]:
-        """What we tell: our own address, which is as new as the epoch that we know, and what we have heard."""
-        own = () if self._own is None else (replace(self._own, leader_epoch=self._addresses.epoch),)
-        return (*own, *self._heard.values())
+        """What we tell who asks."""
+        own = self.own()
+        return self.heard() if own is None else (own, *self.heard())
 
     def hear(self, known: Sequence[NodeAddress]) -> None:
         """Keep what is newer, of nodes that may have our calls."""
         latest_ms = wall_ms() + CLOCKS_DIFFER_MS
+        before = {node_id: _place(address) for node_id, address in self._heard.items()}
         for address in known:
+            if not self._is_plausible(address, latest_ms):
+                continue
             held = self._heard.get(address.node_id)
-            is_newer = held is None or _age(held) < _age(address)
-            if is_newer and self._is_plausible(address, latest_ms):
+            if address.node_id == self._addresses.node_id:
+                self._outlive(address)
+            elif held is None or _age(held) < _age(address):
                 self._heard[address.node_id] = address
+        if before != {node_id: _place(address) for node_id, address in self._heard.items()}:
+            for listener in self.news_listeners:
+                listener()
+
+    def _outlive(self, held: NodeAddress) -> None:
+        """Somebody holds an earlier place of ours for a newer one, because the clock here has been set back since."""
+        own = self.own()
+        is_newer = own is not None and held.leader_epoch == own.leader_epoch and held.boot_ms >= own.boot_ms
+        if is_newer and self._own is not None and _place(held) != _place(self._own):
+            self._own = replace(self._own, boot_ms=held.boot_ms + 1)
 
     def _is_plausible(self, address: NodeAddress, latest_ms: int) -> bool:
         """One from the end of time would win always; the allow-list bounds how many there are."""
         return (
-            address.node_id != self._addresses.node_id
-            and self._may_call(address.node_id)
+            self._may_call(address.node_id)
             and is_address(address.host, address.port)
             and 0 <= address.boot_ms <= latest_ms
             and 0 <= address.leader_epoch < EPOCH_LIMIT
         )
 
     def _may_call(self, node_id: int) -> bool:
-        if self._addresses.kraft_version < DYNAMIC_VERSION and self._configured:
+        if self._addresses.has_fixed_voters and self._configured:
             return node_id in self._configured
         return node_id in self._principals.values()
 
     def find(self, node_id: int) -> PeerAddress | None:
         """Where a node's gRPC server is, and how it has to prove who it is; None: nobody knows."""
         principals = names_of(self._principals, (node_id,))
-        heard = self._heard.get(node_id) if self._addresses.kraft_version >= DYNAMIC_VERSION else None
-        at = self._configured.get(node_id) if heard is None else (heard.host, heard.port)
+        heard = None if self._addresses.has_fixed_voters else self._heard.get(node_id)
+        at = self._configured.get(node_id) if heard is None else _place(heard)
         return None if at is None or not principals else PeerAddress(host_port(*at), principals)
+
+    def knows(self, node_id: int) -> bool:
+        """Whether anybody has said where a node's gRPC server is."""
+        return self.find(node_id) is not None
+
+    def wake(self) -> None:
+        """Ask around again at once: there may be something new to tell, or somebody to look for."""
+        self._woken.set()
 
     async def run(self, peers: Peers) -> None:
         """Until cancelled: tell everybody whom we can reach what we know, learn what they know."""
         while True:
+            self._woken.clear()
             await self.ask_around(peers)
-            await asyncio.sleep(PERIOD_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), PERIOD_SECONDS)
 
     async def ask_around(self, peers: Peers) -> None:
         """One round."""
-        if self._addresses.kraft_version >= DYNAMIC_VERSION:
+        if not self._addresses.has_fixed_voters:
             others = {*self._configured, *self._heard} - {self._addresses.node_id}
             await asyncio.gather(*(self._exchange(peers, node_id) for node_id in sorted(others)))
 
     async def _exchange(self, peers: Peers, node_id: int) -> None:
+        """Ask a peer, and tell it where we are unless it knows."""
         try:
-            self.hear(await peers.discover(node_id, self.known(), REQUEST_SECONDS))
+            known = await peers.discover(node_id, self.heard(), REQUEST_SECONDS)
+            self.hear(known)
+            own = self.own()
+            if own is not None and own not in known:
+                await peers.advertise(node_id, own, REQUEST_SECONDS)
         except TransportError as error:
             log.debug("No addresses from node %d: %s", node_id, error)
 
 
 def _age(address: NodeAddress) -> tuple[int, int]:
     return address.leader_epoch, address.boot_ms
+
+
+def _place(address: NodeAddress) -> tuple[str, int]:
+    return address.host, address.port

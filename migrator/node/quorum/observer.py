@@ -32,5 +32,8 @@ class QuorumObserver(Protocol):
     def role_changed(self, role: Role, epoch: int, leader_id: int | None) -> None:
         """This node's role, epoch or leader is another."""
 
+    def addresses_missing(self, voters: Sequence[int], wait_ms: int) -> None:
+        """This node would stand for election, and waits for the addresses of these voters."""
+
     def membership_changed(self, membership: Membership) -> None:
         """Other voters are in force."""

@@ -209,6 +209,10 @@ class QuorumRunner:
         self._step(ev.Propose(epoch, batches))
         self._proposal = None
 
+    def look_again(self) -> None:
+        """A node is known to be elsewhere than before, which a candidate may have waited for."""
+        self._step(ev.Tick())
+
     def why_not(self, change: VoterChange) -> Refusal | None:
         """Why this node would refuse to change the voters, before a new one is asked for its versions."""
         return self._core.why_not(change)
@@ -445,6 +449,8 @@ class QuorumRunner:
                 self._changes.append(effect.refusal)
             case fx.MembershipChanged():
                 self._observer.membership_changed(effect.membership)
+            case fx.AddressesMissing():
+                self._observer.addresses_missing(effect.voters, max(0, effect.deadline - monotonic_ms()))
             case fx.Append():
                 self._append(effect)
             case fx.TruncateTo():

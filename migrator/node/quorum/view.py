@@ -33,6 +33,10 @@ class NodeQuorumView:
             observers=tuple(map(_progress, status.observers)),
         )
 
+    def advertised(self, address: NodeAddress) -> None:
+        """A peer says where it is itself (see `QuorumView`)."""
+        self._gossip.hear([address])
+
     def discover(self, known: Sequence[NodeAddress]) -> Sequence[NodeAddress]:
         """Learn what a peer knows, tell what we know (see `QuorumView`)."""
         self._gossip.hear(known)

@@ -36,7 +36,7 @@ SERVICES = {
     for module in (quorum_pb2, operator_pb2, voters_pb2)
     for descriptor in module.DESCRIPTOR.services_by_name.values()
 }
-SPEAKERS = {"candidate_id", "leader_id", "replica_id"}
+SPEAKERS = {"candidate_id", "leader_id", "replica_id", "node_id"}
 """Fields that say which voter speaks."""
 
 
@@ -59,6 +59,7 @@ CALLS = (
     "migrator.quorum.v1.Quorum/EndQuorumEpoch",
     "migrator.quorum.v1.Quorum/Fetch",
     "migrator.quorum.v1.Quorum/FetchSnapshot",
+    "migrator.quorum.v1.Quorum/AdvertiseBroker",
     "migrator.quorum.v1.Quorum/DescribeQuorum",
     "migrator.quorum.v1.Quorum/DiscoverBrokers",
     "migrator.operator.v1.Operator/Watch",
@@ -73,34 +74,34 @@ CALLS = (
 )
 """The columns of the tables, from left to right."""
 
-#                                          consensus, quorum, looking, orders
+#                                          as a voter, quorum, looking, orders
 NETWORK: Mapping[str, str] = {
-    "in clear":                                     "----- -- ---- -----",
-    "without a certificate":                        "----- -- ---- -----",
-    "a certificate of another authority":           "----- -- ---- -----",
-    "a certificate that signs itself":              "----- -- ---- -----",
-    "an expired certificate":                       "----- -- ---- -----",
-    "a certificate that does not hold yet":         "----- -- ---- -----",
-    "a certificate for servers only":               "----- -- ---- -----",
-    "a name that is in no list":                    "xxxxx xx xxxx xxxxx",
-    "a super user of Kafka":                        "xxxxx xx xxxx xxxxx",
-    "no name at all":                               "xxxxx xx xxxx xxxxx",
-    "a voter's name as that of a machine":          "xxxxx xx xxxx xxxxx",
-    "a voter's name beside an operator's":          "xxxxx xx xxxx xxxxx",
-    "a voter's name within an organization":        "xxxxx xx xxxx xxxxx",
-    "a voter's name in other letters":              "xxxxx xx xxxx xxxxx",
-    "a voter's name and a zero byte":               "xxxxx xx xxxx xxxxx",
-    "an operator's name with a list within":        "xxxxx xx xxxx xxxxx",
-    "a voter as itself":                            "AAAAA AA AAAA xxxxx",
-    "a voter as the third one":                     "fffff AA AAAA xxxxx",
-    "a voter as the one that it asks":              "fffff AA AAAA xxxxx",
-    "an operator":                                  "xxxxx xx AAAA AAAAA",
-    "a voter that is an operator, too":             "AAAAA AA AAAA AAAAA",
+    "in clear":                                     "------ -- ---- -----",
+    "without a certificate":                        "------ -- ---- -----",
+    "a certificate of another authority":           "------ -- ---- -----",
+    "a certificate that signs itself":              "------ -- ---- -----",
+    "an expired certificate":                       "------ -- ---- -----",
+    "a certificate that does not hold yet":         "------ -- ---- -----",
+    "a certificate for servers only":               "------ -- ---- -----",
+    "a name that is in no list":                    "xxxxxx xx xxxx xxxxx",
+    "a super user of Kafka":                        "xxxxxx xx xxxx xxxxx",
+    "no name at all":                               "xxxxxx xx xxxx xxxxx",
+    "a voter's name as that of a machine":          "xxxxxx xx xxxx xxxxx",
+    "a voter's name beside an operator's":          "xxxxxx xx xxxx xxxxx",
+    "a voter's name within an organization":        "xxxxxx xx xxxx xxxxx",
+    "a voter's name in other letters":              "xxxxxx xx xxxx xxxxx",
+    "a voter's name and a zero byte":               "xxxxxx xx xxxx xxxxx",
+    "an operator's name with a list within":        "xxxxxx xx xxxx xxxxx",
+    "a voter as itself":                            "AAAAAA AA AAAA xxxxx",
+    "a voter as the third one":                     "ffffff AA AAAA xxxxx",
+    "a voter as the one that it asks":              "ffffff AA AAAA xxxxx",
+    "an operator":                                  "xxxxxx xx AAAA AAAAA",
+    "a voter that is an operator, too":             "AAAAAA AA AAAA AAAAA",
 }  # fmt: skip
 SOCKET: Mapping[str, str] = {
-    "another user":                                 "----- -- ---- -----",
-    "another user, the directory open by mistake":  "----- -- ---- -----",
-    "the controller's own user":                    "xxxxx xx AAAA AAAAA",
+    "another user":                                 "------ -- ---- -----",
+    "another user, the directory open by mistake":  "------ -- ---- -----",
+    "the controller's own user":                    "xxxxxx xx AAAA AAAAA",
 }  # fmt: skip
 
 
