@@ -36,7 +36,7 @@ from migrator.node.migration.write_gate import WriteGate
 from migrator.node.propagation import KRaftPropagation
 from migrator.node.quorum.describe import QuorumDescriber
 from migrator.node.quorum.either_transport import EitherTransport
-from migrator.node.quorum.gossip import Gossip
+from migrator.node.quorum.gossip import Gossip, Peers
 from migrator.node.quorum.own_entry import OwnEntry
 from migrator.node.quorum.transports import grpc_address, grpc_tls, kafka_transport, peer_clients, raft_transport
 from migrator.node.quorum.view import NodeQuorumView
@@ -184,13 +184,18 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     stack.push_async_callback(_drain, insight, settings.migrator_write_behind_drain_ms / 1000, failure)
     supervisor = _introduce(settings, core, security, ports, failure, stack)
     if isinstance(transport, EitherTransport):
-        core.leadership.role_listeners.append(gossip.wake)
-        core.leadership.address_listeners.append(gossip.wake)
-        gossip.news_listeners.append(core.quorum.look_again)
-        supervisor.keep(GOSSIP, partial(gossip.run, transport.grpc))
+        _gossip(core, gossip, transport.grpc, supervisor)
     calm_garbage_collector()
     health.start()
     stack.callback(health.stop)
+
+
+def _gossip(core: NodeCore, gossip: Gossip, peers: Peers, supervisor: Supervisor) -> None:
+    """Tell our own nodes where we are, and learn where they are, most of all when somebody stands for election."""
+    core.leadership.role_listeners.append(gossip.wake)
+    core.leadership.address_listeners.append(gossip.wake)
+    gossip.news_listeners.append(core.quorum.look_again)
+    supervisor.keep(GOSSIP, partial(gossip.run, peers))
 
 
 def _introduce(

@@ -113,7 +113,7 @@ def test_every_call_of_every_service_has_a_door_and_every_door_a_call() -> None:
 def test_a_request_that_names_a_speaker_is_checked_for_it() -> None:
     for method, door in DOORS.items():
         fields = {field.name for field in request_of(method, 1).DESCRIPTOR.fields}
-        speakers = fields & {"candidate_id", "leader_id", "replica_id"}
+        speakers = fields & {"candidate_id", "leader_id", "replica_id", "node_id"}
         assert speakers == ({door.speaks_as} if door.speaks_as else set()), method
 
 

@@ -366,7 +366,8 @@ async def test_grpc_tells_the_quorum_and_gossips_addresses() -> None:
         assert await transport.describe(PEER, 10) == view.describe()
         mine = NodeAddress(1, "host-1", 9094, 5, 7)
         assert await transport.discover(PEER, [mine], 10) == (NodeAddress(2, "::1", 9094, 77, 6),)
-        assert view.gossip == [mine]
+        await transport.advertise(PEER, mine, 10)
+        assert view.gossip == [mine, mine]
     finally:
         await transport.close()
         await server.close(grace=0)

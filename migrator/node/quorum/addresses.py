@@ -116,7 +116,7 @@ class Addresses:
 
     @property
     def has_fixed_voters(self) -> bool:
-        """Whether the configuration names the voters, and their addresses (kraft.version 0). A node that has nothing but
+        """Whether the configuration names the voters, and where they are (kraft.version 0). A node with nothing but
         bootstrap servers has not heard of its voters yet."""
         return self.kraft_version < DYNAMIC_VERSION and bool(self._configured)
 

@@ -85,12 +85,12 @@ class Gossip:
         latest_ms = wall_ms() + CLOCKS_DIFFER_MS
         before = {node_id: _place(address) for node_id, address in self._heard.items()}
         for address in known:
-            if not self._is_plausible(address, latest_ms):
-                continue
             held = self._heard.get(address.node_id)
+            if not self._is_plausible(address, latest_ms) or (held is not None and _age(held) >= _age(address)):
+                continue
             if address.node_id == self._addresses.node_id:
                 self._outlive(address)
-            elif held is None or _age(held) < _age(address):
+            else:
                 self._heard[address.node_id] = address
         if before != {node_id: _place(address) for node_id, address in self._heard.items()}:
             for listener in self.news_listeners:
@@ -106,16 +106,11 @@ class Gossip:
     def _is_plausible(self, address: NodeAddress, latest_ms: int) -> bool:
         """One from the end of time would win always; the allow-list bounds how many there are."""
         return (
-            self._may_call(address.node_id)
+            address.node_id in self._principals.values()
             and is_address(address.host, address.port)
             and 0 <= address.boot_ms <= latest_ms
             and 0 <= address.leader_epoch < EPOCH_LIMIT
         )
-
-    def _may_call(self, node_id: int) -> bool:
-        if self._addresses.has_fixed_voters and self._configured:
-            return node_id in self._configured
-        return node_id in self._principals.values()
 
     def find(self, node_id: int) -> PeerAddress | None:
         """Where a node's gRPC server is, and how it has to prove who it is; None: nobody knows."""
