@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from migrator.raft.refused import Recovered, nothing_recovered
 from migrator.records.uuid import ZERO_UUID, Uuid
 from migrator.values import value
 
@@ -51,6 +52,7 @@ class RaftConfig:
     ``must_fetch_first``: whether this node votes only once it has all that a leader has committed; its disk is empty.
     ``has_address`` is asked from kraft.version 1 on, before this node stands for election: whether it knows where the
     voter with that id is.
+    ``recovered`` is asked anew each time: what recoveries of a lost majority have left behind, as far as this node knows.
     """
 
     node_id: int
@@ -70,3 +72,4 @@ class RaftConfig:
     must_fetch_first: bool = False
     may_grant_vote: Callable[[int], bool] = grant_to_anybody
     has_address: Callable[[int], bool] = has_every_address
+    recovered: Callable[[], Recovered] = nothing_recovered

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 from migrator.raft import effects as fx
 from migrator.raft import responses, votes
 from migrator.raft.config import may_follow
-from migrator.raft.learning import is_ours, is_plausible, learn
+from migrator.raft.learning import is_given_up, is_ours, is_plausible, learn
 from migrator.raft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -35,6 +35,9 @@ def handle_vote(quorum: Quorum, context: Hashable, request: VoteRequest) -> None
     if not is_ours(quorum, request.cluster_id):
         top_error = ErrorCode.inconsistent_cluster_id
         quorum.reply(context, responses.vote(quorum, ErrorCode.none, top_error=top_error))
+        return
+    if quorum.config.recovered().refuses(request.candidate_id, request.candidate_directory_id):
+        quorum.reply(context, responses.untold(responses.vote(quorum, responses.GIVEN_UP)))
         return
     error = _vote_error(quorum, request)
     # Who may not stand gets no vote, and no error: that would end a stock peer.
@@ -66,15 +69,7 @@ def _may_stand(quorum: Quorum, request: VoteRequest) -> bool:
         return False
     if quorum.voter_set.has(request.candidate_id, request.candidate_directory_id):
         return True
-    return not quorum.has_fixed_voters and not _has_leader(quorum)
-
-
-def _has_leader(quorum: Quorum) -> bool:
-    """Whether this node leads, or has heard of its leader within the fetch time-out."""
-    state = quorum.state
-    if isinstance(state, Follower):
-        return quorum.now < state.fetch_deadline and not state.leader_ended and not state.is_doubted
-    return isinstance(state, Leader)
+    return not quorum.has_fixed_voters and not quorum.has_leader
 
 
 def _is_addressed(quorum: Quorum, voter_id: int, directory: Uuid) -> bool:
@@ -109,7 +104,7 @@ def _would_grant(quorum: Quorum, request: VoteRequest) -> bool:
     is_up_to_date = votes.is_up_to_date(EpochOffset(request.last_epoch, request.last_offset), quorum.log_end())
     if quorum.must_fetch_first:
         return False
-    return not _has_leader(quorum) and is_up_to_date and quorum.config.may_grant_vote(request.candidate_id)
+    return not quorum.has_leader and is_up_to_date and quorum.config.may_grant_vote(request.candidate_id)
 
 
 def handle_vote_response(quorum: Quorum, peer: int, response: VoteResponse) -> None:
@@ -183,7 +178,9 @@ def handle_begin(quorum: Quorum, context: Hashable, request: BeginQuorumEpochReq
         learn(quorum, request.leader_epoch, request.leader_id)
         if not _is_addressed(quorum, request.voter_id, request.voter_directory_id):
             error = ErrorCode.invalid_voter_key
-    quorum.reply(context, responses.begin(quorum, error))
+    response = responses.begin(quorum, error)
+    is_told = error == ErrorCode.none or not is_given_up(quorum, request.leader_id)
+    quorum.reply(context, response if is_told else responses.untold(response))
 
 
 def handle_end(quorum: Quorum, context: Hashable, request: EndQuorumEpochRequest) -> None:

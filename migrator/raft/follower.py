@@ -56,6 +56,10 @@ def _truncate(quorum: Quorum, peer: int, diverging: EpochOffset) -> bool:
             peer, f"wants committed records removed: {diverging} with all committed below {quorum.high_watermark}"
         )
         return False
+    recovered = quorum.config.recovered()
+    if offset < recovered.end_offset:
+        quorum.blame(peer, f"wants the recovery of epoch {recovered.epoch} removed: {diverging}")
+        return False
     if offset >= quorum.log.end_offset():
         quorum.blame(peer, f"says that our log diverges at {diverging}, which is beyond its end")
         return False

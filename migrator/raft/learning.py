@@ -27,7 +27,26 @@ def is_plausible(quorum: Quorum, epoch: int, leader_id: int | None) -> bool:
         return True
     if leader_id not in quorum.voters and quorum.has_fixed_voters:
         return False  # with voters in the log, ours may be older than those that have elected the leader
+    if epoch > quorum.epoch and _is_doubtful(quorum, leader_id):
+        return False
     return epoch > quorum.epoch or quorum.leader_id in {None, leader_id}
+
+
+def is_given_up(quorum: Quorum, node_id: int) -> bool:
+    """Whether replicas of that id were given up when the majority was lost, and none has joined since."""
+    return node_id not in quorum.voters and quorum.config.recovered().has_lost(node_id)
+
+
+def _is_doubtful(quorum: Quorum, leader_id: int) -> bool:
+    """Whether those who were given up may have elected this leader among themselves: messages name it by its id alone.
+
+    A sole voter has the newest set, and whoever is not in it cannot lead. Another node's set may be older, and the id
+    may be there again with another disk: so that one is believed as soon as the leader that we have is silent.
+    """
+    if not quorum.config.recovered().has_lost(leader_id):
+        return False
+    knows_all = quorum.is_voter and not quorum.other_voters()
+    return quorum.has_leader or (knows_all and leader_id not in quorum.voters)
 
 
 def learn(quorum: Quorum, epoch: int, leader_id: int | None) -> None:

@@ -19,7 +19,7 @@ from migrator.raft.events import ChangeVoters
 from migrator.raft.quorum import Quorum
 from migrator.raft.states import Follower, Leader, Unattached
 from migrator.raft.voter_changes import AddVoter, Refusal, RemoveVoter, UpdateVoter, UpgradeVoters, VoterChange
-from migrator.raft.voter_set import DYNAMIC_VERSION, VoterSet
+from migrator.raft.voter_set import DYNAMIC_VERSION, ReplicaKey, VoterSet
 from migrator.records.uuid import ZERO_UUID
 
 CAUGHT_UP_WITHIN_MS = 3_600_000
@@ -76,6 +76,18 @@ def _is_new(quorum: Quorum, _leader: Leader, change: AddVoter) -> Refusal | None
     known = quorum.voter_set.key(change.voter.voter_id)
     return Refusal(
         ErrorCode.duplicate_voter, f"{known} is a voter already. Remove it before the same id joins with another disk."
+    )
+
+
+def _is_not_given_up(quorum: Quorum, _leader: Leader, change: AddVoter) -> Refusal | None:
+    voter = change.voter
+    if not quorum.config.recovered().refuses(voter.voter_id, voter.voter_directory_id):
+        return None
+    key = ReplicaKey(voter.voter_id, voter.voter_directory_id)
+    return Refusal(
+        ErrorCode.invalid_request,
+        f"{key} was given up when the majority was lost (migrator quorum recover). Empty its directory and format it "
+        "again: with a new directory id it can join.",
     )
 
 
@@ -146,7 +158,7 @@ def _all_can_change(_quorum: Quorum, _leader: Leader, change: UpgradeVoters) -> 
 
 ALWAYS: tuple[Rule, ...] = (_own_epoch_is_committed, _is_dynamic, _last_set_is_committed, _nobody_overlooks_it)
 BEFORE: dict[type, tuple[Rule, ...]] = {
-    AddVoter: (*ALWAYS, _is_new),
+    AddVoter: (_is_not_given_up, *ALWAYS, _is_new),
     RemoveVoter: (*ALWAYS, _may_go),
     UpdateVoter: (*ALWAYS, _range_fits, _is_there),
     UpgradeVoters: (_own_epoch_is_committed, _is_static, _names_the_configured, _all_can_change, _nobody_overlooks_it),

@@ -138,6 +138,14 @@ class Quorum:
         """Whether everything in the log is on disk, so that its end may be claimed in a fetch."""
         return not self.log_changes and self.synced_end == self.log.end_offset()
 
+    @property
+    def has_leader(self) -> bool:
+        """Whether this node leads, or has heard of its leader within the fetch time-out."""
+        state = self.state
+        if isinstance(state, Follower):
+            return self.now < state.fetch_deadline and not state.leader_ended and not state.is_doubted
+        return isinstance(state, Leader)
+
     def other_voters(self) -> set[int]:
         """The voters but this node."""
         return set(self.voters - {self.node_id})

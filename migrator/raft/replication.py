@@ -105,6 +105,9 @@ def handle_fetch(quorum: Quorum, context: Hashable, request: FetchRequest) -> No
         top_error = ErrorCode.inconsistent_cluster_id
         quorum.reply(context, responses.fetch(quorum, ErrorCode.none, top_error=top_error))
         return
+    if quorum.config.recovered().refuses(request.replica_id, request.replica_directory_id):
+        quorum.reply(context, responses.untold(responses.fetch(quorum, responses.GIVEN_UP)))
+        return
     error = _malformation(quorum, request)
     if error == ErrorCode.none:
         error = leader_error(quorum, request.leader_epoch)

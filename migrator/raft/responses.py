@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import replace
+from typing import Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -17,7 +18,11 @@ from migrator.raft.messages import (
 )
 from migrator.raft.storage import LogView
 
+Answer = TypeVar("Answer", VoteResponse, BeginQuorumEpochResponse, FetchResponse, FetchSnapshotResponse)
+
 NONE = ErrorCode.none
+GIVEN_UP = ErrorCode.inconsistent_voter_set
+"""For replicas that were given up when the majority was lost (`migrator.raft.refused`)."""
 
 
 class Responder(Protocol):
@@ -71,3 +76,9 @@ def fetch_snapshot(
     return FetchSnapshotResponse(
         top_error, error, _leader(node), node.epoch, request.snapshot_id, 0, request.position, b""
     )
+
+
+def untold(response: Answer) -> Answer:
+    """The same without leader and epoch. Replicas that were given up could elect a leader among themselves, in an
+    epoch above ours, if they knew ours."""
+    return replace(response, leader_id=-1, leader_epoch=0)

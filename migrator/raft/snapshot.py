@@ -29,6 +29,9 @@ def handle_fetch_snapshot(quorum: Quorum, context: Hashable, request: FetchSnaps
         top_error = ErrorCode.inconsistent_cluster_id
         quorum.reply(context, responses.fetch_snapshot(quorum, ErrorCode.none, request, top_error=top_error))
         return
+    if quorum.config.recovered().refuses(request.replica_id, request.replica_directory_id):
+        quorum.reply(context, responses.untold(responses.fetch_snapshot(quorum, responses.GIVEN_UP, request)))
+        return
     leader = quorum.state
     error = _snapshot_error(quorum, request)
     if error != ErrorCode.none or not isinstance(leader, Leader):
@@ -62,6 +65,12 @@ def begin_download(quorum: Quorum, follower: Follower, snapshot_id: EpochOffset)
         quorum.blame(
             follower.leader_id,
             f"sends us to {snapshot_id} although all before {quorum.high_watermark} is committed here",
+        )
+        return False
+    recovered = quorum.config.recovered()
+    if snapshot_id.epoch < recovered.epoch or snapshot_id.offset < recovered.end_offset:
+        quorum.blame(
+            follower.leader_id, f"sends us to {snapshot_id}, which lacks the recovery of epoch {recovered.epoch}"
         )
         return False
     if snapshot_id in quorum.log.snapshots():

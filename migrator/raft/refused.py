@@ -1,0 +1,45 @@
+"""What recoveries of a lost majority leave behind for ever: replicas that nobody hears, records that nobody takes away.
+
+`migrator.raft.recovery` decides on a recovery; docs/adr/0024-a-lost-majority.md has the reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from migrator.raft.voter_set import ReplicaKey
+from migrator.records.uuid import Uuid
+from migrator.values import value
+
+
+@value
+class Recovered:
+    """``refused`` are the replicas that were given up. ``epoch`` is that of the last recovery's records, and
+    ``end_offset`` the offset after them; 0 and 0 without any."""
+
+    refused: frozenset[ReplicaKey] = frozenset()
+    epoch: int = 0
+    end_offset: int = 0
+
+    def refuses(self, node_id: int, directory_id: Uuid) -> bool:
+        """Whether a replica was given up; the same id on another disk was not."""
+        return bool(self.refused) and ReplicaKey(node_id, directory_id) in self.refused
+
+    def has_lost(self, node_id: int) -> bool:
+        """Whether a replica with that id was given up."""
+        return any(key.node_id == node_id for key in self.refused)
+
+
+NOTHING_RECOVERED = Recovered()
+
+
+def nothing_recovered() -> Recovered:
+    """The usual case: the majority was never lost."""
+    return NOTHING_RECOVERED
+
+
+def merged(parts: Iterable[Recovered]) -> Recovered:
+    """All that is refused, and the last recovery's place in the log."""
+    known = [NOTHING_RECOVERED, *parts]
+    last = max(known, key=lambda part: (part.epoch, part.end_offset))
+    return Recovered(frozenset().union(*(part.refused for part in known)), last.epoch, last.end_offset)
