@@ -52,7 +52,7 @@ class RaftConfig:
     ``must_fetch_first``: whether this node votes only once it has all that a leader has committed; its disk is empty.
     ``has_address`` is asked from kraft.version 1 on, before this node stands for election: whether it knows where the
     voter with that id is.
-    ``recovered`` is asked anew each time: what recoveries of a lost majority have left behind, as far as this node knows.
+    ``recovered`` is asked anew each time for what recoveries of a lost majority have left behind.
     """
 
     node_id: int

@@ -20,7 +20,7 @@ from migrator.raft.messages import (
     VoteResponse,
 )
 from migrator.raft.quorum import Quorum
-from migrator.raft.states import NEVER, Candidate, Follower, Leader, Prospective, Resigned, Unattached
+from migrator.raft.states import NEVER, Candidate, Follower, Prospective, Resigned, Unattached
 from migrator.records.uuid import ZERO_UUID, Uuid
 
 RETRIES_MAX = 20
