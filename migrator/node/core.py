@@ -246,4 +246,5 @@ def raft_config(settings: Settings, identity: MetaProperties) -> RaftConfig:
         request_timeout_ms=settings.controller_quorum_request_timeout_ms,
         retry_backoff_ms=settings.controller_quorum_retry_backoff_ms,
         asks_for_pre_votes=bool(settings.grpc_voters),
+        asks_for_pre_votes_once_dynamic=True,
     )

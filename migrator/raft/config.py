@@ -48,7 +48,8 @@ class RaftConfig:
     ``bootstrap`` has a negative id for each of ``controller.quorum.bootstrap.servers`` (Kafka's are -2, -3, ...).
     ``may_grant_vote`` is asked with the candidate's id before this node says that it votes for it, each time; a
     refusal looks to the candidate like a vote for somebody else. It also sorts the successors of a leader that hands
-    over. ``asks_for_pre_votes``: whether peers are asked whether they would vote, before they are asked to (KIP-996).
+    over. ``asks_for_pre_votes``: whether peers are asked whether they would vote, before they are asked to (KIP-996);
+    ``asks_for_pre_votes_once_dynamic``: the same, but from kraft.version 1 on only.
     ``must_fetch_first``: whether this node votes only once it has all that a leader has committed; its disk is empty.
     ``has_address`` is asked from kraft.version 1 on, before this node stands for election: whether it knows where the
     voter with that id is.
@@ -69,6 +70,7 @@ class RaftConfig:
     fetch_max_bytes: int = 8 * 1024 * 1024
     max_parked_fetches: int = 10_000
     asks_for_pre_votes: bool = False
+    asks_for_pre_votes_once_dynamic: bool = False
     must_fetch_first: bool = False
     may_grant_vote: Callable[[int], bool] = grant_to_anybody
     has_address: Callable[[int], bool] = has_every_address

@@ -142,7 +142,9 @@ def stand(quorum: Quorum) -> int:
     """
     if _waits_for_addresses(quorum):
         return quorum.address_deadline or quorum.now
-    if quorum.config.asks_for_pre_votes and quorum.other_voters():
+    config = quorum.config
+    asks = config.asks_for_pre_votes or (config.asks_for_pre_votes_once_dynamic and quorum.is_dynamic)
+    if asks and quorum.other_voters():
         quorum.become_prospective()
     else:
         quorum.become_candidate()

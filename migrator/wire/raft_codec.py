@@ -53,13 +53,16 @@ PRE_VOTES_SINCE = 2
 """First version of Vote that may ask without a vote (Kafka 4.0, KIP-996)."""
 
 RAFT_APIS: Mapping[type, tuple[int, VersionRange]] = {
-    VoteRequest: (VOTE, VersionRange(0, PRE_VOTES_SINCE)),
+    VoteRequest: (VOTE, VersionRange(0, PRE_VOTES_SINCE - 1)),
     BeginQuorumEpochRequest: (BEGIN_QUORUM_EPOCH, VersionRange(0, 1)),
     EndQuorumEpochRequest: (END_QUORUM_EPOCH, VersionRange(0, 1)),
     FetchRequest: (FETCH, VersionRange(TOPIC_IDS_SINCE, 17)),
     FetchSnapshotRequest: (FETCH_SNAPSHOT, VersionRange(0, 1)),
 }
-"""API key of each request, and the versions that we send."""
+"""API key of each request, and the versions that we send; pre-votes need a later one."""
+
+PRE_VOTE_VERSIONS = VersionRange(0, PRE_VOTES_SINCE)
+"""Those that are asked for before a pre-vote is sent: a peer that has only the earlier ones knows no pre-votes."""
 
 
 @value

@@ -24,6 +24,7 @@ from migrator.wire.client import ClientLimits, KafkaClient
 from migrator.wire.connection import RequestContext
 from migrator.wire.peer_clients import FindEndpoint, PeerClients
 from migrator.wire.raft_codec import (
+    PRE_VOTE_VERSIONS,
     PRE_VOTES_SINCE,
     RAFT_APIS,
     DirectoryOf,
@@ -79,11 +80,12 @@ class KafkaRaftTransport:
     async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
         """The peer's answer, which has the type that belongs to the request's (see `RaftTransport`)."""
         api_key, ours = RAFT_APIS[type(request)]
+        is_pre_vote = isinstance(request, VoteRequest) and request.pre_vote
         client = await self._clients.get(peer)
         try:
             async with asyncio.timeout(timeout):
-                version = await client.highest_version(api_key, ours, timeout)
-                if isinstance(request, VoteRequest) and request.pre_vote and version < PRE_VOTES_SINCE:
+                version = await client.highest_version(api_key, PRE_VOTE_VERSIONS if is_pre_vote else ours, timeout)
+                if is_pre_vote and version < PRE_VOTES_SINCE:
                     return NO_PRE_VOTES  # only of a peer that is there: whoever is cut off must not raise the epoch
                 body = encode_raft_request(request, version, self._own_endpoints, self._directory_of)
                 response = await client.request(body, timeout)

@@ -6,6 +6,8 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from migrator.parts.processes import free_port
 from migrator.raft.messages import RaftRequest, RaftResponse, VoteRequest, VoteResponse
 from migrator.raft.transport import RaftHandler, TransportError
 from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
+from migrator.wire.connection import RequestContext
 from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.raft_transport import NO_PRE_VOTES, KafkaRaftTransport, RaftService
 from migrator.wire.schemas import SERVED_APIS
@@ -109,9 +112,13 @@ async def test_a_port_that_swallows_everything_delays_only_the_first_request(pee
 
 
 async def pre_vote(port: int) -> VoteResponse:
+    return await asked_over_kafka(port, PRE_VOTE)
+
+
+async def asked_over_kafka(port: int, request: VoteRequest) -> VoteResponse:
     transport = KafkaRaftTransport(1, {PEER: ListenerEndpoint("CONTROLLER", "127.0.0.1", port)}.get)
     try:
-        response = await transport.send(PEER, PRE_VOTE, 10.0)
+        response = await transport.send(PEER, request, 10.0)
     finally:
         await transport.close()
     assert isinstance(response, VoteResponse)
@@ -133,6 +140,25 @@ async def test_a_peer_that_knows_pre_votes_is_asked_for_one() -> None:
     finally:
         await listener.close(grace=0)
     assert asked == [True]
+
+
+async def test_whoever_asks_for_a_vote_writes_what_kafka_3_9_writes() -> None:
+    """Also to a peer that knows pre-votes: quorums with configured voters speak as they always have."""
+    versions: list[tuple[bool, int]] = []
+
+    class Noting(RaftService):
+        async def handle(self, context: RequestContext, body: Any) -> Any:
+            versions.append((getattr(body.topics[0].partitions[0], "pre_vote", False), context.api_version))
+            return await super().handle(context, body)
+
+    listener = KafkaListener("CONTROLLER", Noting(answer(OVER_KAFKA), lambda _: None), apis=SERVED_APIS)
+    port = await listener.start("127.0.0.1", 0)
+    try:
+        for request in (PRE_VOTE, replace(PRE_VOTE, candidate_epoch=6, pre_vote=False)):
+            await asked_over_kafka(port, request)
+    finally:
+        await listener.close(grace=0)
+    assert versions == [(True, 2), (False, 1)]
 
 
 async def test_of_a_peer_of_kafka_3_9_it_is_known_that_it_knows_none() -> None:
