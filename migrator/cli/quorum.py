@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from migrator.cli import recover
 from migrator.cli.options import controller_options
 from migrator.cli.terminal import console, say, say_json
 from migrator.errors import OperatorError
@@ -101,6 +102,9 @@ def upgrade(config: Path | None, server: str | None, command_config: Path | None
     """
     asyncio.run(_ordered((config, server, command_config), VoterOrder.UPGRADE, "", cluster_id))
     say("The voters are in the log now (kraft.version 1). 'migrator quorum reassign' can change them")
+
+
+command.add_command(recover.command)
 
 
 def _order(where: Where, order: VoterOrder, voters: str, cluster_id: str, *, wait: bool) -> None:

@@ -39,6 +39,15 @@ def ask(*lines: str, abort: bool = False, err: bool = False) -> bool:
     return click.confirm("\n".join(map(printable, lines)), abort=abort, err=err)
 
 
+def ask_for(what: str) -> str:
+    """What the operator types.
+
+    :raises click.Abort: they end the command instead.
+    """
+    typed: str = click.prompt(printable(what), err=True)
+    return typed.strip()
+
+
 def console(**options: Any) -> Console:
     """For tables and colours: strings are no markup, and every style is ours."""
     return _Console(markup=False, emoji=False, highlight=False, **options)

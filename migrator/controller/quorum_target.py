@@ -14,14 +14,15 @@ from kio.schema.errors import ErrorCode
 
 from migrator.controller.context import Context
 from migrator.controller.decision import Decision, RefusedError
-from migrator.image.model import ConfigResource, MetadataImage
+from migrator.controller.given_up import QUORUM, recovered_of
+from migrator.image.model import MetadataImage
 from migrator.raft.planner import Target
 from migrator.raft.voter_set import DYNAMIC_VERSION, ReplicaKey, VoterSet
-from migrator.records.metadata import QUORUM_RESOURCE, ConfigRecord, ConfigResourceType, ZkMigrationState
+from migrator.records.metadata import ConfigRecord, ZkMigrationState
 from migrator.records.uuid import ZERO_UUID, is_reserved, uuid_from_text
 from migrator.values import value
 
-RESOURCE: Final = ConfigResource(ConfigResourceType.UNKNOWN, QUORUM_RESOURCE)
+RESOURCE: Final = QUORUM
 KEY: Final = "target.voters"
 VOTERS_MAX: Final = 99
 """No quorum is that large: each further voter makes every write slower."""
@@ -208,6 +209,11 @@ def _check_nodes(image: MetadataImage, target: Target) -> None:
     for replica in target:
         if replica.node_id in cluster.brokers and replica.node_id not in cluster.controllers:
             raise _invalid(f"Node {replica.node_id} is a broker. Only controllers vote.")
+        if recovered_of(image).refuses(replica.node_id, replica.directory_id):
+            raise _invalid(
+                f"Controller {replica} was given up when the majority was lost. Empty its directory and format it "
+                "again: with a new directory id it can join."
+            )
 
 
 def _warnings(target: Target, live: frozenset[ReplicaKey]) -> Iterator[str]:

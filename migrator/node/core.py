@@ -12,6 +12,7 @@ from random import Random, SystemRandom
 from migrator.clock import monotonic_ms
 from migrator.config.settings import Settings
 from migrator.controller.delegation_tokens import secret_key
+from migrator.controller.given_up import recovered_of
 from migrator.controller.index import ControllerIndex
 from migrator.image.model import MetadataImage
 from migrator.log.bootstrap import bootstrap_records, read_bootstrap
@@ -20,6 +21,7 @@ from migrator.log.lock import DirectoryLock
 from migrator.log.meta_properties import MetaProperties
 from migrator.log.metadata_log import LogLimits, MetadataLog
 from migrator.log.quorum_state import QuorumStateFile
+from migrator.log.recovery_file import RecoveryEntry, RecoveryFile, recovered
 from migrator.node.active import ActiveController, Admit, Check, IndexKeeper
 from migrator.node.leadership import Leadership
 from migrator.node.metadata import MetadataRuntime
@@ -33,6 +35,7 @@ from migrator.node.snapshotter import Snapshotter
 from migrator.observe.loop_health import TurnGauge
 from migrator.raft.config import RaftConfig
 from migrator.raft.core import RaftNode
+from migrator.raft.refused import Recovered, merged
 from migrator.raft.states import NEVER_ELECTED
 from migrator.raft.transport import RaftTransport
 from migrator.records.batch import Batch
@@ -77,6 +80,8 @@ class OpenedDirectory:
         static_voters = [voter.voter_id for voter in settings.voters]
         self.election = QuorumStateFile(metadata_log.directory, static_voters, metadata_log)
         self.storage = NodeStorage(metadata_log, self.election)
+        self._recovery_file = RecoveryFile(metadata_log.directory)
+        self.recoveries = self._recovery_file.read()
         bootstrap = read_bootstrap(directory)
         self.bootstrap = bootstrap_records(version_at(LATEST_SUPPORTED)) if bootstrap is None else bootstrap
         recovery = metadata_log.recovery
@@ -88,6 +93,15 @@ class OpenedDirectory:
                 recovery.cut_bytes,
                 reason,
             )
+
+    def recovered(self) -> Recovered:
+        """What recoveries of a lost majority have left behind, as far as the file beside the log says."""
+        return recovered(self.recoveries, self.storage.log)
+
+    def write_recoveries(self, entries: Iterable[RecoveryEntry]) -> None:
+        """Replace what the file says; durable on return."""
+        self.recoveries = tuple(entries)
+        self._recovery_file.write(self.recoveries)
 
     def close(self) -> None:
         """Close the files and let go of the lock."""
@@ -143,6 +157,7 @@ class NodeCore:
                 raft_config(settings, directory.identity),
                 must_fetch_first=_must_fetch_first(settings, directory),
                 may_grant_vote=ballot.may_grant,
+                recovered=lambda: merged([directory.recovered(), recovered_of(self.metadata.image)]),
                 has_address=has_address or addresses.knows,
                 bootstrap=addresses.bootstrap_ids,
             ),

@@ -63,7 +63,8 @@ def plan_recovery(
     if len(missing) + 1 >= majority(len(voters)):
         raise OperatorError(
             f"a majority of the voters {_text(_keys(voters))} is not confirmed as lost",
-            remedy=f"Start {_text(missing)}: this controller and they elect a leader. Nothing is lost then"
+            remedy=f"Start {_text(missing)}: this controller and they elect a leader. Nothing is lost then. If their "
+            "directories are lost for good, name each with --lost"
             if missing
             else "Start this controller: it is the only voter and needs nobody else",
         )

@@ -20,6 +20,7 @@ from kio.schema.errors import ErrorCode
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.errors import require
 from migrator.log.errors import NoSpaceError, StorageError
+from migrator.node.quorum.given_up import GivenUpNotes
 from migrator.node.quorum.intake import CheckedRecords, check_records
 from migrator.node.quorum.observer import QuorumObserver
 from migrator.node.quorum.reads import CONTESTED_BYTES_MAX, READ_BYTES_MAX, FetchReads
@@ -108,6 +109,7 @@ class QuorumRunner:
         """Peers of another cluster, as far as that was said in the log."""
         self._last_epoch_said = -1
         self.refusals = Refusals()
+        self._given_up = GivenUpNotes()
         self._gauge = gauge
         self._checked: CheckedRecords | None = None
         """The records of the response that is being stepped."""
@@ -169,7 +171,11 @@ class QuorumRunner:
             found = await reply
             if isinstance(found, fx.ReadLog):
                 return await self._log_read(context, found)
-            return await self._snapshot_read(found) if isinstance(found, fx.ReadSnapshot) else found
+            if isinstance(found, fx.ReadSnapshot):
+                return await self._snapshot_read(found)
+            response: RaftResponse = found
+            self._given_up.refused(request, response)
+            return response
         finally:
             self._replies.pop(context, None)
 
@@ -358,6 +364,7 @@ class QuorumRunner:
         try:
             response = await self._transport.send(effect.peer, effect.request, self._request_timeout_seconds)
             self._note_cluster(effect.peer, is_ours=response.top_error is not ErrorCode.inconsistent_cluster_id)
+            self._given_up.told(effect.peer, response)
             checked = await self._check(effect.request, response, deadline)
         except TransportError as error:
             if isinstance(error, ForeignClusterError):

@@ -16,7 +16,7 @@ from migrator.log.metadata_log import MetadataLog
 from migrator.node.core import NodeCore
 from migrator.node.reassignment import VoterReassignment
 from migrator.observe.journal import Journal
-from migrator.raft.voter_set import VoterSet
+from migrator.raft.voter_set import ReplicaKey, VoterSet
 from migrator.records.control import (
     ControlRecord,
     DynamicVoter,
@@ -33,7 +33,6 @@ from migrator.records.uuid import ZERO_UUID, Uuid
 from migrator.wire.voters import VoterAnswer
 from tests.controller.support.leading_controller import some_uuid
 from tests.node.support.cluster import Cluster
-from tests.raft.support.reassignment import wanted
 
 LISTENER = "CONTROLLER"
 
@@ -57,7 +56,7 @@ class DynamicCluster(Cluster):
     def format(self) -> None:
         """Each log begins as that of a quorum of ``--initial-controllers`` does."""
         super().format()
-        voters = VoterSet.of(self._voter(node_id) for node_id in self._first_voters)
+        voters = VoterSet.of(self.voter(node_id) for node_id in self._first_voters)
         names = tuple(Voter(node_id) for node_id in self._first_voters)
         begin: list[ControlRecord] = [LeaderChange(1, names, names), KRaftVersion(1), KRaftVoters(voters.voters)]
         for node_id in range(1, self.size + 1):
@@ -65,7 +64,8 @@ class DynamicCluster(Cluster):
             log.append(build_control_batch(begin, timestamp_ms=0, leader_epoch=1))
             log.close()
 
-    def _voter(self, node_id: int) -> DynamicVoter:
+    def voter(self, node_id: int) -> DynamicVoter:
+        """As it is in the log."""
         at = VoterEndpoint(LISTENER, "localhost", 9000 + node_id)
         return DynamicVoter(node_id, self.directory_id(node_id), (at,), KRaftVersionRange(0, 1))
 
@@ -101,20 +101,21 @@ class DynamicCluster(Cluster):
         assert leader.controller.epoch is not None
         await leader.metadata.stable(await leader.controller.append(leader.controller.epoch, records))
 
-    async def order(self, order: TargetOrder, *ids: int) -> TargetAnswer:
+    async def order(self, order: TargetOrder, *replicas: int | ReplicaKey) -> TargetAnswer:
         """What an operator asks the active controller for, and its successor if it leads no more."""
         while True:
             try:
-                return await self._order(order, ids)
+                return await self._order(order, replicas)
             except RefusedError as error:
                 if error.error.code is not ErrorCode.not_controller:
                     raise
 
-    async def _order(self, order: TargetOrder, ids: tuple[int, ...]) -> TargetAnswer:
+    async def _order(self, order: TargetOrder, replicas: tuple[int | ReplicaKey, ...]) -> TargetAnswer:
         leader = await self.leader()
         voters = leader.quorum.membership.voters
         assert voters is not None
-        request = TargetRequest(order, wanted(*ids), voters, frozenset())
+        keys = tuple(it if isinstance(it, ReplicaKey) else ReplicaKey(it) for it in replicas)
+        request = TargetRequest(order, keys, voters, frozenset())
         return await leader.controller.write(
             Operation.REASSIGN_VOTERS, lambda image, context: set_target(image, request, context)
         )

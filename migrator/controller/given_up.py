@@ -1,0 +1,50 @@
+"""What a recovery of a lost majority leaves in the image, for controllers that join later (`migrator.raft.refused`).
+
+The configurations are of the resource that also holds a reassignment's target: stock controllers keep them in their
+snapshots, and take no change of them from a client.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from migrator.image.model import ConfigResource, MetadataImage
+from migrator.raft.refused import NOTHING_RECOVERED, Recovered
+from migrator.raft.voter_set import ReplicaKey
+from migrator.records.metadata import QUORUM_RESOURCE, ConfigRecord, ConfigResourceType
+from migrator.records.uuid import uuid_from_text
+
+QUORUM: Final = ConfigResource(ConfigResourceType.UNKNOWN, QUORUM_RESOURCE)
+REFUSED_KEY: Final = "refused.voters"
+"""``1@<directory id>,2@<directory id>``: those of every recovery."""
+RECOVERED_KEY: Final = "recovered.at"
+"""``<epoch>:<end offset>`` of the last recovery's records."""
+
+
+def given_up_records(recovered: Recovered) -> tuple[ConfigRecord, ConfigRecord]:
+    """What `recovered_of` reads again."""
+    keys = sorted(recovered.refused, key=lambda key: (key.node_id, key.directory_id))
+    return (
+        ConfigRecord(QUORUM.resource_type, QUORUM.name, REFUSED_KEY, ",".join(map(str, keys))),
+        ConfigRecord(QUORUM.resource_type, QUORUM.name, RECOVERED_KEY, f"{recovered.epoch}:{recovered.end_offset}"),
+    )
+
+
+def recovered_of(image: MetadataImage) -> Recovered:
+    """What recoveries have left in the image; nothing when what is there is none that this program writes."""
+    configs = image.configs.get(QUORUM, {})
+    refused, at = configs.get(REFUSED_KEY), configs.get(RECOVERED_KEY)
+    return _parsed(refused, at) if refused and at else NOTHING_RECOVERED
+
+
+def _parsed(refused: str, at: str) -> Recovered:
+    try:
+        epoch, _, end_offset = at.partition(":")
+        return Recovered(frozenset(map(_key, refused.split(","))), int(epoch), int(end_offset))
+    except ValueError:
+        return NOTHING_RECOVERED
+
+
+def _key(text: str) -> ReplicaKey:
+    node_id, _, directory = text.partition("@")
+    return ReplicaKey(int(node_id), uuid_from_text(directory))

@@ -1,0 +1,212 @@
+"""The directory of a controller that is left when the majority of the voters is lost, and the recovery written to it.
+
+`migrator.raft.recovery` decides, docs/adr/0024-a-lost-majority.md has the reasons. The controller does not run: this
+holds the directory's lock. What is begun and not ended is ended by the next call of `recover`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from migrator.clock import wall_ms
+from migrator.config.settings import Settings
+from migrator.controller.given_up import given_up_records, recovered_of
+from migrator.errors import InvariantViolation, OperatorError
+from migrator.image.loader import ImageLoader
+from migrator.image.model import EMPTY_IMAGE, MetadataImage
+from migrator.image.replay import replay, snapshot_image
+from migrator.log.recovery_file import RecoveryEntry
+from migrator.node.core import OpenedDirectory
+from migrator.observe.journal import Journal
+from migrator.raft.messages import EpochOffset
+from migrator.raft.recovery import RecoveryPlan, plan_recovery
+from migrator.raft.refused import Recovered, merged
+from migrator.raft.states import NEVER_ELECTED, ElectionState
+from migrator.raft.voter_set import Membership, ReplicaKey, VoterSet
+from migrator.records.batch import build_batch
+from migrator.records.codec import encode_all
+from migrator.records.control import KRaftVoters, build_control_batch
+from migrator.records.metadata import AbortTransactionRecord, MetadataRecord, ZkMigrationState
+from migrator.records.uuid import ZERO_UUID
+from migrator.values import value
+
+JOURNAL_KIND = "recovery"
+ABORTED = "the majority of the voters was lost"
+
+
+@value
+class Evidence:
+    """What the directory holds, for the operator's decision and for the journal.
+
+    ``log_end``: epoch of the last record, and the offset behind it. ``snapshot``: the newest one; ``after_snapshot``:
+    how many records are behind it. ``epoch_start``: where the last record's epoch begins, None when that is no longer
+    in the log. ``open_transaction``: where a transaction begins that has no end.
+    """
+
+    cluster_id: str
+    survivor: ReplicaKey
+    membership: Membership
+    log_end: EpochOffset
+    known_epoch: int
+    snapshot: EpochOffset | None
+    after_snapshot: int
+    epoch_start: int | None
+    open_transaction: int | None
+
+
+class Survivor:
+    """Opened and locked until `close`."""
+
+    def __init__(self, settings: Settings) -> None:
+        """
+        :raises OperatorError: the controller runs; or the directory is not formatted, another node's, or damaged.
+        """
+        self._settings = settings
+        self._directory = directory = OpenedDirectory(settings)
+        self._log = directory.storage.log
+        try:
+            self._image, self._open_transaction = self._read_image()
+        except InvariantViolation as error:
+            directory.close()
+            raise OperatorError(
+                f"the records of the log do not fit: {error}",
+                where=str(self._log.directory),
+                remedy="Run the command on another voter that is left, or restore this directory from a copy",
+            ) from error
+        except BaseException:
+            directory.close()
+            raise
+
+    def close(self) -> None:
+        """Close the files and let go of the lock."""
+        self._directory.close()
+
+    def evidence(self) -> Evidence:
+        """What there is to decide on."""
+        log, identity = self._log, self._directory.identity
+        stored = self._directory.election.read() or NEVER_ELECTED
+        snapshot = log.store.latest()
+        return Evidence(
+            cluster_id=identity.cluster_id,
+            survivor=ReplicaKey(self._settings.node_id, identity.directory_id or ZERO_UUID),
+            membership=log.membership(),
+            log_end=EpochOffset(log.last_epoch(), log.end_offset()),
+            known_epoch=max(stored.epoch, log.last_epoch()),
+            snapshot=snapshot,
+            after_snapshot=log.end_offset() - (0 if snapshot is None else snapshot.offset),
+            epoch_start=log.epoch_start(log.last_epoch()),
+            open_transaction=self._open_transaction,
+        )
+
+    def unfinished(self) -> RecoveryEntry | None:
+        """A recovery whose records are in the log, and which is not done."""
+        return next((it for it in self._directory.recoveries if it.counts(self._log) and not it.is_done), None)
+
+    def voters_before(self, entry: RecoveryEntry) -> VoterSet | None:
+        """Those in force before a recovery's records."""
+        return self._log.membership_at(entry.offset).voters
+
+    def plan(self, lost: Collection[ReplicaKey]) -> RecoveryPlan:
+        """What would be written.
+
+        :raises OperatorError: the quorum cannot be recovered so, or need not be.
+        """
+        found = self.evidence()
+        plan = plan_recovery(found.membership, found.survivor, lost, found.known_epoch, found.log_end.offset)
+        if self._image.provenance.offset < 0:
+            raise OperatorError(
+                "the log is empty, so there is nothing to go on from",
+                where=str(self._log.directory),
+                remedy="Run the command on another voter that is left. If none has a log, format a new quorum",
+            )
+        if self._image.features.zk_migration_state in {ZkMigrationState.PRE_MIGRATION, ZkMigrationState.MIGRATION}:
+            raise OperatorError(
+                "a migration is under way: ZooKeeper and the brokers may hold what this log lacks",
+                where=str(self._log.directory),
+                remedy="Return the cluster to ZooKeeper with 'migrator rollback', and migrate with a new quorum",
+            )
+        return plan
+
+    def recover(self, plan: RecoveryPlan) -> Iterator[str]:
+        """Write the recovery, step by step; says what is durable after each.
+
+        :raises StorageError: the disk refuses. The command can be run again.
+        """
+        batches, entry = self._records(plan)
+        kept = [it for it in self._directory.recoveries if it.counts(self._log)]
+        self._directory.write_recoveries([*kept, entry])
+        yield "the file beside the log"
+        self._log.append(batches)
+        self._log.sync()
+        yield f"the records in the log, offsets {entry.offset} to {entry.end_offset - 1}, epoch {entry.epoch}"
+        yield from self.finish(entry)
+
+    def finish(self, entry: RecoveryEntry) -> Iterator[str]:
+        """What follows the records; errors as `recover`."""
+        stored = self._directory.election.read() or NEVER_ELECTED
+        if stored.epoch < entry.epoch:
+            self._directory.election.write(ElectionState(entry.epoch))
+        yield "the election state"
+        self._note(entry)
+        yield "the journal"
+        others = [it for it in self._directory.recoveries if it.epoch != entry.epoch]
+        self._directory.write_recoveries([*others, replace(entry, is_done=True)])
+        yield "the end of the recovery in the file beside the log"
+
+    def _records(self, plan: RecoveryPlan) -> tuple[bytes, RecoveryEntry]:
+        """The configurations come first: the voters are others only once all is there. An open transaction would take
+        the configurations with it when it is aborted, so it is aborted here."""
+        marker = [] if self._open_transaction is None else [AbortTransactionRecord(ABORTED)]
+        end_offset = plan.offset + len(marker) + 3  # two configurations, and the voters
+        own = Recovered(frozenset(plan.lost), plan.epoch, end_offset)
+        known = merged([self._directory.recovered(), recovered_of(self._image), own])
+        records: list[MetadataRecord] = [*marker, *given_up_records(known)]
+        now_ms, level = wall_ms(), self._image.features.metadata_version
+        data = build_batch(
+            encode_all(records, level), timestamp_ms=now_ms, base_offset=plan.offset, leader_epoch=plan.epoch
+        )
+        voters = build_control_batch(
+            [KRaftVoters(plan.after.voters)],
+            timestamp_ms=now_ms,
+            base_offset=end_offset - 1,
+            leader_epoch=plan.epoch,
+        )
+        survivor = plan.after.key(self._settings.node_id)
+        return data + voters, RecoveryEntry(plan.epoch, plan.offset, end_offset, survivor, plan.lost)
+
+    def _note(self, entry: RecoveryEntry) -> None:
+        """Once: a run that was killed may have done so."""
+        journal = Journal(self._settings.metadata_directory, self._settings.migrator_journal_max_bytes)
+        try:
+            events = (dict(event.details) for event in journal.after(-1) if event.kind == JOURNAL_KIND)
+            if any(details.get("epoch") == str(entry.epoch) for details in events):
+                return
+            before = self.voters_before(entry)
+            journal.append(
+                wall_ms(),
+                JOURNAL_KIND,
+                f"the majority of the voters was lost; the operator has made {entry.survivor} the only voter",
+                epoch=str(entry.epoch),
+                records=f"{entry.offset} to {entry.end_offset - 1}",
+                voters_before=", ".join(str(before.key(it)) for it in sorted(before.ids)) if before else "",
+                confirmed_as_wiped=", ".join(map(str, entry.lost)),
+                log_end_before=str(entry.offset),
+                last_epoch_before=str(self._log.epoch_at(entry.offset - 1)),
+                cluster_id=self._directory.identity.cluster_id,
+            )
+        finally:
+            journal.close()
+
+    def _read_image(self) -> tuple[MetadataImage, int | None]:
+        """The image at the log's end without an open transaction, and where that begins."""
+        storage, latest = self._directory.storage, self._log.store.latest()
+        start = self._log.start_offset() if latest is None else latest.offset
+        image = EMPTY_IMAGE
+        if latest is not None:
+            image = snapshot_image(latest.offset, latest.epoch, storage.snapshot(latest))
+        loader = ImageLoader(image)
+        for batch in storage.batches_from(min(start, self._log.end_offset())):
+            replay(loader, batch)
+            loader.commit(loader.end_offset)
+        return loader.published, loader.transaction_start
