@@ -19,7 +19,8 @@ The same core is driven by `migrator.node` on real disks and sockets, and by `te
    fetches next (its fetch offset is the claim "I have everything before it on disk"), a follower's high watermark.
 4. *A full disk:* when an append fails, the log cuts what it wrote of it, the node performs the rest of
    the list as usual and reports `AppendFailed`. A leader then resigns, a follower tries again later.
-   For a snapshot chunk it reports `SnapshotFailed`.
+   For a snapshot chunk it reports `SnapshotFailed`, once, and performs no `FinishSnapshot` for it: by the time that a
+   slow disk came to this, another download of the same snapshot could be half-way.
 5. *Reads happen when performed:* `ReadLog` and `ReadSnapshot` are answered from the log as it is when their turn comes,
    which may be after some more steps, but in their order. When the leader epoch of the answer is over by then, or the
    log begins later, a `ReadLog` is answered without records.

@@ -227,10 +227,20 @@ class SimulatedNode:
     def _note_request(self, event: ev.RequestReceived) -> None:
         if isinstance(event.context, RequestContext):
             self.unanswered[event.context] = self.unanswered.get(event.context, 0) + 1
-        if isinstance(event.request, FetchRequest | FetchSnapshotRequest):
-            key = ReplicaKey(event.request.replica_id, event.request.replica_directory_id)
-            if self.raft is not None and event.request.leader_epoch == self.raft.epoch:
+        request = event.request
+        if isinstance(request, FetchRequest | FetchSnapshotRequest):
+            key = ReplicaKey(request.replica_id, request.replica_directory_id)
+            is_in_epoch = self.raft is not None and request.leader_epoch == self.raft.epoch
+            if is_in_epoch and (isinstance(request, FetchSnapshotRequest) or self._is_behind(request)):
                 self.contacts[key] = self.world.now
+
+    def _is_behind(self, request: FetchRequest) -> bool:
+        """Whether the asker's log is the beginning of this one: a leader counts no other Fetch as a sign of life. One
+        that has nothing gets a snapshot, if there is any."""
+        log, offset = self.disk.log, request.fetch_offset
+        if offset == 0:
+            return log.start_offset() == 0 and not log.snapshots()
+        return log.epoch_before(offset) == request.last_fetched_epoch
 
     def _schedule_tick(self, raft: RaftNode) -> None:
         deadline = raft.deadline()
@@ -439,6 +449,7 @@ class SimulatedNode:
 
     def _write_chunk(self, effect: fx.WriteSnapshotChunk) -> None:
         if self.disk_is_full:
+            self.parts.pop(effect.snapshot_id, None)
             self.soon(ev.SnapshotFailed(effect.snapshot_id))
             return
         self.world.count("snapshot chunks")
@@ -446,16 +457,16 @@ class SimulatedNode:
         self.parts[effect.snapshot_id] = so_far + effect.data
 
     def _finish_snapshot(self, effect: fx.FinishSnapshot) -> None:
-        snapshot_id, life = effect.snapshot_id, self.life
-        self.world.after(self.disk_delay(), lambda: self._snapshot_done(snapshot_id, life))
+        data, life = self.parts.pop(effect.snapshot_id, None), self.life
+        if data is not None:  # else its last part failed, and SnapshotFailed says so already
+            self.world.after(self.disk_delay(), lambda: self._snapshot_done(effect.snapshot_id, data, life))
 
-    def _snapshot_done(self, snapshot_id: EpochOffset, life: int) -> None:
+    def _snapshot_done(self, snapshot_id: EpochOffset, data: bytes, life: int) -> None:
         if self.life != life:
             return
-        if self.disk_is_full or snapshot_id not in self.parts:
+        if self.disk_is_full:
             self.hear(ev.SnapshotFailed(snapshot_id))
             return
-        data = self.parts.pop(snapshot_id)
         image = Image.from_bytes(snapshot_id, data[KEY_BYTES:])
         point = self.world.point_at(snapshot_id.offset)
         check(rules.snapshot_is_replay, snapshot_id, image.digest, point)

@@ -20,6 +20,7 @@ from kio.schema.errors import ErrorCode
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.errors import require
 from migrator.log.errors import NoSpaceError, StorageError
+from migrator.log.snapshots import SnapshotReceiver
 from migrator.node.quorum.given_up import GivenUpNotes
 from migrator.node.quorum.intake import CheckedRecords, check_records
 from migrator.node.quorum.observer import QuorumObserver
@@ -421,11 +422,13 @@ class QuorumRunner:
             self._inbox.append(ev.SnapshotFailed(effect.snapshot_id))
 
     def _finish_snapshot(self, effect: fx.FinishSnapshot) -> None:
-        self._supervisor.spawn(DOWNLOAD, self._finish(effect.snapshot_id))
+        receiver = self._storage.take_download(effect.snapshot_id)
+        if receiver is not None:  # else its last part failed, and SnapshotFailed says so already
+            self._supervisor.spawn(DOWNLOAD, self._finish(effect.snapshot_id, receiver))
 
-    async def _finish(self, snapshot_id: EpochOffset) -> None:
+    async def _finish(self, snapshot_id: EpochOffset, receiver: SnapshotReceiver) -> None:
         try:
-            await self._loop.run_in_executor(self._syncer, self._storage.finish_snapshot, snapshot_id)
+            await self._loop.run_in_executor(self._syncer, self._storage.finish_snapshot, receiver)
         except StorageError as error:
             log.warning("%s", error)
             self._step(ev.SnapshotFailed(snapshot_id))

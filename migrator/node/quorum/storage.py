@@ -114,14 +114,18 @@ class NodeStorage:
             raise StorageError(f"no download of snapshot {snapshot_id} is under way", where=str(self.directory))
         self._receiver.write(position, data)
 
-    def finish_snapshot(self, snapshot_id: EpochOffset) -> None:
-        """Check a downloaded snapshot, make it durable and take it into the books. For any thread."""
+    def take_download(self, snapshot_id: EpochOffset) -> SnapshotReceiver | None:
+        """The download of that snapshot; nobody writes to it any more. None when a part of it failed."""
+        if self._receiver is None or self._receiver.snapshot_id != snapshot_id:
+            return None
         receiver, self._receiver = self._receiver, None
-        if receiver is None or receiver.snapshot_id != snapshot_id:
-            raise StorageError(f"no download of snapshot {snapshot_id} is under way", where=str(self.directory))
+        return receiver
+
+    def finish_snapshot(self, receiver: SnapshotReceiver) -> None:
+        """Check a downloaded snapshot, make it durable and take it into the books. For any thread."""
         with receiver:
             receiver.finish()
-        self.log.store.add(snapshot_id)
+        self.log.store.add(receiver.snapshot_id)
 
     def drop_download(self) -> None:
         """Forget the parts of a download that did not end."""
