@@ -1,7 +1,7 @@
 """Figures of our controllers beside stock Kafka's, on the same machine, in the same run. Nothing here asserts a time.
 
 python -m tests.bench [--partitions N] [--transport grpc|kafka] [--peers stock,ours] [--json FILE]
-    [--pieces|--rolls|--rehearse N,N,...]
+    [--pieces|--rolls|--rehearse N,N,...|--reassign]
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if given.rehearse:
         return _rehearsals(given, console)
+    if given.reassign:
+        return _reassignments(given, console)
     cores = os.cpu_count()
     setting = {"controllers": given.controllers, "brokers": 3, "cores": cores}
     shown = Console(width=180 if not sys.stdout.isatty() else None)
@@ -52,10 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         caption = f"{given.partitions:,} partitions, {given.controllers} controllers, 3 brokers, {cores} cores"
         shown.print(table(results, caption))
         _write(given.json, to_json(results, setting | {"partitions": given.partitions}))
-    for result in results:
-        if result.failure is not None:
-            console.print(f"[red]{result.title}: {result.failure}[/red]")
-    return 1 if any(result.failure is not None for result in results) else 0
+    return _failed(results, console)
 
 
 async def _migrations(given: argparse.Namespace, console: Console) -> list[Result]:
@@ -87,6 +86,28 @@ def _rehearsals(given: argparse.Namespace, console: Console) -> int:
     return 0
 
 
+def _reassignments(given: argparse.Namespace, console: Console) -> int:
+    from tests.bench import reassignments  # noqa: PLC0415 - as above
+
+    results = []
+    with tempfile.TemporaryDirectory(prefix="migrator-bench-", dir=given.dir) as directory:
+        for peer in given.peers.split(","):
+            moved = reassignments.run(peer, Path(directory) / peer, given.partitions, console)
+            results.append(asyncio.run(moved))
+    caption = f"{given.partitions:,} partitions, voters (1,2,3) become (4,5,6), {os.cpu_count()} cores"
+    figures = reassignments.REASSIGNMENT_FIGURES
+    Console(width=180 if not sys.stdout.isatty() else None).print(table(results, caption, figures, "goal"))
+    _write(given.json, to_json(results, {"partitions": given.partitions, "cores": os.cpu_count()}, figures))
+    return _failed(results, console)
+
+
+def _failed(results: Sequence[Result], console: Console) -> int:
+    for result in results:
+        if result.failure is not None:
+            console.print(f"[red]{result.title}: {result.failure}[/red]")
+    return 1 if any(result.failure is not None for result in results) else 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--partitions", type=int, default=DEFAULT_PARTITIONS, help="in topics of 10 (200000)")
@@ -99,6 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pieces", action="store_true", help="measure single pieces instead of a migration")
     parser.add_argument("--rolls", action="store_true", help="real brokers roll through it, and a producer waits")
     parser.add_argument("--rehearse", metavar="SIZES", help="rehearsals and their migrations, e.g. 1000,20000,200000")
+    parser.add_argument("--reassign", action="store_true", help="three voters become three others under writes")
     parser.add_argument("--only", help="of the pieces, those whose name contains this")
     return parser
 

@@ -69,7 +69,7 @@ def table(
     results: Sequence[Result], caption: str, figures: Sequence[Figure] = FIGURES, goal: str = "goal at 200,000"
 ) -> Table:
     """Rows are figures, columns are peers, then ours/stock."""
-    shown = Table(title="Migration, side by side", caption=caption)
+    shown = Table(title="Side by side", caption=caption)
     shown.add_column("figure")
     shown.add_column("unit")
     for result in results:

@@ -27,6 +27,7 @@ from tests.bench.observers import stall_in
 from tests.bench.pieces_memory import MEMORY_PIECES, Sample
 from tests.bench.propagation import METADATA, METADATA_VERSION, REAL_CHANGES, measure_real
 from tests.bench.quiet_broker import head_of
+from tests.bench.reassignments import REASSIGNMENT_FIGURES, longest_pause_ms
 from tests.bench.rolls import ROLL_FIGURES
 from tests.drill.support.control_requests import (
     CONTROLLER,
@@ -87,7 +88,7 @@ def test_every_piece_runs(piece: object) -> None:
 
 def test_the_documented_figures_are_those_that_are_measured() -> None:
     page = (Path(__file__).parents[2] / "docs/bench.md").read_text(encoding="utf-8")
-    figures = (*FIGURES, *ROLL_FIGURES)
+    figures = (*FIGURES, *ROLL_FIGURES, *REASSIGNMENT_FIGURES)
     assert [figure.label for figure in figures if figure.target and figure.label not in page] == []
 
 
@@ -117,3 +118,15 @@ async def test_a_topic_is_known_when_the_last_broker_names_it() -> None:
     assert len(created) == REAL_CHANGES
     assert all(broker.asked == dict.fromkeys(created, 2) for broker in brokers)
     assert told_ms > 0
+
+
+@pytest.mark.parametrize(
+    ("times", "pause_ms"),
+    [
+        ([1.0, 2.1, 2.2, 2.7, 9.0], 500.0),  # what lies outside of the stretch is none of its pauses
+        ([2.9, 3.0], 900.0),  # nobody was answered at its beginning
+        ([], 0.0),
+    ],
+)
+def test_a_pause_is_between_two_acknowledgements_or_since_the_beginning(times: list[float], pause_ms: float) -> None:
+    assert longest_pause_ms(times, 2.0, 3.0) == pytest.approx(pause_ms)
