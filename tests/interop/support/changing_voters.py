@@ -160,8 +160,9 @@ class ChangingVoters:
 class Writers:
     """Clients that write one quota after the other, each with a name of its own, and note which were acknowledged."""
 
-    def __init__(self, quorum: ChangingVoters, clients: int) -> None:
+    def __init__(self, quorum: ChangingVoters, clients: int, prefix: str = "writer") -> None:
         self._quorum = quorum
+        self._prefix = prefix
         self._leader = 1
         self._ended = False
         self._tasks = [asyncio.create_task(self._write(number)) for number in range(clients)]
@@ -177,7 +178,7 @@ class Writers:
                     await client.close()
                 at = self._leader
                 client = KafkaClient("127.0.0.1", self._quorum.ports[at], f"writer-{number}")
-            name = f"writer-{number}-{count}"
+            name = f"{self._prefix}-{number}-{count}"
             entity = ({"entity_type": "user", "entity_name": name},)
             entries = ({"entity": entity, "ops": ({"key": QUOTA, "value": 1.0 + count, "remove": False},)},)
             try:
