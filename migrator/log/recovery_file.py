@@ -39,8 +39,9 @@ class RecoveryEntry:
     is_done: bool = False
 
     def counts(self, log: LogView) -> bool:
-        """Whether its records are in the log. No other record has such an epoch before that."""
-        return log.last_epoch() >= self.epoch and log.end_offset() >= self.end_offset
+        """Whether its records are in the log, or in a snapshot at its start."""
+        is_there = log.epoch_at(self.offset) in {None, self.epoch}
+        return is_there and log.last_epoch() >= self.epoch and log.end_offset() >= self.end_offset
 
 
 class RecoveryFile:

@@ -82,6 +82,9 @@ class OpenedDirectory:
         self.storage = NodeStorage(metadata_log, self.election)
         self._recovery_file = RecoveryFile(metadata_log.directory)
         self.recoveries = self._recovery_file.read()
+        begun = [entry for entry in self.recoveries if entry.counts(metadata_log)]
+        if len(begun) < len(self.recoveries):
+            self.write_recoveries(begun)  # whoever uses the log again goes on from it, and not from such an entry
         bootstrap = read_bootstrap(directory)
         self.bootstrap = bootstrap_records(version_at(LATEST_SUPPORTED)) if bootstrap is None else bootstrap
         recovery = metadata_log.recovery

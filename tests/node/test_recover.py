@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -234,3 +235,30 @@ async def test_a_damaged_file_is_no_reason_to_go_on_without(tmp_path: Path) -> N
         shutil.copy(copy, file)
         with closing(OpenedDirectory(cluster.settings(SURVIVOR))) as opened:
             assert opened.recovered().refused == set(lost(cluster))
+
+
+async def test_a_recovery_without_records_is_forgotten_when_the_log_goes_on(tmp_path: Path) -> None:
+    """The lost ones came back before the records were written: nobody may be refused for that later."""
+    async with stopped(tmp_path) as cluster:
+        recover(cluster, 1)
+        for node_id in (1, 2, SURVIVOR):
+            cluster.start(node_id)
+        await write(cluster, quota("later"))
+        for node_id in list(cluster.nodes):
+            await cluster.stop(node_id)
+        with closing(OpenedDirectory(cluster.settings(SURVIVOR))) as opened:
+            assert opened.recoveries == ()
+            assert opened.recovered() == Recovered()
+
+
+async def test_an_entry_counts_only_with_its_own_records(tmp_path: Path) -> None:
+    async with stopped(tmp_path) as cluster:
+        recover(cluster)
+        with closing(OpenedDirectory(cluster.settings(SURVIVOR))) as opened:
+            (entry,) = opened.recoveries
+            log = opened.storage.log
+            assert entry.counts(log)
+            assert not replace(entry, epoch=entry.epoch + 1).counts(log)
+            assert not replace(entry, epoch=entry.epoch - 1).counts(log)
+            assert not replace(entry, end_offset=entry.end_offset + 1).counts(log)
+            assert not replace(entry, offset=entry.offset - 1).counts(log)
