@@ -14,7 +14,8 @@ from tests.node.support.dynamic import DynamicCluster
 class OtherListeners(DynamicCluster):
     """The log names the voters' listeners otherwise than the files do, as a stock controller may have written them."""
 
-    def _voter(self, node_id: int) -> DynamicVoter:
+    def voter(self, node_id: int) -> DynamicVoter:
+        """Its listener has another name."""
         at = VoterEndpoint("ELSEWHERE", "localhost", 9000 + node_id)
         return DynamicVoter(node_id, self.directory_id(node_id), (at,), KRaftVersionRange(0, 1))
 
