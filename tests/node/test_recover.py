@@ -21,9 +21,11 @@ from migrator.log.recovery_file import FILE_NAME
 from migrator.node.core import OpenedDirectory
 from migrator.node.survivor import JOURNAL_KIND, Survivor
 from migrator.observe.journal import Journal
+from migrator.raft.messages import VoteRequest
 from migrator.raft.progress import ReplicaStatus
 from migrator.raft.recovery import EPOCH_STEP
 from migrator.raft.refused import Recovered
+from migrator.raft.responses import GIVEN_UP
 from migrator.raft.states import Role
 from migrator.raft.voter_changes import AddVoter, VotersNotChangedError
 from migrator.raft.voter_set import ReplicaKey
@@ -204,6 +206,8 @@ async def test_a_second_recovery_keeps_what_the_first_one_refuses(tmp_path: Path
         await until(lambda: cluster.voters() == {frozenset({SURVIVOR, 4})}, "controller 4 votes")
         joined = cluster.nodes[4]
         await until(lambda: bool(recovered_of(joined.metadata.published).refused), "it knows whom to refuse")
+        vote = VoteRequest(joined.cluster_id, 4, joined.quorum.epoch + 1, 1, 1, 9, cluster.directory_id(1))
+        assert (await joined.quorum.handle(vote)).error is GIVEN_UP, "controller 4 has no file, and the log says so"
         for node_id in list(cluster.nodes):
             await cluster.stop(node_id)
         with closing(Survivor(cluster.settings(SURVIVOR))) as survivor:

@@ -116,6 +116,17 @@ def test_a_sole_voter_follows_none_of_them() -> None:
     assert (answer.error, answer.leader_epoch) == (ErrorCode.fenced_leader_epoch, 0)
 
 
+def test_a_sole_voter_that_does_not_lead_yet_follows_none_of_them() -> None:
+    cluster = Cluster(3, dynamic=True)
+    cluster.elect(1)
+    cluster.wait(600)
+    member = recovered_from(cluster, 3, 1, 2)
+    assert member.raft.role is Role.UNATTACHED
+    answer: Any = cluster.ask(3, BeginQuorumEpochRequest(CLUSTER_ID, 3, 1, member.raft.epoch + HIGHER))
+    assert answer.error is ErrorCode.invalid_voter_key
+    assert member.raft.leader_id in {None, 3}
+
+
 def test_they_unseat_nobody_when_they_elect_one_of_them() -> None:
     """Two of three come back: they have a majority of the old set."""
     cluster, member = survivor()
