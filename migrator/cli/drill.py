@@ -56,6 +56,11 @@ STATES = click.Choice([state.label for state in PublicState], case_sensitive=Fal
     help="Roll back to ZooKeeper in this state. At Finished, the rollback must be refused.",
 )
 @click.option(
+    "--reassign", is_flag=True,
+    help="After the end of the migration, move the voters to as many other controllers while clients write. See "
+    "docs/quorum.md.",
+)  # fmt: skip
+@click.option(
     "--secure",
     is_flag=True,
     help="Protect everything: TLS on every port, SASL or client certificates for every client, access control lists in "
@@ -76,6 +81,7 @@ def command(
     transport: str,
     kill_leader_at: str | None,
     rollback_at: str | None,
+    reassign: bool,
     secure: bool,
     directory: Path | None,
     keep: bool,
@@ -87,11 +93,16 @@ def command(
     read from start to end; the drill counts every record. If Kafka's jars cannot be fetched, light brokers take the
     place of Kafka's. Exit codes: 0 every check passed; 1 a check failed, see the report.
     """
+    if reassign and rollback_at is not None:
+        raise click.UsageError(
+            "--reassign does not go with --rollback-at: voters change only after the end of the migration. "
+            "Run the drill twice, once with each option."
+        )
     terminal = console(quiet=as_json)
     release = _release(kafka, terminal)
     count = partitions or (LIGHT_PARTITIONS if release is None else KAFKA_PARTITIONS)
     cluster = ClusterOptions(count, brokers, controllers, transport, secure)
-    options = DrillOptions(cluster, kill_leader_at, rollback_at)
+    options = DrillOptions(cluster, kill_leader_at, rollback_at, reassign)
     where = directory or Path(tempfile.mkdtemp(prefix="migrator-drill-"))
     shown = dataclasses.asdict(options) | {"kafka": LIGHT if release is None else release.version}
     display = _Display(DrillReport(shown))

@@ -90,6 +90,11 @@ class ControllerProcess:
     def runs(self) -> bool:
         return self.process is not None and self.process.exit_code() is None
 
+    @property
+    def listener(self) -> tuple[str, int]:
+        """Where brokers and other controllers find it."""
+        return parse_host_port(self.properties["listeners"].partition("://")[2])
+
     def address_of(self, key: str) -> tuple[str, int] | None:
         """Where it listens by that key of its file; None without the key."""
         text = self.properties.get(key)
@@ -104,6 +109,15 @@ class ControllerProcess:
         self.write_properties()
         command = [MIGRATOR, "format", "-c", str(self.property_file), "-t", CLUSTER_ID]
         command += ["--release-version", release_version]
+        run_to_end("format", command, timeout_seconds=COMMAND_SECONDS)
+
+    def format_observer(self) -> None:
+        """For a quorum that has its voters in the log: it does not vote before it is asked to.
+
+        :raises OperatorError: it was refused; with the command's output.
+        """
+        self.write_properties()
+        command = [MIGRATOR, "format", "-c", str(self.property_file), "-t", CLUSTER_ID, "--no-initial-controllers"]
         run_to_end("format", command, timeout_seconds=COMMAND_SECONDS)
 
     def start(self) -> None:
@@ -223,6 +237,38 @@ class Cluster(ABC):
     def controller(self, node_id: int) -> ControllerProcess:
         return next(controller for controller in self.controllers if controller.node_id == node_id)
 
+    def use_controllers(self, controllers: Sequence[ControllerProcess]) -> None:
+        """These are the cluster's controllers from now on, and where it is asked for changes."""
+        self.controllers = [*controllers]
+        self.addresses = [controller.listener for controller in controllers]
+
+    def successors(self) -> list[ControllerProcess]:
+        """As many other controllers, with ids that follow; neither formatted nor started.
+
+        All of them, old and new, find one another by ``controller.quorum.bootstrap.servers`` from their next start on.
+        """
+        first = self.controllers[-1].node_id + 1
+        ports = {first + number: free_port() for number in range(len(self.controllers))}
+        new = [
+            ControllerProcess(
+                node,
+                self.directory / f"controller-{node}",
+                controller_properties(node, ports) | self.security.of_controller(node),
+            )
+            for node in ports
+        ]
+        controllers = [*self.controllers, *new]
+        for controller in controllers:
+            del controller.properties["controller.quorum.voters"]
+            controller.properties |= find_by([each.listener for each in controllers])
+        if self.options.transport == "grpc":
+            speak_grpc(controllers, self.security.authority)
+        return new
+
+    @abstractmethod
+    async def name_controllers(self, report: DrillReport, addresses: Sequence[tuple[str, int]]) -> None:
+        """Restart one broker after the other, in KRaft mode, with these addresses of controllers in its file."""
+
     @abstractmethod
     async def begin(self, report: DrillReport) -> None:
         """Start ZooKeeper and brokers in ZooKeeper mode, with metadata of every kind; notes what there is.
@@ -300,6 +346,11 @@ def controller_properties(node: int, ports: Mapping[int, int]) -> dict[str, str]
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
     }
+
+
+def find_by(servers: Sequence[tuple[str, int]]) -> dict[str, str]:
+    """What brokers and controllers need when the voters are in the log."""
+    return {"controller.quorum.bootstrap.servers": ",".join(f"{host}:{port}" for host, port in servers)}
 
 
 def migration_properties(zookeeper: str) -> dict[str, str]:

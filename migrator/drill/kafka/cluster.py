@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from migrator.drill.cluster import (
     WAIT_SECONDS,
     ControllerProcess,
     controller_properties,
+    find_by,
     leader_among,
     migration_properties,
     statuses_of,
@@ -90,7 +91,7 @@ class KafkaCluster:
         self._more_for_controllers = controller_properties
         self._security = security
         controller_ports = {FIRST_CONTROLLER_ID + number: free_port() for number in range(controllers)}
-        self._voters = voters(controller_ports)
+        self._quorum = {"controller.quorum.voters": voters(controller_ports)}
         self.controller_addresses = [("127.0.0.1", port) for port in controller_ports.values()]
         self._broker_ports = {
             FIRST_BROKER_ID + number: BrokerPorts(free_port(), free_port()) for number in range(brokers)
@@ -136,6 +137,10 @@ class KafkaCluster:
             if mode is KafkaBrokerMode.KRAFT:
                 node.format(CLUSTER_ID, release_version=self._release_version)
         start_together(list(self.brokers.values()))
+
+    def find_controllers_by(self, servers: Sequence[tuple[str, int]]) -> None:
+        """From their next start on, brokers ask these controllers who votes."""
+        self._quorum = find_by(servers)
 
     def restart_broker(self, broker: int, mode: KafkaBrokerMode) -> None:
         """A controlled shutdown, and a start in another mode; returns when it serves."""
@@ -249,7 +254,7 @@ class KafkaCluster:
             **self._more_for_brokers,
         }
         if mode is not KafkaBrokerMode.ZOOKEEPER:
-            properties |= {"controller.quorum.voters": self._voters, "controller.listener.names": "CONTROLLER"}
+            properties |= self._quorum | {"controller.listener.names": "CONTROLLER"}
         if mode is KafkaBrokerMode.KRAFT:
             return properties | {"process.roles": "broker", "node.id": str(broker)}
         return properties | {

@@ -21,6 +21,7 @@ from migrator.drill.cluster import (
     WAIT_SECONDS,
     Cluster,
     ClusterOptions,
+    ControllerProcess,
     Doors,
     speak_grpc,
 )
@@ -82,6 +83,11 @@ class RealCluster(Cluster):
         """The property files that the brokers are to be restarted with; brokers that are not Kafka's have none."""
         return self._kafka.write_properties(KafkaBrokerMode.MIGRATING)
 
+    def use_controllers(self, controllers: Sequence[ControllerProcess]) -> None:
+        """These are the cluster's controllers from now on (see `Cluster`)."""
+        super().use_controllers(controllers)
+        self._kafka.controllers, self._kafka.controller_addresses = self.controllers, [*self.addresses]
+
     @property
     def _admin(self) -> Admin:
         if self._clients is None:
@@ -138,6 +144,11 @@ class RealCluster(Cluster):
 
     async def roll_to_kraft(self, report: DrillReport) -> None:
         """One broker after the other restarts in KRaft mode (see `Cluster`)."""
+        await self._roll(self.broker_ids, KafkaBrokerMode.KRAFT, report)
+
+    async def name_controllers(self, report: DrillReport, addresses: Sequence[tuple[str, int]]) -> None:
+        """Restart one broker after the other with these addresses of controllers in its file (see `Cluster`)."""
+        self._kafka.find_controllers_by(addresses)
         await self._roll(self.broker_ids, KafkaBrokerMode.KRAFT, report)
 
     async def roll_to_zookeeper(self, report: DrillReport) -> None:

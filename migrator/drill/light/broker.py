@@ -339,7 +339,8 @@ class LightBroker:
                     "name": "metadata.version",
                     "min_supported_version": 1 if self.mode is LightBrokerMode.KRAFT else self.options.metadata_version,
                     "max_supported_version": self.options.metadata_version,
-                }
+                },
+                {"name": "kraft.version", "min_supported_version": 0, "max_supported_version": 1},
             ],
             rack=f"rack-{broker_id}",
             is_migrating_zk_broker=self.mode is LightBrokerMode.MIGRATING,

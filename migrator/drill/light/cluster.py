@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from kio.schema.errors import ErrorCode
@@ -127,6 +128,14 @@ class LightCluster(Cluster):
         """One broker after the other restarts in KRaft mode (see `Cluster`)."""
         for broker in self.brokers:
             await broker.stop()
+            await broker.start(LightBrokerMode.KRAFT)
+            await asyncio.wait_for(broker.running.wait(), WAIT_SECONDS)
+
+    async def name_controllers(self, _report: DrillReport, addresses: Sequence[tuple[str, int]]) -> None:
+        """Restart one broker after the other with these addresses of controllers (see `Cluster`)."""
+        for broker in self.brokers:
+            await broker.stop()
+            broker.options = replace(broker.options, controllers=addresses)
             await broker.start(LightBrokerMode.KRAFT)
             await asyncio.wait_for(broker.running.wait(), WAIT_SECONDS)
 

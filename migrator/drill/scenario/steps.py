@@ -29,6 +29,7 @@ from migrator.drill.probes import (
 from migrator.drill.report import DrillReport
 from migrator.drill.scenario.finish import finish, refuse_rollback
 from migrator.drill.scenario.preflight_and_rehearsal import preflight_and_rehearse
+from migrator.drill.scenario.reassign import reassign
 from migrator.drill.scenario.rollback import roll_back
 from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.drill.workload.workload import Workload
@@ -44,11 +45,15 @@ WORK_SECONDS = 6.0
 
 @value
 class DrillOptions:
-    """``kill_leader_at`` and ``rollback_at`` are public states of the migration, or None."""
+    """``kill_leader_at`` and ``rollback_at`` are public states of the migration, or None.
+
+    ``reassign``: after the migration, other controllers take the place of the first ones.
+    """
 
     cluster: ClusterOptions
     kill_leader_at: str | None = None
     rollback_at: str | None = None
+    reassign: bool = False
 
 
 async def run_scenario(cluster: Cluster, options: DrillOptions, report: DrillReport) -> None:
@@ -79,6 +84,9 @@ async def run_scenario(cluster: Cluster, options: DrillOptions, report: DrillRep
         await drill.kill_leader(lambda: all_report(cluster, FINISHED))
     if options.rollback_at == FINISHED:
         await refuse_rollback(cluster, report)
+    if options.reassign:
+        await drill.reassign()
+        await try_doors(cluster, report, "other controllers")
     await cluster.hand_over(report)
     await try_doors(cluster, report, "the end")
     drill.check_acknowledged()
@@ -217,6 +225,11 @@ class _Drill:
             name = await asyncio.to_thread(self._corrupt_a_config)
             await self._verify(ExitCode.DIFFERENT, "Spark finds that, and nothing else", expected=name)
             await self._verify(ExitCode.OK, "verify --repair mends it", repair=True)
+
+    async def reassign(self) -> None:
+        """Other controllers take the place of the first ones, under the changes that go on."""
+        if self._workload is not None:
+            self._workload = await reassign(self._cluster, self._report, self._workload)
 
     def check_acknowledged(self) -> None:
         """After the end: no change that was acknowledged is lost."""

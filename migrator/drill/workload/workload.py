@@ -73,8 +73,12 @@ class Workload:
         self._broker_ids = broker_ids
         self._forwarded = forwarded
         self._random = random.Random(seed)
-        self._numbers = itertools.count()
+        self.numbers = itertools.count()
         self._stopping = asyncio.Event()
+
+    def continue_from(self, earlier: Workload) -> None:
+        """Go on with the changes of another one, which has ended: what it was told counts here, too."""
+        self.ledger, self.numbers, self.producer_ids = earlier.ledger, earlier.numbers, earlier.producer_ids
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
         """What `run` does in turn."""
@@ -103,7 +107,7 @@ class Workload:
 
     async def _create_topic(self) -> None:
         if len(self._topics()) < MAX_TOPICS:
-            await self._create(f"load-{next(self._numbers):05}", self._random.randint(1, 4))
+            await self._create(f"load-{next(self.numbers):05}", self._random.randint(1, 4))
 
     async def _recreate_topic(self) -> None:
         """Delete a topic and create it again under its name at once, with another id."""
