@@ -207,7 +207,8 @@ def _broker_configs(options: FillOptions, generator: random.Random) -> Iterator[
         encoder = PasswordEncoder(options.encoder_secret, generator.randbytes)
         config["listener.name.vault.ssl.key.password"] = encoder.encode(VAULT_PASSWORD)
     yield Create(f"{paths.BROKER_CONFIGS}/{options.brokers[0]}", encode_config(config))
-    default = {"log.retention.ms": "604800000", "background.threads": "4"}
+    # With less than half of Kafka's 10, a broker in KRaft mode would refuse every later change of its configuration.
+    default = {"log.retention.ms": "604800000", "background.threads": "8"}
     yield Create(f"{paths.BROKER_CONFIGS}/{paths.DEFAULT_ENTITY}", encode_config(default))
 
 
