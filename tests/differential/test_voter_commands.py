@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from migrator.parts.kafka import StockKafka
+from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.parts.processes import free_port
 from tests.differential.test_voter_changes import JOINER, LEADER, Quorum
 from tests.patience import PATIENCE_SECONDS
@@ -36,12 +36,13 @@ async def quorum(request: pytest.FixtureRequest, kafka_391: StockKafka, tmp_path
         found.stop()
 
 
-async def test_stock_commands_add_describe_and_remove_a_voter(
-    quorum: Quorum, kafka_391: StockKafka, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("release", ["3.9.1", pytest.param("4.1.1", marks=pytest.mark.lane("test-long"))])
+async def test_stock_commands_add_describe_and_remove_a_voter(quorum: Quorum, release: str, tmp_path: Path) -> None:
+    kafka = KafkaRelease(release).fetch()
+
     async def command(*arguments: str) -> str:
         at = ("--bootstrap-controller", f"127.0.0.1:{quorum.ports[LEADER]}")
-        return await asyncio.to_thread(kafka_391.tool, TOOL, *at, *arguments, directory=tmp_path)
+        return await asyncio.to_thread(kafka.tool, TOOL, *at, *arguments, directory=tmp_path)
 
     names = {
         node: base64.urlsafe_b64encode(disk.bytes).decode().rstrip("=") for node, disk in quorum.directories.items()

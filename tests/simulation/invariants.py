@@ -239,6 +239,11 @@ def steps_lead_to_the_target(changed: Collection[int], target: tuple[int, ...] |
     return target is not None and all((node in target) == is_add for node in changed)
 
 
+def waits_for_addresses_are_bounded(is_told: bool, lacks_majority: bool, left_ms: int, limit_ms: int) -> bool:
+    """Whose addresses are missing is said once, only of a majority, and waited for at most one election time-out."""
+    return not is_told and lacks_majority and left_ms <= limit_ms
+
+
 def strangers_unseat_nobody(epoch_before: int, epoch_after: int) -> bool:
     """R11: a leader that a majority hears goes to no other epoch for one that is no voter of its set."""
     return epoch_before == epoch_after

@@ -36,6 +36,7 @@ from tests.simulation.controller import Controller
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.image import Image
 from tests.simulation.invariants import Violation, check
+from tests.simulation.places import Places
 from tests.simulation.planning import Planning, keys
 from tests.simulation.watch import FETCH_TIMEOUT_MS
 
@@ -85,6 +86,7 @@ class SimulatedNode:
         self._effects: dict[type, Callable[[Any], None]] = {
             fx.PersistElectionState: self._persist,
             fx.RoleChanged: self._role_changed,
+            fx.AddressesMissing: self._addresses_missing,
             fx.AppendLeaderChange: self._append_leader_change,
             fx.AppendVoters: self._append_voters,
             fx.VotersRefused: lambda _effect: None,
@@ -124,6 +126,7 @@ class SimulatedNode:
         self.image = self._newest_snapshot()
         self.controller = Controller(self)
         self.planning = Planning(self)
+        self.places = Places(self)
         config = RaftConfig(
             node_id=self.node_id,
             cluster_id=CLUSTER_ID,
@@ -138,6 +141,7 @@ class SimulatedNode:
             fetch_max_bytes=world.options.fetch_max_bytes,
             max_parked_fetches=100,
             asks_for_pre_votes=world.options.pre_votes,
+            has_address=self.places.is_known,
             may_grant_vote=lambda candidate: not world.is_barred(candidate),
         )
         self.raft = RaftNode(config, self.disk.log, self.disk.election, self.random, self.local_time())
@@ -231,16 +235,8 @@ class SimulatedNode:
         if isinstance(request, FetchRequest | FetchSnapshotRequest):
             key = ReplicaKey(request.replica_id, request.replica_directory_id)
             is_in_epoch = self.raft is not None and request.leader_epoch == self.raft.epoch
-            if is_in_epoch and (isinstance(request, FetchSnapshotRequest) or self._is_behind(request)):
+            if is_in_epoch and (isinstance(request, FetchSnapshotRequest) or watch.is_behind(self, request)):
                 self.contacts[key] = self.world.now
-
-    def _is_behind(self, request: FetchRequest) -> bool:
-        """Whether the asker's log is the beginning of this one: a leader counts no other Fetch as a sign of life. One
-        that has nothing gets a snapshot, if there is any."""
-        log, offset = self.disk.log, request.fetch_offset
-        if offset == 0:
-            return log.start_offset() == 0 and not log.snapshots()
-        return log.epoch_before(offset) == request.last_fetched_epoch
 
     def _schedule_tick(self, raft: RaftNode) -> None:
         deadline = raft.deadline()
@@ -269,6 +265,7 @@ class SimulatedNode:
         check(rules.epochs_never_fall, self.epoch_said, effect.epoch)
         self.epoch_said, self.role_said = effect.epoch, effect.role
         self.controller.role_changed()
+        self.places.role_changed(effect.role)
         if effect.role is Role.CANDIDATE:
             world.count("candidacies")
             check(rules.one_vote_per_epoch, history.vote_of(self.key, effect.epoch, self.key), self.key)
@@ -292,6 +289,9 @@ class SimulatedNode:
             has_a_reason = isinstance(self.hearing, ev.Resign | ev.AppendFailed | ev.Shutdown) or watch.is_cut_off(self)
             removal = self.disk.log.membership().offset
             check(rules.leader_finishes_its_removal, self.is_voter, removal, history.end.offset, has_a_reason)
+
+    def _addresses_missing(self, effect: fx.AddressesMissing) -> None:
+        self.places.missing(effect)
 
     def _membership_changed(self, effect: fx.MembershipChanged) -> None:
         self.world.count("memberships changed")

@@ -50,6 +50,8 @@ class Options:
     wipe_rate: float
     crash_after_change: float
     """Share of the changes after whose append the leader loses its power."""
+    unknown_share: float
+    """Share of the other nodes whose addresses a node does not know when it boots (only with voters in the log)."""
     is_advertised: bool
     """Whether a leader knows who can go on with a plan, so that it hands over to one of them before it leaves."""
 
@@ -95,6 +97,7 @@ def expand(seed: int, overrides: dict[str, str] | None = None) -> Options:
         change_rate=sometimes(0.6, 1.0, 10.0),
         wipe_rate=sometimes(0.6, 0.1, 0.6),
         crash_after_change=sometimes(0.6, 0.2, 1.0),
+        unknown_share=Random(f"addresses {seed}").choice((0.0, 0.0, 0.4, 0.8)),
         is_advertised=random.random() < 0.6,
     )
     types = {field.name: type(getattr(options, field.name)) for field in fields(options)}

@@ -255,6 +255,27 @@ def v23_other_disk_counts_before_it_is_added() -> Patches:
 
 
 @bug
+def candidate_waits_for_addresses_for_ever() -> Patches:
+    original = election._waits_for_addresses
+
+    def waits(books: Quorum) -> bool:
+        return original(books) or books.address_deadline is not None
+
+    return [(election, "_waits_for_addresses", waits)]
+
+
+@bug
+def candidate_waits_anew_at_each_look() -> Patches:
+    original = election._waits_for_addresses
+
+    def waits(books: Quorum) -> bool:
+        books.address_deadline = None
+        return original(books)
+
+    return [(election, "_waits_for_addresses", waits)]
+
+
+@bug
 def removed_voter_stands_no_more_although_it_is_needed() -> Patches:
     """What an earlier version of the core did; the simulator found it."""
     return [(Quorum, "may_be_needed", Quorum.is_voter)]

@@ -61,6 +61,7 @@ MUST_HAPPEN = (
     "transactions left open by a leader",
     "truncations",
     "votes asked for by strangers",
+    "waits for addresses",
     "wiped disks",
 )
 """Without these a run of many seeds has proved less than it claims."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from migrator.raft import events as ev
 from migrator.raft.core import RaftNode
-from migrator.raft.messages import VoteRequest
+from migrator.raft.messages import FetchRequest, VoteRequest
 from migrator.raft.states import Role
 from migrator.raft.voter_set import VoterSet
 from migrator.raft.votes import majority
@@ -39,6 +39,15 @@ def voters_of(node: SimulatedNode) -> None:
     """The history of the voters says what snapshot and log say."""
     log = node.disk.log
     check(rules.set_is_what_the_log_says, log.membership(), log.scanned_membership())
+
+
+def is_behind(node: SimulatedNode, request: FetchRequest) -> bool:
+    """Whether the asker's log is the beginning of this one: a leader counts no other Fetch as a sign of life. One that
+    has nothing gets a snapshot, if there is any."""
+    log, offset = node.disk.log, request.fetch_offset
+    if offset == 0:
+        return log.start_offset() == 0 and not log.snapshots()
+    return log.epoch_before(offset) == request.last_fetched_epoch
 
 
 def silence(node: SimulatedNode) -> float:

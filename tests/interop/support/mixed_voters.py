@@ -38,8 +38,8 @@ class StockVoter(StockController):
 class MixedVoters(ChangingVoters):
     """Voters 1, 2 and ``stock``, which is stock Kafka's; others of ours observe."""
 
-    def __init__(self, directory: Path, kafka: StockKafka, *, size: int, stock: int) -> None:
-        super().__init__(directory, size, voters=3)
+    def __init__(self, directory: Path, kafka: StockKafka, *, size: int, stock: int, configured: bool = False) -> None:
+        super().__init__(directory, size, voters=3, configured=configured)
         self.stock = stock
         like = self.controllers[stock]
         like.properties |= QUICK
