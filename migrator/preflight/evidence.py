@@ -213,6 +213,8 @@ class ZooKeeperFacts:
     """``/latest_producer_id_block`` holds data of length 0, which is not null."""
     brokers: Mapping[int, BrokerRegistrationZnode]
     configured_brokers: frozenset[int]
+    thread_counts: Mapping[str, Mapping[str, int]]
+    """Dynamic ones, by broker's id or `paths.DEFAULT_ENTITY`, then by key."""
     ids_generated: bool
     """``/brokers/seqid`` was counted up: some broker was given its id."""
     records: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,6 +16,7 @@ from migrator.migration.machine.guards import Standing
 from migrator.migration.translate import source
 from migrator.migration.translate.to_records import NO_TOPIC_ID, RecordReader
 from migrator.preflight.census import Tally, TopicCensus, sample_of
+from migrator.preflight.checks.broker_threads import thread_counts
 from migrator.preflight.evidence import Sample, TopicFacts, Trouble, ZooKeeperFacts
 from migrator.preflight.permissions import look_at_permissions
 from migrator.zookeeper.bulk import BulkReader
@@ -24,6 +26,7 @@ from migrator.zookeeper.session import ZooKeeperSession
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.acls import ROOTS
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, decode_broker
+from migrator.zookeeper.znodes.configs import decode_config
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 from migrator.zookeeper.znodes.topics import decode_topic
@@ -172,6 +175,7 @@ class ZooKeeperReading:
             configured_brokers=frozenset(
                 int(name) for name in self._source.names(paths.BROKER_CONFIGS) if name.isdecimal()
             ),
+            thread_counts=self._thread_counts(),
             ids_generated=any(znode is not None and znode.stat.version > 0 for znode in self._source.read([SEQUENCE])),
             records=records,
             faults=tuple(self._faults),
@@ -238,6 +242,17 @@ class ZooKeeperReading:
                     found[int(name)] = decode_broker(znode.path, znode.data)
             except ZnodeError as fault:
                 self._on_fault(fault)
+        return found
+
+    def _thread_counts(self) -> dict[str, dict[str, int]]:
+        """What does not decode is told by whoever translates it to records."""
+        found = {}
+        names = self._source.names(paths.BROKER_CONFIGS)
+        configs = self._source.read(f"{paths.BROKER_CONFIGS}/{name}" for name in names)
+        for name, znode in zip(names, configs, strict=True):
+            with contextlib.suppress(ZnodeError):
+                if znode is not None:
+                    found[name] = thread_counts(decode_config(znode.path, znode.data))
         return found
 
     def _on_fault(self, fault: ZnodeError) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from migrator.config.types import split_list
 from migrator.migration.machine.readiness import Severity
 from migrator.preflight.check import Found, PreflightCheck, of_zookeeper
+from migrator.preflight.checks.broker_threads import refused_in_kraft
 from migrator.preflight.evidence import BrokerFile, Evidence, ZooKeeperFacts
 from migrator.records.metadata import SecurityProtocol
 from migrator.records.versions import MinLevel, version_at
@@ -402,5 +403,11 @@ CHECKS = (
         "M122", Severity.WARNING, "Brokers that do not answer", unreachable,
         "Controllers must reach the listener of every broker. Check network, TLS and credentials, or run preflight "
             "on a controller's machine",
+    ),
+    PreflightCheck(
+        "M123", Severity.WARNING, "Numbers of threads that KRaft brokers refuse", refused_in_kraft,
+        "Before the migration, bring the dynamic number to between half and twice the one of the property file, or "
+            "change the file. A broker in KRaft mode would run with the number of its file, and refuse every change of "
+            "its configuration",
     ),
 )  # fmt: skip

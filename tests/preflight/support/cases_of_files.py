@@ -311,6 +311,17 @@ def taken_port(cluster: ReadyCluster) -> None:
     cluster.undo.append(taken.close)
 
 
+def own_threads(cluster: ReadyCluster) -> None:
+    """Of one broker, whose file has more than twice as many."""
+    broker_with(num_io_threads="20")(cluster)
+    cluster.put(f"{paths.BROKER_CONFIGS}/2", {"version": 1, "config": {"num.io.threads": "9"}})
+
+
+def few_threads(cluster: ReadyCluster) -> None:
+    """What the brokers of the drill have, and less than half of Kafka's default."""
+    cluster.put(f"{paths.BROKER_CONFIGS}/<default>", {"version": 1, "config": {"background.threads": "4"}})
+
+
 FILE, BROKER = "controller-0.properties", "broker-1.properties"
 CASES = (
     Case("M003", migration_under_way, paths.MIGRATION, "the log of controller 3001 holds a copy"),
@@ -338,6 +349,8 @@ CASES = (
     Case("M117", other_servers, BROKER, "it is unknown:2181/"),
     Case("M118", broker_with(zookeeper_ssl_client_enable="true"), FILE, "broker 2 true"),
     Case("M119", earlier_attempt, "broker-2/__cluster_metadata-0", "KAFKA-16463"),
+    Case("M123", own_threads, f"{paths.BROKER_CONFIGS}/2", "num.io.threads is 9, and 20 in"),
+    Case("M123", few_threads, f"{paths.BROKER_CONFIGS}/<default>", "background.threads is 4, and 10 in the file of"),
     Case("M120", directory_of_another_broker, "broker-2", "belongs to broker 9"),
     Case("M120", same_id_twice, BROKER, "has 1, too"),
     Case("M201", no_controller_of_use, "-c", "no property file of a controller"),

@@ -1,0 +1,52 @@
+"""Dynamic numbers of threads that a broker in ZooKeeper mode takes at its start, and one in KRaft mode refuses.
+
+Source: ``DynamicThreadPool.validateReconfiguration``, ``LogCleaner.validateReconfiguration`` of Kafka 3.9 and 4.1. In
+ZooKeeper mode a broker reads its dynamic configuration before anything looks at it; in KRaft mode it starts with its
+property file, and then compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from migrator.preflight.check import Found
+from migrator.preflight.evidence import BrokerFile, Evidence
+from migrator.zookeeper.znodes import paths
+
+DEFAULTS: Final[Mapping[str, int]] = {
+    "background.threads": 10,
+    "log.cleaner.threads": 1,
+    "num.io.threads": 8,
+    "num.network.threads": 3,
+    "num.recovery.threads.per.data.dir": 1,
+    "num.replica.fetchers": 1,
+}
+"""Kafka's, of the numbers that may not fall below half of what is in force, nor rise above twice as many."""
+
+
+def thread_counts(config: Mapping[str, str]) -> dict[str, int]:
+    """Those of a dynamic configuration; what is no number is another check's."""
+    return {key: int(text) for key, text in config.items() if key in DEFAULTS and text.strip().isdecimal()}
+
+
+def refused_in_kraft(evidence: Evidence) -> Iterator[Found]:
+    """By each broker's property file."""
+    if evidence.zookeeper is None:
+        return
+    dynamic = evidence.zookeeper.thread_counts
+    for broker in evidence.brokers:
+        own = dynamic.get(str(broker.broker_id), {})
+        for key, count in sorted({**dynamic.get(paths.DEFAULT_ENTITY, {}), **own}.items()):
+            static = _static(broker, key)
+            if static is not None and not static // 2 <= count <= 2 * static:
+                yield Found(
+                    f"{paths.BROKER_CONFIGS}/{broker.broker_id if key in own else paths.DEFAULT_ENTITY}",
+                    f"{key} is {count}, and {static} in the file of {broker.who} ({broker.path})",
+                )
+
+
+def _static(broker: BrokerFile, key: str) -> int | None:
+    """What the broker starts with; None when that cannot be told."""
+    text = broker.file.get(key) or str(DEFAULTS[key])
+    return int(text) if key not in broker.file.hidden and text.isdecimal() else None
