@@ -27,7 +27,7 @@ CLIENTS = 4
 async def test_configured_voters_with_a_stock_one_among_them_are_upgraded_under_writes(tmp_path: Path) -> None:
     stock, newer = (KafkaRelease(version).fetch() for version in ("3.9.1", "4.1.1"))
     quorum = MixedVoters(tmp_path, stock, size=4, stock=STOCK, configured=True)
-    brokers = Brokers(tmp_path, (stock, newer), quorum.servers)
+    brokers = Brokers(tmp_path, (stock, newer), quorum.servers, quorum.named)
     try:
         await asyncio.to_thread(quorum.format_and_start)
         await quorum.until_caught_up()
@@ -38,6 +38,7 @@ async def test_configured_voters_with_a_stock_one_among_them_are_upgraded_under_
         try:
             await quorum.until(lambda _: len(writers.acknowledged) > MORE_WRITES)
             await quorum.until_ours_leads(writers)
+            await quorum.until_caught_up()  # the stock voter led perhaps, and was killed: each voter has to answer
             assert "The voters are in the log now" in await quorum.order("upgrade")
             await stock_leads_alone_with(1, quorum, writers)
             await quorum.until_ours_leads(writers)

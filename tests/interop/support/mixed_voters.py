@@ -23,6 +23,7 @@ KILLED = 0.5
 """So often a leader of ours is killed when the voters, or the leader, have changed."""
 MORE_WRITES = 20
 FIRST_BROKER = 101
+SERVERS = "controller.quorum.bootstrap.servers"
 
 
 class StockVoter(StockController):
@@ -95,6 +96,11 @@ class MixedVoters(ChangingVoters):
                 return killed
 
     @property
+    def named(self) -> str:
+        """``controller.quorum.voters`` of the first voters."""
+        return ",".join(f"{node}@127.0.0.1:{self.ports[node]}" for node in sorted(self.first))
+
+    @property
     def servers(self) -> str:
         """``controller.quorum.bootstrap.servers``."""
         return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
@@ -111,9 +117,14 @@ def voters_of(found: Any) -> frozenset[int]:
 
 
 class Brokers:
-    """One of each release, in KRaft mode, with the controllers' addresses in their files; leaving it ends them."""
+    """One of each release, in KRaft mode, with the controllers' addresses in their files.
 
-    def __init__(self, directory: Path, releases: Sequence[StockKafka], servers: str) -> None:
+    :param servers: ``controller.quorum.bootstrap.servers``.
+    :param voters: ``controller.quorum.voters`` instead, of a quorum at kraft.version 0.
+    """
+
+    def __init__(self, directory: Path, releases: Sequence[StockKafka], servers: str, voters: str = "") -> None:
+        self._voters = voters
         self._ports = [free_port() for _ in releases]
         self.nodes = [
             self._node(release, directory, FIRST_BROKER + number, port, servers)
@@ -129,8 +140,9 @@ class Brokers:
         """Format and start them."""
         for node in self.nodes:
             tool = ("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(node.write_properties()))
-            options = ("--release-version", RELEASE, "--no-initial-controllers")
-            node.kafka.tool(*tool, *options, directory=node.directory)
+            options = ("--release-version", RELEASE)
+            more = () if self._voters else ("--no-initial-controllers",)
+            node.kafka.tool(*tool, *options, *more, directory=node.directory)
         start_together(self.nodes)
 
     def close(self) -> None:
@@ -141,7 +153,7 @@ class Brokers:
         properties = {
             "process.roles": "broker",
             "node.id": str(broker),
-            "controller.quorum.bootstrap.servers": servers,
+            **({"controller.quorum.voters": self._voters} if self._voters else {SERVERS: servers}),
             "controller.listener.names": "CONTROLLER",
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
