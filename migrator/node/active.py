@@ -218,7 +218,10 @@ class ActiveController:
         async with self._turn:
             await self._metadata.caught_up()
             self._check_epoch(epoch)
-            self._quorum.append(epoch, batches(self._end_offset(), epoch))
+            base = self._end_offset()
+            self._quorum.append(epoch, batches(base, epoch))
+            if self._end_offset() == base:
+                raise NotLeadingError(f"epoch {epoch} ended, or the disk is full, while records were appended")
             return self._end_offset() - 1
 
     async def abort_open(self, epoch: int, reason: str) -> int | None:

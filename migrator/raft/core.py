@@ -48,10 +48,26 @@ RESPONSES: dict[type, Callable[[Quorum, int, Any], None]] = {
 }
 
 
-def _on_request(quorum: Quorum, event: ev.RequestReceived) -> None:
+def _look_first(quorum: Quorum) -> None:
+    """A process that was stopped serves nobody, and appends nothing, before it has looked whether it still leads:
+    whoever then waits for the commit would have missed that the leadership is over."""
     if isinstance(quorum.state, Leader) and replication.is_cut_off(quorum, quorum.state):
-        replication.resign(quorum, quorum.state)  # a process that was stopped serves nobody before it has looked
+        replication.resign(quorum, quorum.state)
+
+
+def _on_request(quorum: Quorum, event: ev.RequestReceived) -> None:
+    _look_first(quorum)
     REQUESTS[type(event.request)](quorum, event.context, event.request)
+
+
+def _on_proposal(quorum: Quorum, event: ev.Propose) -> None:
+    _look_first(quorum)
+    replication.propose(quorum, event)
+
+
+def _on_change(quorum: Quorum, event: ev.ChangeVoters) -> None:
+    _look_first(quorum)
+    membership.change_voters(quorum, event)
 
 
 def _on_response(quorum: Quorum, event: ev.ResponseReceived) -> None:
@@ -111,8 +127,8 @@ EVENTS: dict[type, Callable[[Quorum, Any], None]] = {
     ev.RequestReceived: _on_request,
     ev.ResponseReceived: _on_response,
     ev.RequestFailed: _on_failure,
-    ev.Propose: replication.propose,
-    ev.ChangeVoters: membership.change_voters,
+    ev.Propose: _on_proposal,
+    ev.ChangeVoters: _on_change,
     ev.LogSynced: _on_synced,
     ev.AppendFailed: _on_append_failed,
     ev.SnapshotFinished: snapshot.finished,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from migrator.clock import monotonic_ms
 from migrator.controller.configs import AlterConfigsRequest, ConfigChange, ConfigOperation, alter_configs
 from migrator.controller.context import Context
 from migrator.controller.decision import Decision, RefusedError
@@ -286,3 +287,33 @@ async def test_a_text_that_no_reader_takes_is_refused_and_leaves_nothing(tmp_pat
 async def write_many(node: NodeCore, text: str, count: int) -> None:
     records = tuple(ConfigRecord(RESOURCE.resource_type, RESOURCE.name, f"key-{n}", text) for n in range(count))
     await node.controller.write(Operation.ALTER_CONFIGS, lambda _image, _context: Decision(None, records))
+
+
+async def test_a_write_in_the_very_step_in_which_a_stopped_leader_notices_that_it_is_cut_off_is_not_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that was stopped may run a waiting write before its timer: the leadership ends within that append."""
+    async with running(tmp_path, 3) as cluster:
+        leader = await cluster.leader()
+        await write(leader, "before", "1")
+        lonely = next(node_id for node_id, node in cluster.nodes.items() if node is leader)
+        cluster.wires.cut.add(lonely)
+        append = leader.quorum.append
+
+        def late(*given: Any) -> None:
+            with monkeypatch.context() as patch:
+                patch.setattr("migrator.node.quorum.runner.monotonic_ms", lambda: monotonic_ms() + 60_000)
+                append(*given)
+
+        monkeypatch.setattr(leader.quorum, "append", late)
+        waiting = asyncio.create_task(write(leader, "lost", "1"))
+        await until(lambda: leader.controller.epoch is None, "the old leader has resigned")
+        successor = await cluster.leader()
+        for number in range(20):
+            await write(successor, f"after-{number}", "2")
+        cluster.wires.cut.clear()
+        await cluster.agree(successor.metadata.published.provenance.offset)
+        assert "lost" not in configs(leader)
+        with pytest.raises(RefusedError) as caught:
+            await asyncio.wait_for(waiting, 5)
+        assert caught.value.error.code is ErrorCode.not_controller
