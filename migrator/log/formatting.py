@@ -12,7 +12,8 @@ from random import Random
 
 from migrator.errors import OperatorError
 from migrator.log import bootstrap, meta_properties
-from migrator.log.files import make_directory
+from migrator.log.errors import storage_errors
+from migrator.log.files import make_directory, remove_file, sync_directory
 from migrator.log.lock import DirectoryLock
 from migrator.log.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from migrator.log.metadata_log import DIRECTORY_NAME
@@ -69,6 +70,7 @@ def format_directories(plan: FormatPlan, *, random: Random, now_ms: int) -> list
         for directory in waiting:
             if directory == plan.metadata_directory:
                 bootstrap.write_bootstrap(directory, bootstrap.bootstrap_records(plan.version), now_ms=now_ms)
+                _remove_voters(directory)
                 if plan.voters is not None:
                     _write_voters(directory, plan.voters, now_ms=now_ms)
             directory_id = _listed_id(plan, directory) or random_uuid(random)
@@ -97,6 +99,17 @@ def _write_voters(directory: Path, voters: VoterSet, *, now_ms: int) -> None:
     )
     with writer:
         writer.freeze(now_ms=now_ms)
+
+
+def _remove_voters(directory: Path) -> None:
+    """Those of a formatting that was interrupted: this one may be for a quorum that knows nothing of them."""
+    folder = directory / DIRECTORY_NAME
+    if folder.exists():
+        with storage_errors("cannot remove", folder):
+            for path in folder.iterdir():
+                remove_file(path)
+            folder.rmdir()  # an empty one would look like a lost log
+        sync_directory(directory)
 
 
 def _holds_log(directory: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -12,6 +13,7 @@ from migrator.log.formatting import FormatPlan, format_directories, open_formatt
 from migrator.log.initial_voters import initial_voters_text, parse_initial_voters
 from migrator.log.meta_properties import read_meta_properties
 from migrator.log.metadata_log import DIRECTORY_NAME, MetadataLog
+from migrator.raft.voter_set import NO_MEMBERSHIP
 from migrator.records.uuid import uuid_to_text
 from migrator.records.versions import parse_version
 
@@ -91,3 +93,13 @@ def test_an_interrupted_formatting_is_done_again(tmp_path: Path) -> None:
     (tmp_path / "data" / DIRECTORY_NAME / f"{0:020d}.log").touch()
     with pytest.raises(OperatorError, match="there is a metadata log but no meta"):
         formatted(again)
+
+
+def test_an_interrupted_formatting_with_voters_leaves_none_to_one_without(tmp_path: Path) -> None:
+    """Else the directory would count voters that nobody has, in place of the configured ones, and never vote."""
+    formatted(plan(tmp_path / "data", 7))
+    (tmp_path / "data" / "meta.properties").unlink()
+    assert formatted(replace(plan(tmp_path / "data", 7), voters=None, ignore_formatted=True)) == [tmp_path / "data"]
+    log = MetadataLog.open(tmp_path / "data")
+    assert log.membership() == NO_MEMBERSHIP
+    log.close()
