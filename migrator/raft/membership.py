@@ -70,6 +70,15 @@ def _nobody_overlooks_it(quorum: Quorum, leader: Leader, change: VoterChange) ->
     return replace(refusal, lacking_records=lacking)
 
 
+def _listeners_have_names(_quorum: Quorum, _leader: Leader, change: AddVoter | UpdateVoter) -> Refusal | None:
+    """Kafka ends on a record with a listener that has none, at each start anew (``ListenerName.normalised``). Whatever
+    ``String.trim`` of Java removes is no name."""
+    voter = change.voter
+    if all(any(character > " " for character in at.name) for at in voter.endpoints):
+        return None
+    return Refusal(ErrorCode.invalid_request, f"A listener of voter {voter.voter_id} has no name.")
+
+
 def _is_new(quorum: Quorum, _leader: Leader, change: AddVoter) -> Refusal | None:
     if change.voter.voter_id not in quorum.voters:
         return None
@@ -158,9 +167,9 @@ def _all_can_change(_quorum: Quorum, _leader: Leader, change: UpgradeVoters) -> 
 
 ALWAYS: tuple[Rule, ...] = (_own_epoch_is_committed, _is_dynamic, _last_set_is_committed, _nobody_overlooks_it)
 BEFORE: dict[type, tuple[Rule, ...]] = {
-    AddVoter: (_is_not_given_up, *ALWAYS, _is_new),
+    AddVoter: (_listeners_have_names, _is_not_given_up, *ALWAYS, _is_new),
     RemoveVoter: (*ALWAYS, _may_go),
-    UpdateVoter: (*ALWAYS, _range_fits, _is_there),
+    UpdateVoter: (_listeners_have_names, *ALWAYS, _range_fits, _is_there),
     UpgradeVoters: (_own_epoch_is_committed, _is_static, _names_the_configured, _all_can_change, _nobody_overlooks_it),
 }
 """What can be said without asking the new voter anything."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -13,7 +14,7 @@ from migrator.raft import messages as m
 from migrator.raft.states import Role
 from migrator.raft.voter_changes import AddVoter, RemoveVoter, UpdateVoter, UpgradeVoters, VoterChange
 from migrator.raft.voter_set import ReplicaKey, VoterSet
-from migrator.records.control import KRaftVersion, KRaftVoters
+from migrator.records.control import KRaftVersion, KRaftVoters, VoterEndpoint
 from migrator.records.uuid import Uuid
 from tests.raft.support.cluster import CLUSTER_ID, Cluster, Envelope, Member
 from tests.simulation.batches import LeaderChange
@@ -60,6 +61,12 @@ def test_the_first_leader_writes_the_voters_that_its_directory_was_formatted_wit
     assert [voter for member in cluster.members.values() for voter in member.voters] == [1, 2, 3] * 4
 
 
+def nameless(wanted: AddVoter | UpdateVoter) -> VoterChange:
+    """With one more listener, whose name Kafka takes for none: it ends on such a record, and again at each start."""
+    more = VoterEndpoint(" \t", "localhost", 1)
+    return replace(wanted, voter=replace(wanted.voter, endpoints=(*wanted.voter.endpoints, more)))
+
+
 REFUSALS: dict[str, tuple[Callable[[Cluster], VoterChange], ErrorCode]] = {
     "same id": (lambda cluster: add(cluster, 2), ErrorCode.duplicate_voter),
     "same id, other disk": (lambda _c: AddVoter(entry(ReplicaKey(2, OTHER_DISK))), ErrorCode.duplicate_voter),
@@ -72,6 +79,11 @@ REFUSALS: dict[str, tuple[Callable[[Cluster], VoterChange], ErrorCode]] = {
     "remove a stranger": (lambda cluster: RemoveVoter(cluster[4].key), ErrorCode.voter_not_found),
     "remove another disk": (lambda _c: RemoveVoter(ReplicaKey(2, OTHER_DISK)), ErrorCode.voter_not_found),
     "update a stranger": (lambda cluster: UpdateVoter(entry(cluster[4].key)), ErrorCode.voter_not_found),
+    "add with a listener without name": (lambda cluster: nameless(add(cluster, 4)), ErrorCode.invalid_request),
+    "update with a listener without name": (
+        lambda cluster: nameless(UpdateVoter(entry(cluster[2].key))),
+        ErrorCode.invalid_request,
+    ),
     "update another disk": (lambda _c: UpdateVoter(entry(ReplicaKey(2, OTHER_DISK))), ErrorCode.voter_not_found),
 }
 
@@ -305,3 +317,12 @@ def test_no_change_below_an_end_that_a_voter_has_shown() -> None:
     cluster.propose(1, 6)
     cluster.wait(600)
     assert isinstance(change(cluster[1], add(cluster, 4)), fx.AppendVoters)
+
+
+def test_a_leader_that_was_stopped_looks_first_and_changes_nothing_when_it_is_cut_off() -> None:
+    """Whoever waits for the commit would have missed that the leadership is over."""
+    cluster = led()
+    end = cluster[1].log.end_offset()
+    cluster.now += 60_000
+    assert refusal(cluster[1], RemoveVoter(cluster[3].key)) is ErrorCode.not_leader_or_follower
+    assert cluster[1].log.end_offset() == end
