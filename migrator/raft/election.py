@@ -125,8 +125,8 @@ def _count_pre_vote(quorum: Quorum, state: Prospective, peer: int, response: Vot
     (state.granted if response.vote_granted else state.rejected).add(peer)
     if votes.is_won(quorum.voters, state.granted) and not quorum.may_not_stand:
         quorum.become_candidate()
-    elif votes.is_lost(quorum.voters, state.rejected):
-        quorum.give_up_prospects(state)
+    elif votes.is_lost(quorum.voters, state.rejected) or state.leader_id in state.rejected:
+        quorum.give_up_prospects(state)  # a leader that refuses is there: fetch from it before it misses us
 
 
 def pre_vote_is_unknown(quorum: Quorum) -> None:
