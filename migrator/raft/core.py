@@ -84,6 +84,9 @@ def _on_response(quorum: Quorum, event: ev.ResponseReceived) -> None:
 def _on_failure(quorum: Quorum, event: ev.RequestFailed) -> None:
     if quorum.peers.answered(event.peer, event.correlation):
         quorum.peers.failed(event.peer, quorum.now)
+        state = quorum.state
+        if event.is_refused and isinstance(state, Follower) and state.leader_id == event.peer:
+            follower.leader_is_gone(quorum, state)
 
 
 def _on_synced(quorum: Quorum, event: ev.LogSynced) -> None:

@@ -142,13 +142,17 @@ def stand(quorum: Quorum) -> int:
     """
     if _waits_for_addresses(quorum):
         return quorum.address_deadline or quorum.now
-    config = quorum.config
-    asks = config.asks_for_pre_votes or (config.asks_for_pre_votes_once_dynamic and quorum.is_dynamic)
-    if asks and quorum.other_voters():
+    if asks_for_pre_votes(quorum) and quorum.other_voters():
         quorum.become_prospective()
     else:
         quorum.become_candidate()
     return NEVER
+
+
+def asks_for_pre_votes(quorum: Quorum) -> bool:
+    """Whether an election begins with the question whether it would be won."""
+    config = quorum.config
+    return config.asks_for_pre_votes or (config.asks_for_pre_votes_once_dynamic and quorum.is_dynamic)
 
 
 def _waits_for_addresses(quorum: Quorum) -> bool:

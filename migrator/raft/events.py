@@ -33,10 +33,14 @@ class ResponseReceived:
 
 @value
 class RequestFailed:
-    """The `Send` with this correlation will not be answered: not connected, connection lost, timed out."""
+    """The `Send` with this correlation will not be answered: not connected, connection lost, timed out.
+
+    ``is_refused``: the peer's machine says that nobody listens at its address, so the peer's process has ended.
+    """
 
     peer: int
     correlation: int
+    is_refused: bool = False
 
 
 @value

@@ -10,6 +10,8 @@ from migrator.raft.states import NEVER, Follower, Unattached
 from migrator.raft.storage import LogView
 
 DOUBLINGS_MAX = 16
+NOTICE_SHARE = 10
+"""The part of the election time-out after which every voter has noticed that the leader's process is gone."""
 
 
 def handle_fetch_response(quorum: Quorum, peer: int, response: FetchResponse) -> None:
@@ -31,6 +33,24 @@ def handle_fetch_response(quorum: Quorum, peer: int, response: FetchResponse) ->
     if accepted:
         follower.is_doubted = False
         quorum.prolong(follower)
+
+
+def leader_is_gone(quorum: Quorum, follower: Follower) -> None:
+    """Nobody listens where the leader was: its process has ended, and with that its term. No time-out need pass.
+
+    A voter only asks whether others have lost the leader, too. If they have not, no epoch is raised, and it waits as
+    ever. Without pre-votes it would unseat a leader whose port a firewall closes to this one voter.
+    """
+    if quorum.must_fetch_first or not quorum.may_be_needed:
+        follower.is_doubted = True
+        follower.fetch_deadline = quorum.now  # an observer looks for the next leader
+        return
+    has_asked = follower.is_doubted or follower.leader_ended
+    if election.asks_for_pre_votes(quorum) and not has_asked:
+        follower.is_doubted = True
+        notice_ms = max(1, quorum.config.election_timeout_ms // NOTICE_SHARE)  # the others notice meanwhile
+        soon = quorum.now + notice_ms + quorum.random.randrange(notice_ms)
+        follower.fetch_deadline = min(follower.fetch_deadline, soon)
 
 
 def append_failed(quorum: Quorum, follower: Follower) -> None:

@@ -136,7 +136,7 @@ class Download:
 @dataclass(slots=True)
 class Follower:
     """``leader_ended``: the leader said EndQuorumEpoch, so its term can't be prolonged by hearing from it.
-    ``is_doubted``: this node has asked for pre-votes since it heard from the leader last.
+    ``is_doubted``: since it heard from the leader last, this node has asked for pre-votes, or found the leader gone.
     ``refusals`` counts how often in a row our log did not take what was fetched for ``refused_end``."""
 
     role: ClassVar[Role] = Role.FOLLOWER

@@ -20,6 +20,10 @@ class UnreachableError(TransportError):
     """No connection to the peer; the request was not sent."""
 
 
+class ConnectionRefusedByPeerError(UnreachableError):
+    """The peer's machine answers that nobody listens there: the peer's process has ended."""
+
+
 class WrongVoterError(TransportError):
     """Somebody else proved to be where the peer should be; no other road leads to the peer either."""
 

@@ -14,6 +14,7 @@ import grpc.aio
 from migrator.errors import OperatorError, PeerError
 from migrator.raft.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, RaftRequest, RaftResponse
 from migrator.raft.transport import (
+    ConnectionRefusedByPeerError,
     ForeignClusterError,
     PeerTimeoutError,
     TransportError,
@@ -100,6 +101,8 @@ class _Link:
             raise UnreachableError(f"node {self._peer}: {self.at.address} does not answer") from error
         except WrongNameError as error:
             raise WrongVoterError(f"node {self._peer}: {error}") from error
+        except ConnectionRefusedError as error:
+            raise ConnectionRefusedByPeerError(f"node {self._peer}: {error}") from error
         except (OSError, WrongPeerError, OperatorError) as error:
             raise UnreachableError(f"node {self._peer}: {error}") from error
         self._channel, self._until = connection.channel, connection.until

@@ -12,7 +12,12 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from migrator.errors import PeerError
-from migrator.raft.transport import PeerTimeoutError, TransportError, UnreachableError
+from migrator.raft.transport import (
+    ConnectionRefusedByPeerError,
+    PeerTimeoutError,
+    TransportError,
+    UnreachableError,
+)
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.values import value
 from migrator.wire.api_versions import NO_FEATURES, Features, parse_api_versions
@@ -86,6 +91,8 @@ class KafkaConnection:
             stream = await open_stream(host, port, max_response_bytes, security.client_context)
         except ssl.SSLError as error:
             raise UnreachableError(f"TLS with {host}:{port} failed: {error.reason or error}") from error
+        except ConnectionRefusedError as error:
+            raise ConnectionRefusedByPeerError(f"no connection to {host}:{port}: {error}") from error
         except (
             OSError,
             ValueError,

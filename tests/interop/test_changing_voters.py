@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -13,52 +15,68 @@ from tests.interop.support.changing_voters import ChangingVoters, Writers
 
 ONE, OTHER = frozenset({1, 2, 3}), frozenset({4, 5, 6})
 REMOVE_RAFT_VOTER = 81
-CLIENTS = 10
+CLIENTS = 40
 MORE_WRITES = 100
 
 
+class Kills(StrEnum):
+    """When the process of the leader is killed (-9), and started again."""
+
+    NONE = "none"
+    ONE_IN_EACH_MOVE = "one in each move, at another step each time"
+    ALL = "the leader of each set that is seen, whoever is away"
+
+
 @pytest.mark.lane("test-long")
-@pytest.mark.parametrize("kills", [False, True], ids=["quiet", "leaders killed"])
+@pytest.mark.parametrize("kills", list(Kills), ids=[kills.name.lower() for kills in Kills])
 async def test_voters_move_to_three_others_and_back_and_no_acknowledged_write_is_lost(
-    tmp_path: Path, *, kills: bool
+    tmp_path: Path, kills: Kills
 ) -> None:
     quorum = ChangingVoters(tmp_path, size=6, voters=3)
     try:
         await asyncio.to_thread(quorum.format_and_start)
         await quorum.until_caught_up()
         writers = Writers(quorum, CLIENTS)
-        killed = []
-        for target in (OTHER, ONE, OTHER, ONE, OTHER):
-            written = len(writers.acknowledged)
-            await quorum.until(lambda _: len(writers.acknowledged) > written + MORE_WRITES)  # noqa: B023 - awaited here
+        began = time.monotonic()
+        killed: list[tuple[list[int], int]] = []
+        for step, target in enumerate((OTHER, ONE, OTHER, ONE, OTHER), start=1):
+            await quorum.until_caught_up()
+            await writers.go_on(MORE_WRITES)
             await quorum.reassign(*sorted(target))
-            killed += await follow(quorum, target, kills=kills)
+            killed += await follow(quorum, writers, target, kills, step)
         for node in ONE:
             await asyncio.to_thread(quorum.controllers[node].stop)
-        written = len(writers.acknowledged)
-        await quorum.until(lambda found: found.leader_id in OTHER and len(writers.acknowledged) > written + MORE_WRITES)
+        await quorum.until(lambda found: found.leader_id in OTHER)
+        await writers.go_on(MORE_WRITES)
+        per_second = len(writers.acknowledged) / (time.monotonic() - began)
         await writers.end()
         assert writers.lost(await quorum.image()) == []
         print(  # noqa: T201 - shown with -rP
-            f"5 moves, leaders killed on the way with these voters in force: {killed}; {len(writers.acknowledged)} "
-            f"writes acknowledged, 0 lost, longest pause {writers.longest_pause_ms()} ms"
+            f"5 moves, {len(writers.acknowledged)} writes acknowledged ({per_second:.0f} a second), 0 lost, longest "
+            f"pause {writers.longest_pause_ms()} ms. Leaders killed with these voters in force, and the pause: {killed}"
         )
     finally:
         await asyncio.to_thread(quorum.close)
 
 
-async def follow(quorum: ChangingVoters, target: frozenset[int], *, kills: bool) -> list[list[int]]:
-    """Until the target is reached; the leader of each set that is seen on the way is killed, and started again."""
+async def follow(
+    quorum: ChangingVoters, writers: Writers, target: frozenset[int], kills: Kills, step: int
+) -> list[tuple[list[int], int]]:
+    """Until the target is reached; which sets were in force when leaders were killed, and the pauses in ms."""
+    origin = ONE if target == OTHER else OTHER
     seen: list[frozenset[int]] = []
-    killed = []
+    killed: list[tuple[list[int], int]] = []
     while target not in seen:
         found = await quorum.until(lambda found: voters_of(found) not in seen)
         seen.append(voters_of(found))
-        if kills and seen[-1] not in {ONE, OTHER}:
-            killed.append(sorted(seen[-1]))
+        is_due = len(seen[-1] & target) + len(origin - seen[-1]) >= step and not killed
+        if seen[-1] not in {ONE, OTHER} and (kills is Kills.ALL or (kills is Kills.ONE_IN_EACH_MOVE and is_due)):
+            at = time.monotonic()
             leader = quorum.controllers[found.leader_id]
             await asyncio.to_thread(leader.kill)
             await asyncio.to_thread(leader.start)
+            await writers.go_on(1)
+            killed.append((sorted(seen[-1]), writers.pause_ms(at)))
     return killed
 
 
@@ -73,13 +91,12 @@ async def test_configured_voters_are_upgraded_and_then_moved_under_writes(tmp_pa
         await asyncio.to_thread(quorum.format_and_start)
         await quorum.until_caught_up()
         writers = Writers(quorum, CLIENTS)
-        await quorum.until(lambda _: len(writers.acknowledged) > MORE_WRITES)
+        await writers.go_on(MORE_WRITES)
         assert "The voters are in the log now" in await quorum.order("upgrade")
         await quorum.reassign(2, 3, 4)
         await quorum.until(lambda found: voters_of(found) == {2, 3, 4})
         await asyncio.to_thread(quorum.controllers[1].stop)
-        written = len(writers.acknowledged)
-        await quorum.until(lambda _: len(writers.acknowledged) > written + MORE_WRITES)
+        await writers.go_on(MORE_WRITES)
         await writers.end()
         assert writers.lost(await quorum.image()) == []
         await a_client_may_not_lead_away_from_a_target(quorum)

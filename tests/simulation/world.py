@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -35,6 +36,12 @@ HEALING_MS_MAX = 15_000
 
 EVENTS_MAX = 400_000
 """A run that needs more has nodes that keep each other busy for nothing."""
+
+PROCESS_GONE_SHARE = 0.5
+"""Of the requests to a node that is down: the process is gone, and its machine says so. Else the machine is gone."""
+
+FIREWALL_SHARE = 0.1
+"""Of the losses that the sender hears of: a firewall says that nobody is there, though the process runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,24 +172,25 @@ class World:
     def send_request(
         self, source: SimulatedNode, target_id: int, context: RequestContext, request: RaftRequest
     ) -> None:
-        """A request travels; when it can't, its sender may or may not be told."""
+        """A request travels; when it can't, its sender may or may not be told, and a few are told a lie."""
         target = self.nodes[target_id if target_id > 0 else -1 - target_id]
         failed = ev.RequestFailed(target_id, context.correlation)
+        refused = ev.RequestFailed(target_id, context.correlation, is_refused=True)
 
-        def tell() -> None:
+        def tell(refused_share: float) -> None:
             if source.life == context.source_life:
-                source.hear(failed)
+                source.hear(refused if self.random.random() < refused_share else failed)
 
         def arrive() -> None:
             if target.raft is None:
-                self.network.send(target.node_id, source.node_id, tell)
+                self.network.send(target.node_id, source.node_id, lambda: tell(PROCESS_GONE_SHARE))
             else:
                 target.hear(ev.RequestReceived(context, request))
 
         if target is source:
             return  # its own address among the bootstrap servers: nobody answers there
         if not self.network.send(source.node_id, target.node_id, arrive) and self.random.random() < 0.5:
-            self.after(self.random.uniform(1, 100), tell)
+            self.after(self.random.uniform(1, 100), lambda: tell(FIREWALL_SHARE))
 
     def send_response(self, source: SimulatedNode, context: RequestContext, response: RaftResponse) -> None:
         """A response travels back to the life of the process that asked."""
@@ -278,4 +286,6 @@ def simulate(options: Options, show: Callable[[str], None] | None = None) -> Out
         if show is not None:
             show(f"{world.now:10.2f} {violation}")
         return Outcome(options, violation.rule, str(violation), world.coverage)
+    except Exception:  # noqa: BLE001 - whatever a core raises would end its controller; the seed must be told
+        return Outcome(options, "a core never raises", traceback.format_exc(), world.coverage)
     return Outcome(options, None, "", world.coverage)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from migrator.raft.messages import RaftRequest, RaftResponse
-from migrator.raft.transport import RaftTransport, UnreachableError
+from migrator.raft.transport import ConnectionRefusedByPeerError, RaftTransport, UnreachableError
 from migrator.rpc.raft_transport import GrpcRaftTransport
 from migrator.wire.raft_transport import KafkaRaftTransport
 
@@ -33,11 +33,17 @@ class EitherTransport:
             first, second = second, first
         try:
             return await first.send(peer, request, timeout)
-        except UnreachableError:
+        except UnreachableError as error:
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 raise
-        response = await second.send(peer, request, left)
+            failed = error
+        try:
+            response = await second.send(peer, request, left)
+        except UnreachableError:
+            if isinstance(failed, ConnectionRefusedByPeerError):
+                raise failed from None  # it tells more: the process is gone
+            raise
         if second is self._kafka and peer not in self._said:
             self._said.add(peer)
             log.info(

@@ -42,7 +42,12 @@ from migrator.raft.messages import (
     VoteRequest,
 )
 from migrator.raft.states import Role
-from migrator.raft.transport import ForeignClusterError, RaftTransport, TransportError
+from migrator.raft.transport import (
+    ConnectionRefusedByPeerError,
+    ForeignClusterError,
+    RaftTransport,
+    TransportError,
+)
 from migrator.raft.voter_changes import Refusal, VoterChange, VotersNotChangedError
 from migrator.raft.voter_set import Membership, VoterSet
 from migrator.records.errors import CorruptRecordsError
@@ -370,7 +375,8 @@ class QuorumRunner:
         except TransportError as error:
             if isinstance(error, ForeignClusterError):
                 self._note_cluster(effect.peer, is_ours=False)
-            self._step(ev.RequestFailed(effect.peer, effect.correlation))
+            is_refused = isinstance(error, ConnectionRefusedByPeerError)
+            self._step(ev.RequestFailed(effect.peer, effect.correlation, is_refused))
         except Exception:  # the top of an exchange: consensus must not wait for an answer that nobody will give
             self._step(ev.RequestFailed(effect.peer, effect.correlation))
             raise

@@ -203,6 +203,13 @@ class Writers:
                 self._leader = found.leader_id
         await asyncio.sleep(LOOK_SECONDS)
 
+    async def go_on(self, writes: int) -> None:
+        """Until so many more are acknowledged."""
+        written = len(self.acknowledged)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while len(self.acknowledged) < written + writes:
+                await asyncio.sleep(LOOK_SECONDS)
+
     async def end(self) -> None:
         self._ended = True
         await asyncio.gather(*self._tasks)
@@ -211,6 +218,11 @@ class Writers:
         """Between two acknowledgements of any client."""
         times = sorted(self.acknowledged.values())
         return int(1000 * max(after - before for before, after in itertools.pairwise(times)))
+
+    def pause_ms(self, at: float) -> int:
+        """The longest time without an acknowledgement that a moment of `time.monotonic` or what came of it caused."""
+        times = sorted(when for when in self.acknowledged.values() if when >= at - LOOK_SECONDS)
+        return int(1000 * max((after - before for before, after in itertools.pairwise(times)), default=0))
 
     def lost(self, image: MetadataImage) -> list[str]:
         """Those acknowledged ones that the image does not hold."""

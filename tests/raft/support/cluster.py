@@ -53,6 +53,8 @@ class Member:
         self.holds_syncs = False
         self.syncs: list[ev.LogSynced] = []
         self.effects: list[fx.Effect] = []
+        self.asked: dict[int, int] = {}
+        """The correlation of the last request to each peer."""
         self._parts: dict[EpochOffset, bytes] = {}
         self._soon: deque[ev.Event] = deque()
 
@@ -163,6 +165,7 @@ class Member:
             self._synced(event)
 
     def _send(self, effect: fx.Send) -> None:
+        self.asked[effect.peer] = effect.correlation
         self.cluster.queue.append(Envelope(self.node_id, effect.peer, effect.correlation, effect.request))
 
     def _answer(self, context: Hashable, response: RaftResponse) -> None:
@@ -230,6 +233,8 @@ class Cluster:
         self.cut: set[int] = set()
         self.gone: set[int] = set()
         """Ended: who asks them is told so."""
+        self.kept_apart: set[tuple[int, int]] = set()
+        """A firewall tells the first of each that the second has ended."""
         ids = frozenset(range(1, voters + 1))
         everybody = range(1, voters + observers + 1)
         named = {node_id: Uuid(f"disk of node {node_id:3}".encode()) for node_id in everybody}
@@ -264,6 +269,13 @@ class Cluster:
         """A batch of one record; the same one for the same place and epoch, as log matching has it."""
         known = [b for b in self.batches._batches if (b.base_offset, b.epoch) == (base_offset, epoch)]
         return known[0] if known else self.batches.make(base_offset, epoch, (base_offset,))
+
+    def end(self, node_id: int) -> None:
+        """The process of a node ends; its connections break."""
+        self.gone.add(node_id)
+        for member in self.members.values():
+            for peer in {node_id, -1 - node_id} & set(member.asked):
+                member.step(ev.RequestFailed(peer, member.asked[peer]))
 
     def tick(self, node_id: int) -> None:
         """Let time pass until a node's deadline, for this node only."""
@@ -303,10 +315,11 @@ class Cluster:
             ends = {self[envelope.source].node_id, self[envelope.target].node_id}
             if not want(envelope) or self.cut & ends or len(ends) == 1:
                 continue
-            if self[envelope.target].node_id not in self.gone:
+            target = self[envelope.target].node_id
+            if target not in self.gone and (envelope.source, target) not in self.kept_apart:
                 self.hand_over_message(envelope)
             elif isinstance(envelope.body, RaftRequest):
-                self[envelope.source].step(ev.RequestFailed(envelope.target, envelope.correlation))
+                self[envelope.source].step(ev.RequestFailed(envelope.target, envelope.correlation, is_refused=True))
         raise AssertionError("the cluster does not come to rest")
 
     def hand_over_message(self, envelope: Envelope) -> list[fx.Effect]:
