@@ -98,6 +98,7 @@ def absorb(quorum: Quorum, peer: int, response: RaftResponse) -> bool:
     was_of_our_epoch = epoch == quorum.epoch
     learn(quorum, epoch, leader_id)
     if peer < 0:
+        quorum.peers.back_off(peer, quorum.now)
         _go_back_to_leader(quorum, epoch, leader_id)
         return False  # a bootstrap server: whoever listens there is asked for the leader, and for nothing else
     if response.error != ErrorCode.none:
