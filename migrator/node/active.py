@@ -50,6 +50,7 @@ BATCH_RECORDS = 1_000
 """Records in one batch of a decision that may be cut."""
 
 NOT_ACTIVE = "This node is not the active controller."
+NOTHING_APPENDED = "epoch {epoch} ended, or the disk is full, while records were appended"
 
 
 class IndexKeeper:
@@ -221,7 +222,7 @@ class ActiveController:
             base = self._end_offset()
             self._quorum.append(epoch, batches(base, epoch))
             if self._end_offset() == base:
-                raise NotLeadingError(f"epoch {epoch} ended, or the disk is full, while records were appended")
+                raise NotLeadingError(NOTHING_APPENDED.format(epoch=epoch))
             return self._end_offset() - 1
 
     async def abort_open(self, epoch: int, reason: str) -> int | None:
@@ -354,7 +355,7 @@ class ActiveController:
 
     def _check_appended(self, epoch: int, end_offset: int) -> None:
         if self._end_offset() != end_offset:
-            raise NotLeadingError(f"epoch {epoch} ended, or the disk is full, while records were appended")
+            raise NotLeadingError(NOTHING_APPENDED.format(epoch=epoch))
 
     def _check_still(self, epoch: int) -> None:
         if self._epoch != epoch:

@@ -114,7 +114,7 @@ def _on_append_failed(quorum: Quorum, _event: ev.AppendFailed) -> None:
 
 def _on_resign(quorum: Quorum, event: ev.Resign) -> None:
     if isinstance(quorum.state, Leader) and event.epoch == quorum.epoch:
-        replication.resign(quorum, quorum.state, event.successor)
+        replication.hand_over(quorum, quorum.state, event.successor)
 
 
 def _on_shutdown(quorum: Quorum, _event: ev.Shutdown) -> None:

@@ -47,7 +47,7 @@ class RequestFailed:
 class Propose:
     """Append ``batches`` (whole, encoded from the log's end offset on) as the leader of ``epoch``.
 
-    Nothing happens when this node leads that epoch no more: `RoleChanged` has come before.
+    Nothing happens when this node leads that epoch no more, or is about to resign: `RoleChanged` has come, or comes.
     """
 
     epoch: int
@@ -90,7 +90,10 @@ class SnapshotFailed:
 
 @value
 class Resign:
-    """Give up leadership of ``epoch`` in favour of ``successor``, or of the most caught-up voter when None."""
+    """Give up leadership of ``epoch`` in favour of ``successor``, or of the most caught-up voter when None.
+
+    Nothing is appended from now on, and `RoleChanged` comes as soon as that voter has the whole log, or soon after.
+    """
 
     epoch: int
     successor: int | None = None

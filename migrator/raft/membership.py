@@ -206,7 +206,7 @@ def changed(voters: VoterSet, change: VoterChange) -> VoterSet:
 
 def _first_refusal(quorum: Quorum, change: VoterChange, rules: tuple[Rule, ...]) -> Refusal | None:
     leader = quorum.state
-    if not isinstance(leader, Leader) or quorum.is_shutting_down:
+    if not isinstance(leader, Leader) or leader.handover is not None or quorum.is_shutting_down:
         return Refusal(ErrorCode.not_leader_or_follower, "This controller does not lead.")
     return next((refusal for rule in rules if (refusal := rule(quorum, leader, change)) is not None), None)
 

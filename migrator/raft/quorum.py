@@ -213,9 +213,12 @@ class Quorum:
     # Transitions
 
     def become_unattached(self, epoch: int, leader_id: int | None = None) -> None:
-        """A higher epoch without a leader to follow. A voter keeps the rest of its election time-out."""
+        """A higher epoch without a leader to follow. A voter keeps the rest of its election time-out, and a successor
+        its turn."""
         if isinstance(self.state, Candidate | Prospective | Unattached):
             deadline = self.state.election_deadline
+        elif isinstance(self.state, Follower) and self.state.leader_ended:
+            deadline = self.state.fetch_deadline
         else:
             deadline = self.election_deadline()
         self._become(epoch, Unattached(deadline, leader_id), ElectionState(epoch, leader_id))

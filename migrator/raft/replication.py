@@ -14,7 +14,7 @@ from migrator.raft.messages import BeginQuorumEpochRequest, EpochOffset, FetchRe
 from migrator.raft.parking import ParkedFetch
 from migrator.raft.progress import Progress
 from migrator.raft.quorum import CHECK_QUORUM_FACTOR, Quorum
-from migrator.raft.states import NEVER, Leader
+from migrator.raft.states import NEVER, Handover, Leader
 from migrator.raft.storage import LogView
 from migrator.records.uuid import Uuid
 from migrator.values import value
@@ -23,9 +23,10 @@ from migrator.values import value
 
 
 def propose(quorum: Quorum, event: Propose) -> None:
-    """Append the node's batches, unless its leadership has ended meanwhile; `RoleChanged` has told it so."""
+    """Append the node's batches, unless its leadership has ended meanwhile; `RoleChanged` has told it so, or will in
+    a moment."""
     leader = quorum.state
-    if isinstance(leader, Leader) and event.epoch == quorum.epoch:
+    if isinstance(leader, Leader) and event.epoch == quorum.epoch and leader.handover is None:
         quorum.append(fx.Append(event.batches))
         answer_parked(quorum, leader)
 
@@ -94,7 +95,7 @@ def leader_error(quorum: Quorum, epoch: int) -> ErrorCode:
         return ErrorCode.unknown_leader_epoch
     if not isinstance(quorum.state, Leader):
         return ErrorCode.not_leader_or_follower
-    if quorum.is_shutting_down:
+    if quorum.is_shutting_down and quorum.state.handover is None:
         return ErrorCode.broker_not_available
     return ErrorCode.none
 
@@ -200,8 +201,29 @@ def watch_majority(quorum: Quorum, leader: Leader) -> None:
     leader.check_quorum_deadline = quorum.now + int(quorum.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
 
 
+def hand_over(quorum: Quorum, leader: Leader, preferred: int | None = None) -> None:
+    """Append nothing more, let the successor fetch the rest, and resign: who lacks a record that others have is not
+    elected (Raft thesis 3.10). Under load every voter would lack some."""
+    if leader.handover is None:
+        leader.handover = Handover(preferred, quorum.now + quorum.config.election_timeout_ms // 2)
+    elif preferred is not None:
+        leader.handover.preferred = preferred
+
+
+def _has_successor(quorum: Quorum, leader: Leader, handover: Handover) -> bool:
+    """Whether whoever shall lead next has the whole log, or will not in time."""
+    if quorum.now >= handover.deadline:
+        return True
+    end, preferred = quorum.log.end_offset(), handover.preferred
+    found = (entry for entry in leader.replicas.voters.values() if entry.end_offset == end)
+    return any(
+        quorum.config.may_grant_vote(entry.replica_id) if preferred is None else entry.replica_id == preferred
+        for entry in found
+    )
+
+
 def resign(quorum: Quorum, leader: Leader, preferred: int | None = None) -> None:
-    """Hand leadership over: to ``preferred``, else to the most caught-up voter that may lead."""
+    """Resign at once, in favour of ``preferred``, else of the most caught-up voter that may lead."""
     ends = [(entry.replica_id, entry.end_offset) for entry in leader.replicas.voters.values()]
     eligible = {voter for voter, _ in ends if quorum.config.may_grant_vote(voter)}
     successors = votes.by_preference(ends, eligible if preferred is None else {preferred})
@@ -219,10 +241,15 @@ def is_removed(quorum: Quorum, leader: Leader) -> bool:
 
 
 def poll_leader(quorum: Quorum, leader: Leader) -> int:
-    """Announce leadership, answer fetches whose patience ends, resign when cut off."""
-    is_leaving = is_removed(quorum, leader) or (quorum.is_shutting_down and bool(quorum.other_voters()))
-    if is_leaving or is_cut_off(quorum, leader):
+    """Announce leadership, answer fetches whose patience ends, resign when cut off, or when a successor is ready."""
+    if is_cut_off(quorum, leader) or is_removed(quorum, leader):
         resign(quorum, leader)
+        return NEVER
+    if quorum.is_shutting_down and quorum.other_voters():
+        hand_over(quorum, leader)
+    handover = leader.handover
+    if handover is not None and _has_successor(quorum, leader, handover):
+        resign(quorum, leader, handover.preferred)
         return NEVER
     _answer_all(quorum, leader, leader.parking.take_due(quorum.now))
     if quorum.now >= leader.begin_deadline:
@@ -230,7 +257,8 @@ def poll_leader(quorum: Quorum, leader: Leader) -> int:
         leader.begin_deadline = quorum.now + quorum.config.fetch_timeout_ms // 2
     deadlines = (fetch.deadline for fetch in leader.parking.waiting)
     check_quorum_deadline = leader.check_quorum_deadline if quorum.other_voters() else NEVER
-    return min((check_quorum_deadline, leader.begin_deadline, *deadlines))
+    handover_deadline = NEVER if handover is None else handover.deadline
+    return min((check_quorum_deadline, leader.begin_deadline, handover_deadline, *deadlines))
 
 
 def _announce(quorum: Quorum) -> None:

@@ -151,8 +151,18 @@ class Follower:
 
 
 @dataclass(slots=True)
+class Handover:
+    """``preferred`` shall lead next, or whoever may and has most when None; the leader waits for that until
+    ``deadline``, and no longer."""
+
+    preferred: int | None
+    deadline: int
+
+
+@dataclass(slots=True)
 class Leader:
-    """``start_offset`` is the log's end at the election: nothing counts as committed before it is passed."""
+    """``start_offset`` is the log's end at the election: nothing counts as committed before it is passed.
+    ``handover`` is set once this leader will resign, and appends nothing more."""
 
     role: ClassVar[Role] = Role.LEADER
     leader_id: int
@@ -163,6 +173,7 @@ class Leader:
     high_watermark: int | None = None
     fetched: set[int] = field(default_factory=set)
     parking: Parking = field(default_factory=Parking)
+    handover: Handover | None = None
 
 
 @dataclass(slots=True)

@@ -59,6 +59,8 @@ def _leader() -> Cluster:
 def _resigned() -> Cluster:
     cluster = _leader()
     cluster[1].step(ev.Resign(cluster[1].raft.epoch))
+    while cluster[1].raft.role is Role.LEADER:
+        cluster.tick(1)  # nobody has what was proposed, so it waits for a successor for a while
     return cluster
 
 
