@@ -20,7 +20,7 @@ class UnreachableError(TransportError):
     """No connection to the peer; the request was not sent."""
 
 
-class ConnectionRefusedByPeerError(UnreachableError):
+class NobodyListensError(UnreachableError):
     """The peer's machine answers that nobody listens there: the peer's process has ended."""
 
 

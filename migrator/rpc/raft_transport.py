@@ -14,8 +14,8 @@ import grpc.aio
 from migrator.errors import OperatorError, PeerError
 from migrator.raft.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, RaftRequest, RaftResponse
 from migrator.raft.transport import (
-    ConnectionRefusedByPeerError,
     ForeignClusterError,
+    NobodyListensError,
     PeerTimeoutError,
     TransportError,
     UnreachableError,
@@ -102,7 +102,7 @@ class _Link:
         except WrongNameError as error:
             raise WrongVoterError(f"node {self._peer}: {error}") from error
         except ConnectionRefusedError as error:
-            raise ConnectionRefusedByPeerError(f"node {self._peer}: {error}") from error
+            raise NobodyListensError(f"node {self._peer}: {error}") from error
         except (OSError, WrongPeerError, OperatorError) as error:
             raise UnreachableError(f"node {self._peer}: {error}") from error
         self._channel, self._until = connection.channel, connection.until

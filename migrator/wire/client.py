@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.errors import PeerError
 from migrator.raft.transport import (
-    ConnectionRefusedByPeerError,
+    NobodyListensError,
     PeerTimeoutError,
     TransportError,
     UnreachableError,
@@ -92,7 +92,7 @@ class KafkaConnection:
         except ssl.SSLError as error:
             raise UnreachableError(f"TLS with {host}:{port} failed: {error.reason or error}") from error
         except ConnectionRefusedError as error:
-            raise ConnectionRefusedByPeerError(f"no connection to {host}:{port}: {error}") from error
+            raise NobodyListensError(f"no connection to {host}:{port}: {error}") from error
         except (
             OSError,
             ValueError,

@@ -286,6 +286,6 @@ def simulate(options: Options, show: Callable[[str], None] | None = None) -> Out
         if show is not None:
             show(f"{world.now:10.2f} {violation}")
         return Outcome(options, violation.rule, str(violation), world.coverage)
-    except Exception:  # noqa: BLE001 - whatever a core raises would end its controller; the seed must be told
-        return Outcome(options, "a core never raises", traceback.format_exc(), world.coverage)
+    except Exception as error:  # noqa: BLE001 - what a core raises would end its controller; the seed must be told
+        return Outcome(options, "a core never raises", "".join(traceback.format_exception(error)), world.coverage)
     return Outcome(options, None, "", world.coverage)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from migrator.raft.messages import RaftRequest, RaftResponse
-from migrator.raft.transport import ConnectionRefusedByPeerError, RaftTransport, UnreachableError
+from migrator.raft.transport import NobodyListensError, RaftTransport, UnreachableError
 from migrator.rpc.raft_transport import GrpcRaftTransport
 from migrator.wire.raft_transport import KafkaRaftTransport
 
@@ -41,7 +41,7 @@ class EitherTransport:
         try:
             response = await second.send(peer, request, left)
         except UnreachableError:
-            if isinstance(failed, ConnectionRefusedByPeerError):
+            if isinstance(failed, NobodyListensError):
                 raise failed from None  # it tells more: the process is gone
             raise
         if second is self._kafka and peer not in self._said:

@@ -42,12 +42,7 @@ from migrator.raft.messages import (
     VoteRequest,
 )
 from migrator.raft.states import Role
-from migrator.raft.transport import (
-    ConnectionRefusedByPeerError,
-    ForeignClusterError,
-    RaftTransport,
-    TransportError,
-)
+from migrator.raft.transport import ForeignClusterError, NobodyListensError, RaftTransport, TransportError
 from migrator.raft.voter_changes import Refusal, VoterChange, VotersNotChangedError
 from migrator.raft.voter_set import Membership, VoterSet
 from migrator.records.errors import CorruptRecordsError
@@ -375,8 +370,7 @@ class QuorumRunner:
         except TransportError as error:
             if isinstance(error, ForeignClusterError):
                 self._note_cluster(effect.peer, is_ours=False)
-            is_refused = isinstance(error, ConnectionRefusedByPeerError)
-            self._step(ev.RequestFailed(effect.peer, effect.correlation, is_refused))
+            self._step(ev.RequestFailed(effect.peer, effect.correlation, isinstance(error, NobodyListensError)))
         except Exception:  # the top of an exchange: consensus must not wait for an answer that nobody will give
             self._step(ev.RequestFailed(effect.peer, effect.correlation))
             raise
