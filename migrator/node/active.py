@@ -199,14 +199,18 @@ class ActiveController:
             raise RefusedError(ErrorCode.not_controller, str(error)) from error
         return response
 
-    async def append(self, epoch: int, records: Sequence[MetadataRecord]) -> int:
+    async def append(
+        self, epoch: int, records: Sequence[MetadataRecord], *, look: Callable[[], None] = lambda: None
+    ) -> int:
         """Append records of the migration as one batch, and return the last offset; they are not yet committed.
 
+        :param look: called when the turn has come; what it raises is raised, and nothing is appended.
         :raises NotLeadingError: ``epoch`` is over.
         """
         async with self._turn:
             await self._metadata.caught_up()
             self._check_epoch(epoch)
+            look()
             self._append(epoch, records)
             return self._end_offset() - 1
 

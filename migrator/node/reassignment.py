@@ -41,7 +41,7 @@ from migrator.raft.planner import (
     seen,
 )
 from migrator.raft.states import Role
-from migrator.raft.voter_changes import AddVoter, RemoveVoter, UpdateVoter, VotersNotChangedError
+from migrator.raft.voter_changes import AddVoter, RemoveVoter, UpdateVoter, VoterChange, VotersNotChangedError
 from migrator.raft.voter_set import DYNAMIC_VERSION, ReplicaKey
 from migrator.records.control import DynamicVoter, KRaftVersionRange, VoterEndpoint
 from migrator.records.metadata import NoOpRecord, ZkMigrationState
@@ -295,13 +295,16 @@ class VoterReassignment:
     async def _leave(self, epoch: int, view: PlannerView, step: RemoveSelf) -> None:
         """The target goes first when nobody stays who could clear it. The core resigns once it is committed."""
         change = RemoveVoter(view.own)
+        self._check(change)
+        self._begin(step)
+        if step.is_last_of_ours:  # somebody else may have changed a voter before our turn to append comes
+            await self._core.controller.append(epoch, (cleared_record(),), look=partial(self._check, change))
+        await self._committed(self._core.quorum.change_voters(change))
+
+    def _check(self, change: VoterChange) -> None:
         refusal = self._core.quorum.why_not(change)
         if refusal is not None:
             raise VotersNotChangedError(refusal)
-        self._begin(step)
-        if step.is_last_of_ours:
-            await self._core.controller.append(epoch, (cleared_record(),))
-        await self._committed(self._core.quorum.change_voters(change))
 
     async def _committed(self, offset: int) -> None:
         await self._core.metadata.committed_up_to(offset)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from migrator.controller.quorum_target import TargetOrder, target_of
 from migrator.node.reassignment import NO_OPS_MAX
 from migrator.raft.messages import FetchRequest
 from migrator.raft.planner import Wait
 from migrator.raft.states import Role
+from migrator.raft.voter_changes import UpdateVoter
+from migrator.records.metadata import MetadataRecord
 from tests.node.support.cluster import CLUSTER_ID, until
 from tests.node.support.dynamic import DynamicCluster, dynamic
 from tests.raft.support.reassignment import wanted
@@ -105,3 +109,25 @@ async def test_a_plan_brings_the_log_to_where_a_voters_old_log_had_been(tmp_path
         await cluster.order(TargetOrder.TO, 1, 2, 3, 4)
         await reached(cluster, 1, 2, 3, 4)
         assert leader.storage.log.end_offset() > shown
+
+
+async def test_a_leader_that_cannot_leave_now_keeps_the_target(tmp_path: Path) -> None:
+    """The target goes with the last leader of ours; when a change of somebody else comes first, neither may go yet."""
+    async with dynamic(tmp_path, 3, 3) as cluster:
+        leader = await cluster.leader()
+        own = leader.quorum.leader_id
+        assert own is not None
+        cluster.stock = {1, 2, 3} - {own}
+        other = min(cluster.stock)
+        append, changed = leader.controller.append, []
+
+        async def late(epoch: int, records: Sequence[MetadataRecord], **more: Any) -> int:
+            if not changed:  # it waits its turn, and a voter changes its entry meanwhile
+                changed.append(leader.quorum.change_voters(UpdateVoter(cluster.voter(other))))
+            return await append(epoch, records, **more)
+
+        leader.controller.append = late  # type: ignore[method-assign]
+        await cluster.order(TargetOrder.TO, *cluster.stock)
+        await until(lambda: leader.quorum.role is not Role.LEADER, "the leader leaves")
+        await reached(cluster, *cluster.stock)
+        assert changed
