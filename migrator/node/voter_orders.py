@@ -81,7 +81,9 @@ class VoterOrders:
             await self._core.controller.write(
                 Operation.REASSIGN_VOTERS, lambda image, _context: checked_upgrade(image, voters.ids)
             )
-            await self._core.voter_changes.upgrade(voters)
+            await self._core.voter_changes.upgrade(  # who registers while the voters are asked may be too old
+                voters, lambda: checked_upgrade(self._core.metadata.image, voters.ids)
+            )
         except RefusedError as refusal:
             raise self._refused(str(refusal).rstrip("."), self._remedy()) from refusal
         except VotersNotChangedError as refusal:

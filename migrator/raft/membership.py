@@ -150,13 +150,15 @@ def _names_the_configured(quorum: Quorum, _leader: Leader, change: UpgradeVoters
     )
 
 
-def _all_can_change(_quorum: Quorum, _leader: Leader, change: UpgradeVoters) -> Refusal | None:
+def _all_can_change(_quorum: Quorum, leader: Leader, change: UpgradeVoters) -> Refusal | None:
     for voter in change.voters.voters:
-        can = voter.k_raft_version_feature
+        can, entry = voter.k_raft_version_feature, leader.replicas.voters.get(voter.voter_id)
         if not can.min_supported_version <= DYNAMIC_VERSION <= can.max_supported_version:
             what = f"supports kraft.version {can.min_supported_version} to {can.max_supported_version}"
         elif voter.voter_directory_id == ZERO_UUID:
             what = "has not told the id of its directory: it has to fetch from this leader first"
+        elif entry is not None and entry.shown_directory != voter.voter_directory_id:
+            what = "has another directory than a moment ago"
         elif not voter.endpoints:
             what = "has no address"
         else:

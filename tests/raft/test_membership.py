@@ -154,6 +154,10 @@ UPGRADE_REFUSALS: dict[str, tuple[Callable[[Cluster], UpgradeVoters], ErrorCode]
         lambda cluster: UpgradeVoters(upgrade(cluster, 1, 2, 3).voters.with_voter(entry(ReplicaKey(3)))),
         ErrorCode.invalid_update_version,
     ),
+    "the disk that a voter had before": (
+        lambda cluster: UpgradeVoters(upgrade(cluster, 1, 2, 3).voters.with_voter(entry(ReplicaKey(3, OTHER_DISK)))),
+        ErrorCode.invalid_update_version,
+    ),
 }
 
 

@@ -88,8 +88,10 @@ class VoterChanges:
             begun = asyncio.get_running_loop().time()
             return await self._until_committed(self._quorum.change_voters(RemoveVoter(key)), begun)
 
-    async def upgrade(self, voters: VoterSet) -> int:
+    async def upgrade(self, voters: VoterSet, look: Callable[[], object]) -> int:
         """Take the configured voters into the log, whatever versions they name: each but this node is asked.
+
+        :param look: called when all have answered; what it raises is raised, and nothing is changed.
 
         Result and errors as `add`.
         """
@@ -97,6 +99,7 @@ class VoterChanges:
             self._check_is_static()
             begun = asyncio.get_running_loop().time()
             asked = [await self._asked(voter) for voter in voters.voters]
+            look()
             offset = self._quorum.change_voters(UpgradeVoters(VoterSet.of(asked)))
             return await self._until_committed(offset, begun)
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from migrator.controller.decision import RefusedError
 from migrator.node.metadata import NotLeadingError, OffsetWaiters
 from migrator.node.quorum.voter_changes import VoterChanges
 from migrator.raft.voter_changes import RemoveVoter, UpdateVoter, VoterChange, VotersNotChangedError
-from migrator.raft.voter_set import STATIC_RANGE, ReplicaKey
-from migrator.records.control import DynamicVoter
+from migrator.raft.voter_set import NO_MEMBERSHIP, STATIC_RANGE, ReplicaKey, VoterSet
+from migrator.records.control import DynamicVoter, KRaftVersionRange
 from migrator.records.uuid import ZERO_UUID
 from migrator.wire.security import PLAINTEXT
 
@@ -27,8 +29,9 @@ class Leader:
     def __init__(self, patience_seconds: float = 30.0) -> None:
         self.taken: list[VoterChange] = []
         self.waiters = OffsetWaiters()
+        self.membership = NO_MEMBERSHIP
         quorum: Any = self
-        addresses: Any = None
+        addresses: Any = SimpleNamespace(node_id=1)
         self.changes = VoterChanges(quorum, addresses, self.waiters.wait, lambda: PLAINTEXT, patience_seconds)
 
     def why_not(self, _change: VoterChange) -> None:
@@ -85,3 +88,23 @@ async def test_who_gives_up_waiting_leaves_room_for_the_next_one() -> None:
     first.cancel()
     await asyncio.wait({first})
     assert leader.changes.update(ENTRY) == OFFSET
+
+
+async def test_an_upgrade_is_looked_at_once_more_after_every_voter_has_answered() -> None:
+    """A broker that is too old may have registered meanwhile."""
+    leader = Leader()
+    seen: list[str] = []
+
+    def look() -> None:
+        seen.append("looked")
+        raise RefusedError(ErrorCode.invalid_update_version, "the brokers 7 are older than Kafka 3.9")
+
+    async def versions(_voter: DynamicVoter) -> KRaftVersionRange:
+        seen.append("asked")
+        return KRaftVersionRange(0, 1)
+
+    leader.changes._versions_of = versions  # type: ignore[method-assign]
+    with pytest.raises(RefusedError, match="older than Kafka"):
+        await leader.changes.upgrade(VoterSet.of([ENTRY]), look)
+    assert seen == ["asked", "looked"]
+    assert not leader.taken
