@@ -181,12 +181,14 @@ class VoterReassignment:
         return monotonic_ms() - self._last_step_ms if self.is_moving else 0
 
     async def _look(self) -> PlannerView:
+        """Everything is read after the answers have come: a question may take as long as a voter takes to fall silent,
+        and a step that counted it as live would leave too few."""
+        await self._ask_all(self._whom_to_ask())
         core, quorum, image = self._core, self._core.quorum, self._core.metadata.published
         voters, target, replicas = quorum.membership.voters, target_of(image), self.replicas()
         if voters is None:
             raise NotLeadingError("no voter set is in force")
         wanted = {replica.node_id for replica in target or ()}
-        await self._ask_all({it.key.node_id for it in replicas if it.is_live} & (wanted | voters.ids))
         own = ReplicaKey(self._node_id, core.addresses.directory_id)
         ready = (self._with_obstacle(it) if it.key.node_id in wanted - voters.ids else it for it in replicas)
         return PlannerView(
@@ -198,6 +200,11 @@ class VoterReassignment:
             ours=frozenset(node for node, answer in self._answers.items() if answer is not None and answer.is_ours),
             hold=self._hold(),
         )
+
+    def _whom_to_ask(self) -> set[int]:
+        voters, target = self._core.quorum.membership.voters, target_of(self._core.metadata.published)
+        wanted = {replica.node_id for replica in target or ()} | (frozenset() if voters is None else voters.ids)
+        return {it.key.node_id for it in self.replicas() if it.is_live} & wanted
 
     async def _ask_all(self, nodes: set[int]) -> None:
         """At the addresses by which the others would reach them; what they say is always of now."""

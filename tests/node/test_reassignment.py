@@ -13,6 +13,7 @@ from migrator.raft.planner import Wait
 from migrator.raft.states import Role
 from migrator.raft.voter_changes import UpdateVoter
 from migrator.records.metadata import MetadataRecord
+from migrator.wire.voters import VoterAnswer
 from tests.node.support.cluster import CLUSTER_ID, until
 from tests.node.support.dynamic import DynamicCluster, dynamic
 from tests.raft.support.reassignment import wanted
@@ -131,3 +132,34 @@ async def test_a_leader_that_cannot_leave_now_keeps_the_target(tmp_path: Path) -
         await until(lambda: leader.quorum.role is not Role.LEADER, "the leader leaves")
         await reached(cluster, *cluster.stock)
         assert changed
+
+
+async def test_a_voter_that_falls_silent_while_it_is_asked_counts_as_silent(tmp_path: Path) -> None:
+    """Otherwise the plan removes the last one whom a majority needs, and nobody leads until the silent one is back."""
+    async with dynamic(tmp_path, 3, 3) as cluster:
+        leader = await cluster.leader()
+        own = leader.quorum.leader_id
+        assert own is not None
+        stays = min({1, 2, 3} - {own})
+        plan, ask = cluster.plans[own], cluster._ask
+
+        async def hang(node_id: int) -> VoterAnswer | None:
+            if node_id == stays and stays not in cluster.wires.cut:
+                cluster.wires.cut.add(stays)
+                await until(
+                    lambda: all(it.key.node_id != stays or not it.is_live for it in plan.replicas()), "it is silent"
+                )
+            return await ask(node_id)
+
+        plan._ask = hang
+        await cluster.order(TargetOrder.TO, own, stays)
+        await until(
+            lambda: (
+                len(leader.quorum.membership.voters or ()) < 3 or any("waits: Without" in it for it in cluster.noted())
+            ),
+            "a step, or the reason why there is none",
+        )
+        assert cluster.voters() == {frozenset({1, 2, 3})}
+        plan._ask = ask
+        cluster.wires.cut.clear()
+        await reached(cluster, own, stays)
