@@ -93,6 +93,13 @@ def command(
         say(f"The first voters are {initial_voters_text(plan.voters)}")
         if settings.node_id not in plan.voters.ids:
             say(f"migrator: warning: node {settings.node_id} is not among them and will not vote", err=True)
+    if no_initial_controllers and settings.voters:
+        say(
+            f"migrator: warning: {settings.source}: controller.quorum.voters is set. With an empty log this controller "
+            "votes by that key, and a majority of such controllers elects a leader without any log. Remove the key and "
+            "set controller.quorum.bootstrap.servers before you start it",
+            err=True,
+        )
 
 
 def _voters(

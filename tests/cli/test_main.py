@@ -136,3 +136,13 @@ def test_format_makes_the_first_voter_of_a_quorum_that_grows(tmp_path: Path) -> 
     assert answer.returncode == ExitCode.OK, answer.stderr
     assert "The first voters are 1@127.0.0.1:9001:" in answer.stdout
     assert (tmp_path / "metadata" / "__cluster_metadata-0" / f"{0:020d}-{0:010d}.checkpoint").exists()
+
+
+@pytest.mark.parametrize(("voters", "warned"), [("1@127.0.0.1:9001", True), ("", False)])
+def test_format_warns_of_voters_that_an_empty_disk_would_go_by(tmp_path: Path, voters: str, warned: bool) -> None:
+    """Wiped disks of a majority would elect a leader without any log, and a survivor follows it."""
+    servers = {"controller_quorum_voters": voters, "controller_quorum_bootstrap_servers": "127.0.0.1:9001"}
+    file = property_file(tmp_path, **servers)
+    answer = run("format", "-c", str(file), "-t", CLUSTER_ID, "--no-initial-controllers")
+    assert answer.returncode == ExitCode.OK, answer.stderr
+    assert ("controller.quorum.voters is set" in answer.stderr) is warned

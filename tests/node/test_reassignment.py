@@ -120,7 +120,8 @@ async def test_a_leader_that_cannot_leave_now_keeps_the_target(tmp_path: Path) -
         assert own is not None
         cluster.stock = {1, 2, 3} - {own}
         other = min(cluster.stock)
-        append, changed = leader.controller.append, []
+        append = leader.controller.append
+        changed: list[int] = []
 
         async def late(epoch: int, records: Sequence[MetadataRecord], **more: Any) -> int:
             if not changed:  # it waits its turn, and a voter changes its entry meanwhile

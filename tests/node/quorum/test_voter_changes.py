@@ -103,7 +103,7 @@ async def test_an_upgrade_is_looked_at_once_more_after_every_voter_has_answered(
         seen.append("asked")
         return KRaftVersionRange(0, 1)
 
-    leader.changes._versions_of = versions  # type: ignore[method-assign]
+    leader.changes._versions_of = versions  # type: ignore[assignment,method-assign]
     with pytest.raises(RefusedError, match="older than Kafka"):
         await leader.changes.upgrade(VoterSet.of([ENTRY]), look)
     assert seen == ["asked", "looked"]
