@@ -124,15 +124,15 @@ class VoterSignals:
         """What one voter says; None: no answer in time, or nobody's id."""
         endpoints = self._endpoints()
         at = endpoints.get(node_id)
-        for moved in self._links.keys() - set(endpoints.values()):
-            await self._links.pop(moved).close()
+        # All leave the books before the first wait: others are asked at the same time.
+        moved = [self._links.pop(gone) for gone in self._links.keys() - set(endpoints.values())]
+        for link in moved:
+            await link.close()
         if at is None:
             return None
-        link = self._links.get(at)
-        if link is None:
-            link = VoterLink(at, f"controller-{self._node_id}", self._security, self._tasks)
-            self._links[at] = link
-        return await link.ask(seconds)
+        if at not in self._links:
+            self._links[at] = VoterLink(at, f"controller-{self._node_id}", self._security, self._tasks)
+        return await self._links[at].ask(seconds)
 
     async def close(self) -> None:
         """Close every connection; whoever asks again makes new ones."""

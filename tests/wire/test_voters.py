@@ -92,3 +92,18 @@ async def test_a_voter_that_was_restarted_is_not_taken_for_what_it_was(tmp_path:
 async def test_nobody_is_asked_under_an_unknown_id(tmp_path: Path) -> None:
     async with voter(ON) as port, asking(tmp_path, port) as signals:
         assert await signals.ask_one(VOTER + 1) is None
+
+
+async def test_voters_that_have_all_moved_are_asked_at_once(tmp_path: Path) -> None:
+    """Voters change one by one, and may all be others when they are asked next."""
+    settings = Cluster(tmp_path, 3).settings(1)
+    async with voter(ON) as one, voter(ON) as two, voter(OFF) as other, voter(OFF) as another:
+        ports = {2: one, 3: two}
+        signals = VoterSignals(
+            settings, lambda: {it: ListenerEndpoint("CONTROLLER", "localhost", ports[it]) for it in ports}, PLAINTEXT
+        )
+        assert (await signals.ask())[3] == VoterAnswer(migrating=True, is_ours=False)
+        ports = {2: other, 3: another}
+        answers = await signals.ask()
+        assert {answers[2], answers[3]} == {VoterAnswer(migrating=False, is_ours=False)}
+        await signals.close()
