@@ -44,6 +44,7 @@ class VoterLink:
         self._tasks = tasks
         self._connection: KafkaConnection | None = None
         self._question: asyncio.Task[VoterAnswer | None] | None = None
+        self._is_closed = False
 
     async def ask(self, seconds: float) -> VoterAnswer | None:
         """What the voter says now; None: no answer in time. The question then goes on without whoever asked."""
@@ -51,13 +52,17 @@ class VoterLink:
             async with asyncio.timeout(seconds):
                 while self._question is not None and not self._question.done():
                     await asyncio.wait({self._question})  # somebody's earlier question: the answer could be too old
-                self._question = self._tasks.spawn(VOTER_QUESTION, self._ask())
-                return await asyncio.shield(self._question)
+                if self._is_closed:
+                    return None
+                question = self._question = self._tasks.spawn(VOTER_QUESTION, self._ask())
+                await asyncio.wait({question})
         except TimeoutError:
             return None
+        return None if question.cancelled() else question.result()
 
     async def close(self) -> None:
-        """Give up the question that is under way, and the connection."""
+        """Give up the question that is under way, which has no answer then, and the connection; ask no more."""
+        self._is_closed = True
         if self._question is not None:
             self._question.cancel()
             await asyncio.wait({self._question})

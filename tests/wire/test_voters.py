@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -107,3 +108,31 @@ async def test_voters_that_have_all_moved_are_asked_at_once(tmp_path: Path) -> N
         answers = await signals.ask()
         assert {answers[2], answers[3]} == {VoterAnswer(migrating=False, is_ours=False)}
         await signals.close()
+
+
+async def test_a_question_whose_voter_moves_meanwhile_has_no_answer_and_ends_nobody(tmp_path: Path) -> None:
+    """Whoever asks another voter then drops the old connection. A cancelled question would silently end a plan's task,
+    or that of a migration, for as long as this controller leads."""
+    settings = Cluster(tmp_path, 3).settings(1)
+    held = asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        held.set()
+        while await reader.read(1024):
+            pass
+        writer.close()
+
+    server = await asyncio.start_server(hang, "127.0.0.1", 0)
+    silent: int = server.sockets[0].getsockname()[1]
+    async with voter(ON) as other:
+        ports = {2: silent, 3: other}
+        signals = VoterSignals(
+            settings, lambda: {it: ListenerEndpoint("CONTROLLER", "localhost", ports[it]) for it in ports}, PLAINTEXT
+        )
+        waiting = [asyncio.ensure_future(signals.ask_one(2, 60)) for _ in range(2)]
+        await held.wait()
+        ports = {2: 1, 3: other}
+        assert await signals.ask_one(3) == VoterAnswer(migrating=True, is_ours=False)
+        assert await asyncio.gather(*waiting) == [None, None]
+        await signals.close()
+    server.close()
