@@ -86,6 +86,10 @@ FAILURES = FailureBook()
 """Of this process."""
 
 
+class AbandonedError(Exception):
+    """What a task waited for was cancelled, and the task itself by nobody."""
+
+
 class Supervisor:
     """Owns the tasks and timers of one component, on one event loop.
 
@@ -169,7 +173,7 @@ class Supervisor:
         while True:
             began = clock()
             try:
-                await work()
+                await _not_abandoned(work())
             except Exception as error:  # noqa: BLE001 - the top of a task: it runs again
                 if not self._failed(kind, error, name):
                     return
@@ -195,3 +199,17 @@ class Supervisor:
             return False
         log.error("%s failed: %s: %s (%s)", name, type(error).__name__, error, kind.on_error.value, exc_info=error)
         return not stops and kind.on_error is OnError.RESTART
+
+
+async def _not_abandoned(work: Coroutine[Any, Any, None]) -> None:
+    """Without this, a cancellation that was meant for somebody else would end a task that lasts, and nobody would hear.
+
+    :raises AbandonedError: that happened.
+    """
+    try:
+        await work
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise AbandonedError("what it waited for was cancelled") from error

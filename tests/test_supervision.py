@@ -208,6 +208,25 @@ async def test_what_only_a_person_can_mend_is_not_tried_again(error: Exception) 
     assert planted.left == 9
 
 
+@pytest.mark.usefixtures("impatient")
+async def test_a_task_that_lasts_outlives_the_cancellation_of_what_it_waits_for_but_not_its_own() -> None:
+    began: list[asyncio.Future[None]] = []
+
+    async def work() -> None:
+        began.append(asyncio.get_running_loop().create_future())
+        await began[-1]
+
+    supervisor = Supervisor()
+    task = supervisor.keep(TaskKind("test", OnError.RESTART), work)
+    await until(lambda: len(began) == 1, "it works")
+    began[0].cancel()
+    await until(lambda: len(began) == 2, "it works again")
+    assert FAILURES.read()["test"].last_error == "AbandonedError"
+    await supervisor.close()
+    assert task.cancelled()
+    assert len(began) == 2
+
+
 async def test_an_error_in_a_timer_or_on_another_thread_stops_the_process() -> None:
     failures: list[BaseException] = []
     supervisor, kind, planted = Supervisor(failures.append), TaskKind("test", OnError.STOP), Planted(LookupError(), 1)
