@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,18 +16,29 @@ from rich.table import Table
 from rich.text import Text
 
 from migrator.cli.options import controller_options
-from migrator.cli.terminal import console, say, say_json
+from migrator.cli.terminal import console, say, say_error, say_json
+from migrator.errors import ExitCode, OperatorError
+from migrator.observe.next_steps import next_step
 from migrator.observe.printable import printable
-from migrator.observe.status import UNKNOWN_LAG, JournalEvent, Problem, Status
+from migrator.observe.status import Status
+from migrator.observe.status_page import Answers, change_line, event_line, groups_of, page_of, problems_of
+from migrator.observe.status_page import Group as Problems
+from migrator.observe.status_page import Table as TableTexts
+from migrator.rpc.ask_quorum import QuorumAnswers, QuorumAsker
 from migrator.rpc.find_controller import connect
 from migrator.rpc.operator_client import OperatorClient
 
-RECENT_EVENTS = 8
+RETRY_SECONDS = 1.0
+"""Between two questions of --watch while nobody answers."""
 
 
 @click.command("status")
 @controller_options
-@click.option("--watch", is_flag=True, help="Keep running, and show every change.")
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="Keep running, and show every change; without a terminal, as one line with its time.",
+)
 @click.option(
     "--journal",
     is_flag=True,
@@ -37,34 +50,92 @@ def command(
 ) -> None:
     """Show the state of the quorum and of the migration, what they wait for, and what to do.
 
-    Each controller has its own journal; --journal shows the one of the controller that answers.
-    Exit codes: 0 answered, 2 no answer.
+    What the leading controller says counts. With -c, it is found through migrator.grpc.voters, whichever controller
+    the file is of, and every controller is asked. Each controller has its own journal; --journal shows the one of the
+    controller that was named.
+
+    Exit codes: 0 answered, and a controller leads; 1 answered, but no controller leads; 2 no answer.
     """
-    client = connect(config, server, command_config)
     if journal:
-        asyncio.run(_journal(client, follow=watch, as_json=as_json))
-    else:
-        asyncio.run(_follow(client, as_json=as_json) if watch else _once(client, as_json=as_json))
-
-
-async def _once(unopened: OperatorClient, *, as_json: bool) -> None:
-    async with unopened as client:
-        status = await client.status()
+        asyncio.run(_journal(connect(config, server, command_config), follow=watch, as_json=as_json))
+        return
+    asker = QuorumAsker(config, server, command_config)
+    if watch:
+        asyncio.run(_follow(asker, as_json=as_json))
+        return
+    answers = asyncio.run(asker.ask()).answers
     if as_json:
-        say_json(to_json(status), indent=True)
+        say_json(to_json(answers), indent=True)
     else:
-        console().print(render(status))
+        console().print(render(answers))
+    if not answers.has_leader:
+        sys.exit(ExitCode.DIFFERENT)
 
 
-async def _follow(unopened: OperatorClient, *, as_json: bool) -> None:
-    async with unopened as client:
-        if as_json:
-            async for status in client.watch():
-                say_json(to_json(status))
-            return
+async def _follow(asker: QuorumAsker, *, as_json: bool) -> None:
+    """Until it is interrupted. What does not answer later is waited for: only the first question may fail."""
+    found = await asker.ask()
+    if as_json:
+        await _every(asker, found, lambda answers: say_json(to_json(answers)), _not_answered)
+    elif console().is_terminal:
         with Live(console=console(), auto_refresh=False) as live:
-            async for status in client.watch():
-                live.update(render(status), refresh=True)
+            await _every(
+                asker,
+                found,
+                lambda answers: live.update(render(answers), refresh=True),
+                lambda error: live.update(Text(printable(str(error))), refresh=True),
+            )
+    else:
+        lines = _ChangeLines()
+        await _every(asker, found, lines.show, lambda error: lines.say(str(error)))
+
+
+def _not_answered(error: OperatorError) -> None:
+    say_error(f"migrator: {error}")
+
+
+class _ChangeLines:
+    """Lines with the time of day, none of which repeats the one before."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def show(self, answers: Answers) -> None:
+        self.say(change_line(answers))
+
+    def say(self, line: str) -> None:
+        if line != self._last:
+            self._last = line
+            say(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}Z {line}")
+
+
+async def _every(
+    asker: QuorumAsker,
+    found: QuorumAnswers | None,
+    show: Callable[[Answers], None],
+    fail: Callable[[OperatorError], None],
+) -> None:
+    """Show each status of whoever knows most; ask around again when somebody else may."""
+    while True:
+        try:
+            found = found or await asker.ask()
+            show(found.answers)
+            await _while_it_knows_most(asker, found, show)
+            found = None
+        except OperatorError as error:
+            found = None
+            fail(error)
+        await asyncio.sleep(RETRY_SECONDS)
+
+
+async def _while_it_knows_most(asker: QuorumAsker, found: QuorumAnswers, show: Callable[[Answers], None]) -> None:
+    """Until its leader is another, or its stream ends."""
+    answers = found.answers
+    async with asker.client(found.best_at) as client:
+        async for status in client.watch():
+            if status.quorum.leader_id != answers.best.quorum.leader_id:
+                return
+            show(dataclasses.replace(answers, best=status))
 
 
 async def _journal(unopened: OperatorClient, *, follow: bool, as_json: bool) -> None:
@@ -73,78 +144,53 @@ async def _journal(unopened: OperatorClient, *, follow: bool, as_json: bool) -> 
             if as_json:
                 say_json(dataclasses.asdict(event) | {"details": dict(event.details)})
             else:
-                when = datetime.fromtimestamp(event.time_ms / 1000, UTC)
-                say(f"{when:%Y-%m-%d %H:%M:%S}Z {sentence_of(event)}")
+                say(event_line(event))
 
 
-def sentence_of(event: JournalEvent) -> str:
-    """One line for people."""
-    return printable(f"{event.kind}: {event.text}" + (f" (by {event.by})" if event.by else ""))
+def to_json(answers: Answers) -> dict[str, object]:
+    """For scripts: the fields of `Status`, nested, and what the page adds to them."""
+    status: Status = answers.best
+    problems = problems_of(answers)
+    return dataclasses.asdict(status) | {
+        "asked_node_id": None if answers.asked is None else answers.asked.node_id,
+        "is_leaders_view": answers.is_leaders,
+        "has_leader": answers.has_leader,
+        "unreached": [dataclasses.asdict(each) for each in answers.unreached],
+        "next": next_step(status),
+        "problems": [dataclasses.asdict(problem) for problem in problems],
+        "problem_groups": [
+            {
+                "remedy": group.remedy,
+                "warning": group.warning,
+                "problems": [{"who": who, "what": what} for who, what in group.whats],
+            }
+            for group in groups_of(problems)
+        ],
+    }
 
 
-def to_json(status: Status) -> dict[str, object]:
-    """For scripts: the fields of `Status`, nested."""
-    return dataclasses.asdict(status)
-
-
-def render(status: Status) -> RenderableType:
+def render(answers: Answers) -> RenderableType:
     """For people."""
-    parts: list[RenderableType] = [_headline(status), _quorum(status)]
-    if status.brokers:
-        parts.append(_brokers(status))
-    parts.extend(_problem(problem) for problem in status.problems)
-    parts.extend(Text(f"  {sentence_of(event)}", style="dim") for event in status.recent_events[-RECENT_EVENTS:])
+    page = page_of(answers)
+    head = Text()
+    head.append(printable(page.state), style="bold")
+    head.append("  " + "\n".join(map(printable, page.headline)))
+    parts: list[RenderableType] = [head]
+    parts.extend(_problems(group) for group in page.groups)
+    parts.extend(_table(table) for table in page.tables)
+    parts.extend(Text(f"  {printable(line)}", style="dim") for line in page.events)
     return Group(*parts)
 
 
-def _headline(status: Status) -> Text:
-    migration = status.migration
-    text = Text()
-    text.append(printable(migration.public_state), style="bold")
-    text.append(f"  ({printable(migration.internal_state)}")
-    text.append(f" for {migration.internal_state_age_ms / 1000:.0f} s" if migration.active else "")
-    text.append(", paused" if migration.paused else "")
-    text.append(")" if migration.active else ", not the active controller)")
-    leader = status.quorum.leader_id
-    if not migration.active and leader not in (-1, status.node_id):
-        text.append(f"\ncontroller {leader} leads and knows more about the migration: run this command on its machine,")
-        text.append(" or give its migrator.grpc.listener with --server")
-    where = f"cluster {status.cluster_id}, node {status.node_id}, metadata.version {status.metadata_version}"
-    text.append(f"\n{printable(where)}")
-    behind = status.write_behind
-    if behind is not None:
-        how_far = "an unknown number of" if behind.lag_records == UNKNOWN_LAG else behind.lag_records
-        text.append(f"\nZooKeeper is {how_far} records ({behind.lag_ms} ms) behind the log; ")
-        text.append(f"administrative writes have waited {behind.blocked_ms} ms for ZooKeeper")
-    if status.claim is not None:
-        text.append(f"\n/controller is ours, controller epoch {status.claim.controller_epoch}")
-    return text
-
-
-def _quorum(status: Status) -> Table:
-    quorum = status.quorum
-    table = Table(title=f"quorum: leader {quorum.leader_id}, epoch {quorum.leader_epoch}", title_justify="left")
-    for column in ("voter", "address", "log end", "ready to migrate"):
+def _table(texts: TableTexts) -> Table:
+    table = Table(title=texts.title, title_justify="left", caption=texts.caption or None, caption_justify="left")
+    for column in texts.columns:
         table.add_column(column)
-    for voter in quorum.voters:
-        end = quorum.log_end_offset if voter.node_id == status.node_id else voter.log_end_offset
-        ready = {True: "yes", False: "no", None: "?"}[voter.zk_migration_ready]
-        name = f"{voter.node_id}{' *' if voter.node_id == quorum.leader_id else ''}"
-        table.add_row(name, f"{voter.host}:{voter.port}", "?" if end < 0 else str(end), ready)
-    table.caption = f"high watermark {quorum.high_watermark}, this node is {quorum.role}"
+    for row in texts.rows:
+        table.add_row(*row)
     return table
 
 
-def _brokers(status: Status) -> Table:
-    table = Table(title="brokers", title_justify="left")
-    for column in ("id", "state", "mode", "epoch"):
-        table.add_column(column)
-    for broker in status.brokers:
-        mode = "ZooKeeper" if broker.in_zookeeper_mode else "KRaft"
-        table.add_row(str(broker.broker_id), broker.state, mode, str(broker.epoch))
-    return table
-
-
-def _problem(problem: Problem) -> Text:
-    style = "yellow" if problem.warning else "red"
-    return Text(printable(f"{problem.who}: {problem.what}. {problem.remedy}"), style=style)
+def _problems(group: Problems) -> Text:
+    style = "yellow" if group.warning else "red"
+    return Text("\n".join(printable(line) for line in group.lines if line), style=style)

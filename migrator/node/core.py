@@ -39,9 +39,9 @@ from migrator.raft.refused import Recovered, merged
 from migrator.raft.states import NEVER_ELECTED
 from migrator.raft.transport import RaftTransport
 from migrator.records.batch import Batch
-from migrator.records.metadata import MetadataRecord
+from migrator.records.metadata import FeatureLevelRecord, MetadataRecord
 from migrator.records.uuid import ZERO_UUID
-from migrator.records.versions import LATEST_SUPPORTED, version_at
+from migrator.records.versions import FEATURE_NAME, LATEST_SUPPORTED, version_at
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.wire.listener_settings import controller_security
 
@@ -87,6 +87,7 @@ class OpenedDirectory:
             self.write_recoveries(begun)  # whoever uses the log again goes on from it, and not from such an entry
         bootstrap = read_bootstrap(directory)
         self.bootstrap = bootstrap_records(version_at(LATEST_SUPPORTED)) if bootstrap is None else bootstrap
+        self.formatted_version = _version_of(self.bootstrap)
         recovery = metadata_log.recovery
         if recovery.cut_bytes:
             where, reason = metadata_log.directory, recovery.cut_reason
@@ -140,6 +141,7 @@ class NodeCore:
         self.addresses = addresses = addresses or node_addresses(settings, directory)
         self._supervisor = Supervisor(on_failure)
         self.cluster_id = directory.identity.cluster_id
+        self.formatted_version = directory.formatted_version
         self.storage = storage = directory.storage
         keeper = IndexKeeper(settings.broker_session_timeout_ms, secret_key(settings))
         self.keeper = keeper
@@ -228,6 +230,12 @@ class NodeCore:
         await self.leadership.close()
         await self.metadata.close()
         self._directory.close()
+
+
+def _version_of(bootstrap: Iterable[MetadataRecord]) -> str:
+    """The metadata.version in a directory's bootstrap records, as Kafka names it; "" if there is none."""
+    levels = [r.feature_level for r in bootstrap if isinstance(r, FeatureLevelRecord) and r.name == FEATURE_NAME]
+    return version_at(levels[-1]).name if levels else ""
 
 
 def node_addresses(settings: Settings, directory: OpenedDirectory) -> Addresses:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from migrator.clock import monotonic_ms, wall_ms
@@ -13,6 +14,7 @@ from migrator.errors import OperatorError
 from migrator.image.model import BrokerRegistration
 from migrator.migration.machine.states import State, public_state
 from migrator.node.core import NodeCore
+from migrator.observe.names import number_ranges
 from migrator.observe.status import (
     BrokerState,
     BrokerStatus,
@@ -31,6 +33,7 @@ from migrator.observe.status import (
     VerdictReport,
     VoterStatus,
     WriteBehindStatus,
+    silent_voters,
 )
 from migrator.raft.states import Role as RaftRole
 from migrator.records.versions import version_at
@@ -88,6 +91,7 @@ class NodeStatusSource:
     """A `migrator.rpc.operator_service.StatusSource`.
 
     :param journal: the entries after a sequence number, oldest first.
+    :param answers: by voter, whether it answered when it was asked last; of those that were asked.
     """
 
     def __init__(
@@ -96,16 +100,19 @@ class NodeStatusSource:
         core: NodeCore,
         migration: MigrationView,
         journal: Callable[[int], list[JournalEvent]],
+        answers: Callable[[], Mapping[int, bool]] = dict,
     ) -> None:
         self._settings = settings
         self._core = core
         self._migration = migration
         self._journal = journal
+        self._answers = answers
 
     def status(self) -> Status:
         """The status now (see `StatusSource`)."""
         migration = self._migration
-        level = self._core.metadata.published.features.metadata_version
+        image = self._core.metadata.published
+        is_blank = image.provenance.offset < 0
         return Status(
             cluster_id=self._core.cluster_id,
             node_id=self._settings.node_id,
@@ -117,15 +124,34 @@ class NodeStatusSource:
             problems=(*self._quorum_problems(), *migration.problems()),
             write_behind=migration.write_behind_status(),
             claim=migration.claim_status(),
-            metadata_version=version_at(level).name,
+            metadata_version="" if is_blank else version_at(image.features.metadata_version).name,
             recent_events=tuple(self._journal(-1)[-RECENT_EVENTS:]),
+            formatted_version=self._core.formatted_version,
+            is_blank=is_blank,
         )
 
     def _quorum_problems(self) -> tuple[Problem, ...]:
         quorum = self._core.quorum
-        leaderless = _leaderless(len(self._core.addresses.voter_ids)) if quorum.leader_id is None else None
+        leaderless = _leaderless(self._core.addresses.voter_ids, self._answers()) if quorum.leader_id is None else None
         refusing = quorum.refusals.problem(self._settings.node_id, quorum.leader_id)
-        return tuple(problem for problem in (leaderless, refusing) if problem is not None)
+        return tuple(problem for problem in (leaderless, refusing, self._other_version()) if problem is not None)
+
+    def _other_version(self) -> Problem | None:
+        """Of a directory that was formatted otherwise than that of the first leader. While a migration is under way the
+        version cannot be changed, so nothing else explains a difference."""
+        image, formatted = self._core.metadata.published, self._core.formatted_version
+        finalized = version_at(image.features.metadata_version).name
+        under_way = image.provenance.offset >= 0 and image.features.zk_migration_state.is_under_way
+        if not under_way or formatted in ("", finalized):
+            return None
+        return Problem(
+            f"controller {self._settings.node_id}",
+            f"its directory was formatted with metadata.version {formatted}, but the first leader's with {finalized}, "
+            f"which counts",
+            f"If {finalized} is what you want, there is nothing to do. Otherwise stop the quorum before the copy, and "
+            f"format every directory anew with the same --release-version",
+            warning=True,
+        )
 
     async def updates(self) -> AsyncIterator[Status]:
         """The status after every change; a slow reader may miss some, never the last (see `StatusSource`)."""
@@ -181,6 +207,8 @@ class NodeStatusSource:
         status, log = self._core.quorum.status(), self._core.storage.log
         ends = {row.replica_id: row.end_offset for row in status.voters}
         ready = self._migration.voters_ready()
+        heard = {row.replica_id: row.last_fetch_ms for row in status.voters}
+        now_ms, answers = monotonic_ms(), self._answers() if status.leader_id is None else {}
         return QuorumStatus(
             role=ROLES[status.role],
             leader_id=-1 if status.leader_id is None else status.leader_id,
@@ -189,7 +217,15 @@ class NodeStatusSource:
             log_end_offset=log.end_offset(),
             high_watermark=status.high_watermark,
             voters=tuple(
-                VoterStatus(voter, at.host, at.port, ends.get(voter, -1), ready.get(voter))
+                VoterStatus(
+                    voter,
+                    at.host,
+                    at.port,
+                    ends.get(voter, -1),
+                    ready.get(voter),
+                    -1 if heard.get(voter, -1) < 0 else max(0, now_ms - heard[voter]),
+                    answers.get(voter),
+                )
                 for voter, at in sorted(self._core.addresses.voters().items())
             ),
         )
@@ -202,7 +238,7 @@ class NodeStatusSource:
         return MigrationStatus(
             public_state=public_state(features.zk_migration_state).label,
             internal_state=State.INACTIVE.value,
-            internal_state_age_ms=0,
+            internal_state_age_ms=-1,
             active=False,
             paused=features.migration_hold is not None,
         )
@@ -225,22 +261,36 @@ class NodeStatusSource:
         return BrokerStatus(registration.broker_id, state, registration.epoch, registration.is_migrating_zk_broker, age)
 
 
-def _leaderless(voters: int) -> Problem:
+def _leaderless(voters: Collection[int], answers: Mapping[int, bool]) -> Problem:
+    """
+    :param answers: of the voters that were asked, this node included.
+    """
+    needed = f"An election needs {len(voters) // 2 + 1} of {len(voters)} voters"
+    silent = sorted(voter for voter in voters if answers.get(voter) is False)
+    if silent:
+        names = number_ranges("controller", silent)
+        return Problem(
+            "quorum",
+            f"no controller leads, so the migration does not continue. {needed}; of {names} there is no answer",
+            f"Start {names}, or check that the machines reach each other at the addresses above",
+        )
     return Problem(
         "quorum",
-        f"no controller leads, so the migration does not continue. An election needs {voters // 2 + 1} of {voters} "
-        f"voters",
+        f"no controller leads, so the migration does not continue. {needed}",
         "Wait a few seconds, because an election may be under way. If no controller leads then, start the "
         "controllers that do not run, and check that the machines reach each other at the addresses above",
     )
 
 
 def _without_time(status: Status) -> tuple[object, ...]:
-    """What makes two statuses different for somebody who watches."""
-    brokers = tuple((broker.broker_id, broker.state, broker.epoch) for broker in status.brokers)
-    migration = status.migration
+    """What makes two statuses different for somebody who watches: ages do not, but that somebody falls silent does."""
+    brokers = tuple(
+        (broker.broker_id, broker.state, broker.epoch, broker.in_zookeeper_mode) for broker in status.brokers
+    )
+    migration, quorum = status.migration, status.quorum
     return (
-        status.quorum,
+        replace(quorum, voters=tuple(replace(voter, heard_ms_ago=0) for voter in quorum.voters)),
+        silent_voters(status),
         (migration.public_state, migration.internal_state, migration.active, migration.paused),
         brokers,
         status.problems,

@@ -50,13 +50,17 @@ class Force(StrEnum):
 
 @value
 class VoterStatus:
-    """``zk_migration_ready`` is None when this node does not know."""
+    """``zk_migration_ready`` is None when this node does not know. ``heard_ms_ago``: since its last fetch from the leader
+    that tells this, 0 for the leader itself. ``answers``: whether it answered when it was asked last, None when it was
+    not asked: voters are asked while no controller leads."""
 
     node_id: int
     host: str
     port: int
     log_end_offset: int = -1
     zk_migration_ready: bool | None = None
+    heard_ms_ago: int = -1
+    answers: bool | None = None
 
 
 @value
@@ -73,7 +77,8 @@ class QuorumStatus:
 @value
 class MigrationStatus:
     """Names are those of the migration's state table: MigrationIneligible, MigrateZkData, DualWrite or Finished, and
-    the row behind it. ``active`` says whether this node is the one that acts; the others report from their image."""
+    the row behind it. ``active`` says whether this node is the one that acts; the others report from their image, and
+    do not know an age (-1)."""
 
     public_state: str
     internal_state: str
@@ -187,9 +192,14 @@ class Gate:
     remedy: str = ""
 
 
+SILENT_MS = 3_000
+"""A voter that was heard from less than this long ago is there: an idle follower fetches twice a second."""
+
+
 @value
 class Status:
-    """Everything at one moment."""
+    """Everything at one moment. ``formatted_version``: the metadata.version that the directory of this node was formatted
+    with. ``is_blank``: this node holds no metadata yet, so what it says of the cluster is not the state of the cluster."""
 
     cluster_id: str
     node_id: int
@@ -203,3 +213,15 @@ class Status:
     claim: ClaimStatus | None = None
     metadata_version: str = ""
     recent_events: tuple[JournalEvent, ...] = ()
+    formatted_version: str = ""
+    is_blank: bool = False
+
+
+def silent_voters(status: Status) -> tuple[VoterStatus, ...]:
+    """Voters that the leader, if this is its status, hears nothing of, or that did not answer while nobody led."""
+    leads = status.quorum.leader_id == status.node_id
+    return tuple(
+        voter
+        for voter in status.quorum.voters
+        if voter.answers is False or (leads and voter.node_id != status.node_id and voter.heard_ms_ago >= SILENT_MS)
+    )

@@ -95,7 +95,7 @@ async def _first(
 ) -> AsyncIterator[OperatorClient]:
     failure: OperatorError | None = None
     leader, answered = -1, False
-    for address, voter in _addresses(config, server):
+    for address, voter in addresses(config, server):
         try:
             client = connect(config, address, command_config, voter=voter)
         except OperatorError as error:
@@ -123,8 +123,8 @@ async def _first(
     raise failure
 
 
-def _addresses(config: Path | None, server: str | None) -> Iterator[tuple[str | None, int | None]]:
-    """What to try, in order, and which voter should be there; None is the socket of ``config``."""
+def addresses(config: Path | None, server: str | None) -> Iterator[tuple[str | None, int | None]]:
+    """What to try, in order, and which voter should be there; None is the socket of ``config``, or ``server`` missing."""
     yield server, None
     if server is None and config is not None:
         for voter in load_settings(config)[0].grpc_voters:

@@ -74,6 +74,8 @@ def status_to_proto(status: Status) -> Any:
         claim=pb.Claim(**_fields(status.claim)) if status.claim else None,
         metadata_version=status.metadata_version,
         recent_events=[event_to_proto(event) for event in status.recent_events],
+        formatted_version=status.formatted_version,
+        is_blank=status.is_blank,
     )
 
 
@@ -95,6 +97,8 @@ def status_from_proto(proto: Any) -> Status:
         claim=_from_proto(ClaimStatus, proto.claim) if proto.HasField("claim") else None,
         metadata_version=proto.metadata_version,
         recent_events=tuple(event_from_proto(event) for event in proto.recent_events),
+        formatted_version=proto.formatted_version,
+        is_blank=proto.is_blank,
     )
 
 
@@ -157,6 +161,8 @@ def _quorum_from_proto(proto: Any) -> QuorumStatus:
             voter.port,
             voter.log_end_offset,
             voter.zk_migration_ready if voter.HasField("zk_migration_ready") else None,
+            voter.heard_ms_ago,
+            voter.answers if voter.HasField("answers") else None,
         )
         for voter in proto.voters
     )

@@ -45,7 +45,7 @@ GATES = (Gate("brokers", open=False, what="broker 3 is in ZooKeeper mode", remed
 
 
 def a_status(epoch: int) -> Status:
-    voters = (VoterStatus(3000, "host", 9093, 12, zk_migration_ready=True), VoterStatus(3001, "::1", 9093))
+    voters = (VoterStatus(3000, "host", 9093, 12, zk_migration_ready=True), VoterStatus(3001, "::1", 9093, answers=False))
     return Status(
         cluster_id="cluster",
         node_id=3000,
@@ -59,6 +59,8 @@ def a_status(epoch: int) -> Status:
         claim=ClaimStatus(7, 8, 9),
         metadata_version="3.9-IV0",
         recent_events=EVENTS[:1],
+        formatted_version="3.8-IV0",
+        is_blank=True,
     )
 
 

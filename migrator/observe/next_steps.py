@@ -1,0 +1,135 @@
+"""What an operator does next, in each state of a migration: a table, and the one row of it that fits a status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from migrator.observe.names import number_ranges
+from migrator.observe.status import Status
+from migrator.values import value
+
+GOES_ON = "nothing to do: the controller goes on by itself"
+UNTIL_DUAL_WRITE = "nothing to do: the controller goes on by itself, up to dual-writing"
+
+
+@value
+class Facts:
+    """What decides between rows of one state. Ids: brokers by their mode, voters by their migration flag."""
+
+    zookeeper_brokers: tuple[int, ...]
+    kraft_brokers: tuple[int, ...]
+    on: tuple[int, ...]
+    off: tuple[int, ...]
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What a row may name."""
+        return {
+            "zookeeper": number_ranges("broker", self.zookeeper_brokers),
+            "kraft": number_ranges("broker", self.kraft_brokers),
+            "on": number_ranges("controller", self.on),
+            "off": number_ranges("controller", self.off),
+        }
+
+
+def _always(_facts: Facts) -> bool:
+    return True
+
+
+@value
+class Row:
+    """``states``: names of internal states. The first row of a state whose ``when`` holds is the answer."""
+
+    states: tuple[str, ...]
+    text: str
+    when: Callable[[Facts], bool] = _always
+
+
+ROWS = (
+    Row(
+        ("turned off",),
+        "to begin, set zookeeper.metadata.migration.enable=true and zookeeper.connect on every controller, and restart "
+        "one after the other",
+    ),
+    Row(("examining ZooKeeper", "releasing a claim", "awaiting a ZooKeeper controller"), GOES_ON),
+    Row(("refused",), "do what the message below says: nothing happens before"),
+    Row(
+        ("waiting for controllers",),
+        "make every controller ready, as the messages below say; the copy begins by itself when brokers are ready too",
+    ),
+    Row(
+        ("waiting for brokers",),
+        "restart every broker with the settings of the migration, one after the other; the copy begins by itself then",
+    ),
+    Row(("decoding", "claiming", "copying", "committing the copy"), UNTIL_DUAL_WRITE),
+    Row(("aborting the copy",), "nothing to do: ZooKeeper gets its own controller back, then the copy is tried again"),
+    Row(("paused",), "run 'migrator resume' to let the migration go on"),
+    Row(("reconciling", "informing brokers"), UNTIL_DUAL_WRITE),
+    Row(
+        ("holding deletes",),
+        "look at what would be deleted in ZooKeeper (migrator status --journal); 'migrator force deletes' allows it",
+    ),
+    Row(
+        ("dual-writing",),
+        "turn the migration on again on {off}: brokers in ZooKeeper mode still need it",
+        lambda facts: bool(facts.off and facts.zookeeper_brokers),
+    ),
+    Row(
+        ("dual-writing",),
+        "run 'migrator verify', then restart the brokers in KRaft mode, one after the other: {zookeeper}",
+        lambda facts: bool(facts.zookeeper_brokers) and not facts.kraft_brokers,
+    ),
+    Row(
+        ("dual-writing",),
+        "restart the other brokers in KRaft mode, one after the other: {zookeeper}. Done: {kraft}",
+        lambda facts: bool(facts.zookeeper_brokers),
+    ),
+    Row(
+        ("dual-writing",),
+        "restart the other controllers with the migration turned off, one after the other: {on}. "
+        "There is no way back after the last one",
+        lambda facts: bool(facts.off and facts.on),
+    ),
+    Row(
+        ("dual-writing",),
+        "run 'migrator verify', then restart the controllers with the migration turned off, one after the other. "
+        "There is no way back after the last one",
+    ),
+    Row(
+        ("finishing",),
+        "restart the other controllers with the migration turned off, one after the other: {on}",
+        lambda facts: bool(facts.on),
+    ),
+    Row(("finishing",), "do what the messages below say; the migration ends by itself then"),
+    Row(("stepping down",), "nothing to do: a controller that has the migration on takes over"),
+    Row(("completing",), "nothing to do: the end of the migration is written"),
+    Row(
+        ("finished",),
+        "stop ZooKeeper if nothing else uses it; 'migrator handover' hands the quorum over to Kafka's own controllers",
+    ),
+    Row(("inactive",), "ask the controller that leads: it knows what comes next"),
+)
+NO_LEADER = "bring back enough controllers for an election: nothing goes on before"
+BLANK = "start the controllers: nothing is known before the first election"
+
+
+def next_step(status: Status) -> str:
+    """One clause, with a small letter at its beginning."""
+    if status.quorum.leader_id < 0:
+        return BLANK if status.is_blank else NO_LEADER
+    found = facts_of(status)
+    for row in ROWS:
+        if status.migration.internal_state in row.states and row.when(found):
+            return row.text.format(**found.words)
+    return GOES_ON
+
+
+def facts_of(status: Status) -> Facts:
+    """What decides."""
+    brokers, voters = status.brokers, status.quorum.voters
+    return Facts(
+        tuple(broker.broker_id for broker in brokers if broker.in_zookeeper_mode),
+        tuple(broker.broker_id for broker in brokers if not broker.in_zookeeper_mode),
+        tuple(voter.node_id for voter in voters if voter.zk_migration_ready is True),
+        tuple(voter.node_id for voter in voters if voter.zk_migration_ready is False),
+    )

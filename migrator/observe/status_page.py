@@ -1,0 +1,346 @@
+"""What `migrator status` says, made from what controllers have answered. Pure: lines and tables, or one line a change.
+
+Whoever is asked, the page shows the view of the controller that leads, if it could be asked: the others know only what
+is in their logs. What they say of themselves is added.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import field
+from datetime import UTC, datetime
+
+from migrator.observe.names import number_ranges
+from migrator.observe.next_steps import next_step
+from migrator.observe.status import (
+    SILENT_MS,
+    UNKNOWN_LAG,
+    BrokerStatus,
+    JournalEvent,
+    Problem,
+    QuorumStatus,
+    Status,
+    VoterStatus,
+    silent_voters,
+)
+from migrator.values import value
+
+RECENT_EVENTS = 8
+UNKNOWN_STATE = "Unknown"
+"""The public state that is shown while no controller has any metadata."""
+NUMBERED = re.compile(r"(broker|controller) (\d+)")
+
+
+@value
+class Unreached:
+    """A controller that was asked and did not answer: how it was reached for, and why that failed."""
+
+    where: str
+    why: str
+
+
+@value
+class Answers:
+    """``best`` is the view to show, ``others`` are the remaining answers; ``asked`` is who was asked first, None when
+    that one did not answer."""
+
+    best: Status
+    asked: Status | None
+    others: tuple[Status, ...] = ()
+    unreached: tuple[Unreached, ...] = ()
+
+    @property
+    def has_leader(self) -> bool:
+        """Whether the view is of a quorum that somebody leads."""
+        return self.best.quorum.leader_id >= 0
+
+    @property
+    def is_leaders(self) -> bool:
+        """Whether the view is the leader's own."""
+        return self.best.quorum.leader_id == self.best.node_id
+
+
+@value
+class Group:
+    """Problems with one remedy: by what is wrong, who."""
+
+    remedy: str
+    warning: bool
+    whats: tuple[tuple[str, str], ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What is wrong, one line each, and what to do; on one line if only one thing is wrong."""
+        said = [f"{who}: {what}" for who, what in self.whats]
+        remedy = self.remedy.rstrip(".")
+        if len(said) == 1:
+            return (f"{said[0]}. {remedy}" if remedy else said[0],)
+        return (*said, f"  for all of them: {remedy}" if remedy else "")
+
+
+@value
+class Table:
+    """Texts by row; ``caption`` may be empty."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    caption: str = ""
+
+
+@value
+class Page:
+    """In the order in which a reader needs them."""
+
+    state: str
+    """The public state; in bold."""
+    headline: tuple[str, ...]
+    """The first continues the line of the state."""
+    groups: tuple[Group, ...]
+    tables: tuple[Table, ...] = field(default=())
+    events: tuple[str, ...] = ()
+
+
+def page_of(answers: Answers) -> Page:
+    """The page."""
+    status = answers.best
+    tables = [_voters(status, is_leaders=answers.is_leaders)]
+    if status.brokers:
+        tables.append(_brokers(status.brokers, is_leaders=answers.is_leaders))
+    return Page(
+        _state(status),
+        tuple(_headline(answers)),
+        groups_of(problems_of(answers)),
+        tuple(tables),
+        tuple(event_line(event) for event in status.recent_events[-RECENT_EVENTS:]),
+    )
+
+
+def change_line(answers: Answers) -> str:
+    """What counts of a status, on one line without a time: two that are equal are no change."""
+    status = answers.best
+    migration = status.migration
+    doing = f" ({migration.internal_state})" if migration.active else ""
+    leader = f"controller {status.quorum.leader_id} leads" if answers.has_leader else "no controller leads"
+    brokers = [
+        f"{number_ranges('broker', ids)} {state}"
+        for state in sorted({broker.state for broker in status.brokers})
+        if (ids := [broker.broker_id for broker in status.brokers if broker.state == state])
+    ]
+    problems = [f"{who}: {what}" for group in groups_of(problems_of(answers)) for who, what in group.whats]
+    paused = ["paused"] if migration.paused else []
+    return "; ".join([f"{_state(status)}{doing}, {leader}", *paused, *brokers, *problems])
+
+
+def event_line(event: JournalEvent) -> str:
+    """One entry of the journal, with its time (UTC)."""
+    when = datetime.fromtimestamp(event.time_ms / 1000, UTC)
+    return f"{when:%Y-%m-%d %H:%M:%S}Z {sentence_of(event)}"
+
+
+def sentence_of(event: JournalEvent) -> str:
+    """What happened, and on whose order."""
+    return f"{event.kind}: {event.text}" + (f" (by {event.by})" if event.by else "")
+
+
+def _state(status: Status) -> str:
+    return UNKNOWN_STATE if status.is_blank else status.migration.public_state
+
+
+def _headline(answers: Answers) -> Iterable[str]:
+    status = answers.best
+    yield _doing(answers)
+    for unreached in answers.unreached if answers.asked is None else ():
+        yield f"{unreached.where} does not answer: {unreached.why}"
+    if answers.asked is None or answers.asked.node_id != status.node_id:
+        yield f"this is what controller {status.node_id} says{', which leads' if answers.is_leaders else ''}"
+    if answers.has_leader and not answers.is_leaders:
+        leader = status.quorum.leader_id
+        host = next((voter.host for voter in status.quorum.voters if voter.node_id == leader), "")
+        on = f" on {host}" if host else ""
+        yield (
+            f"controller {leader} leads and knows more about the migration, but was not reached: run this command"
+            f"{on} with its property file, or give its migrator.grpc.listener with --server"
+        )
+    yield f"next: {next_step(status)}"
+    version = f", metadata.version {status.metadata_version}" if status.metadata_version else ""
+    yield f"cluster {status.cluster_id}{version}, this program {status.version}"
+    behind = status.write_behind
+    if behind is not None:
+        yield _behind(behind.lag_records, behind.lag_ms, behind.blocked_ms)
+    if status.claim is not None:
+        yield f"/controller is ours, controller epoch {status.claim.controller_epoch}"
+
+
+def _doing(answers: Answers) -> str:
+    status = answers.best
+    migration, leader = status.migration, status.quorum.leader_id
+    if migration.active:
+        return f"({migration.internal_state} for {duration(migration.internal_state_age_ms)}{_paused(status)})"
+    if leader < 0:
+        when = "no controller has been elected yet" if status.is_blank else "no controller leads; this was the last state"
+        return f"({when}{_paused(status)})"
+    if leader == status.node_id:
+        return f"(controller {leader} has just been elected{_paused(status)})"
+    return f"(as controller {status.node_id} knows it, which follows controller {leader}{_paused(status)})"
+
+
+def _paused(status: Status) -> str:
+    return ", paused" if status.migration.paused else ""
+
+
+def _behind(records: int, lag_ms: int, blocked_ms: int) -> str:
+    waited = f"; administrative writes have waited {duration(blocked_ms)} for ZooKeeper so far" if blocked_ms else ""
+    if records == UNKNOWN_LAG:
+        return f"nobody knows yet how far ZooKeeper is behind the log{waited}"
+    if not records:
+        return f"ZooKeeper holds everything that the log holds{waited}"
+    return f"ZooKeeper is {records} records behind the log, for {duration(lag_ms)}{waited}"
+
+
+def _voters(status: Status, *, is_leaders: bool) -> Table:
+    """Only what this node knows, and only what still matters."""
+    quorum = status.quorum
+    asks_flag = is_leaders and not status.is_blank and status.migration.internal_state != "finished"
+    asked = any(voter.answers is not None for voter in quorum.voters)
+    columns = ["voter", "address"]
+    columns += ["last heard", "log end"] if is_leaders else ["answers"] if asked else []
+    columns += ["migration"] if asks_flag else []
+    rows = []
+    for voter in quorum.voters:
+        name = f"{voter.node_id}{' *' if voter.node_id == quorum.leader_id else ''}"
+        row = [name, f"{voter.host}:{voter.port}"]
+        if is_leaders:
+            own = voter.node_id == status.node_id
+            end = quorum.log_end_offset if own else voter.log_end_offset
+            row += ["leads" if own else heard(voter.heard_ms_ago), "not known" if end < 0 else str(end)]
+        elif asked:
+            row.append({True: "yes", False: "no", None: "not asked"}[voter.answers])
+        row += [{True: "on", False: "off", None: "not known"}[voter.zk_migration_ready]] if asks_flag else []
+        rows.append(tuple(row))
+    return Table(_quorum_title(quorum), tuple(columns), tuple(rows), _quorum_caption(status))
+
+
+def _quorum_title(quorum: QuorumStatus) -> str:
+    leader = f"controller {quorum.leader_id} leads" if quorum.leader_id >= 0 else "no controller leads"
+    return f"quorum: {leader}, epoch {quorum.leader_epoch}"
+
+
+def _quorum_caption(status: Status) -> str:
+    quorum = status.quorum
+    own = "" if quorum.leader_id == status.node_id else f", its log ends at {quorum.log_end_offset}"
+    return f"committed up to {quorum.high_watermark}, controller {status.node_id} is {quorum.role}{own}"
+
+
+def _brokers(brokers: tuple[BrokerStatus, ...], *, is_leaders: bool) -> Table:
+    columns = ("id", "state", "mode", "last heard") if is_leaders else ("id", "mode")
+    rows = []
+    for broker in brokers:
+        mode = "ZooKeeper" if broker.in_zookeeper_mode else "KRaft"
+        said = (broker.state.value, mode, heard(broker.heartbeat_age_ms)) if is_leaders else (mode,)
+        rows.append((str(broker.broker_id), *said))
+    return Table("brokers", columns, tuple(rows))
+
+
+def heard(age_ms: int) -> str:
+    """When somebody was last heard of by the leader."""
+    if age_ms < 0:
+        return "not by this leader"
+    return "now" if age_ms < SILENT_MS else f"{duration(age_ms)} ago"
+
+
+def duration(ms: int) -> str:
+    """``45 s``, ``12 min 5 s``, ``3 h 10 min``."""
+    seconds = max(0, ms) // 1000
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+
+
+def problems_of(answers: Answers) -> tuple[Problem, ...]:
+    """All at once: those of the view, of silent voters, and what the others say of themselves."""
+    status = answers.best
+    found = list(status.problems)
+    named = {problem.who for problem in found}
+    found += [_silent(voter) for voter in silent_voters(status) if _is_unnamed(voter, named, answers)]
+    for other in answers.others:
+        who = f"controller {other.node_id}"
+        found += [problem for problem in other.problems if problem.who == who and problem not in found]
+        if answers.is_leaders and other.quorum.leader_id < 0:
+            found.append(
+                Problem(
+                    who,
+                    f"it runs, but hears no leader, while controller {status.node_id} leads",
+                    "Look at the network between the two, and at the log of this controller",
+                    warning=True,
+                )
+            )
+    return (*found, *_formatted_differently(answers))
+
+
+def _is_unnamed(voter: VoterStatus, named: set[str], answers: Answers) -> bool:
+    return answers.is_leaders and f"controller {voter.node_id}" not in named
+
+
+def _silent(voter: VoterStatus) -> Problem:
+    return Problem(
+        f"controller {voter.node_id}",
+        f"last heard {duration(voter.heard_ms_ago)} ago",
+        "Start it, or look at its log and at the network",
+        warning=True,
+    )
+
+
+def _formatted_differently(answers: Answers) -> tuple[Problem, ...]:
+    """Before the first election nobody knows which version will count."""
+    if not answers.best.is_blank:
+        return ()
+    by_version: dict[str, list[int]] = {}
+    for status in (answers.best, *answers.others):
+        by_version.setdefault(status.formatted_version, []).append(status.node_id)
+    if len(by_version) < 2:
+        return ()
+    said = "; ".join(f"{number_ranges('controller', ids)} with {name}" for name, ids in sorted(by_version.items()))
+    return (
+        Problem(
+            "quorum",
+            f"the directories are formatted with different versions of metadata.version: {said}. That of the first "
+            f"leader will count",
+            "Format every directory with the same --release-version",
+            warning=True,
+        ),
+    )
+
+
+def groups_of(problems: Iterable[Problem]) -> tuple[Group, ...]:
+    """Problems with the same remedy are one group, and those of it that say the same are one line. What holds the
+    migration up comes first."""
+    groups: dict[tuple[str, bool], dict[str, list[str]]] = {}
+    for problem in problems:
+        whats = groups.setdefault((problem.remedy, problem.warning), {})
+        whats.setdefault(problem.what, []).append(problem.who)
+    found = [
+        Group(remedy, warning, tuple(_named(whos, what) for what, whos in whats.items()))
+        for (remedy, warning), whats in groups.items()
+    ]
+    return tuple(sorted(found, key=lambda group: group.warning))
+
+
+def _named(whos: list[str], what: str) -> tuple[str, str]:
+    """``brokers 1-3``, ``each runs, but ...``."""
+    if len(whos) == 1:
+        return whos[0], what
+    numbers: dict[str, list[int]] = {}
+    rest = []
+    for who in whos:
+        match = NUMBERED.fullmatch(who)
+        if match:
+            numbers.setdefault(match[1], []).append(int(match[2]))
+        else:
+            rest.append(who)
+    names = [number_ranges(noun, ids) for noun, ids in numbers.items()]
+    each = f"each {what.removeprefix('it ')}" if what.startswith("it ") else what
+    return ", ".join([*names, *rest]), each

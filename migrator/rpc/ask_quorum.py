@@ -1,0 +1,93 @@
+"""Asks every controller that can be reached for its status: the one that was named, and those of its property file."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from migrator.errors import OperatorError
+from migrator.observe.status import Status
+from migrator.observe.status_page import Answers, Unreached
+from migrator.rpc.find_controller import addresses, connect
+from migrator.rpc.operator_client import OperatorClient
+from migrator.values import value
+
+OTHERS_SECONDS = 2.0
+"""For each controller but the one that was named, all at the same time."""
+NAMED_SECONDS = 5.0
+
+Address = tuple[str | None, int | None]
+"""``host:port``, None for the socket, and which voter should be there."""
+
+
+@value
+class QuorumAnswers:
+    """``best_at`` is where the best answer is from."""
+
+    answers: Answers
+    best_at: Address
+
+
+class QuorumAsker:
+    """What `connect` is given, for as many questions as wanted."""
+
+    def __init__(self, config: Path | None, server: str | None, command_config: Path | None) -> None:
+        self._config = config
+        self._server = server
+        self._command_config = command_config
+
+    async def ask(self) -> QuorumAnswers:
+        """The answers, and which of them counts: the leader's if it answers, else that of whoever was named.
+
+        :raises OperatorError: nobody answers; says why the one that was named does not.
+        """
+        named, *others = addresses(self._config, self._server)
+        found = await asyncio.gather(
+            self._status(named, NAMED_SECONDS), *(self._status(other, OTHERS_SECONDS) for other in others)
+        )
+        first = found[0]
+        answered = {
+            status.node_id: (status, at)
+            for at, status in reversed(list(zip([named, *others], found, strict=True)))
+            if isinstance(status, Status)
+        }
+        if not answered and isinstance(first, OperatorError):
+            raise first
+        asked = first if isinstance(first, Status) else None
+        best, at = answered[_best([status for status, _ in answered.values()], asked).node_id]
+        return QuorumAnswers(
+            Answers(
+                best=best,
+                asked=asked,
+                others=tuple(status for status, _ in answered.values() if status is not best),
+                unreached=(Unreached(first.where or str(self._server), first.what),)
+                if isinstance(first, OperatorError)
+                else (),
+            ),
+            at,
+        )
+
+    def client(self, at: Address) -> OperatorClient:
+        """The controller there.
+
+        :raises OperatorError: as `connect`.
+        """
+        address, voter = at
+        return connect(self._config, address, self._command_config, voter=voter)
+
+    async def _status(self, at: Address, seconds: float) -> Status | OperatorError:
+        try:
+            async with asyncio.timeout(seconds), self.client(at) as client:
+                return await client.status(timeout=seconds)
+        except OperatorError as error:
+            return error
+        except TimeoutError:
+            return OperatorError("the controller does not answer", where=at[0] or "")
+
+
+def _best(answered: list[Status], asked: Status | None) -> Status:
+    """A leader of the highest epoch; else whoever was asked; else whoever knows of the highest epoch."""
+    leading = [status for status in answered if status.quorum.leader_id == status.node_id]
+    if leading:
+        return max(leading, key=lambda status: status.quorum.leader_epoch)
+    return asked or max(answered, key=lambda status: (status.quorum.leader_id >= 0, status.quorum.leader_epoch))
