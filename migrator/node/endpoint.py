@@ -16,6 +16,7 @@ from migrator.controller.migration_gate import Operation
 from migrator.node.access.authorization import Authorization
 from migrator.node.active import ActiveController
 from migrator.node.metadata import MetadataRuntime
+from migrator.node.refused_brokers import RefusedBrokers
 from migrator.supervision import OnFailure
 from migrator.wire.aside import INLINE_BYTES, MESSAGES, is_big, lane_of
 from migrator.wire.connection import RequestContext
@@ -28,6 +29,7 @@ from migrator.wire.schemas import ENVELOPE
 log = logging.getLogger(__name__)
 
 LIST_PARTITION_REASSIGNMENTS = 46
+BROKER_REGISTRATION = 62
 RAFT_KEYS = frozenset(api_key for api_key, _ in RAFT_APIS.values())
 ASK_LEADER = frozenset({LIST_PARTITION_REASSIGNMENTS})
 """Reads that need what only an active controller keeps."""
@@ -43,6 +45,7 @@ class ControllerEndpoint:
     :param quorum_answers: by API key, who answers what is about the quorum but not between its members.
     :param read_context: what reads may depend on, on any node.
     :param on_failure: told when the authorizer cannot follow its entries.
+    :param refused: takes note of the registrations that brokers are refused.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class ControllerEndpoint:
         quorum_answers: Mapping[int, Callable[[Call], Awaitable[Any]]],
         read_context: Callable[[], Context],
         on_failure: OnFailure,
+        refused: RefusedBrokers | None = None,
     ) -> None:
         self._metadata = metadata
         self._controller = controller
@@ -62,6 +66,7 @@ class ControllerEndpoint:
         self._authorization = Authorization(settings, metadata, on_failure)
         self._quorum_answers = quorum_answers
         self._read_context = read_context
+        self._refused = refused or RefusedBrokers()
 
     async def handle(self, context: RequestContext, body: Any) -> Any:
         """The response: one of kio's messages of the request's API and version, or the chunks of one, encoded."""
@@ -104,10 +109,15 @@ class ControllerEndpoint:
             if call.key in RAFT_KEYS:
                 check_access(call)
                 return await self._raft.handle(context, body)
-            return await self._answer(call)
+            response = await self._answer(call)
         except RefusedError as error:
+            if call.key == BROKER_REGISTRATION:
+                self._refused.refused(call.body.broker_id, error.error.code, error.error.message)
             refusal = partial(refuse, call, error.error.code, error.error.message)
             return await MESSAGES.run(refusal) if is_big(call.body) else refusal()
+        if call.key == BROKER_REGISTRATION:
+            self._refused.registered(call.body.broker_id)
+        return response
 
     async def _answer(self, call: Call) -> Any:
         """The response.

@@ -38,10 +38,12 @@ from migrator.node.quorum.describe import QuorumDescriber
 from migrator.node.quorum.either_transport import EitherTransport
 from migrator.node.quorum.gossip import Gossip, Peers
 from migrator.node.quorum.own_entry import OwnEntry
+from migrator.node.quorum.roll_call import ElectionFacts, NotedTransport, RollCall, VoteNotes, noted
 from migrator.node.quorum.transports import grpc_address, grpc_tls, kafka_transport, peer_clients, raft_transport
 from migrator.node.quorum.view import NodeQuorumView
 from migrator.node.quorum.voter_change_apis import VOTER_CHANGE_APIS, VoterChangeApis
 from migrator.node.reassignment import VoterReassignment
+from migrator.node.refused_brokers import RefusedBrokers
 from migrator.node.registration import KRAFT_VERSION, ControllerRegistrar
 from migrator.node.status_source import NodeStatusSource
 from migrator.node.voter_orders import VoterOrders
@@ -52,6 +54,7 @@ from migrator.observe.metrics import Reading, ReadingCollector
 from migrator.observe.metrics_access import access_files
 from migrator.observe.metrics_endpoint import MetricsEndpoint
 from migrator.observe.propagation import PropagationMode, PropagationTimes
+from migrator.raft.transport import RaftHandler
 from migrator.rpc.identity import Identities
 from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.quorum_service import QuorumService
@@ -72,6 +75,7 @@ log = logging.getLogger(__name__)
 REGISTRATION = TaskKind("controller-registration", OnError.RESTART)
 OWN_ENTRY = TaskKind("own-voter-entry", OnError.RESTART)
 GOSSIP = TaskKind("address-gossip", OnError.RESTART)
+ROLL_CALL = TaskKind("roll-call", OnError.RESTART)
 HAND_OVER_SECONDS = 5.0
 
 
@@ -143,10 +147,11 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     gate = WriteGate(settings)
     signals = VoterSignals(settings, addresses.voters, security)
     stack.push_async_callback(signals.close)
+    votes = VoteNotes()
     core = NodeCore(
         settings,
         directory,
-        transport,
+        NotedTransport(transport, votes),
         on_failure=failure,
         admit=gate.admit,
         check=gate.check,
@@ -170,11 +175,14 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     insight = _migration(settings, core, times, gate, signals, journal, failure, stack)
     reassignment = _reassignment(settings, core, security, journal, failure, stack)
     orders = VoterOrders(settings, core, reassignment, journal)
-    source = NodeStatusSource(settings, core, insight, journal.after)
+    refused = RefusedBrokers()
+    roll = _roll_call(settings, core, signals, votes)
+    source = NodeStatusSource(settings, core, insight, journal.after, roll, refused.current)
     _serve_metrics(settings, reader(settings, core, insight, reassignment, health), times, stack)
 
-    ports = await _serve_kafka(settings, cluster_id, core, failure, stack)
-    server = await _grpc(settings, core, gossip, [OperatorService(source), VotersService(orders)], failure)
+    handle = noted(core.quorum.handle, votes)
+    ports = await _serve_kafka(settings, cluster_id, core, handle, refused, failure, stack)
+    server = await _grpc(settings, core, gossip, handle, [OperatorService(source), VotersService(orders)], failure)
     stack.push_async_callback(server.close)
     stack.push_async_callback(core.close, HAND_OVER_SECONDS)
     following = KRaftPropagation(core, times, failure)
@@ -183,11 +191,30 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     following.start()
     stack.push_async_callback(_drain, insight, settings.migrator_write_behind_drain_ms / 1000, failure)
     supervisor = _introduce(settings, core, security, ports, failure, stack)
+    supervisor.keep(ROLL_CALL, roll.run)
     if isinstance(transport, EitherTransport):
         _gossip(core, gossip, transport.grpc, supervisor)
     calm_garbage_collector()
     health.start()
     stack.callback(health.stop)
+
+
+def _roll_call(settings: Settings, core: NodeCore, signals: VoterSignals, votes: VoteNotes) -> RollCall:
+    """Who answers, while nobody leads."""
+
+    def facts(answers: Mapping[int, bool]) -> ElectionFacts:
+        log_end = core.storage.log.end_offset()
+        return ElectionFacts(
+            settings.node_id,
+            core.addresses.voter_ids,
+            answers,
+            (core.storage.log.last_epoch(), log_end),
+            dict(votes.ends),
+            frozenset(votes.refusing),
+            waits_for_log=settings.migrator_quorum_require_bootstrap and not log_end,
+        )
+
+    return RollCall(lambda: core.quorum.has_leader, signals.ask, facts, votes)
 
 
 def _gossip(core: NodeCore, gossip: Gossip, peers: Peers, supervisor: Supervisor) -> None:
@@ -285,11 +312,17 @@ async def _bind(listener: KafkaListener, host: str, port: int) -> int:
 
 
 async def _serve_kafka(
-    settings: Settings, cluster_id: str, core: NodeCore, failure: StopReason, stack: AsyncExitStack
+    settings: Settings,
+    cluster_id: str,
+    core: NodeCore,
+    handle: RaftHandler,
+    refused: RefusedBrokers,
+    failure: StopReason,
+    stack: AsyncExitStack,
 ) -> dict[str, int]:
     """Open the listeners; the port of each."""
     ports = {}
-    listeners = _listeners(settings, cluster_id, core, failure)
+    listeners = _listeners(settings, cluster_id, core, handle, refused, failure)
     for listener in listeners:
         bound = next(at for at in settings.parsed_listeners if at.name == listener.name)
         ports[listener.name] = await _bind(listener, bound.host, bound.port)
@@ -300,7 +333,14 @@ async def _serve_kafka(
     return ports
 
 
-def _listeners(settings: Settings, cluster_id: str, core: NodeCore, failure: StopReason) -> list[KafkaListener]:
+def _listeners(
+    settings: Settings,
+    cluster_id: str,
+    core: NodeCore,
+    handle: RaftHandler,
+    refused: RefusedBrokers,
+    failure: StopReason,
+) -> list[KafkaListener]:
     addresses = core.addresses
     voter_changes = VoterChangeApis(
         cluster_id, core.quorum, addresses, core.voter_changes, lambda: target_of(core.metadata.published)
@@ -310,7 +350,7 @@ def _listeners(settings: Settings, cluster_id: str, core: NodeCore, failure: Sto
         core.metadata,
         core.controller,
         RaftService(
-            core.quorum.handle,
+            handle,
             addresses.find,
             told=addresses.told_by_leader,
             listener=addresses.listener,
@@ -322,6 +362,7 @@ def _listeners(settings: Settings, cluster_id: str, core: NodeCore, failure: Sto
         },
         read_context=_read_context(settings, core),
         on_failure=failure,
+        refused=refused,
     )
     quotas = connection_quotas(settings, IpRates(lambda: core.metadata.published.quotas))
     accounts = PublishedAccounts(settings, cluster_id, core.metadata)
@@ -383,12 +424,17 @@ def _read_context(settings: Settings, core: NodeCore) -> Callable[[], Context]:
 
 
 async def _grpc(
-    settings: Settings, core: NodeCore, gossip: Gossip, services: list[Service], failure: StopReason
+    settings: Settings,
+    core: NodeCore,
+    gossip: Gossip,
+    handle: RaftHandler,
+    services: list[Service],
+    failure: StopReason,
 ) -> GrpcServer:
     address = grpc_address(settings)
     if settings.grpc_voters and address is not None:
         view = NodeQuorumView(core.quorum, core.addresses, gossip)
-        services.append(QuorumService(core.cluster_id, core.quorum.handle, view, failure))
+        services.append(QuorumService(core.cluster_id, handle, view, failure))
     server = GrpcServer(services, Identities(settings.grpc_voter_principals, settings.grpc_operator_principals))
     server.listen_unix(settings.metadata_directory)
     if address is not None:

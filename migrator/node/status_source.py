@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Protocol
 
 from migrator.clock import monotonic_ms, wall_ms
@@ -14,6 +14,7 @@ from migrator.errors import OperatorError
 from migrator.image.model import BrokerRegistration
 from migrator.migration.machine.states import State, public_state
 from migrator.node.core import NodeCore
+from migrator.node.refused_brokers import RefusedRegistration, with_refusals
 from migrator.observe.names import number_ranges
 from migrator.observe.status import (
     BrokerState,
@@ -37,6 +38,7 @@ from migrator.observe.status import (
 )
 from migrator.raft.states import Role as RaftRole
 from migrator.records.versions import version_at
+from migrator.values import value
 
 REFRESH_SECONDS = 0.5
 RECENT_EVENTS = 20
@@ -87,11 +89,35 @@ class MigrationView(Protocol):
         """Take note of what a comparison found."""
 
 
+class Roll(Protocol):
+    """Which voters answer while nobody leads."""
+
+    @property
+    def answers(self) -> Mapping[int, bool]:
+        """By voter, whether it answered when it was asked last; of those that were asked."""
+
+    @property
+    def why(self) -> str:
+        """Why nobody leads, as a clause; "" while nothing is known."""
+
+
+@value
+class NoRoll:
+    """Nobody was asked."""
+
+    answers: Mapping[int, bool] = field(default_factory=dict)
+    why: str = ""
+
+
+NO_ROLL = NoRoll()
+
+
 class NodeStatusSource:
     """A `migrator.rpc.operator_service.StatusSource`.
 
     :param journal: the entries after a sequence number, oldest first.
-    :param answers: by voter, whether it answered when it was asked last; of those that were asked.
+    :param roll: who answers while nobody leads.
+    :param refused: registrations that this node refused as the leader, by broker.
     """
 
     def __init__(
@@ -100,13 +126,15 @@ class NodeStatusSource:
         core: NodeCore,
         migration: MigrationView,
         journal: Callable[[int], list[JournalEvent]],
-        answers: Callable[[], Mapping[int, bool]] = dict,
+        roll: Roll = NO_ROLL,
+        refused: Callable[[], Mapping[int, RefusedRegistration]] = dict,
     ) -> None:
         self._settings = settings
         self._core = core
         self._migration = migration
         self._journal = journal
-        self._answers = answers
+        self._roll = roll
+        self._refused = refused
 
     def status(self) -> Status:
         """The status now (see `StatusSource`)."""
@@ -121,7 +149,12 @@ class NodeStatusSource:
             quorum=self._quorum(),
             migration=self._migration_status(),
             brokers=self._brokers(),
-            problems=(*self._quorum_problems(), *migration.problems()),
+            problems=(
+                *self._quorum_problems(),
+                *with_refusals(
+                    migration.problems(), self._refused(), leads=self._core.controller.epoch is not None
+                ),
+            ),
             write_behind=migration.write_behind_status(),
             claim=migration.claim_status(),
             metadata_version="" if is_blank else version_at(image.features.metadata_version).name,
@@ -132,7 +165,7 @@ class NodeStatusSource:
 
     def _quorum_problems(self) -> tuple[Problem, ...]:
         quorum = self._core.quorum
-        leaderless = _leaderless(self._core.addresses.voter_ids, self._answers()) if quorum.leader_id is None else None
+        leaderless = None if quorum.has_leader else _leaderless(self._core.addresses.voter_ids, self._roll)
         refusing = quorum.refusals.problem(self._settings.node_id, quorum.leader_id)
         return tuple(problem for problem in (leaderless, refusing, self._other_version()) if problem is not None)
 
@@ -208,10 +241,11 @@ class NodeStatusSource:
         ends = {row.replica_id: row.end_offset for row in status.voters}
         ready = self._migration.voters_ready()
         heard = {row.replica_id: row.last_fetch_ms for row in status.voters}
-        now_ms, answers = monotonic_ms(), self._answers() if status.leader_id is None else {}
+        has_leader = self._core.quorum.has_leader
+        now_ms, answers = monotonic_ms(), {} if has_leader else self._roll.answers
         return QuorumStatus(
             role=ROLES[status.role],
-            leader_id=-1 if status.leader_id is None else status.leader_id,
+            leader_id=status.leader_id if has_leader and status.leader_id is not None else -1,
             leader_epoch=status.epoch,
             log_start_offset=log.start_offset(),
             log_end_offset=log.end_offset(),
@@ -261,24 +295,17 @@ class NodeStatusSource:
         return BrokerStatus(registration.broker_id, state, registration.epoch, registration.is_migrating_zk_broker, age)
 
 
-def _leaderless(voters: Collection[int], answers: Mapping[int, bool]) -> Problem:
-    """
-    :param answers: of the voters that were asked, this node included.
-    """
+def _leaderless(voters: Collection[int], roll: Roll) -> Problem:
     needed = f"An election needs {len(voters) // 2 + 1} of {len(voters)} voters"
-    silent = sorted(voter for voter in voters if answers.get(voter) is False)
-    if silent:
-        names = number_ranges("controller", silent)
-        return Problem(
-            "quorum",
-            f"no controller leads, so the migration does not continue. {needed}; of {names} there is no answer",
-            f"Start {names}, or check that the machines reach each other at the addresses above",
-        )
+    why = f"; {roll.why}" if roll.why else ""
+    silent = sorted(voter for voter in voters if roll.answers.get(voter) is False)
+    names = number_ranges("controller", silent) if silent else "the controllers that do not run"
+    wait = "" if silent else "Wait a few seconds, because an election may be under way. If no controller leads then, "
+    remedy = f"{wait}start {names}, and check that the machines reach each other at the addresses of the voters"
     return Problem(
         "quorum",
-        f"no controller leads, so the migration does not continue. {needed}",
-        "Wait a few seconds, because an election may be under way. If no controller leads then, start the "
-        "controllers that do not run, and check that the machines reach each other at the addresses above",
+        f"no controller leads, so the migration does not continue. {needed}{why}",
+        remedy[0].upper() + remedy[1:],
     )
 
 

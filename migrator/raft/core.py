@@ -202,6 +202,11 @@ class RaftNode:
         return self._quorum.leader_id
 
     @property
+    def has_leader(self) -> bool:
+        """Whether this node leads, or has heard of its leader within the fetch time-out."""
+        return self._quorum.has_leader
+
+    @property
     def high_watermark(self) -> int:
         """Everything before it is committed, as far as this node knows."""
         return self._quorum.high_watermark

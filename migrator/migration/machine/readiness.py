@@ -23,6 +23,8 @@ FIRST_METADATA_VERSION_WITH_CONTROLLER_REGISTRATION = 15
 """3.7-IV0: only from here on do controllers register, and only then can their readiness be seen in the image."""
 
 
+UNREGISTERED = "it runs, but has not registered with the quorum"
+"""Status says why, where the registration was refused."""
 TOO_MANY_STOCK = "they are stock controllers, and enough of them to elect a leader that ends the migration at once"
 TOO_MANY_STOCK_REMEDY = "Let this program run on a majority of the voters until the migration is finished."
 
@@ -300,7 +302,7 @@ def _unregistered(who: str, *, in_zookeeper: bool) -> Gap:
     if in_zookeeper:
         return Gap(
             who,
-            "it runs, but has not registered with the quorum",
+            UNREGISTERED,
             f"{_ENABLE[0].upper()}{_ENABLE[1:]}",
         )
     return Gap(

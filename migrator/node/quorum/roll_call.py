@@ -1,0 +1,193 @@
+"""While no controller leads: which voters answer, who refuses a vote, and what keeps this controller from being elected.
+
+Consensus needs none of this. It is for people: the status names who is missing, and the log says why nobody leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from migrator.clock import monotonic_ms
+from migrator.observe.names import number_ranges
+from migrator.raft.messages import RaftRequest, RaftResponse, VoteRequest, VoteResponse
+from migrator.raft.transport import RaftHandler, RaftTransport
+from migrator.values import value
+from migrator.wire.voters import VoterAnswer
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 1.0
+PATIENCE_MS = 5_000
+"""An election may take so long before the log speaks of it."""
+REPEAT_MS = 60_000
+
+LogEnd = tuple[int, int]
+"""Epoch of the last record, and end offset."""
+
+
+class VoteNotes:
+    """What votes tell: who refused one to this node, and where the logs of other candidates end."""
+
+    def __init__(self) -> None:
+        self.refusing: set[int] = set()
+        self.ends: dict[int, LogEnd] = {}
+
+    def forget(self) -> None:
+        """There is a leader: the next election is another one."""
+        self.refusing.clear()
+        self.ends.clear()
+
+    def answered(self, peer: int, response: RaftResponse) -> None:
+        """To what this node has sent."""
+        if isinstance(response, VoteResponse):
+            (self.refusing.discard if response.vote_granted else self.refusing.add)(peer)
+
+    def asked(self, request: RaftRequest) -> None:
+        """By another node."""
+        if isinstance(request, VoteRequest):
+            self.ends[request.candidate_id] = (request.last_epoch, request.last_offset)
+
+
+class NotedTransport:
+    """A `RaftTransport` whose answers are noted, and which notes what is handled."""
+
+    def __init__(self, transport: RaftTransport, notes: VoteNotes) -> None:
+        self._transport = transport
+        self._notes = notes
+
+    async def send(self, peer: int, request: RaftRequest, timeout: float) -> RaftResponse:
+        """The peer's answer (see `RaftTransport`)."""
+        response = await self._transport.send(peer, request, timeout)
+        self._notes.answered(peer, response)
+        return response
+
+    async def close(self) -> None:
+        """Drop every connection (see `RaftTransport`)."""
+        await self._transport.close()
+
+
+def noted(handle: RaftHandler, notes: VoteNotes) -> RaftHandler:
+    """The same handler, whose requests are noted."""
+
+    async def handler(request: RaftRequest) -> RaftResponse:
+        notes.asked(request)
+        return await handle(request)
+
+    return handler
+
+
+@value
+class ElectionFacts:
+    """What may keep a node from being elected. ``answers``: by voter, of those that were asked; ``waits_for_log``: its
+    directory is empty, and it may not assume that the quorum is new."""
+
+    node_id: int
+    voters: frozenset[int]
+    answers: Mapping[int, bool]
+    log_end: LogEnd
+    ends: Mapping[int, LogEnd]
+    refusing: frozenset[int]
+    waits_for_log: bool = False
+
+
+def why_not_elected(facts: ElectionFacts) -> str:
+    """One clause."""
+    others = facts.voters - {facts.node_id}
+    silent = sorted(voter for voter in others if facts.answers.get(voter) is False)
+    needed = len(facts.voters) // 2 + 1
+    there = sum(1 for voter in facts.voters if voter == facts.node_id or facts.answers.get(voter))
+    if facts.waits_for_log:
+        return (
+            "this controller does not stand for election: its directory is empty, and migrator.quorum.require.bootstrap "
+            "is true"
+        )
+    if facts.node_id not in facts.voters:
+        return "this controller is no voter, and waits for a leader"
+    if silent and there < needed:
+        return f"there is no answer from {number_ranges('controller', silent)}"
+    longer = {voter: end for voter, end in facts.ends.items() if voter in others and end > facts.log_end}
+    if longer:
+        ends = ", ".join(f"that of controller {voter} at {end[1]}" for voter, end in sorted(longer.items()))
+        return f"the log of this controller ends at offset {facts.log_end[1]}, {ends}: only a longer log can win"
+    refusing = sorted(facts.refusing & others)
+    if refusing:
+        return (
+            f"{number_ranges('controller', refusing)} refused this controller a vote: the reason is a newer log, "
+            f"another candidate or a leader that is still heard there"
+        )
+    return "an election is under way"
+
+
+class RollCall:
+    """Asks the voters for as long as nobody leads.
+
+    :param has_leader: whether this node leads, or hears its leader.
+    :param ask: every voter, what it says of itself; None: no answer.
+    :param facts: of now, with these answers.
+    """
+
+    def __init__(
+        self,
+        has_leader: Callable[[], bool],
+        ask: Callable[[], Awaitable[Mapping[int, VoterAnswer | None]]],
+        facts: Callable[[Mapping[int, bool]], ElectionFacts],
+        notes: VoteNotes,
+        now_ms: Callable[[], int] = monotonic_ms,
+    ) -> None:
+        self.answers: Mapping[int, bool] = {}
+        """By voter, of the last roll; empty while there is a leader."""
+        self._has_leader = has_leader
+        self._ask = ask
+        self._facts = facts
+        self._notes = notes
+        self._now_ms = now_ms
+        self._since_ms: int | None = None
+        self._said = ""
+        self._said_ms = 0
+
+    @property
+    def why(self) -> str:
+        """Why nobody leads, as far as this node knows; "" before the first roll."""
+        return why_not_elected(self._facts(self.answers)) if self.answers else ""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def look(self) -> None:
+        """Call the roll if nobody leads, and say why when that lasts."""
+        if self._has_leader():
+            self._led()
+            return
+        answers = await self._ask()
+        if self._has_leader():
+            self._led()
+            return
+        self.answers = {voter: answer is not None for voter, answer in answers.items()}
+        self._tell(self._now_ms())
+
+    def _led(self) -> None:
+        if self._since_ms is not None:
+            self._since_ms, self._said, self.answers = None, "", {}
+            self._notes.forget()
+
+    def _tell(self, now_ms: int) -> None:
+        if self._since_ms is None:
+            self._since_ms = now_ms
+        lasts_ms, why = now_ms - self._since_ms, self.why
+        if lasts_ms < PATIENCE_MS or (why == self._said and now_ms - self._said_ms < REPEAT_MS):
+            return
+        self._said, self._said_ms = why, now_ms
+        facts = self._facts(self.answers)
+        log.warning(
+            "No controller has led for %d s: %s. An election needs %d of %d voters",
+            lasts_ms // 1000,
+            why,
+            len(facts.voters) // 2 + 1,
+            len(facts.voters),
+        )
+
