@@ -20,9 +20,10 @@ from migrator.cli.terminal import console, say, say_error, say_json
 from migrator.errors import ExitCode, OperatorError
 from migrator.observe.next_steps import next_step
 from migrator.observe.printable import printable
+from migrator.observe.problem_groups import Group as Problems
+from migrator.observe.problem_groups import groups_of
 from migrator.observe.status import Status
-from migrator.observe.status_page import Answers, change_line, event_line, groups_of, page_of, problems_of
-from migrator.observe.status_page import Group as Problems
+from migrator.observe.status_page import Answers, change_line, event_line, page_of, problems_of
 from migrator.observe.status_page import Table as TableTexts
 from migrator.rpc.ask_quorum import QuorumAnswers, QuorumAsker
 from migrator.rpc.find_controller import connect
@@ -156,7 +157,7 @@ def to_json(answers: Answers) -> dict[str, object]:
         "is_leaders_view": answers.is_leaders,
         "has_leader": answers.has_leader,
         "unreached": [dataclasses.asdict(each) for each in answers.unreached],
-        "next": next_step(status),
+        "next": next_step(status, problems),
         "problems": [dataclasses.asdict(problem) for problem in problems],
         "problem_groups": [
             {
@@ -177,13 +178,16 @@ def render(answers: Answers) -> RenderableType:
     head.append("  " + "\n".join(map(printable, page.headline)))
     parts: list[RenderableType] = [head]
     parts.extend(_problems(group) for group in page.groups)
-    parts.extend(_table(table) for table in page.tables)
+    for table in page.tables:
+        parts.append(_table(table))
+        if table.caption:
+            parts.append(Text(printable(table.caption), style="dim"))
     parts.extend(Text(f"  {printable(line)}", style="dim") for line in page.events)
     return Group(*parts)
 
 
 def _table(texts: TableTexts) -> Table:
-    table = Table(title=texts.title, title_justify="left", caption=texts.caption or None, caption_justify="left")
+    table = Table(title=texts.title, title_justify="left")
     for column in texts.columns:
         table.add_column(column)
     for row in texts.rows:
@@ -193,4 +197,4 @@ def _table(texts: TableTexts) -> Table:
 
 def _problems(group: Problems) -> Text:
     style = "yellow" if group.warning else "red"
-    return Text("\n".join(printable(line) for line in group.lines if line), style=style)
+    return Text("\n".join(map(printable, group.lines)), style=style)

@@ -54,7 +54,6 @@ from migrator.observe.metrics import Reading, ReadingCollector
 from migrator.observe.metrics_access import access_files
 from migrator.observe.metrics_endpoint import MetricsEndpoint
 from migrator.observe.propagation import PropagationMode, PropagationTimes
-from migrator.raft.transport import RaftHandler
 from migrator.rpc.identity import Identities
 from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.quorum_service import QuorumService
@@ -77,6 +76,14 @@ OWN_ENTRY = TaskKind("own-voter-entry", OnError.RESTART)
 GOSSIP = TaskKind("address-gossip", OnError.RESTART)
 ROLL_CALL = TaskKind("roll-call", OnError.RESTART)
 HAND_OVER_SECONDS = 5.0
+
+
+class Notes:
+    """What this node notes for its operators, and needs for nothing else."""
+
+    def __init__(self) -> None:
+        self.votes = VoteNotes()
+        self.refused = RefusedBrokers()
 
 
 class StopReason:
@@ -147,11 +154,11 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     gate = WriteGate(settings)
     signals = VoterSignals(settings, addresses.voters, security)
     stack.push_async_callback(signals.close)
-    votes = VoteNotes()
+    notes = Notes()
     core = NodeCore(
         settings,
         directory,
-        NotedTransport(transport, votes),
+        NotedTransport(transport, notes.votes),
         on_failure=failure,
         admit=gate.admit,
         check=gate.check,
@@ -175,14 +182,12 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     insight = _migration(settings, core, times, gate, signals, journal, failure, stack)
     reassignment = _reassignment(settings, core, security, journal, failure, stack)
     orders = VoterOrders(settings, core, reassignment, journal)
-    refused = RefusedBrokers()
-    roll = _roll_call(settings, core, signals, votes)
-    source = NodeStatusSource(settings, core, insight, journal.after, roll, refused.current)
+    roll = _roll_call(settings, core, signals, notes.votes)
+    source = NodeStatusSource(settings, core, insight, journal.after, roll, notes.refused.current)
     _serve_metrics(settings, reader(settings, core, insight, reassignment, health), times, stack)
 
-    handle = noted(core.quorum.handle, votes)
-    ports = await _serve_kafka(settings, cluster_id, core, handle, refused, failure, stack)
-    server = await _grpc(settings, core, gossip, handle, [OperatorService(source), VotersService(orders)], failure)
+    ports = await _serve_kafka(settings, cluster_id, core, notes, failure, stack)
+    server = await _grpc(settings, core, gossip, notes, [OperatorService(source), VotersService(orders)], failure)
     stack.push_async_callback(server.close)
     stack.push_async_callback(core.close, HAND_OVER_SECONDS)
     following = KRaftPropagation(core, times, failure)
@@ -190,8 +195,7 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     core.start()
     following.start()
     stack.push_async_callback(_drain, insight, settings.migrator_write_behind_drain_ms / 1000, failure)
-    supervisor = _introduce(settings, core, security, ports, failure, stack)
-    supervisor.keep(ROLL_CALL, roll.run)
+    supervisor = _introduce(settings, core, security, ports, roll, failure, stack)
     if isinstance(transport, EitherTransport):
         _gossip(core, gossip, transport.grpc, supervisor)
     calm_garbage_collector()
@@ -214,7 +218,7 @@ def _roll_call(settings: Settings, core: NodeCore, signals: VoterSignals, votes:
             waits_for_log=settings.migrator_quorum_require_bootstrap and not log_end,
         )
 
-    return RollCall(lambda: core.quorum.has_leader, signals.ask, facts, votes)
+    return RollCall(lambda: core.quorum.status().has_leader, signals.ask, facts, votes)
 
 
 def _gossip(core: NodeCore, gossip: Gossip, peers: Peers, supervisor: Supervisor) -> None:
@@ -230,16 +234,18 @@ def _introduce(
     core: NodeCore,
     security: ListenerSecurity,
     ports: Mapping[str, int],
+    roll: RollCall,
     failure: StopReason,
     stack: AsyncExitStack,
 ) -> Supervisor:
-    """Tell the leader who we are and where, again and again; the supervisor of what does so."""
+    """Tell the leader who we are and where, again and again, and look for one; the supervisor of what does so."""
     clients = peer_clients(core.addresses, security)
     stack.push_async_callback(clients.close)
     registrar = ControllerRegistrar(settings, core.metadata, core.quorum, core.controller, clients, ports)
     own_entry = OwnEntry(settings, core.cluster_id, core.quorum, core.addresses, core.voter_changes, clients)
     supervisor = Supervisor(failure)
     supervisor.keep(REGISTRATION, registrar.run)
+    supervisor.keep(ROLL_CALL, roll.run)
     supervisor.keep(OWN_ENTRY, own_entry.run)
     stack.push_async_callback(supervisor.close)
     return supervisor
@@ -315,14 +321,13 @@ async def _serve_kafka(
     settings: Settings,
     cluster_id: str,
     core: NodeCore,
-    handle: RaftHandler,
-    refused: RefusedBrokers,
+    notes: Notes,
     failure: StopReason,
     stack: AsyncExitStack,
 ) -> dict[str, int]:
     """Open the listeners; the port of each."""
     ports = {}
-    listeners = _listeners(settings, cluster_id, core, handle, refused, failure)
+    listeners = _listeners(settings, cluster_id, core, notes, failure)
     for listener in listeners:
         bound = next(at for at in settings.parsed_listeners if at.name == listener.name)
         ports[listener.name] = await _bind(listener, bound.host, bound.port)
@@ -337,8 +342,7 @@ def _listeners(
     settings: Settings,
     cluster_id: str,
     core: NodeCore,
-    handle: RaftHandler,
-    refused: RefusedBrokers,
+    notes: Notes,
     failure: StopReason,
 ) -> list[KafkaListener]:
     addresses = core.addresses
@@ -350,7 +354,7 @@ def _listeners(
         core.metadata,
         core.controller,
         RaftService(
-            handle,
+            noted(core.quorum.handle, notes.votes),
             addresses.find,
             told=addresses.told_by_leader,
             listener=addresses.listener,
@@ -362,7 +366,7 @@ def _listeners(
         },
         read_context=_read_context(settings, core),
         on_failure=failure,
-        refused=refused,
+        refused=notes.refused,
     )
     quotas = connection_quotas(settings, IpRates(lambda: core.metadata.published.quotas))
     accounts = PublishedAccounts(settings, cluster_id, core.metadata)
@@ -427,14 +431,14 @@ async def _grpc(
     settings: Settings,
     core: NodeCore,
     gossip: Gossip,
-    handle: RaftHandler,
+    notes: Notes,
     services: list[Service],
     failure: StopReason,
 ) -> GrpcServer:
     address = grpc_address(settings)
     if settings.grpc_voters and address is not None:
         view = NodeQuorumView(core.quorum, core.addresses, gossip)
-        services.append(QuorumService(core.cluster_id, handle, view, failure))
+        services.append(QuorumService(core.cluster_id, noted(core.quorum.handle, notes.votes), view, failure))
     server = GrpcServer(services, Identities(settings.grpc_voter_principals, settings.grpc_operator_principals))
     server.listen_unix(settings.metadata_directory)
     if address is not None:

@@ -1,5 +1,5 @@
-"""Registrations of brokers that this controller has refused, and why: a broker that is refused stops or tries again, and
-its operator looks at the controllers."""
+"""Registrations of brokers that this controller has refused, and why: such a broker ends or tries again, and whoever
+operates it looks at the controllers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ WAIT: Final = frozenset((ErrorCode.not_controller, ErrorCode.request_timed_out))
 """Errors upon which a broker asks again, and which nobody has to mend."""
 
 REMEDIES: Final[Mapping[ErrorCode, str]] = {
-    ErrorCode.inconsistent_cluster_id: "The broker belongs to another cluster. Compare cluster.id in the meta.properties "
-    "of the broker with the one of the controllers, and give the broker the controllers of its own cluster",
+    ErrorCode.inconsistent_cluster_id: "The broker belongs to another cluster. Compare cluster.id in the "
+    "meta.properties of the broker with the one of the controllers, and give the broker the right controllers",
     ErrorCode.duplicate_broker_registration: "If another process uses this id, give one of them another id. Otherwise "
     "wait until the session of the earlier process is over (broker.session.timeout.ms)",
     ErrorCode.broker_id_not_registered: "Start the broker in the mode that the state of the migration allows: in "
@@ -32,8 +32,8 @@ REMEDIES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.invalid_registration: "Correct what the message names in the file of the broker, and restart the broker",
     ErrorCode.unsupported_version: "Run a release of Kafka on the broker that supports the metadata.version of the "
     "quorum, and set its inter.broker.protocol.version to the release that the quorum was formatted with",
-    ErrorCode.cluster_authorization_failed: "Give the principal of the broker the right ClusterAction on the cluster, or "
-    "add it to super.users of the controllers",
+    ErrorCode.cluster_authorization_failed: "Give the principal of the broker the right ClusterAction on the cluster, "
+    "or add it to super.users of the controllers",
 }
 REMEDY: Final = "Correct what the message names in the file of the broker, and restart the broker"
 

@@ -151,9 +151,7 @@ class NodeStatusSource:
             brokers=self._brokers(),
             problems=(
                 *self._quorum_problems(),
-                *with_refusals(
-                    migration.problems(), self._refused(), leads=self._core.controller.epoch is not None
-                ),
+                *with_refusals(migration.problems(), self._refused(), leads=self._core.controller.epoch is not None),
             ),
             write_behind=migration.write_behind_status(),
             claim=migration.claim_status(),
@@ -165,7 +163,7 @@ class NodeStatusSource:
 
     def _quorum_problems(self) -> tuple[Problem, ...]:
         quorum = self._core.quorum
-        leaderless = None if quorum.has_leader else _leaderless(self._core.addresses.voter_ids, self._roll)
+        leaderless = None if quorum.status().has_leader else _leaderless(self._core.addresses.voter_ids, self._roll)
         refusing = quorum.refusals.problem(self._settings.node_id, quorum.leader_id)
         return tuple(problem for problem in (leaderless, refusing, self._other_version()) if problem is not None)
 
@@ -241,7 +239,7 @@ class NodeStatusSource:
         ends = {row.replica_id: row.end_offset for row in status.voters}
         ready = self._migration.voters_ready()
         heard = {row.replica_id: row.last_fetch_ms for row in status.voters}
-        has_leader = self._core.quorum.has_leader
+        has_leader = status.has_leader
         now_ms, answers = monotonic_ms(), {} if has_leader else self._roll.answers
         return QuorumStatus(
             role=ROLES[status.role],

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from migrator.observe.names import number_ranges
-from migrator.observe.status import Status
+from migrator.observe.status import Problem, Status
 from migrator.values import value
 
 GOES_ON = "nothing to do: the controller goes on by itself"
@@ -14,12 +14,15 @@ UNTIL_DUAL_WRITE = "nothing to do: the controller goes on by itself, up to dual-
 
 @value
 class Facts:
-    """What decides between rows of one state. Ids: brokers by their mode, voters by their migration flag."""
+    """What decides between rows of one state. Ids: brokers by their mode, voters by their migration flag. ``blocked``:
+    somebody has to act before the migration goes on; ``troubled``: there is something to mend, at least."""
 
     zookeeper_brokers: tuple[int, ...]
     kraft_brokers: tuple[int, ...]
     on: tuple[int, ...]
     off: tuple[int, ...]
+    blocked: bool = False
+    troubled: bool = False
 
     @property
     def words(self) -> dict[str, str]:
@@ -43,6 +46,8 @@ class Row:
     states: tuple[str, ...]
     text: str
     when: Callable[[Facts], bool] = _always
+    needs_calm: bool = False
+    """To be done only when nothing is to be mended."""
 
 
 ROWS = (
@@ -57,6 +62,7 @@ ROWS = (
         ("waiting for controllers",),
         "make every controller ready, as the messages below say; the copy begins by itself when brokers are ready too",
     ),
+    Row(("waiting for brokers",), UNTIL_DUAL_WRITE, lambda facts: not facts.blocked),
     Row(
         ("waiting for brokers",),
         "restart every broker with the settings of the migration, one after the other; the copy begins by itself then",
@@ -78,22 +84,26 @@ ROWS = (
         ("dual-writing",),
         "run 'migrator verify', then restart the brokers in KRaft mode, one after the other: {zookeeper}",
         lambda facts: bool(facts.zookeeper_brokers) and not facts.kraft_brokers,
+        needs_calm=True,
     ),
     Row(
         ("dual-writing",),
         "restart the other brokers in KRaft mode, one after the other: {zookeeper}. Done: {kraft}",
         lambda facts: bool(facts.zookeeper_brokers),
+        needs_calm=True,
     ),
     Row(
         ("dual-writing",),
         "restart the other controllers with the migration turned off, one after the other: {on}. "
         "There is no way back after the last one",
         lambda facts: bool(facts.off and facts.on),
+        needs_calm=True,
     ),
     Row(
         ("dual-writing",),
         "run 'migrator verify', then restart the controllers with the migration turned off, one after the other. "
         "There is no way back after the last one",
+        needs_calm=True,
     ),
     Row(
         ("finishing",),
@@ -113,18 +123,21 @@ NO_LEADER = "bring back enough controllers for an election: nothing goes on befo
 BLANK = "start the controllers: nothing is known before the first election"
 
 
-def next_step(status: Status) -> str:
+FIRST = "first do what the messages below say. Then "
+
+
+def next_step(status: Status, problems: Sequence[Problem] = ()) -> str:
     """One clause, with a small letter at its beginning."""
     if status.quorum.leader_id < 0:
         return BLANK if status.is_blank else NO_LEADER
-    found = facts_of(status)
+    found = facts_of(status, problems)
     for row in ROWS:
         if status.migration.internal_state in row.states and row.when(found):
-            return row.text.format(**found.words)
+            return (FIRST if row.needs_calm and found.troubled else "") + row.text.format(**found.words)
     return GOES_ON
 
 
-def facts_of(status: Status) -> Facts:
+def facts_of(status: Status, problems: Sequence[Problem]) -> Facts:
     """What decides."""
     brokers, voters = status.brokers, status.quorum.voters
     return Facts(
@@ -132,4 +145,6 @@ def facts_of(status: Status) -> Facts:
         tuple(broker.broker_id for broker in brokers if not broker.in_zookeeper_mode),
         tuple(voter.node_id for voter in voters if voter.zk_migration_ready is True),
         tuple(voter.node_id for voter in voters if voter.zk_migration_ready is False),
+        blocked=any(not problem.warning for problem in problems),
+        troubled=bool(problems),
     )

@@ -50,9 +50,9 @@ class Force(StrEnum):
 
 @value
 class VoterStatus:
-    """``zk_migration_ready`` is None when this node does not know. ``heard_ms_ago``: since its last fetch from the leader
-    that tells this, 0 for the leader itself. ``answers``: whether it answered when it was asked last, None when it was
-    not asked: voters are asked while no controller leads."""
+    """``zk_migration_ready`` is None when this node does not know. ``heard_ms_ago``: since its last fetch from
+    the leader that tells this, 0 for the leader itself. ``answers``: whether it answered when it was asked last, None
+    when it was not asked: voters are asked while no controller leads."""
 
     node_id: int
     host: str
@@ -198,8 +198,8 @@ SILENT_MS = 3_000
 
 @value
 class Status:
-    """Everything at one moment. ``formatted_version``: the metadata.version that the directory of this node was formatted
-    with. ``is_blank``: this node holds no metadata yet, so what it says of the cluster is not the state of the cluster."""
+    """Everything at one moment. ``formatted_version``: the metadata.version that the directory of this node was
+    formatted with. ``is_blank``: this node holds no metadata yet, and knows nothing of the cluster."""
 
     cluster_id: str
     node_id: int

@@ -6,13 +6,13 @@ is in their logs. What they say of themselves is added.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import field
 from datetime import UTC, datetime
 
 from migrator.observe.names import number_ranges
 from migrator.observe.next_steps import next_step
+from migrator.observe.problem_groups import Group, groups_of
 from migrator.observe.status import (
     SILENT_MS,
     UNKNOWN_LAG,
@@ -29,7 +29,6 @@ from migrator.values import value
 RECENT_EVENTS = 8
 UNKNOWN_STATE = "Unknown"
 """The public state that is shown while no controller has any metadata."""
-NUMBERED = re.compile(r"(broker|controller) (\d+)")
 
 
 @value
@@ -59,24 +58,6 @@ class Answers:
     def is_leaders(self) -> bool:
         """Whether the view is the leader's own."""
         return self.best.quorum.leader_id == self.best.node_id
-
-
-@value
-class Group:
-    """Problems with one remedy: by what is wrong, who."""
-
-    remedy: str
-    warning: bool
-    whats: tuple[tuple[str, str], ...]
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """What is wrong, one line each, and what to do; on one line if only one thing is wrong."""
-        said = [f"{who}: {what}" for who, what in self.whats]
-        remedy = self.remedy.rstrip(".")
-        if len(said) == 1:
-            return (f"{said[0]}. {remedy}" if remedy else said[0],)
-        return (*said, f"  for all of them: {remedy}" if remedy else "")
 
 
 @value
@@ -128,7 +109,9 @@ def change_line(answers: Answers) -> str:
         for state in sorted({broker.state for broker in status.brokers})
         if (ids := [broker.broker_id for broker in status.brokers if broker.state == state])
     ]
-    problems = [f"{who}: {what}" for group in groups_of(problems_of(answers)) for who, what in group.whats]
+    problems = [
+        f"{who}: {what}" for group in groups_of(problems_of(answers, with_ages=False)) for who, what in group.whats
+    ]
     paused = ["paused"] if migration.paused else []
     return "; ".join([f"{_state(status)}{doing}, {leader}", *paused, *brokers, *problems])
 
@@ -152,9 +135,10 @@ def _headline(answers: Answers) -> Iterable[str]:
     status = answers.best
     yield _doing(answers)
     for unreached in answers.unreached if answers.asked is None else ():
-        yield f"{unreached.where} does not answer: {unreached.why}"
+        yield f"{unreached.where}: {unreached.why}"
     if answers.asked is None or answers.asked.node_id != status.node_id:
-        yield f"this is what controller {status.node_id} says{', which leads' if answers.is_leaders else ''}"
+        asked = f"controller {answers.asked.node_id} does not lead; " if answers.asked else ""
+        yield f"{asked}this is what controller {status.node_id} says{', which leads' if answers.is_leaders else ''}"
     if answers.has_leader and not answers.is_leaders:
         leader = status.quorum.leader_id
         host = next((voter.host for voter in status.quorum.voters if voter.node_id == leader), "")
@@ -163,7 +147,7 @@ def _headline(answers: Answers) -> Iterable[str]:
             f"controller {leader} leads and knows more about the migration, but was not reached: run this command"
             f"{on} with its property file, or give its migrator.grpc.listener with --server"
         )
-    yield f"next: {next_step(status)}"
+    yield f"next: {next_step(status, problems_of(answers))}"
     version = f", metadata.version {status.metadata_version}" if status.metadata_version else ""
     yield f"cluster {status.cluster_id}{version}, this program {status.version}"
     behind = status.write_behind
@@ -179,7 +163,7 @@ def _doing(answers: Answers) -> str:
     if migration.active:
         return f"({migration.internal_state} for {duration(migration.internal_state_age_ms)}{_paused(status)})"
     if leader < 0:
-        when = "no controller has been elected yet" if status.is_blank else "no controller leads; this was the last state"
+        when = "no controller has been elected yet" if status.is_blank else "no controller leads; the last known state"
         return f"({when}{_paused(status)})"
     if leader == status.node_id:
         return f"(controller {leader} has just been elected{_paused(status)})"
@@ -260,12 +244,14 @@ def duration(ms: int) -> str:
     return f"{seconds // 3600} h {seconds % 3600 // 60} min"
 
 
-def problems_of(answers: Answers) -> tuple[Problem, ...]:
+def problems_of(answers: Answers, *, with_ages: bool = True) -> tuple[Problem, ...]:
     """All at once: those of the view, of silent voters, and what the others say of themselves."""
     status = answers.best
     found = list(status.problems)
     named = {problem.who for problem in found}
-    found += [_silent(voter) for voter in silent_voters(status) if _is_unnamed(voter, named, answers)]
+    found += [
+        _silent(voter, with_age=with_ages) for voter in silent_voters(status) if _is_unnamed(voter, named, answers)
+    ]
     for other in answers.others:
         who = f"controller {other.node_id}"
         found += [problem for problem in other.problems if problem.who == who and problem not in found]
@@ -285,10 +271,10 @@ def _is_unnamed(voter: VoterStatus, named: set[str], answers: Answers) -> bool:
     return answers.is_leaders and f"controller {voter.node_id}" not in named
 
 
-def _silent(voter: VoterStatus) -> Problem:
+def _silent(voter: VoterStatus, *, with_age: bool) -> Problem:
     return Problem(
         f"controller {voter.node_id}",
-        f"last heard {duration(voter.heard_ms_ago)} ago",
+        f"last heard {duration(voter.heard_ms_ago)} ago" if with_age else "it is silent",
         "Start it, or look at its log and at the network",
         warning=True,
     )
@@ -313,34 +299,3 @@ def _formatted_differently(answers: Answers) -> tuple[Problem, ...]:
             warning=True,
         ),
     )
-
-
-def groups_of(problems: Iterable[Problem]) -> tuple[Group, ...]:
-    """Problems with the same remedy are one group, and those of it that say the same are one line. What holds the
-    migration up comes first."""
-    groups: dict[tuple[str, bool], dict[str, list[str]]] = {}
-    for problem in problems:
-        whats = groups.setdefault((problem.remedy, problem.warning), {})
-        whats.setdefault(problem.what, []).append(problem.who)
-    found = [
-        Group(remedy, warning, tuple(_named(whos, what) for what, whos in whats.items()))
-        for (remedy, warning), whats in groups.items()
-    ]
-    return tuple(sorted(found, key=lambda group: group.warning))
-
-
-def _named(whos: list[str], what: str) -> tuple[str, str]:
-    """``brokers 1-3``, ``each runs, but ...``."""
-    if len(whos) == 1:
-        return whos[0], what
-    numbers: dict[str, list[int]] = {}
-    rest = []
-    for who in whos:
-        match = NUMBERED.fullmatch(who)
-        if match:
-            numbers.setdefault(match[1], []).append(int(match[2]))
-        else:
-            rest.append(who)
-    names = [number_ranges(noun, ids) for noun, ids in numbers.items()]
-    each = f"each {what.removeprefix('it ')}" if what.startswith("it ") else what
-    return ", ".join([*names, *rest]), each

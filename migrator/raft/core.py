@@ -170,6 +170,8 @@ class QuorumInfo:
     high_watermark: int
     voters: tuple[ReplicaStatus, ...]
     observers: tuple[ReplicaStatus, ...]
+    has_leader: bool = True
+    """Whether this node leads, or has heard of its leader within the fetch time-out."""
 
 
 class RaftNode:
@@ -200,11 +202,6 @@ class RaftNode:
     def leader_id(self) -> int | None:
         """The leader of `epoch`, None while unknown."""
         return self._quorum.leader_id
-
-    @property
-    def has_leader(self) -> bool:
-        """Whether this node leads, or has heard of its leader within the fetch time-out."""
-        return self._quorum.has_leader
 
     @property
     def high_watermark(self) -> int:
@@ -285,4 +282,5 @@ class RaftNode:
             others, watching = state.replicas.voters.values(), state.replicas.observers.values()
             voters = rows([*own, *others] if quorum.is_voter else others)
             observers = rows(watching if quorum.is_voter else [*own, *watching])
-        return QuorumInfo(state.role, quorum.epoch, quorum.leader_id, quorum.high_watermark, voters, observers)
+        known = quorum.epoch, quorum.leader_id, quorum.high_watermark
+        return QuorumInfo(state.role, *known, voters, observers, quorum.has_leader)

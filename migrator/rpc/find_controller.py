@@ -124,7 +124,7 @@ async def _first(
 
 
 def addresses(config: Path | None, server: str | None) -> Iterator[tuple[str | None, int | None]]:
-    """What to try, in order, and which voter should be there; None is the socket of ``config``, or ``server`` missing."""
+    """What to try, in order, and which voter should be there; None is the socket of ``config``."""
     yield server, None
     if server is None and config is not None:
         for voter in load_settings(config)[0].grpc_voters:

@@ -79,7 +79,8 @@ async def test_the_status_of_a_follower_says_whom_to_ask() -> None:
         code, output = await run("status", *at(server))
     assert code == ExitCode.OK
     assert "controller 3 leads" in output
-    assert "(inactive, not the active controller)" in output, "nobody has measured for how long"
+    assert "as controller 1 knows it, which follows controller 3" in output
+    assert "for 0 s" not in output, "nobody has measured for how long"
 
 
 async def test_the_journal_says_who_gave_an_order() -> None:

@@ -34,6 +34,7 @@ from migrator.observe.status import (
     Status,
     VoterStatus,
 )
+from migrator.observe.status_page import Answers
 from migrator.raft.messages import EpochOffset
 from migrator.records.codec import encode_all
 from migrator.records.metadata import ConfigRecord, MetadataRecord, UserScramCredentialRecord
@@ -106,7 +107,7 @@ def test_a_status_of_a_hostile_peer_is_text() -> None:
         recent_events=(JournalEvent(1, 0, EVIL, EVIL),),
     )
     for colours in (False, True):
-        shown = printed(status.render(hostile), colours=colours)
+        shown = printed(status.render(Answers(hostile, hostile)), colours=colours)
         check(shown)
         assert shown.count("RED") >= 8, "each name is shown"
 

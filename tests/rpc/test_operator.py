@@ -45,7 +45,10 @@ GATES = (Gate("brokers", open=False, what="broker 3 is in ZooKeeper mode", remed
 
 
 def a_status(epoch: int) -> Status:
-    voters = (VoterStatus(3000, "host", 9093, 12, zk_migration_ready=True), VoterStatus(3001, "::1", 9093, answers=False))
+    voters = (
+        VoterStatus(3000, "host", 9093, 12, zk_migration_ready=True),
+        VoterStatus(3001, "::1", 9093, answers=False),
+    )
     return Status(
         cluster_id="cluster",
         node_id=3000,

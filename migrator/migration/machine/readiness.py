@@ -13,6 +13,8 @@ from dataclasses import field, replace
 from enum import Enum
 
 from migrator.image.model import ClusterImage
+from migrator.observe.problem_groups import groups_of
+from migrator.observe.status import Problem
 from migrator.values import value
 
 _ENABLE = (
@@ -121,12 +123,13 @@ class Readiness:
         return not self.controllers and not self.brokers
 
     def sentence(self, limit: int = 3) -> str:
-        """The first gaps in words; all of them are in the fields."""
+        """The first gaps in words, those with one remedy together; all of them are in the fields."""
         gaps = self.controllers + self.brokers
         if not gaps:
             return "every controller and every known broker is ready"
-        more = f" (and {len(gaps) - limit} more)" if len(gaps) > limit else ""
-        return "; ".join(str(gap) for gap in gaps[:limit]) + more
+        groups = groups_of(Problem(gap.who, gap.reason, gap.remedy) for gap in gaps)
+        more = f" (and {len(groups) - limit} more)" if len(groups) > limit else ""
+        return "; ".join(group.sentence for group in groups[:limit]) + more
 
 
 def assess(

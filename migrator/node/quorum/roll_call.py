@@ -1,4 +1,4 @@
-"""While no controller leads: which voters answer, who refuses a vote, and what keeps this controller from being elected.
+"""While no controller leads: which voters answer, who refuses a vote, and why this controller is not elected.
 
 Consensus needs none of this. It is for people: the status names who is missing, and the log says why nobody leads.
 """
@@ -100,8 +100,8 @@ def why_not_elected(facts: ElectionFacts) -> str:
     there = sum(1 for voter in facts.voters if voter == facts.node_id or facts.answers.get(voter))
     if facts.waits_for_log:
         return (
-            "this controller does not stand for election: its directory is empty, and migrator.quorum.require.bootstrap "
-            "is true"
+            "this controller does not stand for election: its directory is empty, and "
+            "migrator.quorum.require.bootstrap is true"
         )
     if facts.node_id not in facts.voters:
         return "this controller is no voter, and waits for a leader"
@@ -190,4 +190,3 @@ class RollCall:
             len(facts.voters) // 2 + 1,
             len(facts.voters),
         )
-

@@ -133,11 +133,6 @@ class QuorumRunner:
         return self._core.leader_id
 
     @property
-    def has_leader(self) -> bool:
-        """Whether this node leads, or has heard of its leader lately."""
-        return self._core.has_leader
-
-    @property
     def high_watermark(self) -> int:
         """Everything below is committed, as far as this node knows."""
         return self._core.high_watermark

@@ -137,9 +137,20 @@ def test_incompatible_brokers_are_named() -> None:
 
 
 def test_a_long_list_is_cut_in_the_sentence_only() -> None:
-    readiness = found(replicas=frozenset(range(50)))
+    faults = tuple(Gap(f"/brokers/ids/{number}", "not JSON", f"Restart broker {number}.") for number in range(48))
+    readiness = assess(
+        ZooKeeperBrokers({0: LISTENERS}, frozenset({0}), faults=faults),
+        ALL_READY,
+        cluster([broker(0)], CONTROLLERS),
+        REQUIREMENTS,
+    )
     assert len(readiness.brokers) == 48
     assert "and 45 more" in readiness.sentence()
+
+
+def test_what_one_remedy_mends_is_said_once() -> None:
+    sentence = found(replicas=frozenset(range(50))).sentence()
+    assert sentence.startswith("brokers 2-49: each holds replicas, but is not running. Start it")
 
 
 def test_stock_controllers_must_be_a_minority() -> None:

@@ -1,0 +1,67 @@
+"""Problems by remedy: what one remedy mends is said together, with everybody whom it is about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from migrator.observe.names import number_ranges
+from migrator.observe.status import Problem
+from migrator.values import value
+
+NUMBERED = re.compile(r"(broker|controller) (\d+)")
+
+
+@value
+class Group:
+    """Problems with one remedy: by what is wrong, who."""
+
+    remedy: str
+    warning: bool
+    whats: tuple[tuple[str, str], ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What is wrong, one line each, and what to do; on one line if only one thing is wrong."""
+        said = [f"{who}: {what}" for who, what in self.whats]
+        remedy = self.remedy.rstrip(".")
+        if len(said) == 1:
+            return (f"{said[0]}. {remedy}" if remedy else said[0],)
+        return (*said, f"  for all of them: {remedy}") if remedy else tuple(said)
+
+    @property
+    def sentence(self) -> str:
+        """The same on one line."""
+        said = "; ".join(f"{who}: {what}" for who, what in self.whats)
+        return f"{said}. {self.remedy.rstrip('.')}" if self.remedy else said
+
+
+def groups_of(problems: Iterable[Problem]) -> tuple[Group, ...]:
+    """Problems with the same remedy are one group, and those of it that say the same are one line. What holds the
+    migration up comes first."""
+    groups: dict[tuple[str, bool], dict[str, list[str]]] = {}
+    for problem in problems:
+        whats = groups.setdefault((problem.remedy, problem.warning), {})
+        whats.setdefault(problem.what, []).append(problem.who)
+    found = [
+        Group(remedy, warning, tuple(_named(whos, what) for what, whos in whats.items()))
+        for (remedy, warning), whats in groups.items()
+    ]
+    return tuple(sorted(found, key=lambda group: group.warning))
+
+
+def _named(whos: list[str], what: str) -> tuple[str, str]:
+    """``brokers 1-3``, ``each runs, but ...``."""
+    if len(whos) == 1:
+        return whos[0], what
+    numbers: dict[str, list[int]] = {}
+    rest = []
+    for who in whos:
+        match = NUMBERED.fullmatch(who)
+        if match:
+            numbers.setdefault(match[1], []).append(int(match[2]))
+        else:
+            rest.append(who)
+    names = [number_ranges(noun, ids) for noun, ids in numbers.items()]
+    each = f"each {what.removeprefix('it ')}" if what.startswith("it ") else what
+    return ", ".join([*names, *rest]), each

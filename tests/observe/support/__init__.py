@@ -1,0 +1,1 @@
+"""Statuses to look at."""

@@ -1,0 +1,52 @@
+"""What comes next: every state of the migration has an answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.migration.machine.states import State
+from migrator.observe.next_steps import BLANK, FIRST, NO_LEADER, ROWS, facts_of, next_step
+from migrator.observe.status import Problem
+from tests.observe.support.statuses import a_status, zookeeper_brokers
+
+TROUBLE = (Problem("ZooKeeper", "it is out of reach", "Start it"),)
+
+
+def test_every_state_has_a_row_and_every_row_a_state() -> None:
+    named = {state for row in ROWS for state in row.states}
+    assert named == {state.value for state in State}
+
+
+@pytest.mark.parametrize("state", State)
+def test_the_last_row_of_a_state_always_fits(state: State) -> None:
+    assert next_step(a_status(state)) == next_step(a_status(state), ())
+    *_, last = (row for row in ROWS if state.value in row.states)
+    assert last.when(facts_of(a_status(state), ()))
+
+
+def test_from_dual_writing_to_the_end() -> None:
+    def step(*, zookeeper: tuple[int, ...], kraft: tuple[int, ...] = (), off: tuple[int, ...] = ()) -> str:
+        return next_step(a_status(State.DUAL_WRITING, brokers=zookeeper_brokers(zookeeper, kraft), off=off))
+
+    assert step(zookeeper=(1, 2, 3)).startswith("run 'migrator verify', then restart the brokers in KRaft mode")
+    assert step(zookeeper=(1, 2, 3)).endswith("brokers 1-3")
+    assert step(zookeeper=(2, 3), kraft=(1,)).endswith("brokers 2, 3. Done: broker 1")
+    assert "run 'migrator verify', then restart the controllers" in step(zookeeper=(), kraft=(1, 2, 3))
+    assert "restart the other controllers" in step(zookeeper=(), kraft=(1,), off=(3001,))
+    assert "turn the migration on again on controller 3001" in step(zookeeper=(1,), off=(3001,))
+
+
+def test_nothing_dangerous_comes_before_what_has_to_be_mended() -> None:
+    calm = a_status(State.DUAL_WRITING, brokers=zookeeper_brokers((1,), ()))
+    assert next_step(calm, TROUBLE) == FIRST + next_step(calm)
+
+
+def test_when_brokers_are_all_ready_nobody_has_to_restart_them() -> None:
+    waiting = a_status(State.WAITING_FOR_BROKERS)
+    assert "nothing to do" in next_step(waiting)
+    assert "restart every broker" in next_step(waiting, TROUBLE)
+
+
+def test_without_a_leader() -> None:
+    assert next_step(a_status(State.INACTIVE, leader=-1)) == NO_LEADER
+    assert next_step(a_status(State.INACTIVE, leader=-1, is_blank=True)) == BLANK
