@@ -30,6 +30,7 @@ KINDS = {
     "voter-reassignment": OnError.RESTART,
     "own-voter-entry": OnError.RESTART,
     "address-gossip": OnError.RESTART,
+    "roll-call": OnError.RESTART,
     "fetch-reads": OnError.STOP,
     "leadership": OnError.STOP,
     "listener-acceptor": OnError.RESTART,
