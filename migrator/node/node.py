@@ -327,7 +327,7 @@ async def _serve_kafka(
 ) -> dict[str, int]:
     """Open the listeners; the port of each."""
     ports = {}
-    listeners = _listeners(settings, cluster_id, core, notes, failure)
+    listeners = _listeners(settings, cluster_id, core, failure, notes)
     for listener in listeners:
         bound = next(at for at in settings.parsed_listeners if at.name == listener.name)
         ports[listener.name] = await _bind(listener, bound.host, bound.port)
@@ -339,13 +339,9 @@ async def _serve_kafka(
 
 
 def _listeners(
-    settings: Settings,
-    cluster_id: str,
-    core: NodeCore,
-    notes: Notes,
-    failure: StopReason,
+    settings: Settings, cluster_id: str, core: NodeCore, failure: StopReason, notes: Notes | None = None
 ) -> list[KafkaListener]:
-    addresses = core.addresses
+    addresses, notes = core.addresses, notes or Notes()
     voter_changes = VoterChangeApis(
         cluster_id, core.quorum, addresses, core.voter_changes, lambda: target_of(core.metadata.published)
     )

@@ -13,7 +13,7 @@ from migrator.controller.brokers import register_broker
 from migrator.controller.heartbeats import HeartbeatRequest, heartbeat
 from migrator.controller.migration_gate import Operation
 from migrator.node.core import NodeCore
-from migrator.node.node import Notes, StopReason, _listeners
+from migrator.node.node import StopReason, _listeners
 from migrator.wire.client import ClientLimits, KafkaClient
 from migrator.wire.encode import encode_entity
 from migrator.wire.principal import ANONYMOUS
@@ -165,7 +165,7 @@ async def each_answered(directory: Path, begin: Callable[[], None]) -> AsyncGene
     """Ask a controller each of `REQUESTS`: ``begin`` is called before each, its name is given once it is answered."""
     async with running(directory, 1, **PROPERTIES) as cluster:
         node = await _with_broker(cluster)
-        (listener,) = _listeners(cluster.settings(1), CLUSTER_ID, node, Notes(), StopReason())
+        (listener,) = _listeners(cluster.settings(1), CLUSTER_ID, node, StopReason())
         port = await listener.start("127.0.0.1", 0)
         try:
             for name, (key, fields) in REQUESTS.items():
