@@ -3,11 +3,9 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .PHONY: help setup drill test test-all test-all-but-test test-long lanes check simulate bench bench-verify format clean
 
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
-	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+PYTHON ?=
 BIN := .venv/bin
 READY := .venv/.ready
-STUBS := migrator/rpc/stubs
 SEEDS ?= 10000
 ARGS ?=
 
@@ -65,14 +63,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv build *.egg-info $(STUBS) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build *.egg-info migrator/rpc/stubs/*_pb2* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-$(READY): requirements.lock pyproject.toml $(wildcard protos/*.proto)
-	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and none was found: install it, or run 'make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)'." >&2; exit 1; }
-	@java -version 2>&1 | head -n 1 | grep -Eq '"(1[7-9]|[2-9][0-9])' || { echo "Java 17 or newer is needed on the PATH (ZooKeeper, Spark and Kafka run on it): install a JRE, e.g. 'apt-get install openjdk-17-jre-headless'." >&2; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	rm -rf $(STUBS) && mkdir -p $(STUBS) && touch $(STUBS)/__init__.py
-	$(BIN)/python -m grpc_tools.protoc -I$(STUBS)=protos --python_out=. --pyi_out=. --grpc_python_out=. $(wildcard protos/*.proto)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	touch $@
+$(READY): requirements.lock pyproject.toml deploy/make-environment $(wildcard protos/*)
+	@deploy/make-environment $(PYTHON)

@@ -6,6 +6,7 @@ import importlib
 import sys
 
 import click
+from click.shell_completion import CompletionItem
 
 from migrator.cli.terminal import say_error, show_defect
 from migrator.errors import ExitCode, MigratorError, OperatorError
@@ -28,13 +29,28 @@ COMMANDS = {
     "quorum": "Show the voters of the quorum, and let others vote instead of them, while the quorum runs.",
     "log": "Print metadata logs and snapshots.",
     "drill": "Migrate a throw-away cluster on this machine and watch it.",
+    "completion": "Print what a shell needs to complete commands and options.",
 }
 """Name -> one line of help. Each command is the object of that name in the module of that name here, imported only
 when it is asked for: Spark and gRPC cost seconds."""
 
 
+EXTRAS = {"jinja2": "verify", "pandas": "verify", "py4j": "verify", "pyarrow": "verify", "pyspark": "verify"} | {
+    "confluent_kafka": "drill"
+}
+"""What only one command needs, and the extra of the package (pyproject.toml) that brings it."""
+
+
 class LazyGroup(click.Group):
     """A group that imports a command's module only to run it or to print its help."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:  # the names that it was compared with are those of imported commands
+            raise click.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -45,6 +61,10 @@ class LazyGroup(click.Group):
         module = importlib.import_module(f"migrator.cli.{cmd_name}")
         command: click.Command = module.command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        names = [CompletionItem(name, help=line) for name, line in COMMANDS.items() if name.startswith(incomplete)]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
@@ -66,6 +86,16 @@ def main() -> None:
     sys.excepthook = show_defect
     try:
         migrator(standalone_mode=False)
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        remedy = f"Install them: pip install 'kraft-migrator[{extra}]', or 'WHEEL[{extra}]' with the path of the wheel"
+        missing = OperatorError(
+            f"this command needs packages that are not installed, {error.name} first", remedy=remedy
+        )
+        say_error(f"migrator: {missing}")
+        sys.exit(ExitCode.REFUSED)
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:

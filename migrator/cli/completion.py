@@ -1,0 +1,29 @@
+"""`migrator completion`: what a shell needs to complete commands and options."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from migrator.errors import OperatorError
+
+SHELLS = ("bash", "zsh", "fish")
+PROGRAM, VARIABLE = "migrator", "_MIGRATOR_COMPLETE"
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def command(ctx: click.Context, shell: str) -> None:
+    """Print what SHELL needs to complete the commands and options of migrator.
+
+    \b
+    Examples:
+      migrator completion bash > ~/.local/share/bash-completion/completions/migrator
+      migrator completion zsh > ~/.zfunc/_migrator
+      migrator completion fish > ~/.config/fish/completions/migrator.fish
+    """
+    found = get_completion_class(shell)
+    if found is None:
+        raise OperatorError(f"there is no completion for {shell}", remedy=f"Choose one of {', '.join(SHELLS)}")
+    click.echo(found(ctx.find_root().command, {}, PROGRAM, VARIABLE).source())

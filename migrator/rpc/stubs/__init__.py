@@ -1,0 +1,1 @@
+"""Made from protos/ by each build (protos/build_stubs.py)."""
