@@ -15,14 +15,7 @@ PROGRAM, VARIABLE = "migrator", "_MIGRATOR_COMPLETE"
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
-    """Print what SHELL needs to complete the commands and options of migrator.
-
-    \b
-    Examples:
-      migrator completion bash > ~/.local/share/bash-completion/completions/migrator
-      migrator completion zsh > ~/.zfunc/_migrator
-      migrator completion fish > ~/.config/fish/completions/migrator.fish
-    """
+    """Print what SHELL needs to complete the commands and options of migrator."""
     found = get_completion_class(shell)
     if found is None:
         raise OperatorError(f"there is no completion for {shell}", remedy=f"Choose one of {', '.join(SHELLS)}")

@@ -8,6 +8,7 @@ import sys
 import click
 from click.shell_completion import CompletionItem
 
+from migrator.cli.examples import add_examples
 from migrator.cli.terminal import say_error, show_defect
 from migrator.errors import ExitCode, MigratorError, OperatorError
 from migrator.observe.printable import printable_lines
@@ -60,6 +61,7 @@ class LazyGroup(click.Group):
             return None
         module = importlib.import_module(f"migrator.cli.{cmd_name}")
         command: click.Command = module.command
+        add_examples(cmd_name, command)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

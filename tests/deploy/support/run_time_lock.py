@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[3]
 WHOLE = ROOT / "requirements.lock"
 RUN_TIME = ROOT / "deploy/docker/requirements.lock"
+EXTRA = "verify"
 HEADER = "# Part of requirements.lock; `python -m tests.deploy.support.run_time_lock` makes it anew.\n"
 
 
@@ -24,9 +25,9 @@ def plain(name: str) -> str:
 
 
 def needed() -> set[str]:
-    """The packages that pyproject.toml demands at run time, with all that these demand."""
+    """The packages that pyproject.toml demands at run time, `verify` included, with all that these demand."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    waiting = [Requirement(text) for text in project["dependencies"]]
+    waiting = [Requirement(text) for text in (*project["dependencies"], *project["optional-dependencies"][EXTRA])]
     found: set[str] = set()
     while waiting:
         name = plain(waiting.pop().name)
