@@ -113,7 +113,7 @@ def controller(installed: Path, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_controller_starts_leads_and_is_asked(installed: Path, controller: Path) -> None:
-    command = [installed, "quorum", "describe", "-c", controller, "--json"]
+    command: list[str | Path] = [installed, "quorum", "describe", "-c", controller, "--json"]
     deadline, said = time.monotonic() + PATIENCE_SECONDS, ""
     while '"leader_id": 1' not in said:
         assert time.monotonic() < deadline, said
