@@ -19,7 +19,7 @@ from migrator.node.reassignment import ReassignmentStatus, VoterReassignment
 from migrator.observe.journal import Journal
 from migrator.observe.status import Orderer
 from migrator.observe.voters import PlanState, ReplicaDescription, VoterOrder, VotersAnswer, VotersDescription
-from migrator.raft.planner import Idle, Replica, Wait, described, keys
+from migrator.raft.planner import Idle, Replica, Target, Wait, described, keys
 from migrator.raft.progress import ReplicaStatus
 from migrator.raft.voter_changes import VotersNotChangedError
 from migrator.raft.voter_set import ReplicaKey, VoterSet
@@ -46,14 +46,10 @@ class VoterOrders:
         if order is VoterOrder.UPGRADE:
             return await self._upgrade(by)
         try:
-            request = TargetRequest(
-                TargetOrder(order.value),
-                () if order is VoterOrder.CANCEL else parse_target(voters),
-                self._core.quorum.membership.voters or VoterSet(()),
-                self._live(),
-            )
+            replicas = () if order is VoterOrder.CANCEL else parse_target(voters)
             answer = await self._core.controller.write(
-                Operation.REASSIGN_VOTERS, lambda image, context: set_target(image, request, context)
+                Operation.REASSIGN_VOTERS,
+                lambda image, context: set_target(image, self._request(order, replicas), context),
             )
         except RefusedError as refusal:
             raise self._refused(str(refusal).rstrip("."), self._remedy()) from refusal
@@ -62,6 +58,11 @@ class VoterOrders:
         what = f"the voters shall be {target}" if target else "the voters stay what they are"
         self._journal.append(wall_ms(), JOURNAL_KIND, f"the operator has ordered: {what}", **by.details)
         return VotersAnswer(target, replaced, answer.warnings)
+
+    def _request(self, order: VoterOrder, replicas: Target) -> TargetRequest:
+        """With what is in force when the order's turn has come."""
+        voters = self._core.quorum.membership.voters or VoterSet(())
+        return TargetRequest(TargetOrder(order.value), replicas, voters, self._live())
 
     async def _upgrade(self, by: Orderer) -> VotersAnswer:
         """Take the configured voters into the log."""

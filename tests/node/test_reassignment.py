@@ -8,10 +8,14 @@ from typing import Any
 
 from migrator.controller.quorum_target import TargetOrder, target_of
 from migrator.node.reassignment import NO_OPS_MAX
+from migrator.node.voter_orders import VoterOrders
+from migrator.observe.status import Orderer
+from migrator.observe.voters import VoterOrder
 from migrator.raft.messages import FetchRequest
 from migrator.raft.planner import Wait
 from migrator.raft.states import Role
-from migrator.raft.voter_changes import UpdateVoter
+from migrator.raft.voter_changes import RemoveVoter, UpdateVoter
+from migrator.raft.voter_set import ReplicaKey
 from migrator.records.metadata import MetadataRecord
 from migrator.wire.voters import VoterAnswer
 from tests.node.support.cluster import CLUSTER_ID, until
@@ -164,3 +168,24 @@ async def test_a_voter_that_falls_silent_while_it_is_asked_counts_as_silent(tmp_
         plan._ask = ask
         cluster.wires.cut.clear()
         await reached(cluster, own, stays)
+
+
+async def test_an_order_counts_from_the_voters_that_are_in_force_when_its_turn_comes(tmp_path: Path) -> None:
+    """A voter that was removed while the order waited is not brought back by it."""
+    async with dynamic(tmp_path, 4, 3) as cluster:
+        leader = await cluster.leader()
+        own = leader.quorum.leader_id
+        assert own is not None
+        gone = min({1, 2, 3} - {own})
+        orders = VoterOrders(cluster.settings(own), leader, cluster.plans[own], cluster.journals[own])
+        write = leader.controller.write
+
+        async def late(*given: Any, **more: Any) -> Any:
+            leader.controller.write = write  # type: ignore[method-assign]
+            offset = leader.quorum.change_voters(RemoveVoter(ReplicaKey(gone, cluster.directory_id(gone))))
+            await leader.metadata.committed_up_to(offset)
+            return await write(*given, **more)
+
+        leader.controller.write = late  # type: ignore[method-assign]
+        answer = await orders.reassign(VoterOrder.ADD, "4", CLUSTER_ID, Orderer("somebody", "here"))
+        assert answer.target == ",".join(map(str, sorted({1, 2, 3, 4} - {gone})))
