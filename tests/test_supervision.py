@@ -31,6 +31,7 @@ KINDS = {
     "own-voter-entry": OnError.RESTART,
     "address-gossip": OnError.RESTART,
     "roll-call": OnError.RESTART,
+    "zookeeper-away": OnError.RESTART,
     "fetch-reads": OnError.STOP,
     "leadership": OnError.STOP,
     "listener-acceptor": OnError.RESTART,

@@ -114,6 +114,10 @@ class MigratedCluster(Protocol):
         """Whether ZooKeeper answers."""
 
     @property
+    def hosts(self) -> str:
+        """Where ZooKeeper is; "" where there is none."""
+
+    @property
     def away(self) -> tuple[str, str]:
         """Why it does not, as far as anybody knows, and the remedy."""
 

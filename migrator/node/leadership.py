@@ -53,6 +53,7 @@ class Leadership(QuorumObserver):
         self._on_appended = on_appended
         self._supervisor = Supervisor(on_failure)
         self._leading: int | None = None
+        self._told: tuple[int, int | None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._controller: ActiveController | None = None
         self._periodic: PeriodicTasks | None = None
@@ -90,7 +91,7 @@ class Leadership(QuorumObserver):
 
     def role_changed(self, role: Role, epoch: int, leader_id: int | None) -> None:
         """Take on or give up leadership: this node's role, epoch or leader is another (see `QuorumObserver`)."""
-        log.info("%s in epoch %d, the leader is %s", role.value.capitalize(), epoch, leader_id)
+        self._tell(role, epoch, leader_id)
         if self._leading is not None and (role is not Role.LEADER or epoch != self._leading):
             self._end()
         if role is Role.LEADER and self._leading is None:
@@ -98,6 +99,17 @@ class Leadership(QuorumObserver):
             self._task = self._supervisor.spawn(LEADING, self._lead(epoch))
         for listener in self.role_listeners:
             listener()
+
+    def _tell(self, role: Role, epoch: int, leader_id: int | None) -> None:
+        """Who leads, once for each leader; the steps of elections are for those who look for defects."""
+        log.debug("%s in epoch %d, the leader is %s", role.value.capitalize(), epoch, leader_id)
+        if role not in (Role.LEADER, Role.FOLLOWER) or self._told == (epoch, leader_id):
+            return
+        self._told = (epoch, leader_id)
+        if role is Role.LEADER:
+            log.info("This controller leads in epoch %d", epoch)
+        else:
+            log.info("Controller %s leads in epoch %d", leader_id, epoch)
 
     def addresses_missing(self, voters: Sequence[int], wait_ms: int) -> None:
         """Say whom this controller misses, and look for them (see `QuorumObserver`)."""

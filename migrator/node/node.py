@@ -93,6 +93,7 @@ class StopReason:
         self.error: BaseException | None = None
         self.not_drained: OperatorError | None = None
         """What ZooKeeper lacks after a stop; no reason for it."""
+        self.farewell = "Stopped"
         self.stop = asyncio.Event()
 
     def __call__(self, error: BaseException) -> None:
@@ -136,6 +137,7 @@ async def run_node(settings: Settings, warnings: Sequence[str] = ()) -> None:
         log.info("Stopping")
     if failure.error is not None:
         raise failure.error
+    log.info("%s", failure.farewell)
     if failure.not_drained is not None:
         raise failure.not_drained
 
@@ -267,7 +269,9 @@ def _migration(
     gate.measures(lambda: runtime.lag, lambda: runtime.must_follow)
     runtime.start()
     stack.push_async_callback(runtime.close)
-    return MigrationInsight(core, runtime, gate, signals)
+    insight = MigrationInsight(core, runtime, gate, signals)
+    stack.callback(_farewell, insight, failure)
+    return insight
 
 
 def _reassignment(
@@ -441,6 +445,11 @@ async def _grpc(
         server.listen(*address, grpc_tls(settings))
     await server.start()
     return server
+
+
+def _farewell(insight: MigrationInsight, failure: StopReason) -> None:
+    """After the leadership is given up: what is known to be in ZooKeeper is known now."""
+    failure.farewell = insight.farewell(failure.not_drained).sentence
 
 
 async def _drain(insight: MigrationInsight, seconds: float, failure: StopReason) -> None:

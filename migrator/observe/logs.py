@@ -15,7 +15,10 @@ from migrator.observe.printable import json_text, printable, printable_lines
 
 QUIET_LIBRARIES = ("kazoo", "grpc", "asyncio")
 REPEAT_SECONDS = 60.0
-"""kazoo warns of each attempt to connect, a few each second while ZooKeeper is away: each text once in this time."""
+"""What kazoo warns of besides, comes again and again: each text once in this time."""
+CONNECTION_TEXTS = ("Connection dropped", "Connection time-out", "Transition to CONNECTING", "Session has expired")
+"""kazoo warns so of each attempt to connect, about 65 times a minute while ZooKeeper is away. The migration says it
+once a minute, with hosts and duration (`migrator.node.migration.away`)."""
 REMEMBERED_TEXTS = 100
 
 
@@ -48,7 +51,8 @@ class JsonFormatter(logging.Formatter):
 
 
 class ZooKeeperClientWarnings(logging.Filter):
-    """Lets each warning of kazoo through once in `REPEAT_SECONDS`, and everything else always.
+    """Lets no warning of kazoo through that is about the connection, each other one once in `REPEAT_SECONDS`, and
+    everything else always.
 
     :param clock: monotonic seconds.
     """
@@ -63,6 +67,8 @@ class ZooKeeperClientWarnings(logging.Filter):
         if record.levelno > logging.WARNING or record.name.partition(".")[0] != "kazoo":
             return True
         text, now = record.getMessage(), self._clock()
+        if text.startswith(CONNECTION_TEXTS):
+            return False
         if now - self._said.get(text, float("-inf")) < REPEAT_SECONDS:
             return False
         if len(self._said) >= REMEMBERED_TEXTS:

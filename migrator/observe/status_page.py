@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import field
 from datetime import UTC, datetime
 
+from migrator.observe.durations import duration
 from migrator.observe.names import number_ranges
 from migrator.observe.next_steps import next_step
 from migrator.observe.problem_groups import Group, groups_of
@@ -232,16 +233,6 @@ def heard(age_ms: int) -> str:
     if age_ms < 0:
         return "not by this leader"
     return "now" if age_ms < SILENT_MS else f"{duration(age_ms)} ago"
-
-
-def duration(ms: int) -> str:
-    """``45 s``, ``12 min 5 s``, ``3 h 10 min``."""
-    seconds = max(0, ms) // 1000
-    if seconds < 60:
-        return f"{seconds} s"
-    if seconds < 3600:
-        return f"{seconds // 60} min {seconds % 60} s"
-    return f"{seconds // 3600} h {seconds % 3600 // 60} min"
 
 
 def problems_of(answers: Answers, *, with_ages: bool = True) -> tuple[Problem, ...]:

@@ -437,7 +437,9 @@ def a_broker_with_another_metadata_version(cluster: KafkaCluster) -> None:
     cluster.resume_controllers()
     until("two are registered", lambda: set(registered(cluster)) == {1, 2}, seconds=PATIENCE_SECONDS)
     wrong.process.wait_for_output("UNSUPPORTED_VERSION", timeout_seconds=PATIENCE_SECONDS)
-    until("the third is named", lambda: "broker 3: it runs, but has not registered" in problems(cluster))
+    until(
+        "the third is named", lambda: "broker 3: its registration is refused: UNSUPPORTED_VERSION" in problems(cluster)
+    )
 
 
 def registered(cluster: KafkaCluster) -> dict[int, BrokerState]:

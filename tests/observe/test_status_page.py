@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from migrator.migration.machine.states import PublicState, State
+from migrator.observe.durations import duration
 from migrator.observe.names import number_ranges
 from migrator.observe.problem_groups import groups_of
 from migrator.observe.status import JournalEvent, Problem, silent_voters
-from migrator.observe.status_page import Answers, Unreached, change_line, duration, page_of, problems_of
+from migrator.observe.status_page import Answers, Unreached, change_line, page_of, problems_of
 from tests.observe.support.statuses import a_status, zookeeper_brokers
 
 UNREGISTERED = "it runs, but has not registered"

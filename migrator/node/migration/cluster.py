@@ -56,6 +56,10 @@ class ReachedCluster:
         return self._session.state is SessionState.CONNECTED
 
     @property
+    def hosts(self) -> str:
+        return self._session.options.hosts
+
+    @property
     def away(self) -> tuple[str, str]:
         error = self._session.away("it is out of reach")
         return error.what, error.remedy
@@ -89,6 +93,7 @@ class NoCluster:
     """A `MigratedCluster`, of a controller whose migration is off: no state of its driver asks anything of it."""
 
     connected = False
+    hosts = ""
     away = ("the migration is turned off on this controller", "")
 
     def __init__(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.config.settings import Settings
@@ -24,6 +25,7 @@ from migrator.migration.translate.source import names_below
 from migrator.migration.write_behind.lag import Lag, has_effect
 from migrator.migration.write_behind.multis import limits_of
 from migrator.node.core import NodeCore
+from migrator.node.migration.away import keep_telling
 from migrator.node.migration.behind import Debt, tell_of_write
 from migrator.node.migration.mark_proofs import MarkProofs
 from migrator.node.migration.pause import PauseOrder
@@ -51,6 +53,7 @@ READ_RETRY_SECONDS = 2.0
 """How long one small read goes on through lost connections: the executor asks again itself."""
 
 CONNECTION_NEWS = TaskKind("zookeeper-connection-news", OnError.STOP)
+ZOOKEEPER_AWAY = TaskKind("zookeeper-away", OnError.RESTART)
 
 
 class NodeController:
@@ -254,9 +257,13 @@ class MigrationRuntime:
     def start(self) -> None:
         """Connect to ZooKeeper, now and whenever the connection was lost."""
         self._cluster.start(self._connection_changed)
+        if self._cluster.hosts:
+            connected, why = lambda: self._cluster.connected, lambda: self._cluster.away[0]
+            self._supervisor.keep(ZOOKEEPER_AWAY, partial(keep_telling, self._cluster.hosts, connected, why))
 
     async def close(self) -> None:
         """Stop everything; ZooKeeper keeps what is written."""
+        await self._supervisor.close()
         await self.executor.close()
         await self._cluster.close()
 
@@ -288,6 +295,16 @@ class MigrationRuntime:
         """Whether ZooKeeper has to follow this node: not on who is not the active controller, before the copy, or with
         the migration turned off. Any thread may ask."""
         return self._migrated and self._enabled and self._core.controller.epoch is not None
+
+    @property
+    def turned_off(self) -> bool:
+        """Whether the migration is turned off on this controller."""
+        return not self._enabled
+
+    @property
+    def node_id(self) -> int:
+        """Of this controller."""
+        return self._settings.node_id
 
     @property
     def _migrated(self) -> bool:
@@ -351,7 +368,6 @@ class MigrationRuntime:
         if state is SessionState.CONNECTED:
             self.executor.feed(ev.ZooKeeperConnected())
         else:
-            log.warning("The connection to ZooKeeper is %s", state.value)
             self.executor.feed(ev.ZooKeeperLost(f"the connection is {state.value}"))
 
     def _tell(self, effect: News) -> None:
@@ -363,7 +379,8 @@ class MigrationRuntime:
     def _tell_transition(self, effect: ef.JournalTransition | ef.ReportSituation) -> None:
         if isinstance(effect, ef.ReportSituation):
             if effect.sentence != self._said:
-                log.info("Migration: %s", effect.sentence)
+                level = logging.INFO if self._cluster.connected or not self._cluster.hosts else logging.DEBUG
+                log.log(level, "Migration: %s", effect.sentence)
             if effect.for_journal:
                 self.note("audit", effect.sentence)
             self._said = effect.sentence

@@ -15,6 +15,7 @@ from migrator.migration.machine.volatile_state import DriverStatus, held
 from migrator.migration.write_behind.core import WriteBehind
 from migrator.node.core import NodeCore
 from migrator.node.migration.behind import LARGE_WRITE_REMEDY, SET_ASIDE_REMEDY, drain
+from migrator.node.migration.farewell import Farewell
 from migrator.node.migration.runtime import MigrationRuntime
 from migrator.node.migration.write_gate import WriteGate
 from migrator.observe.status import (
@@ -48,6 +49,7 @@ class MigrationInsight:
         self._runtime = runtime
         self._gate = gate
         self._signals = signals
+        self._led = False
 
     @property
     def driver(self) -> DriverStatus:
@@ -67,7 +69,26 @@ class MigrationInsight:
     async def drain(self, seconds: float) -> OperatorError | None:
         """Let ZooKeeper catch up before a leader leaves; what is missing in the end."""
         runtime = self._runtime
-        return await drain(runtime.executor.coordinator, lambda: runtime.lag, lambda: runtime.owed, seconds)
+        self._led = runtime.must_follow
+        missing = await drain(runtime.executor.coordinator, lambda: runtime.lag, lambda: runtime.owed, seconds)
+        self._led = self._led and runtime.must_follow
+        return missing
+
+    def farewell(self, missing: OperatorError | None) -> Farewell:
+        """What to say at the end, once the leadership is given up.
+
+        :param missing: what `drain` has returned.
+        """
+        runtime, leader = self._runtime, self._core.quorum.leader_id
+        owed = runtime.owed if missing is None else None
+        return Farewell(
+            self._core.metadata.published.features.zk_migration_state,
+            turned_off=runtime.turned_off,
+            led=self._led,
+            lacks="" if missing is None else missing.what,
+            lacks_since="" if owed is None else owed.what,
+            leader=None if leader == runtime.node_id else leader,
+        )
 
     def migration_status(self) -> MigrationStatus | None:
         """The migration as the leader sees it; None if this node is not the active controller (see `MigrationView`)."""

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from migrator.clock import monotonic_ms
+from migrator.observe.durations import duration
 from migrator.observe.names import number_ranges
 from migrator.raft.messages import RaftRequest, RaftResponse, VoteRequest, VoteResponse
 from migrator.raft.transport import RaftHandler, RaftTransport
@@ -172,6 +173,8 @@ class RollCall:
 
     def _led(self) -> None:
         if self._since_ms is not None:
+            if self._said:
+                log.info("A controller leads again, after %s", duration(self._now_ms() - self._since_ms))
             self._since_ms, self._said, self.answers = None, "", {}
             self._notes.forget()
 
@@ -184,8 +187,8 @@ class RollCall:
         self._said, self._said_ms = why, now_ms
         facts = self._facts(self.answers)
         log.warning(
-            "No controller has led for %d s: %s. An election needs %d of %d voters",
-            lasts_ms // 1000,
+            "No controller has led for %s: %s. An election needs %d of %d voters",
+            duration(lasts_ms),
             why,
             len(facts.voters) // 2 + 1,
             len(facts.voters),
