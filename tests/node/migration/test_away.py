@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from migrator.node.migration.away import REPEAT_MS, AwayNotes
 
 HOSTS = "zk-1:2181,zk-2:2181/kafka"
@@ -23,7 +25,7 @@ def said(seconds: range, *, connected_from: int | None = None) -> list[tuple[int
 def test_one_sentence_a_minute_with_hosts_and_duration() -> None:
     found = said(range(605))
     assert len(found) == 11, "one at once, and one a minute"
-    assert {later - before for (before, _), (later, _) in zip(found, found[1:], strict=False)} == {REPEAT_MS // SECOND}
+    assert {later - before for (before, _), (later, _) in pairwise(found)} == {REPEAT_MS // SECOND}
     assert HOSTS in found[3][1]
     assert "out of reach for 3 min 2 s: connection refused" in found[3][1]
 
