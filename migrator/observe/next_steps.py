@@ -48,6 +48,8 @@ class Row:
     when: Callable[[Facts], bool] = _always
     needs_calm: bool = False
     """To be done only when nothing is to be mended."""
+    case: str = ""
+    """``when`` in words."""
 
 
 ROWS = (
@@ -62,7 +64,7 @@ ROWS = (
         ("waiting for controllers",),
         "make every controller ready, as the messages below say; the copy begins by itself when brokers are ready too",
     ),
-    Row(("waiting for brokers",), UNTIL_DUAL_WRITE, lambda facts: not facts.blocked),
+    Row(("waiting for brokers",), UNTIL_DUAL_WRITE, lambda facts: not facts.blocked, case="all brokers are ready"),
     Row(
         ("waiting for brokers",),
         "restart every broker with the settings of the migration, one after the other; the copy begins by itself then",
@@ -79,18 +81,21 @@ ROWS = (
         ("dual-writing",),
         "turn the migration on again on {off}: brokers in ZooKeeper mode still need it",
         lambda facts: bool(facts.off and facts.zookeeper_brokers),
+        case="brokers in ZooKeeper mode, and the migration is off on a controller",
     ),
     Row(
         ("dual-writing",),
         "run 'migrator verify', then restart the brokers in KRaft mode, one after the other: {zookeeper}",
         lambda facts: bool(facts.zookeeper_brokers) and not facts.kraft_brokers,
         needs_calm=True,
+        case="all brokers are in ZooKeeper mode",
     ),
     Row(
         ("dual-writing",),
         "restart the other brokers in KRaft mode, one after the other: {zookeeper}. Done: {kraft}",
         lambda facts: bool(facts.zookeeper_brokers),
         needs_calm=True,
+        case="some brokers are in ZooKeeper mode",
     ),
     Row(
         ("dual-writing",),
@@ -98,6 +103,7 @@ ROWS = (
         "There is no way back after the last one",
         lambda facts: bool(facts.off and facts.on),
         needs_calm=True,
+        case="no broker is in ZooKeeper mode, and the migration is off on some controllers",
     ),
     Row(
         ("dual-writing",),
@@ -109,6 +115,7 @@ ROWS = (
         ("finishing",),
         "restart the other controllers with the migration turned off, one after the other: {on}",
         lambda facts: bool(facts.on),
+        case="the migration is on on some controllers",
     ),
     Row(("finishing",), "do what the messages below say; the migration ends by itself then"),
     Row(("stepping down",), "nothing to do: a controller that has the migration on takes over"),

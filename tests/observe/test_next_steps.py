@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from migrator.migration.machine.states import State
 from migrator.observe.next_steps import BLANK, FIRST, NO_LEADER, ROWS, facts_of, next_step
 from migrator.observe.status import Problem
+from tests.observe.support.next_table import table
 from tests.observe.support.statuses import a_status, zookeeper_brokers
 
 TROUBLE = (Problem("ZooKeeper", "it is out of reach", "Start it"),)
@@ -50,3 +53,13 @@ def test_when_brokers_are_all_ready_nobody_has_to_restart_them() -> None:
 def test_without_a_leader() -> None:
     assert next_step(a_status(State.INACTIVE, leader=-1)) == NO_LEADER
     assert next_step(a_status(State.INACTIVE, leader=-1, is_blank=True)) == BLANK
+
+
+def test_the_page_has_the_table() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "migration.md").read_text(encoding="utf-8")
+    assert table() in page, "python -m tests.observe.support.next_table prints the table"
+
+
+def test_a_row_that_has_a_condition_has_words_for_it() -> None:
+    always = ROWS[0].when
+    assert all((row.when is always) is not bool(row.case) for row in ROWS)
