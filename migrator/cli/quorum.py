@@ -18,7 +18,7 @@ from migrator.cli.options import controller_options
 from migrator.cli.terminal import console, say, say_json
 from migrator.errors import OperatorError
 from migrator.observe.printable import printable
-from migrator.observe.voters import PlanState, VoterOrder, VotersAnswer, VotersDescription
+from migrator.observe.voters import PlanState, VoterOrder, ReplicaDescription, VotersAnswer, VotersDescription
 from migrator.rpc.find_controller import connect, leading_controller
 
 Where = tuple[Path | None, str | None, Path | None]
@@ -122,24 +122,33 @@ async def _ordered(where: Where, order: VoterOrder, voters: str, cluster_id: str
 
 
 async def _reached(where: Where, target: str) -> None:
-    """The leader changes on the way: each next one is looked for.
+    """The leader changes on the way: each next one is looked for. What the plan waits for is said.
 
     :raises OperatorError: somebody has replaced the target.
     """
-    while (now := await _followed(where, target)) == target:
+    said = ""
+    while True:
+        try:
+            async with leading_controller(*where) as client:
+                async for found in client.watch_voters():
+                    if found.target != target and found.state is not PlanState.RESTING:
+                        return _look_at_end(found.target)
+                    why = f"{found.waiting_for} {found.remedy}".strip()
+                    if why not in {"", said}:
+                        said = why
+                        say(f"waits: {why}", err=True)
+                    if found.state is PlanState.RESTING:
+                        break
+        except OperatorError as error:
+            if str(error) != said:
+                said = str(error)
+                say(f"no leader was asked: {error}", err=True)
         await asyncio.sleep(LOOK_AGAIN_SECONDS)
-    if now:
-        raise OperatorError(f"another operator has replaced the target by {now}", remedy="Agree on one of the two")
 
 
-async def _followed(where: Where, target: str) -> str:
-    """The target once it is another one, or once this leader says no more of it."""
-    with contextlib.suppress(OperatorError):
-        async with leading_controller(*where) as client:
-            async for found in client.watch_voters():
-                if found.target != target or found.state is PlanState.RESTING:
-                    return found.target
-    return target
+def _look_at_end(target: str) -> None:
+    if target:
+        raise OperatorError(f"another operator has replaced the target by {target}", remedy="Agree on one of the two")
 
 
 def sentences(answer: VotersAnswer) -> list[str]:
@@ -171,26 +180,50 @@ async def _found(where: Where) -> VotersDescription:
 
 
 async def _watch(where: Where, *, as_json: bool) -> None:
-    with Live(console=console(), auto_refresh=False) as live:
+    """On a terminal the newest description, elsewhere each that differs from the one before, below it."""
+    screen = console()
+    with contextlib.ExitStack() as stack:
+        live = stack.enter_context(Live(console=screen, auto_refresh=False)) if screen.is_terminal else None
+
+        def show(what: RenderableType) -> None:
+            if live is None:
+                screen.print(what)
+            else:
+                live.update(what, refresh=True)
+
+        last = ""
         while True:
             try:
                 async with leading_controller(*where) as client:
                     async for found in client.watch_voters():
                         if as_json:
                             say_json(to_json(found))
-                        else:
-                            live.update(render(found), refresh=True)
+                        elif live is not None or summary(found) != last:
+                            last = summary(found)
+                            show(render(found))
                         if found.leader_id != found.node_id:
                             break
             except OperatorError as error:
-                if not as_json:
-                    live.update(Text(printable(str(error)), style="yellow"), refresh=True)
+                if not as_json and (live is not None or str(error) != last):
+                    last = str(error)
+                    show(Text(printable(last), style="yellow"))
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
 
 def to_json(found: VotersDescription) -> dict[str, object]:
     """For scripts: the fields of `VotersDescription`, nested."""
     return dataclasses.asdict(found) | {"state": found.state.name.lower()}
+
+
+def summary(found: VotersDescription) -> str:
+    """What is news when it changes: not offsets, nor ages."""
+    news = (found.leader_id, found.leader_epoch, found.voters, found.target, found.state, found.waiting_for)
+    return f"{news} {found.next_steps} {[row.node_id for row in found.replicas if row.caught_up]}"
+
+
+def _ids(voters: str) -> str:
+    """Without their directories, which stand in the table."""
+    return ",".join(voter.partition("@")[0] for voter in voters.split(","))
 
 
 def render(found: VotersDescription) -> RenderableType:
@@ -200,7 +233,7 @@ def render(found: VotersDescription) -> RenderableType:
     )
     lines = [
         f"cluster {found.cluster_id}: {leader}, high watermark {found.high_watermark}",
-        f"voters: {found.voters} (kraft.version {found.kraft_version})",
+        f"voters: {_ids(found.voters)} (kraft.version {found.kraft_version})",
         f"target: {found.target}; {found.state.value}" if found.target else "target: none",
     ]
     parts: list[RenderableType] = [Text(printable(line)) for line in lines]
@@ -216,34 +249,33 @@ def render(found: VotersDescription) -> RenderableType:
 
 
 def _replicas(found: VotersDescription) -> Table:
-    table = Table()
-    for column in (
-        "controller",
-        "address",
-        "votes",
-        "shall vote",
-        "lag",
-        "fetched",
-        "rounds",
-        "last round",
-        "caught up",
-    ):
-        table.add_column(column)
+    """Fits a terminal of 80 columns: an operator copies directory ids and addresses from here."""
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for column in ("id", "directory", "votes", "lag", "fetched", "rounds", "caught up", "address"):
+        table.add_column(column, no_wrap=column != "address", overflow="fold")
     for row in found.replicas:
         is_leader = row.node_id == found.leader_id
-        name = f"{row.node_id}@{row.directory_id}" if row.directory_id else str(row.node_id)
         table.add_row(
-            f"{name}{' *' if is_leader else ''}",
-            printable(row.address),
-            _yes(row.votes),
-            _yes(row.shall_vote) if found.target else "",
+            f"{row.node_id}{'*' if is_leader else ''}",
+            row.directory_id,
+            _vote(row, has_target=bool(found.target)),
             "?" if row.lag_records < 0 else str(row.lag_records),
             "" if is_leader else _age(row.fetched_ms_ago),
-            "" if is_leader else str(row.rounds),
-            "" if is_leader or row.last_round_ms < 0 else f"{row.last_round_ms} ms",
+            "" if is_leader else _rounds(row),
             _yes(row.caught_up),
+            printable(row.address),
         )
     return table
+
+
+def _vote(row: ReplicaDescription, *, has_target: bool) -> str:
+    if has_target and row.votes != row.shall_vote:
+        return "joins" if row.shall_vote else "leaves"
+    return _yes(row.votes)
+
+
+def _rounds(row: ReplicaDescription) -> str:
+    return f"{row.rounds}" if row.last_round_ms < 0 else f"{row.rounds}, {row.last_round_ms} ms"
 
 
 def _yes(answer: bool) -> str:
@@ -251,4 +283,4 @@ def _yes(answer: bool) -> str:
 
 
 def _age(age_ms: int) -> str:
-    return "never" if age_ms < 0 else f"{age_ms / 1000:.1f} s ago"
+    return "never" if age_ms < 0 else f"{age_ms / 1000:.1f} s"

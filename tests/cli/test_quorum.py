@@ -23,13 +23,15 @@ from tests.node.support.cluster import FOLLOWS, until
 from tests.node.support.dynamic import DynamicCluster, dynamic
 
 MIGRATOR = (sys.executable, "-c", "from migrator.cli.main import main; main()")
+PATIENT = {"controller.quorum.fetch.timeout.ms": "6000"}
+"""All share one event loop: on a busy machine it may stand still for a second or two, and the same one leads on."""
 
 
 @asynccontextmanager
 async def served(directory: Path, size: int, voters: int) -> AsyncIterator[DynamicCluster]:
     """Each controller takes orders through the socket of its directory, which a property file names."""
     servers = []
-    async with dynamic(directory, size, voters) as cluster:
+    async with dynamic(directory, size, voters, **PATIENT) as cluster:
         for node_id, node in cluster.nodes.items():
             settings = cluster.settings(node_id)
             keys = "".join(f"{key}={text}\n" for key, text in cluster.keys(node_id).items())

@@ -40,8 +40,8 @@ LISTENER = "CONTROLLER"
 class DynamicCluster(Cluster):
     """Controllers 1 to ``size``, of which the first ``voters`` vote at the beginning; each with a plan's executor."""
 
-    def __init__(self, directory: Path, size: int, voters: int) -> None:
-        super().__init__(directory, size)
+    def __init__(self, directory: Path, size: int, voters: int, **extra: str) -> None:
+        super().__init__(directory, size, **extra)
         self._first_voters = range(1, voters + 1)
         self.plans: dict[int, VoterReassignment] = {}
         self.journals: dict[int, Journal] = {}
@@ -132,9 +132,9 @@ class DynamicCluster(Cluster):
 
 
 @asynccontextmanager
-async def dynamic(directory: Path, size: int, voters: int) -> AsyncIterator[DynamicCluster]:
+async def dynamic(directory: Path, size: int, voters: int, **extra: str) -> AsyncIterator[DynamicCluster]:
     """All of them run and are registered."""
-    cluster = DynamicCluster(directory, size, voters)
+    cluster = DynamicCluster(directory, size, voters, **extra)
     cluster.format()
     for node_id in range(1, size + 1):
         cluster.start(node_id)
