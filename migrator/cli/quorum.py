@@ -18,7 +18,7 @@ from migrator.cli.options import controller_options
 from migrator.cli.terminal import console, say, say_json
 from migrator.errors import OperatorError
 from migrator.observe.printable import printable
-from migrator.observe.voters import PlanState, VoterOrder, ReplicaDescription, VotersAnswer, VotersDescription
+from migrator.observe.voters import PlanState, ReplicaDescription, VoterOrder, VotersAnswer, VotersDescription
 from migrator.rpc.find_controller import connect, leading_controller
 
 Where = tuple[Path | None, str | None, Path | None]
