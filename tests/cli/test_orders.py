@@ -83,6 +83,29 @@ async def test_the_status_of_a_follower_says_whom_to_ask() -> None:
     assert "for 0 s" not in output, "nobody has measured for how long"
 
 
+async def test_the_exit_codes_of_status_are_those_of_its_help(tmp_path: Path) -> None:
+    _, text = await run("status", "--help")
+    said = " ".join(text.split())
+    assert "0 answered, and a controller leads; 1 answered, but no controller leads; 2 no answer" in said
+    config = str(property_file(tmp_path))
+    async with served(PlayedNode(State.DUAL_WRITING), tmp_path):
+        assert (await run("status", "-c", config))[0] == ExitCode.OK
+    async with served(PlayedNode(State.INACTIVE, leader_id=-1), tmp_path):
+        assert (await run("status", "-c", config))[0] == ExitCode.DIFFERENT
+        assert (await run("status", "-c", config, "--json"))[0] == ExitCode.DIFFERENT
+    assert (await run("status", "-c", config))[0] == ExitCode.REFUSED
+    assert (await run("status"))[0] == ExitCode.REFUSED
+
+
+async def test_a_controller_that_is_down_does_not_hide_the_leader(tmp_path: Path) -> None:
+    async with served(PlayedNode(State.DUAL_WRITING, node_id=2, leader_id=2)) as address:
+        code, output = await run("status", "-c", str(property_file(tmp_path, address)))
+    said = " ".join(output.split())
+    assert code == ExitCode.OK
+    assert "there is no operator socket" in said
+    assert "this is what controller 2 says, which leads" in said
+
+
 async def test_the_journal_says_who_gave_an_order() -> None:
     node = PlayedNode(State.DUAL_WRITING)
     by = Orderer("User:CN=alice,O=bank", "ipv4:10.0.0.1:4711")
