@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from pathlib import Path
 
 from migrator.drill.cluster import ControllerProcess
 from migrator.drill.report import DrillReport
 from migrator.errors import ExitCode
-from migrator.migration.machine.states import State
 from tests.conftest import ZooKeeperSpace
 from tests.faults.support.cluster import FaultCluster, cluster_in, start_all
 from tests.people.support.commands import MIGRATOR, Said, migrator
-
-OTHER_LEVEL = 20
 
 
 async def status(controller: ControllerProcess, *more: str) -> Said:
@@ -37,14 +33,13 @@ async def until_said(cluster: FaultCluster, controller: ControllerProcess, *text
     return found[0]
 
 
-async def test_before_the_first_leader_and_up_to_the_copy(zookeeper: ZooKeeperSpace, tmp_path: Path) -> None:
+async def test_before_the_first_leader(zookeeper: ZooKeeperSpace, tmp_path: Path) -> None:
     async with cluster_in(tmp_path, zookeeper.hosts, brokers=3, partitions=30) as cluster:
-        one, two, three = cluster.controllers
+        one, *_ = cluster.controllers
         down = await status(one)
         assert down.code == ExitCode.REFUSED
         assert "Start the controller" in down
 
-        await asyncio.gather(*(broker.stop(controlled=False) for broker in cluster.brokers))
         one.start()
         await cluster.until("it answers", one.status)
         first = await until_said(cluster, one, "there is no answer from controllers 3002, 3003")
@@ -54,35 +49,6 @@ async def test_before_the_first_leader_and_up_to_the_copy(zookeeper: ZooKeeperSp
         assert "next: start the controllers" in first
         assert "MigrationIneligible" not in first
         assert "metadata.version" not in first
-
-        two.start()
-        three.start()
-        await cluster.until_state(State.WAITING_FOR_BROKERS)
-        blocked = await until_said(cluster, one, "brokers 1-3: each holds replicas, but is not running")
-        assert blocked.code == ExitCode.OK
-        assert blocked.text.count("is not running") == 1, "one remedy is said once"
-
-        wrong = cluster.brokers[1]
-        wrong.options = replace(wrong.options, metadata_version=OTHER_LEVEL)
-        await asyncio.gather(*(broker.start() for broker in cluster.brokers))
-        refused = await until_said(cluster, two, "broker 2: its registration is refused: UNSUPPORTED_VERSION")
-        assert "The cluster is at level 21 of metadata.version; broker 2 supports 20 to 20" in refused
-        assert "set its inter.broker.protocol.version to the release" in refused
-        assert "broker 2: it runs, but has not registered" not in refused
-        assert "restart every broker with the settings of the migration" in refused
-
-        paused = await migrator("pause", "-c", str(one.property_file), "--reason", "night")
-        assert paused.code == ExitCode.OK, paused.text
-        await until_said(cluster, three, "paused", "migrator resume")
-        await wrong.stop(controlled=False)
-        wrong.options = replace(wrong.options, metadata_version=21)
-        await wrong.start()
-        await until_said(cluster, one, "(paused for", "next: run 'migrator resume'")
-        resumed = await migrator("resume", "-c", str(one.property_file))
-        assert resumed.code == ExitCode.OK, resumed.text
-        await until_said(
-            cluster, two, "DualWrite (dual-writing for", "restart the brokers in KRaft mode", "brokers 1-3"
-        )
 
 
 async def test_who_is_down_who_leads_and_whom_to_ask(zookeeper: ZooKeeperSpace, tmp_path: Path) -> None:
