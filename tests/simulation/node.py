@@ -120,6 +120,8 @@ class SimulatedNode:
         self.contacts: dict[ReplicaKey, float] = {}
         self.hearing: ev.Event = ev.Tick()
         self.leader_since = world.now
+        self.leaves_epoch: float = -1
+        """The epoch in which it was asked to resign, which takes a moment; every one once it shuts down."""
         self.wanted_generation = 0
         self.is_syncing = self.sync_again = False
         self.tick_at = math.inf
@@ -211,6 +213,10 @@ class SimulatedNode:
         self.world.trace(self, event)
         if isinstance(event, ev.RequestReceived):
             self._note_request(event)
+        elif isinstance(event, ev.Resign):
+            self.leaves_epoch = max(self.leaves_epoch, event.epoch)
+        elif isinstance(event, ev.Shutdown):
+            self.leaves_epoch = math.inf
         is_cut_off = self.raft.role is Role.LEADER and watch.is_cut_off(self)
         was, voters, self.hearing = (self.raft.role, self.raft.epoch, is_cut_off), self.voter_set, event
         try:
@@ -286,7 +292,8 @@ class SimulatedNode:
             world.count("pre-votes")
         if effect.role is Role.RESIGNED:
             world.count("resignations")
-            has_a_reason = isinstance(self.hearing, ev.Resign | ev.AppendFailed | ev.Shutdown) or watch.is_cut_off(self)
+            is_asked = isinstance(self.hearing, ev.AppendFailed) or self.leaves_epoch in {effect.epoch, math.inf}
+            has_a_reason = is_asked or watch.is_cut_off(self)
             removal = self.disk.log.membership().offset
             check(rules.leader_finishes_its_removal, self.is_voter, removal, history.end.offset, has_a_reason)
 
