@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from migrator.cli.terminal import say
 from migrator.errors import OperatorError
 
 SHELLS = ("bash", "zsh", "fish")
@@ -19,4 +20,5 @@ def command(ctx: click.Context, shell: str) -> None:
     found = get_completion_class(shell)
     if found is None:
         raise OperatorError(f"there is no completion for {shell}", remedy=f"Choose one of {', '.join(SHELLS)}")
-    click.echo(found(ctx.find_root().command, {}, PROGRAM, VARIABLE).source())
+    for line in found(ctx.find_root().command, {}, PROGRAM, VARIABLE).source().splitlines():
+        say(line)

@@ -213,10 +213,7 @@ class SimulatedNode:
         self.world.trace(self, event)
         if isinstance(event, ev.RequestReceived):
             self._note_request(event)
-        elif isinstance(event, ev.Resign):
-            self.leaves_epoch = max(self.leaves_epoch, event.epoch)
-        elif isinstance(event, ev.Shutdown):
-            self.leaves_epoch = math.inf
+        watch.asked_to_leave(self, event)
         is_cut_off = self.raft.role is Role.LEADER and watch.is_cut_off(self)
         was, voters, self.hearing = (self.raft.role, self.raft.epoch, is_cut_off), self.voter_set, event
         try:
@@ -292,10 +289,7 @@ class SimulatedNode:
             world.count("pre-votes")
         if effect.role is Role.RESIGNED:
             world.count("resignations")
-            is_asked = isinstance(self.hearing, ev.AppendFailed) or self.leaves_epoch in {effect.epoch, math.inf}
-            has_a_reason = is_asked or watch.is_cut_off(self)
-            removal = self.disk.log.membership().offset
-            check(rules.leader_finishes_its_removal, self.is_voter, removal, history.end.offset, has_a_reason)
+            watch.resigned(self, effect.epoch)
 
     def _addresses_missing(self, effect: fx.AddressesMissing) -> None:
         self.places.missing(effect)

@@ -65,6 +65,21 @@ def is_cut_off(node: SimulatedNode) -> bool:
     return silence(node) * node.clock_rate >= CHECK_QUORUM_MS - 5
 
 
+def asked_to_leave(node: SimulatedNode, event: ev.Event) -> None:
+    """A leader that hands over needs a moment: note what it was asked for."""
+    if isinstance(event, ev.Resign):
+        node.leaves_epoch = max(node.leaves_epoch, event.epoch)
+    elif isinstance(event, ev.Shutdown):
+        node.leaves_epoch = math.inf
+
+
+def resigned(node: SimulatedNode, epoch: int) -> None:
+    """A leader has resigned."""
+    was_asked = isinstance(node.hearing, ev.AppendFailed) or node.leaves_epoch in {epoch, math.inf}
+    removal, committed_end = node.disk.log.membership().offset, node.world.history.end.offset
+    check(rules.leader_finishes_its_removal, node.is_voter, removal, committed_end, was_asked or is_cut_off(node))
+
+
 def stranger(node: SimulatedNode, event: ev.Event, voters: VoterSet, role: Role, epoch: int, was_cut_off: bool) -> None:
     """A Vote of one that is no voter, and the role and epoch that it found."""
     if not isinstance(event, ev.RequestReceived) or not isinstance(event.request, VoteRequest):
