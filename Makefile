@@ -6,6 +6,8 @@ SHELL := /bin/bash
 PYTHON ?=
 BIN := .venv/bin
 READY := .venv/.ready
+DRILL_READY := .venv/.ready-drill
+MADE_FROM := pyproject.toml deploy/make-environment $(wildcard protos/*)
 SEEDS ?= 10000
 ARGS ?=
 
@@ -23,7 +25,7 @@ help:
 
 setup: $(READY)
 
-drill: $(READY)
+drill: $(DRILL_READY)
 	$(BIN)/migrator drill $(ARGS)
 
 # Three lanes of tests; tests/lanes.py says which test runs where, docs/lanes.md how to choose.
@@ -65,5 +67,8 @@ format: $(READY)
 clean:
 	rm -rf .venv build *.egg-info migrator/rpc/stubs/*_pb2* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-$(READY): requirements.lock pyproject.toml deploy/make-environment $(wildcard protos/*)
-	@deploy/make-environment $(PYTHON)
+$(READY): requirements.lock $(MADE_FROM)
+	@deploy/make-environment all $(PYTHON)
+
+$(DRILL_READY): deploy/drill.lock $(MADE_FROM)
+	@deploy/make-environment drill $(PYTHON)

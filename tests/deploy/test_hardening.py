@@ -16,7 +16,7 @@ import yaml
 from migrator.config.load import load_settings
 from migrator.observe.metrics_access import MetricsAccess, access_files
 from migrator.wire.listener_settings import named_security
-from tests.deploy.support.run_time_lock import RUN_TIME, entries, plain, run_time_lock
+from tests.deploy.support.run_time_lock import DRILL, RUN_TIME, drill_lock, entries, plain, run_time_lock
 from tests.deploy.test_files import DEPLOY, ROOT, Kubernetes, dockerfile, systemd_unit
 
 WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
@@ -173,6 +173,13 @@ def test_the_lock_of_the_image_is_the_part_of_the_lock_that_runs() -> None:
     assert {"grpcio", "kazoo", "pyspark"} <= names
     assert not names & {"pytest", "mypy", "ruff", "grpcio-tools", "hypothesis", "setuptools"}
     assert all("--hash=sha256:" in entry for entry in entries(RUN_TIME))
+
+
+def test_the_lock_of_the_drill_has_no_development_packages() -> None:
+    assert DRILL.read_text(encoding="utf-8") == drill_lock(), "run: python -m tests.deploy.support.run_time_lock"
+    names = {plain(entry.partition("==")[0]) for entry in entries(DRILL)}
+    assert {"grpcio", "grpcio-tools", "setuptools", "pyspark", "confluent-kafka"} <= names
+    assert not names & {"pytest", "mypy", "ruff", "hypothesis", "import-linter"}
 
 
 @pytest.mark.lane("test-all")

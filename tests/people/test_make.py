@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 def project(directory: Path) -> Path:
     """What `make` needs of the project, where it may be installed."""
-    for name in ("deploy/make-environment", "requirements.lock", "pyproject.toml", "Makefile"):
+    for name in ("deploy/make-environment", "requirements.lock", "deploy/drill.lock", "pyproject.toml", "Makefile"):
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, directory / name)
     return directory

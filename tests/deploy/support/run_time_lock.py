@@ -1,6 +1,6 @@
-"""The lock of the image: what of requirements.lock runs, and nothing else.
+"""The parts of requirements.lock that run: in the image, and in a drill, which also builds the package.
 
-``python -m tests.deploy.support.run_time_lock`` writes deploy/docker/requirements.lock anew.
+``python -m tests.deploy.support.run_time_lock`` writes both files anew.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[3]
 WHOLE = ROOT / "requirements.lock"
 RUN_TIME = ROOT / "deploy/docker/requirements.lock"
-EXTRA = "verify"
+DRILL = ROOT / "deploy/drill.lock"
 HEADER = "# Part of requirements.lock; `python -m tests.deploy.support.run_time_lock` makes it anew.\n"
 
 
@@ -24,14 +24,21 @@ def plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def needed() -> set[str]:
-    """The packages that pyproject.toml demands at run time, `verify` included, with all that these demand."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    waiting = [Requirement(text) for text in (*project["dependencies"], *project["optional-dependencies"][EXTRA])]
+def needed(extra: str, *, is_built: bool) -> set[str]:
+    """The packages that pyproject.toml demands at run time and for an extra, with all that these demand.
+
+    :param is_built: also those that build the package.
+    """
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    texts = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"][extra]]
+    waiting = [Requirement(text) for text in (*texts, *(project["build-system"]["requires"] if is_built else ()))]
     found: set[str] = set()
     while waiting:
-        name = plain(waiting.pop().name)
-        if name not in found:
+        wanted = waiting.pop()
+        name = plain(wanted.name)
+        if name == project["project"]["name"]:
+            found |= set().union(*(needed(one, is_built=False) for one in wanted.extras))
+        elif name not in found:
             found.add(name)
             requires = map(Requirement, distribution(name).requires or ())
             waiting += [one for one in requires if one.marker is None or one.marker.evaluate({"extra": ""})]
@@ -44,11 +51,21 @@ def entries(lock: Path) -> list[str]:
     return re.split(r"^(?=\S)", "".join(lines), flags=re.MULTILINE)[1:]
 
 
-def run_time_lock() -> str:
-    """The file's content."""
-    names = needed()
+def part(names: set[str]) -> str:
+    """A file's content."""
     return HEADER + "".join(entry for entry in entries(WHOLE) if plain(entry.partition("==")[0]) in names)
+
+
+def run_time_lock() -> str:
+    """Of the image."""
+    return part(needed("verify", is_built=False))
+
+
+def drill_lock() -> str:
+    """Of `make drill`."""
+    return part(needed("drill", is_built=True))
 
 
 if __name__ == "__main__":
     RUN_TIME.write_text(run_time_lock(), encoding="utf-8")
+    DRILL.write_text(drill_lock(), encoding="utf-8")
