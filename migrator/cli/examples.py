@@ -64,6 +64,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "migrator log dump --json 00000000000000000042-0000000003.checkpoint",
     ),
     "drill": ("migrator drill", "migrator drill --kafka none --rollback-at dualwrite"),
+    "man": ("migrator man > ~/.local/share/man/man1/migrator.1", "migrator man | man -l -"),
     "completion": (
         "migrator completion bash > ~/.local/share/bash-completion/completions/migrator",
         "migrator completion zsh > ~/.zfunc/_migrator",

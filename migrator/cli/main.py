@@ -30,6 +30,7 @@ COMMANDS = {
     "quorum": "Show the voters of the quorum, and let others vote instead of them, while the quorum runs.",
     "log": "Print metadata logs and snapshots.",
     "drill": "Migrate a throw-away cluster on this machine and watch it.",
+    "man": "Print the manual page.",
     "completion": "Print what a shell needs to complete commands and options.",
 }
 """Name -> one line of help. Each command is the object of that name in the module of that name here, imported only

@@ -35,10 +35,12 @@ def test_the_help_ends_with_examples_of_that_command(name: str, command: click.C
     assert typed, f"migrator {name} has no example: see migrator/cli/examples.py"
     assert f"migrator {name}" in command.get_help(click.Context(command, info_name=name))
     for line in typed:
-        words = shlex.split(line.removesuffix("\\").partition(" >")[0].replace("[...]", ""))[1:]
+        words = shlex.split(line.removesuffix("\\").partition(" >")[0].partition(" |")[0].replace("[...]", ""))[1:]
         found, rest = command_of(words)
-        known = {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
-        assert {word for word in rest if word.startswith("-")} <= known, line
+        values, left, _ = found.make_parser(click.Context(found)).parse_args(list(rest))
+        given = {name for name, value in values.items() if isinstance(value, str | tuple | list | bool)}
+        assert {parameter.name for parameter in found.params if parameter.required} <= given, line
+        assert left == [], line
 
 
 def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
