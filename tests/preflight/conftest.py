@@ -14,13 +14,13 @@ from tests.preflight.support.ready_cluster import ReadyCluster, answering_broker
 
 @pytest.fixture(scope="session")
 def broker_port() -> Iterator[int]:
-    with answering_broker(add_partitions_to_txn=4) as port:
+    with answering_broker(add_partitions_to_txn=4, fetch=17) as port:
         yield port
 
 
 @pytest.fixture(scope="session")
 def old_broker_port() -> Iterator[int]:
-    with answering_broker(add_partitions_to_txn=3) as port:
+    with answering_broker(add_partitions_to_txn=3, fetch=13) as port:
         yield port
 
 

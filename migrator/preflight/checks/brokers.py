@@ -11,7 +11,8 @@ from migrator.preflight.checks.broker_threads import refused_in_kraft
 from migrator.preflight.evidence import BrokerFile, Evidence, ZooKeeperFacts
 from migrator.records.metadata import SecurityProtocol
 from migrator.records.versions import MinLevel, version_at
-from migrator.wire.schemas import LEADER_AND_ISR
+from migrator.wire.raft_transport import READS_VOTERS_SINCE
+from migrator.wire.schemas import FETCH, LEADER_AND_ISR
 from migrator.zookeeper.znodes import paths
 
 FIRST_GENERATED_ID = 1001
@@ -288,6 +289,25 @@ def too_old(evidence: Evidence) -> Iterator[Found]:
             )
 
 
+def cannot_read_voters(evidence: Evidence) -> Iterator[Found]:
+    """Controllers without ``controller.quorum.voters`` have their voters in the log (KIP-853)."""
+    dynamic = [
+        controller
+        for controller in evidence.controllers
+        if controller.file.sets(QUORUM_KEYS[1]) and not controller.file.sets(QUORUM_KEYS[0])
+    ]
+    if not dynamic:
+        return
+    for broker_id, answer in sorted(evidence.machine.answers.items()):
+        highest = None if answer.apis is None else answer.apis.get(FETCH, -1)
+        if highest is not None and highest < READS_VOTERS_SINCE[FETCH]:
+            yield Found(
+                f"broker {broker_id} ({answer.address})",
+                f"it is older than Kafka 3.9 (Fetch up to version {highest}), and {dynamic[0].who} has no "
+                "controller.quorum.voters: the log will hold the voters, which such a broker cannot read",
+            )
+
+
 def unreachable(evidence: Evidence) -> Iterator[Found]:
     for broker_id, answer in sorted(evidence.machine.answers.items()):
         if answer.apis is None:
@@ -409,5 +429,10 @@ CHECKS = (
         "Before the migration, bring the dynamic number to between half and twice the one of the property file, or "
             "change the file. A broker in KRaft mode would run with the number of its file, and refuse every change of "
             "its configuration",
+    ),
+    PreflightCheck(
+        "M124", Severity.BLOCKER, "Brokers that cannot read voters in the log", cannot_read_voters,
+        "Upgrade the broker to 3.9, or set controller.quorum.voters on all controllers and brokers and format the "
+            "controllers without --standalone and --initial-controllers; 'migrator quorum upgrade' comes later",
     ),
 )  # fmt: skip

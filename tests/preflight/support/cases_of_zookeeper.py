@@ -209,6 +209,12 @@ def old_release(cluster: ReadyCluster) -> None:
     cluster.register(2, port=cluster.old_broker_port)
 
 
+def voters_in_the_log(cluster: ReadyCluster) -> None:
+    old_release(cluster)
+    controller = cluster.controllers[0]
+    controller["controller.quorum.bootstrap.servers"] = controller.pop("controller.quorum.voters").partition("@")[2]
+
+
 def port_of_nobody(cluster: ReadyCluster) -> None:
     cluster.register(2, port=1)
 
@@ -335,6 +341,7 @@ CASES = (
     Case("M104", other_protocol, "listener.security.protocol.map", "broker 2 to SSL"),
     Case("M112", id_from_the_sequence, "broker 1001", "seqid"),
     Case("M121", old_release, "broker 2", "older than Kafka 3.6"),
+    Case("M124", voters_in_the_log, "broker 2", "it is older than Kafka 3.9 (Fetch up to version 13)"),
     Case("M122", port_of_nobody, "broker 2 (127.0.0.1:1)", "does not answer"),
     Case("M310", later_secret, f"{paths.BROKER_CONFIGS}/1", "does not decrypt"),
     Case("M317", unreadable_user, "/config/users/slow", "1 znodes"),

@@ -27,7 +27,7 @@ from migrator.preflight.table import CHECKS
 from migrator.records.metadata import Endpoint, SecurityProtocol
 from migrator.records.versions import LATEST_SUPPORTED, version_at
 from migrator.wire.connection import RequestContext
-from migrator.wire.schemas import API_VERSIONS, LEADER_AND_ISR, METADATA, VersionRange, build, response_type
+from migrator.wire.schemas import API_VERSIONS, FETCH, LEADER_AND_ISR, METADATA, VersionRange, build, response_type
 from migrator.wire.server import KafkaListener
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, encode_broker
@@ -67,10 +67,11 @@ class _MetadataCache:
 
 
 @contextmanager
-def answering_broker(add_partitions_to_txn: int) -> Iterator[int]:
+def answering_broker(add_partitions_to_txn: int, fetch: int) -> Iterator[int]:
     """The port of something that answers ApiVersions and Metadata as a broker in ZooKeeper mode does.
 
     :param add_partitions_to_txn: highest version of that API, by which a broker's release shows.
+    :param fetch: the same.
     """
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
@@ -85,6 +86,7 @@ def answering_broker(add_partitions_to_txn: int) -> Iterator[int]:
             METADATA: VersionRange(0, 12),
             LEADER_AND_ISR: VersionRange(0, 7),
             ADD_PARTITIONS_TO_TXN: VersionRange(0, add_partitions_to_txn),
+            FETCH: VersionRange(0, fetch),
         }
         listener = KafkaListener("PLAINTEXT", _MetadataCache(), apis=apis)
         return listener, await listener.start("127.0.0.1", 0)
