@@ -148,7 +148,7 @@ def answer(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
             check_gate(image, api.operation, transaction_open=context.transaction_open)
         return api.handle(call, image, context)
     except RefusedError as refusal:
-        return Decision(refuse(call, refusal.error.code, refusal.error.message))
+        return Decision(refuse(call, refusal.error.code, refusal.error.message), refusal=refusal.error)
 
 
 def refuse(call: Call, code: ErrorCode, message: str | None = None) -> Any:

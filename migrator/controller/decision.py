@@ -71,6 +71,8 @@ class Decision(Generic[R]):
     atomic: bool = True
     note: Callable[[Sessions, int, int], None] | None = None
     """What to tell the soft state once the records are appended: sessions, the log's last offset, monotonic ms."""
+    refusal: ApiError | None = None
+    """Why the request as a whole was refused: a response may have room for the error only, or for several."""
 
     def answering(self, response: S) -> Decision[S]:
         """The same decision with another form of the response."""

@@ -11,8 +11,9 @@ from migrator.apis.call import ApiKind, Call
 from migrator.apis.registry import APIS, answer, check_access, refuse
 from migrator.config.settings import Settings
 from migrator.controller.context import Context
-from migrator.controller.decision import RefusedError
+from migrator.controller.decision import ApiError, Decision, RefusedError
 from migrator.controller.migration_gate import Operation
+from migrator.image.model import MetadataImage
 from migrator.node.access.authorization import Authorization
 from migrator.node.active import ActiveController
 from migrator.node.metadata import MetadataRuntime
@@ -111,13 +112,19 @@ class ControllerEndpoint:
                 return await self._raft.handle(context, body)
             response = await self._answer(call)
         except RefusedError as error:
-            if call.key == BROKER_REGISTRATION:
-                self._refused.refused(call.body.broker_id, error.error.code, error.error.message)
+            self._note_registration(call, error.error)
             refusal = partial(refuse, call, error.error.code, error.error.message)
             return await MESSAGES.run(refusal) if is_big(call.body) else refusal()
-        if call.key == BROKER_REGISTRATION:
-            self._refused.registered(call.body.broker_id)
         return response
+
+    def _note_registration(self, call: Call, refusal: ApiError | None) -> None:
+        """The response names the error of a refused registration, and has no room for the reason."""
+        if call.key != BROKER_REGISTRATION:
+            return
+        if refusal is None:
+            self._refused.registered(call.body.broker_id)
+        else:
+            self._refused.refused(call.body.broker_id, refusal.code, refusal.message)
 
     async def _answer(self, call: Call) -> Any:
         """The response.
@@ -136,9 +143,16 @@ class ControllerEndpoint:
             return (await MESSAGES.run(read) if aside else read()).response
         if api.operation is Operation.REGISTER_BROKER and getattr(call.body, "is_migrating_zk_broker", False):
             self._controller.asked_to_register(call.body.broker_id)
-        return await self._controller.write(
-            api.operation,
-            lambda image, context: answer(call, image, context),
-            administrative=api.administrative(call),
-            aside=aside,
+        refusal: ApiError | None = None
+
+        def decide(image: MetadataImage, context: Context) -> Decision[Any]:
+            nonlocal refusal
+            decision = answer(call, image, context)
+            refusal = decision.refusal
+            return decision
+
+        response = await self._controller.write(
+            api.operation, decide, administrative=api.administrative(call), aside=aside
         )
+        self._note_registration(call, refusal)
+        return response

@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from kio.schema.errors import ErrorCode
 
 from migrator.migration.machine.readiness import UNREGISTERED
+from migrator.node.endpoint import ControllerEndpoint
 from migrator.node.refused_brokers import KEPT_MS, REFUSED_MAX, REMEDIES, RefusedBrokers, with_refusals
 from migrator.observe.status import Problem
+from migrator.wire.connection import RequestContext
+from migrator.wire.principal import ANONYMOUS
+from migrator.wire.schemas import build, request_type
+from tests.node.support.cluster import CLUSTER_ID, running
 
 WAITS = (Problem("broker 2", UNREGISTERED, "Set the flag"), Problem("broker 3", UNREGISTERED, "Set the flag"))
+
+
+async def test_the_controller_notes_whom_it_refuses_and_whom_it_takes(tmp_path: Path) -> None:
+    """The response to a registration has room for an error, and none for its reason."""
+    async with running(tmp_path, 1) as cluster:
+        leader = await cluster.leader()
+        unused: Any = None
+        refused = RefusedBrokers()
+        endpoint = ControllerEndpoint(
+            cluster.settings(1),
+            leader.metadata,
+            leader.controller,
+            unused,
+            quorum_answers={},
+            read_context=unused,
+            on_failure=cluster.failures.append,
+            refused=refused,
+        )
+        context = RequestContext(62, 4, 1, "broker", ANONYMOUS, "CONTROLLER", "127.0.0.1")
+        foreign = build(request_type(62, 4), broker_id=7, cluster_id="another-cluster")
+        answer = await endpoint.handle(context, foreign)
+        assert answer.error_code is ErrorCode.inconsistent_cluster_id
+        (noted,) = refused.current().values()
+        assert noted.error is ErrorCode.inconsistent_cluster_id
+        assert CLUSTER_ID in noted.sentence
 
 
 def test_it_takes_the_place_of_has_not_registered() -> None:
