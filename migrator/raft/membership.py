@@ -47,7 +47,8 @@ def _is_dynamic(quorum: Quorum, _leader: Leader, _change: VoterChange) -> Refusa
 
 
 def _last_set_is_committed(quorum: Quorum, leader: Leader, _change: VoterChange) -> Refusal | None:
-    offset = quorum.membership.offset
+    """The log is asked: between two steps it may hold a set that the core takes note of in the next one."""
+    offset = quorum.log.membership().offset
     if 0 <= offset < (leader.high_watermark or 0):
         return None
     return _later(f"The last change of the voters, at offset {offset}, is not committed yet. Try again.")

@@ -196,6 +196,17 @@ def test_one_change_after_the_other() -> None:
     assert isinstance(change(cluster[1], RemoveVoter(cluster[3].key)), fx.AppendVoters)
 
 
+def test_a_set_that_is_in_the_log_since_the_last_step_counts_for_whoever_looks() -> None:
+    """Otherwise a leader clears the target, is then refused to leave, and stays for good."""
+    cluster = led()
+    cluster[1].holds_syncs = True
+    cluster.queue.clear()
+    assert isinstance(change(cluster[1], add(cluster, 4)), fx.AppendVoters)
+    refused = cluster[1].raft.why_not(RemoveVoter(cluster[3].key))
+    assert refused is not None
+    assert refused.error is ErrorCode.request_timed_out
+
+
 def test_the_new_set_counts_from_its_append_on() -> None:
     """Of four voters three are needed: with two of them cut off nothing is committed, the new set neither."""
     cluster = led()
