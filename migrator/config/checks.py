@@ -189,12 +189,11 @@ def _migration(settings: Settings) -> Iterator[Problem]:
             "Set host:port[,host:port][/chroot]; to end a migration, remove zookeeper.metadata.migration.enable too"
         )
         yield "zookeeper.connect", "is not set, while the migration is turned on", remedy
-    name = settings.broker_rpc_listener
-    if name not in settings.protocol_map:
-        key = "inter.broker.listener.name" if settings.inter_broker_listener_name else "security.inter.broker.protocol"
+    if settings.broker_rpc_protocol is None:
+        key = "control.plane.listener.name" if settings.control_plane_listener_name else "inter.broker.listener.name"
         yield (
             key,
-            f"listener {name} has no entry in listener.security.protocol.map",
+            f"listener {settings.broker_rpc_listener} has no entry in listener.security.protocol.map",
             "Copy inter.broker.listener.name and its entry of listener.security.protocol.map from the brokers",
         )
 

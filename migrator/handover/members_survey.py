@@ -198,7 +198,7 @@ class MembersSurvey:
         reads = reads_voters(registration.features)
         name = self._settings.broker_rpc_listener
         at = next((at for at in registration.listeners if at.name == name), None)
-        if at is None or name not in self._settings.protocol_map:
+        if at is None or self._settings.broker_rpc_protocol is None:
             where = "this property file does not say how to log in there"
             trouble = f"it has no listener {name}" if at is None else f"listener {name}: {where}"
             return ObservedBroker(registration.broker_id, reads, frozenset(), trouble)

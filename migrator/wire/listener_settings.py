@@ -6,6 +6,7 @@ import socket
 from collections.abc import Mapping
 
 from migrator.config.settings import Settings
+from migrator.errors import OperatorError
 from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.sasl import ScramAccounts
 from migrator.wire.security import ListenerSecurity, listener_security
@@ -38,11 +39,17 @@ def named_security(settings: Settings, name: str, accounts: ScramAccounts | None
 
 def broker_security(settings: Settings) -> ListenerSecurity:
     """How we log in at the brokers for LeaderAndIsr and its like; errors as `controller_security`."""
-    name = settings.broker_rpc_listener
+    name, protocol = settings.broker_rpc_listener, settings.broker_rpc_protocol
+    if protocol is None:
+        raise OperatorError(
+            f"listener {name} has no entry there",
+            where="listener.security.protocol.map",
+            remedy="Copy the entry of the brokers",
+        )
     return listener_security(
         settings.explicit,
         name,
-        settings.protocol_map[name],
+        protocol,
         client_mechanism=settings.sasl_mechanism_inter_broker_protocol,
         serves=False,
     )

@@ -12,6 +12,7 @@ from migrator.config.reference import reference
 from migrator.config.settings import HIDDEN_ATTRIBUTES, Settings
 from migrator.config.types import Secret, parse
 from migrator.errors import ExitCode, OperatorError
+from migrator.wire.listener_settings import broker_security
 
 MINIMAL = {
     "process.roles": "controller",
@@ -204,6 +205,21 @@ def test_brokers_get_their_rpcs_where_a_zookeeper_controller_would_send_them() -
     assert settings_from(both, "f")[0].broker_rpc_listener == "CONTROL"
     assert settings_from(MIGRATING, "f")[0].broker_rpc_listener == "INTERNAL"
     assert settings_from(MINIMAL, "f")[0].broker_rpc_listener == "PLAINTEXT"
+    assert settings_from(both, "f")[0].broker_rpc_protocol == "PLAINTEXT"
+    assert settings_from(MIGRATING, "f")[0].broker_rpc_protocol == "SASL_SSL"
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+def test_the_protocol_that_names_the_brokers_listener_needs_no_entry_in_the_map(protocol: str) -> None:
+    """Red Hat's manual maps the controllers' listener alone; a stock controller takes the file."""
+    raw = MIGRATING | {
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+        "security.inter.broker.protocol": protocol,
+    }
+    del raw["inter.broker.listener.name"]
+    settings, _ = settings_from(raw, "f")
+    assert (settings.broker_rpc_listener, settings.broker_rpc_protocol) == (protocol, protocol)
+    assert (broker_security(settings).tls is not None) == (protocol == "SSL")
 
 
 def test_bootstrap_servers_take_the_place_of_the_voters() -> None:
