@@ -134,6 +134,14 @@ async def test_the_log_is_a_page_and_ends_with_what_zookeeper_has(zookeeper: Zoo
         follower, other = (each for each in cluster.controllers if each is not leader)
         for controller in cluster.controllers:
             assert len(_log(controller).splitlines()) < 50, _log(controller)
+            # what Bitnami's runbook waits for, on any controller
+            assert "Transitioning ZK migration state from PRE_MIGRATION to MIGRATION" in _log(controller)
+        for as_kafka_says in (  # what Kafka's manual waits for, as the manual and as the code words it
+            "Completed migration of metadata from Zookeeper to KRaft",
+            "Completed migration of metadata from ZooKeeper to KRaft",
+            f"{leader.node_id} transitioning from KRAFT_CONTROLLER_TO_BROKER_COMM to DUAL_WRITE state",
+        ):
+            assert _log(leader).count(as_kafka_says) == 1, _log(leader)
         before = len(_log(leader).splitlines())
         for gate in cluster.gates.values():
             gate.cut()

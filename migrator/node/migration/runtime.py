@@ -27,6 +27,7 @@ from migrator.migration.write_behind.multis import limits_of
 from migrator.node.core import NodeCore
 from migrator.node.migration.away import keep_telling
 from migrator.node.migration.behind import Debt, tell_of_write
+from migrator.node.migration.kafka_log import KafkaLog
 from migrator.node.migration.mark_proofs import MarkProofs
 from migrator.node.migration.pause import PauseOrder
 from migrator.node.migration.verdicts import Verdicts
@@ -218,6 +219,7 @@ class MigrationRuntime:
         self._loop = asyncio.get_running_loop()
         self._supervisor = Supervisor(on_failure)
         self._said = ""
+        self._kafka_log = KafkaLog(settings.node_id)
         self._debt = Debt()
         self._last_effect: int | None = None
         """No record behind this offset is kept in ZooKeeper; followed also while another node leads."""
@@ -349,6 +351,9 @@ class MigrationRuntime:
         self._journal.append(wall_ms(), kind, text, **details)
 
     def _published(self, delta: ImageDelta) -> None:
+        before, after = delta.before.features.zk_migration_state, delta.after.features.zk_migration_state
+        if before is not after:
+            self._kafka_log.replayed(before, after)
         if has_effect(delta.changes):
             self._last_effect = delta.after.provenance.offset
         elif self._last_effect is None:
@@ -385,6 +390,9 @@ class MigrationRuntime:
                 self.note("audit", effect.sentence)
             self._said = effect.sentence
             return
+        image = self._core.metadata.published
+        at = EpochOffset(image.provenance.epoch, image.provenance.offset)
+        self._kafka_log.entered(effect.before, effect.after, image.features.zk_migration_state, at)
         log.info("Migration: %s -> %s: %s", effect.before.value, effect.after.value, effect.sentence)
         self._said = effect.sentence
         self.note(
