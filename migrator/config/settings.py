@@ -245,9 +245,11 @@ class Settings:
 
     @cached_property
     def broker_rpc_protocol(self) -> str | None:
-        """Security protocol of that listener; None where ``listener.security.protocol.map`` lacks it. A listener that is
-        named only by ``security.inter.broker.protocol`` needs no entry
-        (``KafkaConfig.getInterBrokerListenerNameAndSecurityProtocol``)."""
+        """Security protocol of that listener; None where ``listener.security.protocol.map`` lacks it.
+
+        A listener that is named only by ``security.inter.broker.protocol`` needs no entry
+        (``KafkaConfig.getInterBrokerListenerNameAndSecurityProtocol``).
+        """
         if self.control_plane_listener_name or self.inter_broker_listener_name:
             return self.protocol_map.get(self.broker_rpc_listener)
         return self.security_inter_broker_protocol.upper()
