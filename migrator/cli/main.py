@@ -100,6 +100,7 @@ def main() -> None:
         say_error(f"migrator: {missing}")
         sys.exit(ExitCode.REFUSED)
     except click.exceptions.Abort:
+        say_error("migrator: interrupted")
         sys.exit(130)
     except click.ClickException as error:
         click.UsageError(printable_lines(error.format_message()), getattr(error, "ctx", None)).show()

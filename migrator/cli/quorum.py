@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import sys
 from pathlib import Path
 
 import click
@@ -16,7 +17,7 @@ from rich.text import Text
 from migrator.cli import recover
 from migrator.cli.options import controller_options
 from migrator.cli.terminal import console, say, say_json
-from migrator.errors import OperatorError
+from migrator.errors import ExitCode, OperatorError
 from migrator.observe.printable import printable
 from migrator.observe.voters import PlanState, ReplicaDescription, VoterOrder, VotersAnswer, VotersDescription
 from migrator.rpc.find_controller import connect, leading_controller
@@ -34,7 +35,7 @@ def command() -> None:
     """Show the voters of the quorum, and let others vote instead of them, while the quorum runs.
 
     The leader changes one voter at a time and waits when a change would be unsafe. Every later leader goes on.
-    Exit codes: 0 done, 2 refused or no answer.
+    Exit codes: 0 done, 1 nobody leads (describe), 2 refused or no answer.
     """
 
 
@@ -167,6 +168,8 @@ async def _show(where: Where, *, as_json: bool) -> None:
         say_json(to_json(found), indent=True)
     else:
         console().print(render(found))
+    if found.leader_id < 0:
+        sys.exit(ExitCode.DIFFERENT)
 
 
 async def _found(where: Where) -> VotersDescription:
@@ -229,7 +232,9 @@ def _ids(voters: str) -> str:
 def render(found: VotersDescription) -> RenderableType:
     """For people."""
     leader = (
-        "nobody leads" if found.leader_id < 0 else f"controller {found.leader_id} leads, epoch {found.leader_epoch}"
+        "nobody leads ('migrator status' says who does not answer)"
+        if found.leader_id < 0
+        else f"controller {found.leader_id} leads, epoch {found.leader_epoch}"
     )
     lines = [
         f"cluster {found.cluster_id}: {leader}, high watermark {found.high_watermark}",
@@ -244,7 +249,9 @@ def render(found: VotersDescription) -> RenderableType:
     if found.replicas:
         parts.append(_replicas(found))
     elif found.leader_id not in {-1, found.node_id}:
-        parts.append(Text(f"controller {found.leader_id} knows more: ask it with --server"))
+        parts.append(
+            Text(f"controller {found.leader_id} knows more: run this on its machine, or name it with --server")
+        )
     return Group(*parts)
 
 

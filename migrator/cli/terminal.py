@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -13,6 +14,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
+from migrator.errors import OperatorError
 from migrator.observe.printable import json_text, printable, printable_lines
 
 
@@ -36,7 +38,8 @@ def ask(*lines: str, abort: bool = False, err: bool = False) -> bool:
 
     :raises click.Abort: they do not, and ``abort`` is set.
     """
-    return click.confirm("\n".join(map(printable, lines)), abort=abort, err=err)
+    with _somebody_answers():
+        return click.confirm("\n".join(map(printable, lines)), abort=abort, err=err)
 
 
 def ask_for(what: str) -> str:
@@ -44,8 +47,25 @@ def ask_for(what: str) -> str:
 
     :raises click.Abort: they end the command instead.
     """
-    typed: str = click.prompt(printable(what), err=True)
-    return typed.strip()
+    with _somebody_answers():
+        typed: str = click.prompt(printable(what), err=True)
+        return typed.strip()
+
+
+@contextmanager
+def _somebody_answers() -> Iterator[None]:
+    """
+    :raises OperatorError: the input has ended, as that of a script does.
+    """
+    try:
+        yield
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise OperatorError(
+            "the question has no answer: the input has ended",
+            remedy="Nothing was changed. In a script, give the answer as an option (see --help)",
+        ) from None
 
 
 def console(**options: Any) -> Console:

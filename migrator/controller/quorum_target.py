@@ -134,7 +134,7 @@ def set_target(image: MetadataImage, request: TargetRequest, context: Context) -
     _check_cluster(image, context)
     target = _wanted(request, held)
     _check_nodes(image, target)
-    answer = TargetAnswer(target, None if held in {None, target} else held, tuple(_warnings(target, request.live)))
+    answer = TargetAnswer(target, None if held in {None, target} else held, tuple(_warnings(target, request)))
     return Decision(answer, () if target == held else (_record(target_text(target)),))
 
 
@@ -216,7 +216,10 @@ def _check_nodes(image: MetadataImage, target: Target) -> None:
             )
 
 
-def _warnings(target: Target, live: frozenset[ReplicaKey]) -> Iterator[str]:
+def _warnings(target: Target, request: TargetRequest) -> Iterator[str]:
+    live = request.live
+    if {replica.node_id for replica in target} == request.voters.ids:
+        yield "These controllers vote already. Nothing changes, unless one of them has a new disk."
     if len(target) == PAIR:
         yield "While one of two voters is down nobody leads; if its disk is lost nobody ever will. Use one or three."
     elif len(target) % 2 == 0:

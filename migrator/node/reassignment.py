@@ -23,6 +23,7 @@ from migrator.image.model import ControllerRegistration, ImageDelta, MetadataIma
 from migrator.node.core import NodeCore
 from migrator.node.metadata import NotLeadingError
 from migrator.observe.journal import Journal
+from migrator.raft.membership import TRY_AGAIN
 from migrator.raft.planner import (
     Add,
     ClearTarget,
@@ -250,7 +251,7 @@ class VoterReassignment:
         if voter is None:
             return "This leader is no voter any more, and leaves once that is committed."
         refusal = self._core.quorum.why_not(UpdateVoter(voter))
-        return None if refusal is None else refusal.message
+        return None if refusal is None else refusal.message.removesuffix(TRY_AGAIN)
 
     # What is done
 

@@ -226,7 +226,7 @@ class NodeStatusSource:
 
     def _active_migration(self) -> MigrationView:
         if self._core.controller.epoch is None:
-            leader = self._core.quorum.leader_id
+            leader = self._core.quorum.status().present_leader_id
             raise OperatorError(
                 "this controller does not lead the migration",
                 where=f"controller {self._settings.node_id}",
@@ -239,11 +239,10 @@ class NodeStatusSource:
         ends = {row.replica_id: row.end_offset for row in status.voters}
         ready = self._migration.voters_ready()
         heard = {row.replica_id: row.last_fetch_ms for row in status.voters}
-        has_leader = status.has_leader
-        now_ms, answers = monotonic_ms(), {} if has_leader else self._roll.answers
+        now_ms, answers = monotonic_ms(), {} if status.has_leader else self._roll.answers
         return QuorumStatus(
             role=ROLES[status.role],
-            leader_id=status.leader_id if has_leader and status.leader_id is not None else -1,
+            leader_id=-1 if status.present_leader_id is None else status.present_leader_id,
             leader_epoch=status.epoch,
             log_start_offset=log.start_offset(),
             log_end_offset=log.end_offset(),

@@ -99,7 +99,7 @@ class VoterOrders:
     def _remedy(self) -> str:
         if self._core.controller.epoch is not None:
             return ""
-        leader = self._core.quorum.leader_id
+        leader = self._core.quorum.status().present_leader_id
         return "Wait for an election" if leader is None else f"Ask controller {leader}, which leads"
 
     def _live(self) -> frozenset[ReplicaKey]:
@@ -135,7 +135,7 @@ class VoterOrders:
         return VotersDescription(
             cluster_id=self._core.cluster_id,
             node_id=self._node_id,
-            leader_id=-1 if info.leader_id is None else info.leader_id,
+            leader_id=-1 if info.present_leader_id is None else info.present_leader_id,
             leader_epoch=info.epoch,
             high_watermark=info.high_watermark,
             kraft_version=membership.kraft_version,

@@ -173,6 +173,11 @@ class QuorumInfo:
     has_leader: bool = True
     """Whether this node leads, or has heard of its leader within the fetch time-out."""
 
+    @property
+    def present_leader_id(self) -> int | None:
+        """Who leads now, as far as this node hears; `leader_id` may be who led last."""
+        return self.leader_id if self.has_leader else None
+
 
 class RaftNode:
     """The consensus of one node. Not thread-safe; see the package's docstring for what its caller owes it.

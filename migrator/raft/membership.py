@@ -26,17 +26,20 @@ CAUGHT_UP_WITHIN_MS = 3_600_000
 """An observer may become a voter when it has fetched within this time and has been at the log's end once
 (``LeaderState.isReplicaCaughtUp``)."""
 
+TRY_AGAIN = " Try again."
+"""How a refusal ends that is over by itself."""
+
 Rule = Callable[[Quorum, Leader, Any], Refusal | None]
 
 
 def _later(reason: str) -> Refusal:
-    return Refusal(ErrorCode.request_timed_out, reason)
+    return Refusal(ErrorCode.request_timed_out, reason + TRY_AGAIN)
 
 
 def _own_epoch_is_committed(_quorum: Quorum, leader: Leader, _change: VoterChange) -> Refusal | None:
     """Otherwise two leaders could each change the set that the other one builds on (the fault in Raft's thesis)."""
     if leader.high_watermark is None:
-        return _later("The leader has committed nothing in its epoch yet. Try again.")
+        return _later("The leader has committed nothing in its epoch yet.")
     return None
 
 
@@ -51,7 +54,7 @@ def _last_set_is_committed(quorum: Quorum, leader: Leader, _change: VoterChange)
     offset = quorum.log.membership().offset
     if 0 <= offset < (leader.high_watermark or 0):
         return None
-    return _later(f"The last change of the voters, at offset {offset}, is not committed yet. Try again.")
+    return _later(f"The last change of the voters, at offset {offset}, is not committed yet.")
 
 
 def _nobody_overlooks_it(quorum: Quorum, leader: Leader, change: VoterChange) -> Refusal | None:
@@ -65,9 +68,7 @@ def _nobody_overlooks_it(quorum: Quorum, leader: Leader, change: VoterChange) ->
     lacking = shown - quorum.log.end_offset()
     if lacking <= 0:
         return None
-    refusal = _later(
-        f"A voter has shown a log up to offset {shown}. The leader's log has to get there first. Try again."
-    )
+    refusal = _later(f"A voter has shown a log up to offset {shown}. The leader's log has to get there first.")
     return replace(refusal, lacking_records=lacking)
 
 

@@ -210,7 +210,9 @@ def _hold(plan: Plan) -> Step | None:
     """A change over an uncommitted one, or before the epoch's first commit, could part the majorities."""
     if plan.view.hold is None:
         return None
-    return Wait(plan.view.hold, "Wait: the plan goes on by itself. If it does not, see which voters do not fetch.")
+    return Wait(
+        plan.view.hold, "Do nothing: the plan goes on by itself. If it does not, see which voters do not fetch."
+    )
 
 
 def _finish(plan: Plan) -> Step | None:

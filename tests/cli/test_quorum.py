@@ -6,8 +6,9 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from migrator.controller.quorum_target import target_of
 from migrator.errors import ExitCode
 from migrator.node.status_source import NodeStatusSource
 from migrator.node.voter_orders import VoterOrders
+from migrator.raft.core import QuorumInfo
 from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.server import GrpcServer
 from migrator.rpc.voters_service import VotersService
@@ -122,6 +124,33 @@ async def test_an_operator_moves_the_voters_and_looks_on(tmp_path: Path) -> None
             "the operator has ordered: the voters stay what they are",
             "the operator has ordered: the voters stay what they are",
         ]
+
+
+async def test_a_controller_that_has_lost_its_leader_says_that_nobody_leads(tmp_path: Path) -> None:
+    """It remembers who led, itself perhaps, which is not an answer to who leads."""
+    async with served(tmp_path, 2, 2) as cluster:
+        leader = await leader_id(cluster)
+        (other,) = {1, 2} - {leader}
+        cluster.wires.cut |= {leader, other}
+        for node_id in (leader, other):
+            status = cluster.nodes[node_id].quorum.status
+            await until(partial(_hears_nobody, status), f"controller {node_id} hears nobody")
+            code, text = await run(cluster, node_id, "describe")
+            assert code == ExitCode.DIFFERENT
+            assert "nobody leads ('migrator status' says who does not answer)" in text
+            code, refusal = await run(cluster, node_id, "cancel")
+            assert code == ExitCode.REFUSED
+            assert "no controller leads" in refusal
+
+
+def _hears_nobody(status: Callable[[], QuorumInfo]) -> bool:
+    return not status().has_leader
+
+
+async def test_a_target_that_is_reached_already_is_called_so(tmp_path: Path) -> None:
+    async with served(tmp_path, 1, 1) as cluster:
+        told = await said(cluster, await leader_id(cluster), "reassign", "--to", "1")
+        assert "warning: These controllers vote already. Nothing changes, unless one of them has a new disk." in told
 
 
 async def test_add_and_remove_wait_until_it_is_done(tmp_path: Path) -> None:
