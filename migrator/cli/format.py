@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from random import SystemRandom
 
@@ -13,11 +14,13 @@ from migrator.clock import wall_ms
 from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.config.types import split_list
+from migrator.controller.first_credentials import FORM, SALT_BYTES, parse_credential
 from migrator.errors import OperatorError
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.log.initial_voters import initial_voter, initial_voters_text, parse_initial_voters
 from migrator.raft.voter_set import VoterSet
 from migrator.records.control import VoterEndpoint
+from migrator.records.metadata import UserScramCredentialRecord
 from migrator.records.uuid import random_uuid
 from migrator.records.versions import LATEST_SUPPORTED, parse_version, version_at
 
@@ -33,14 +36,23 @@ Examples:
     migrator format -c controller.properties -t CLUSTER_ID \\
       --initial-controllers 1@host-1:9093:JEXY6aqzQY-32P5TStzaFg,2@host-2:9093:MvDxzVmcRsaTz33bUuRU6A
 """
+SHORT_WITH_EQUALS = re.compile(r"^(-[a-zA-Z])=")
 _CHOICES = "--standalone, --initial-controllers or --no-initial-controllers"
 
 
-@click.command("format", epilog=EXAMPLES)
+class AsKafkaTakesIt(click.Command):
+    """Takes ``-t=ID`` for ``-t ID`` as well: Kafka's tool does, and scripts write it so."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """See `click.Command.parse_args`."""
+        return super().parse_args(ctx, [SHORT_WITH_EQUALS.sub(r"\1", argument) for argument in args])
+
+
+@click.command("format", cls=AsKafkaTakesIt, epilog=EXAMPLES)
 @config_option("The controller's property file.", required=True)
 @click.option("-t", "--cluster-id", required=True, help="The cluster id of the brokers, as znode /cluster/id holds it.")
 @click.option(
-    "--release-version", default=None, metavar="VERSION", help="The metadata.version, for example 3.9 or 3.9-IV0."
+    "-r", "--release-version", default=None, metavar="VERSION", help="The metadata.version, for example 3.9 or 3.9-IV0."
 )
 @click.option(
     "-g", "--ignore-formatted", is_flag=True, help="Do nothing to directories that are already formatted for this node."
@@ -56,6 +68,13 @@ _CHOICES = "--standalone, --initial-controllers or --no-initial-controllers"
 @click.option(
     "-N", "--no-initial-controllers", is_flag=True, help="This controller joins a quorum whose log names the voters."
 )
+@click.option(
+    "-S",
+    "--add-scram",
+    multiple=True,
+    metavar="CREDENTIAL",
+    help=f"A credential of the new quorum, {FORM}. Others on this machine can see it while the command runs.",
+)
 def command(
     config: Path,
     cluster_id: str,
@@ -64,6 +83,7 @@ def command(
     standalone: bool,
     initial_controllers: str | None,
     no_initial_controllers: bool,
+    add_scram: tuple[str, ...],
 ) -> None:
     """Prepare the directories of a new controller, as kafka-storage format does."""
     settings, warnings = load_settings(config)
@@ -83,6 +103,7 @@ def command(
         voters=_voters(
             settings, standalone=standalone, listed=initial_controllers, no_initial_controllers=no_initial_controllers
         ),
+        credentials=tuple(map(_credential, add_scram)),
     )
     formatted = format_directories(plan, random=SystemRandom(), now_ms=wall_ms())
     for directory in formatted:
@@ -100,6 +121,13 @@ def command(
             "set controller.quorum.bootstrap.servers before you start it",
             err=True,
         )
+
+
+def _credential(text: str) -> UserScramCredentialRecord:
+    try:
+        return parse_credential(text, SystemRandom().randbytes(SALT_BYTES))
+    except ValueError as error:
+        raise OperatorError(str(error), where="--add-scram", remedy=f"Write {FORM}") from error
 
 
 def _voters(

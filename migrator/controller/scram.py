@@ -24,7 +24,7 @@ from migrator.values import value
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
-_HASHES: Final[dict[int, str]] = {ScramMechanism.SHA_256: "sha256", ScramMechanism.SHA_512: "sha512"}
+HASHES: Final[dict[int, str]] = {ScramMechanism.SHA_256: "sha256", ScramMechanism.SHA_512: "sha512"}
 
 TWICE: Final = ApiError(ErrorCode.duplicate_resource, "A user's credentials can be altered once in a request.")
 
@@ -91,7 +91,7 @@ def _fault(image: MetadataImage, change: ScramDeletion | ScramUpsertion) -> ApiE
         return ApiError(ErrorCode.unsupported_version, "SCRAM needs metadata.version 3.5-IV2.")
     if not change.user:
         return ApiError(ErrorCode.unacceptable_credential, "The user name is empty.")
-    if change.mechanism not in _HASHES:
+    if change.mechanism not in HASHES:
         return ApiError(ErrorCode.unsupported_sasl_mechanism, "The SCRAM mechanism is unknown.")
     if isinstance(change, ScramDeletion):
         if ScramKey(change.mechanism, change.user) not in image.scram:
@@ -108,7 +108,12 @@ def _fault(image: MetadataImage, change: ScramDeletion | ScramUpsertion) -> ApiE
 def _record(change: ScramDeletion | ScramUpsertion) -> MetadataRecord:
     if isinstance(change, ScramDeletion):
         return RemoveUserScramCredentialRecord(change.user, change.mechanism)
-    algorithm = _HASHES[change.mechanism]
+    return credential_record(change)
+
+
+def credential_record(change: ScramUpsertion) -> UserScramCredentialRecord:
+    """What is kept of a new credential: nobody can log in with it, or tell the password."""
+    algorithm = HASHES[change.mechanism]
     client_key = hmac.digest(change.salted_password, b"Client Key", algorithm)
     return UserScramCredentialRecord(
         name=change.user,

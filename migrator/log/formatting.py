@@ -19,8 +19,9 @@ from migrator.log.meta_properties import MetaProperties, read_meta_properties, w
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.snapshots import FORMATTED, SnapshotWriter, snapshot_name
 from migrator.raft.voter_set import DYNAMIC_VERSION, Membership, VoterSet
+from migrator.records.metadata import UserScramCredentialRecord
 from migrator.records.uuid import Uuid, random_uuid, uuid_from_text
-from migrator.records.versions import LATEST_SUPPORTED, MINIMUM_BOOTSTRAP, MetadataVersion, version_at
+from migrator.records.versions import LATEST_SUPPORTED, MINIMUM_BOOTSTRAP, MetadataVersion, MinLevel, version_at
 from migrator.values import value
 
 DYNAMIC_MINIMUM = 21
@@ -35,6 +36,7 @@ class FormatPlan:
     :ivar ignore_formatted: leave directories that already belong to this very node as they are.
     :ivar voters: the first voters of a quorum whose log names them (kraft.version 1); None for voters of the
         configuration, and for a node that joins.
+    :ivar credentials: with which clients can log in from the first moment on.
     """
 
     directories: tuple[Path, ...]
@@ -44,6 +46,7 @@ class FormatPlan:
     version: MetadataVersion
     ignore_formatted: bool = False
     voters: VoterSet | None = None
+    credentials: tuple[UserScramCredentialRecord, ...] = ()
 
 
 def format_directories(plan: FormatPlan, *, random: Random, now_ms: int) -> list[Path]:
@@ -59,6 +62,8 @@ def format_directories(plan: FormatPlan, *, random: Random, now_ms: int) -> list
     _check_version(plan.version)
     if plan.voters is not None:
         _check_dynamic(plan.version)
+    if plan.credentials:
+        _check_scram(plan.version)
     # The metadata directory last: it alone is looked at when a controller starts.
     others = [directory for directory in dict.fromkeys(plan.directories) if directory != plan.metadata_directory]
     directories = [*others, plan.metadata_directory]
@@ -69,7 +74,8 @@ def format_directories(plan: FormatPlan, *, random: Random, now_ms: int) -> list
         waiting = [directory for directory in directories if _needs_format(plan, directory)]
         for directory in waiting:
             if directory == plan.metadata_directory:
-                bootstrap.write_bootstrap(directory, bootstrap.bootstrap_records(plan.version), now_ms=now_ms)
+                first = [*bootstrap.bootstrap_records(plan.version), *plan.credentials]
+                bootstrap.write_bootstrap(directory, first, now_ms=now_ms)
                 _remove_voters(directory)
                 if plan.voters is not None:
                     _write_voters(directory, plan.voters, now_ms=now_ms)
@@ -171,6 +177,15 @@ def _check_dynamic(version: MetadataVersion) -> None:
             f"not {version.name}",
             where="--release-version",
             remedy="Choose a later one; or name the voters in controller.quorum.voters",
+        )
+
+
+def _check_scram(version: MetadataVersion) -> None:
+    if version.level < MinLevel.SCRAM:
+        raise OperatorError(
+            f"SCRAM credentials need metadata.version {version_at(MinLevel.SCRAM).name}, not {version.name}",
+            where="--add-scram",
+            remedy="Choose a later --release-version; or add the credentials later with kafka-configs",
         )
 
 

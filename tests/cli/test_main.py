@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import ExitCode
+from migrator.log.bootstrap import read_bootstrap
+from migrator.records.metadata import FeatureLevelRecord, UserScramCredentialRecord
 from tests.patience import PATIENCE_SECONDS
 
 CLUSTER_ID = "9egfFDzKSbaonHwNn88EuQ"
@@ -146,3 +148,46 @@ def test_format_warns_of_voters_that_an_empty_disk_would_go_by(tmp_path: Path, v
     answer = run("format", "-c", str(file), "-t", CLUSTER_ID, "--no-initial-controllers")
     assert answer.returncode == ExitCode.OK, answer.stderr
     assert ("controller.quorum.voters is set" in answer.stderr) is warned
+
+
+def test_format_takes_its_options_as_scripts_give_them_to_kafkas_tool(tmp_path: Path) -> None:
+    """``-t=ID -c=F -r=MV -g --add-scram``, as Strimzi and cp-ansible write them."""
+    file = property_file(tmp_path)
+    scram = "SCRAM-SHA-512=[name=admin,password=never-shown]"
+    done = run("format", f"-t={CLUSTER_ID}", f"-c={file}", "-r=3.8", "-g", "--add-scram", scram)
+    assert done.returncode == ExitCode.OK, done.stderr
+    assert "with metadata.version 3.8-IV0" in done.stdout
+    first = read_bootstrap(tmp_path / "metadata")
+    assert first is not None
+    level, credential = first
+    assert isinstance(credential, UserScramCredentialRecord)
+    assert (credential.name, credential.mechanism) == ("admin", 2)
+    assert level == FeatureLevelRecord("metadata.version", 20)
+    assert run("format", f"-t={CLUSTER_ID}", f"-c={file}", "-r=3.8", "-g").returncode == ExitCode.OK
+
+
+@pytest.mark.parametrize(
+    ("credential", "release", "fault"),
+    [
+        ("SCRAM-SHA-1=[name=a,password=hidden]", "3.8", "the mechanism is none of SCRAM-SHA-256, SCRAM-SHA-512"),
+        ("SCRAM-SHA-256=name=a,password=hidden", "3.8", "it has another form"),
+        ("SCRAM-SHA-256=[password=hidden]", "3.8", "it has no name"),
+        ("SCRAM-SHA-256=[name=a]", "3.8", "either password or saltedpassword"),
+        ("SCRAM-SHA-256=[name=a,password=hidden,saltedpassword=hidden]", "3.8", "either password or saltedpassword"),
+        ("SCRAM-SHA-256=[name=a,saltedpassword=hidden]", "3.8", "saltedpassword and no salt"),
+        ("SCRAM-SHA-256=[name=a,saltedpassword=hidden,salt=?]", "3.8", "salt is not Base64"),
+        ("SCRAM-SHA-256=[name=a,password=hidden,iterations=4095]", "3.8", "iterations is no number from 4096 to 16384"),
+        ("SCRAM-SHA-256=[name=a,name=b,password=hidden]", "3.8", "it has name twice"),
+        ("SCRAM-SHA-256=[name=a,password=hidden,color=red]", "3.8", "between [ and ]"),
+        ("SCRAM-SHA-256=[name=a,password=hidden]", "3.5-IV1", "SCRAM credentials need metadata.version 3.5-IV2"),
+    ],
+)
+def test_a_credential_of_another_form_is_refused_and_not_repeated(
+    tmp_path: Path, credential: str, release: str, fault: str
+) -> None:
+    refused = run("format", "-t", CLUSTER_ID, "-c", str(property_file(tmp_path)), "-r", release, "-S", credential)
+    assert refused.returncode == ExitCode.REFUSED
+    assert fault in refused.stderr
+    assert "--add-scram" in refused.stderr
+    assert "hidden" not in refused.stderr
+    assert not (tmp_path / "metadata" / "meta.properties").exists()

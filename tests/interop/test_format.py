@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from migrator.cli.format import command
+from migrator.log.bootstrap import read_bootstrap
 from migrator.log.files import iter_file_batches
 from migrator.log.meta_properties import read_meta_properties
 from migrator.log.metadata_log import DIRECTORY_NAME, MetadataLog
@@ -16,6 +17,7 @@ from migrator.parts.java import Jvm
 from migrator.parts.kafka import StockKafka, StockNode
 from migrator.records.batch import iter_batches
 from migrator.records.control import KRaftVersion, KRaftVoters, LeaderChange, SnapshotHeader, control_records
+from migrator.records.metadata import FeatureLevelRecord, UserScramCredentialRecord
 
 CLUSTER_ID = "Z29sZGVuLWNsdXN0ZXItMQ"
 IDS = ("JEXY6aqzQY-32P5TStzaFg", "MvDxzVmcRsaTz33bUuRU6A")
@@ -87,6 +89,25 @@ def test_we_format_as_stock_does(kafka_391: StockKafka, tmp_path: Path, free_por
         )
     assert found[0] == found[1]
     assert found[0][3] == ([] if options == "--no-initial-controllers" else [FILE])
+
+
+@pytest.mark.parametrize(
+    "credential",
+    [
+        'SCRAM-SHA-256=[name=alice,password=alice-secret,salt="MWx2NHBkbnc0ZndxN25vdGN4bTB5Y3Yx"]',
+        'SCRAM-SHA-512=[name="alice",iterations=8192,salt="c2FsdC1vZi1hbGljZQ==",saltedpassword="c2FsdGVkLXBhc3N3b3Jk"]',
+    ],
+)
+def test_credentials_are_what_stock_makes_of_them(
+    kafka_391: StockKafka, tmp_path: Path, free_port: int, credential: str
+) -> None:
+    given = ("--standalone", "--add-scram", credential)
+    stock = by_stock(node(kafka_391, tmp_path / "stock", free_port), *given)
+    ours = by_us(node(kafka_391, tmp_path / "ours", free_port), *given)
+    first = read_bootstrap(ours)
+    assert first == read_bootstrap(stock)
+    assert first is not None
+    assert [type(record) for record in first] == [FeatureLevelRecord, UserScramCredentialRecord]
 
 
 def test_a_stock_controller_leads_what_we_formatted(kafka_391: StockKafka, tmp_path: Path, free_port: int) -> None:
