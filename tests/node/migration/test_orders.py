@@ -14,6 +14,8 @@ from migrator.migration.machine.volatile_state import DriverStatus, Situation
 from migrator.node.migration.status import MigrationInsight
 from migrator.node.status_source import NodeStatusSource
 from migrator.observe.status import Force, Orderer
+from migrator.raft.core import QuorumInfo
+from migrator.raft.states import Role
 
 ALICE = Orderer("User:CN=alice", "ipv4:10.0.0.1:4711")
 WAITS_FOR = {
@@ -66,7 +68,9 @@ def test_nothing_is_forced_without_a_reason() -> None:
 
 @pytest.mark.parametrize(("leader", "remedy"), [(3, "Ask controller 3, which leads"), (None, "Wait for an election")])
 async def test_a_node_that_does_not_lead_names_the_leader(leader: int | None, remedy: str) -> None:
-    core = SimpleNamespace(controller=SimpleNamespace(epoch=None), quorum=SimpleNamespace(leader_id=leader))
+    """The one that it hears, not one that it remembers."""
+    info = QuorumInfo(Role.FOLLOWER, 4, 3, 0, (), (), has_leader=leader is not None)
+    core = SimpleNamespace(controller=SimpleNamespace(epoch=None), quorum=SimpleNamespace(status=lambda: info))
     runtime = Runtime(State.DUAL_WRITING)
     source = NodeStatusSource(
         cast("Any", SimpleNamespace(node_id=2)), cast("Any", core), insight(runtime), lambda _: []
