@@ -53,6 +53,7 @@ class Row:
 
 
 ROWS = (
+    Row(("nothing to migrate",), "nothing to do: this cluster was created in KRaft mode"),
     Row(
         ("turned off",),
         "to begin, set zookeeper.metadata.migration.enable=true and zookeeper.connect on every controller, and restart "

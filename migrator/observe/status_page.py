@@ -30,6 +30,8 @@ from migrator.values import value
 RECENT_EVENTS = 8
 UNKNOWN_STATE = "Unknown"
 """The public state that is shown while no controller has any metadata."""
+FLAG_IS_PAST = ("finished", "nothing to migrate")
+"""Internal states in which nobody needs to know whether a controller has the migration on."""
 
 
 @value
@@ -187,7 +189,7 @@ def _behind(records: int, lag_ms: int, blocked_ms: int) -> str:
 def _voters(status: Status, *, is_leaders: bool) -> Table:
     """Only what this node knows, and only what still matters."""
     quorum = status.quorum
-    asks_flag = is_leaders and not status.is_blank and status.migration.internal_state != "finished"
+    asks_flag = is_leaders and not status.is_blank and status.migration.internal_state not in FLAG_IS_PAST
     asked = any(voter.answers is not None for voter in quorum.voters)
     columns = ["voter", "address"]
     columns += ["last heard", "log end"] if is_leaders else ["answers"] if asked else []

@@ -51,6 +51,13 @@ def test_a_follower_alone_says_whom_to_ask_and_no_age() -> None:
     assert page_of(answers).tables[0].columns == ("voter", "address"), "nothing that a follower does not know"
 
 
+def test_a_cluster_of_kraft_shows_nothing_of_a_migration() -> None:
+    status = a_status(State.NOTHING_TO_MIGRATE)
+    page = page_of(Answers(status, status))
+    assert page.headline[0].startswith("(nothing to migrate for 7 s)")
+    assert page.tables[0].columns == ("voter", "address", "last heard", "log end")
+
+
 def test_a_controller_that_is_down_is_named_before_the_view_of_another() -> None:
     leader = a_status()
     text = headline(Answers(leader, None, unreached=(Unreached("/data/2", "the controller does not answer"),)))

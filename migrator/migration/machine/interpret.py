@@ -99,7 +99,7 @@ def _elected(memory: VolatileState, event: ev.BecameLeader) -> Interpretation:
         memory.situation = Situation("the migration is finished")
         return Trigger.ELECTED, Finding.ENDED
     if event.record is ZkMigrationState.NONE:
-        memory.situation = Situation("this cluster has nothing to migrate")
+        memory.situation = Situation(State.NOTHING_TO_MIGRATE.properties.sentence)
         return Trigger.ELECTED, Finding.NOTHING
     return Trigger.ELECTED, Finding.MIGRATE if event.enabled else _turned_off(memory)
 

@@ -28,6 +28,7 @@ class State(Enum):
     """What the active controller is doing; the value is how operators read it."""
 
     INACTIVE = "inactive"
+    NOTHING_TO_MIGRATE = "nothing to migrate"
     TURNED_OFF = "turned off"
     EXAMINING = "examining ZooKeeper"
     REFUSED = "refused"
@@ -130,6 +131,11 @@ class Properties:
 PROPERTIES: Mapping[State, Properties] = {
     State.INACTIVE: Properties(
         "this node does not lead",
+        PublicState.MIGRATION_INELIGIBLE,
+        at_rest=True,
+    ),
+    State.NOTHING_TO_MIGRATE: Properties(
+        "this cluster was created in KRaft mode: there is nothing to migrate",
         PublicState.MIGRATION_INELIGIBLE,
         at_rest=True,
     ),

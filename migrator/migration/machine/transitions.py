@@ -87,6 +87,10 @@ TRANSITIONS: Mapping[State, Mapping[tuple[Trigger, Finding], State]] = {
         (Trigger.ELECTED, Finding.FINISH): State.FINISHING,
         (Trigger.ELECTED, Finding.OFF): State.TURNED_OFF,
         (Trigger.ELECTED, Finding.ENDED): State.FINISHED,
+        (Trigger.ELECTED, Finding.NOTHING): State.NOTHING_TO_MIGRATE,
+    },
+    State.NOTHING_TO_MIGRATE: {
+        (Trigger.DEPOSED, Finding.ANY): State.INACTIVE,
     },
     State.TURNED_OFF: {
         (Trigger.VOTERS, Finding.HAND_OVER): State.STEPPING_DOWN,

@@ -84,9 +84,10 @@ def test_a_finished_cluster_does_nothing_and_cannot_go_back() -> None:
     assert run.timer is None
 
 
-def test_without_a_migration_nothing_happens() -> None:
+def test_a_cluster_of_kraft_has_nothing_to_migrate_and_its_leader_says_so() -> None:
     run = Run(ZkMigrationState.NONE, enabled=False)
-    assert run.state() is State.INACTIVE
+    assert run.state() is State.NOTHING_TO_MIGRATE
+    assert run.why == State.NOTHING_TO_MIGRATE.properties.sentence
     assert run.timer is None
 
 

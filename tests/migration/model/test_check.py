@@ -219,8 +219,9 @@ def test_nothing_breaks_in_any_order_of_things(name: str) -> None:
 def test_between_them_the_scenarios_visit_every_state_of_the_road() -> None:
     small = [name for name, (_, budget) in SCENARIOS.items() if not budget.elections]
     visited = set[State]().union(*(search(name).states for name in small))
-    missing = set(State) - visited - {State.HOLDING, State.PAUSED, State.TURNED_OFF, State.WAITING_FOR_BROKERS}
-    assert missing == set()
+    elsewhere = {State.NOTHING_TO_MIGRATE}  # a cluster of KRaft
+    elsewhere |= {State.HOLDING, State.PAUSED, State.TURNED_OFF, State.WAITING_FOR_BROKERS}
+    assert set(State) - visited == elsewhere
 
 
 # The check checks itself: each of these mistakes must be found.
