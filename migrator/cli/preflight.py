@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 
 import click
 
 from migrator.cli.terminal import say, say_json
 from migrator.migration.machine.readiness import Severity
-from migrator.preflight.check import Concerns, PreflightFinding, PreflightReport, run_checks
+from migrator.observe.problem_groups import said_of
+from migrator.preflight.census import sample_of
+from migrator.preflight.check import Concerns, PreflightCheck, PreflightFinding, PreflightReport, run_checks
 from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, Evidence
 from migrator.preflight.gather import PreflightRequest, gather
 from migrator.preflight.reference import CONCERNS
@@ -86,23 +89,35 @@ def command(
 
 
 def _lines(report: PreflightReport, evidence: Evidence) -> Iterable[str]:
-    for finding in report.findings:
-        yield from _described(finding)
+    for check, findings in groupby(report.findings, lambda finding: finding.check):
+        yield from _described(check, list(findings))
     for unknown in report.unknown:
         yield f"COULD NOT TELL  {unknown.where}: {unknown.what}"
         yield f"    {unknown.remedy}"
     warnings = len(report.findings) - report.blockers
     counts = ", ".join(f"{number:,} {what}" for what, number in _looked_at(evidence).items() if number)
-    yield f"{report.checks} checks over {counts.replace('_', ' ') or 'nothing'}"
+    if evidence.no_cluster is None:
+        yield f"{report.checks} checks over {counts.replace('_', ' ') or 'nothing'}"
+    else:
+        yield "nothing else was checked"
     yield f"{report.blockers} blockers, {warnings} warnings, {len(report.unknown)} could not be examined"
 
 
-def _described(finding: PreflightFinding) -> Iterable[str]:
-    word = "BLOCKER" if finding.check.severity is Severity.BLOCKER else "WARNING"
-    concerns = CONCERNS[finding.check.concerns]
-    yield f"{word} {finding.check.code} {finding.check.title}{f' ({concerns})' if concerns else ''}"
-    yield f"    {finding.where}: {finding.what}"
-    yield f"    {finding.remedy}"
+def _described(check: PreflightCheck, findings: list[PreflightFinding]) -> Iterable[str]:
+    """One check: what it found, and after what has the same remedy that remedy."""
+    word = "BLOCKER" if check.severity is Severity.BLOCKER else "WARNING"
+    concerns = CONCERNS[check.concerns]
+    yield f"{word} {check.code} {check.title}{f' ({concerns})' if concerns else ''}"
+    for remedy, same in groupby(findings, lambda finding: finding.remedy):
+        for finding in same:
+            who, what = said_of(list(finding.hosts), finding.what)
+            subject = f"{who}: {what}" if who else what
+            if len(finding.where) == 1:
+                yield f"    {finding.where[0]}: {subject}"
+            else:
+                yield f"    {subject}"
+                yield f"      in {sample_of(finding.where)}"
+        yield f"    {remedy}"
 
 
 def _looked_at(evidence: Evidence) -> dict[str, int]:

@@ -13,6 +13,7 @@ from migrator.config.load import load_settings
 from migrator.errors import ExitCode
 from migrator.preflight.lost_states import Restored
 from migrator.preflight.repair import PartitionStates, RepairPlan
+from migrator.zookeeper.clusters import read_cluster_id
 from migrator.zookeeper.session import ZooKeeperSession, options_from
 
 
@@ -38,6 +39,7 @@ def partition_states(config: Path, dry_run: bool, yes: bool) -> None:
     """
     settings, _ = load_settings(config)
     with ZooKeeperSession(options_from(settings)) as session:
+        read_cluster_id(session)
         states = PartitionStates(session, settings)
         plan = states.plan()
         for line in _lines(plan):

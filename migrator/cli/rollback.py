@@ -22,6 +22,7 @@ from migrator.verify.kraft.quorum_logs import logs_in
 from migrator.wire.listener_settings import voter_endpoints
 from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.zookeeper.claim import Claimer
+from migrator.zookeeper.clusters import read_cluster_id
 from migrator.zookeeper.password_encoder import password_encoder
 from migrator.zookeeper.session import ZooKeeperSession, options_from
 
@@ -69,6 +70,7 @@ def command(config: Path, others: tuple[Path, ...], accept_loss: bool, yes: bool
         return None if header is None else header.crc
 
     with ZooKeeperSession(options_from(settings)) as session:
+        read_cluster_id(session)
         if not yes:
             ask(_WARNING.format(hosts=settings.zookeeper_connect), "Go on?", abort=True)
         done = roll_back(session, image, password_encoder(settings), crc_at=crc_at, accept_loss=accept_loss)

@@ -25,11 +25,14 @@ from migrator.zookeeper.znodes.topics import decode_topic
 def read_standing(zookeeper: ReadPort) -> Standing:
     """Who controls the cluster, as ZooKeeper shows it; what a log knows of it has to be added.
 
-    :raises MigratorError: when ZooKeeper cannot be read; what does not decode is `Standing.fault`.
+    :raises MigratorError: when ZooKeeper cannot be read; what does not decode is `Standing.fault`, and so is that no
+        cluster is there (`NoClusterError`).
     """
     try:
         (node,) = zookeeper.reader.read([paths.CLUSTER_ID])
-        cluster_id = None if node is None else decode_cluster_id(node.path, node.data)
+        if node is None:
+            return Standing(None, UNREADABLE, fault=zookeeper.no_cluster())
+        cluster_id = decode_cluster_id(node.path, node.data)
         view = zookeeper.view()
     except ZnodeError as fault:
         return Standing(None, UNREADABLE, fault=fault)

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from migrator.errors import OperatorError
 from migrator.image.model import ImageDelta, MetadataImage
 from migrator.migration.copying.transaction import TransactionLog
 from migrator.migration.copying.worker import Message, OnProgress, Task, ignore
@@ -66,7 +67,7 @@ class BrokersPort(Protocol):
 
 
 class ReadPort(Protocol):
-    """A session that is only read. Both block, and are called in a thread."""
+    """A session that is only read. All block, and are called in a thread."""
 
     @property
     def reader(self) -> ZkSource:
@@ -74,6 +75,9 @@ class ReadPort(Protocol):
 
     def view(self) -> ClaimView:
         """Those three, not older than the call. Raises a `MigratorError`."""
+
+    def no_cluster(self) -> OperatorError:
+        """What to tell when there is no /cluster/id; looks for it elsewhere. Raises a `MigratorError`."""
 
 
 class ZooKeeperPort(ReadPort, Protocol):

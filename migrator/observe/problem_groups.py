@@ -44,16 +44,16 @@ def groups_of(problems: Iterable[Problem]) -> tuple[Group, ...]:
         whats = groups.setdefault((problem.remedy, problem.warning), {})
         whats.setdefault(problem.what, []).append(problem.who)
     found = [
-        Group(remedy, warning, tuple(_named(whos, what) for what, whos in whats.items()))
+        Group(remedy, warning, tuple(said_of(whos, what) for what, whos in whats.items()))
         for (remedy, warning), whats in groups.items()
     ]
     return tuple(sorted(found, key=lambda group: group.warning))
 
 
-def _named(whos: list[str], what: str) -> tuple[str, str]:
-    """``brokers 1-3``, ``each runs, but ...``."""
-    if len(whos) == 1:
-        return whos[0], what
+def said_of(whos: list[str], what: str) -> tuple[str, str]:
+    """``brokers 1-3``, ``each runs, but ...``; "" for nobody."""
+    if len(whos) < 2:
+        return "".join(whos), what
     numbers: dict[str, list[int]] = {}
     rest = []
     for who in whos:

@@ -23,11 +23,16 @@ class Concerns(Enum):
 
 @value
 class Found:
-    """One case: ``where`` is a path, a file with its key, or a broker. ``remedy`` "" stands for the check's own."""
+    """One case: ``where`` is a path, a file with its key, or an address. ``remedy`` "" stands for the check's own.
+
+    ``hosts``: ``broker 1``, ``controller 3001`` and so on, whom it is about. ``what`` names none of these, so that one
+    finding is enough for all of them.
+    """
 
     where: str
     what: str
     remedy: str = ""
+    hosts: tuple[str, ...] = ()
 
 
 Find = Callable[[Evidence], Iterable[Found]]
@@ -35,7 +40,7 @@ Find = Callable[[Evidence], Iterable[Found]]
 
 @value
 class PreflightCheck:
-    """One row of the table. ``find`` is pure."""
+    """One row of the table. ``find`` is pure. ``alone``: where it finds something, no other check has a meaning."""
 
     code: str
     severity: Severity
@@ -43,16 +48,18 @@ class PreflightCheck:
     find: Find
     remedy: str
     concerns: Concerns = Concerns.BOTH
+    alone: bool = False
 
 
 @value
 class PreflightFinding:
-    """One case, with the check that found it."""
+    """All cases in which a check found the same, with the same remedy: at these places, about these hosts."""
 
     check: PreflightCheck
-    where: str
     what: str
     remedy: str
+    where: tuple[str, ...]
+    hosts: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
@@ -61,7 +68,8 @@ class PreflightFinding:
             "severity": self.check.severity.value,
             "title": self.check.title,
             "concerns": self.check.concerns.value,
-            "where": self.where,
+            "hosts": list(self.hosts),
+            "where": list(self.where),
             "what": self.what,
             "remedy": self.remedy,
         }
@@ -104,13 +112,29 @@ def run_checks(checks: Sequence[PreflightCheck], evidence: Evidence, controllers
     :param controllers: whose controllers will migrate the cluster; what concerns only the others is left out.
     """
     wanted = [check for check in checks if check.concerns in (Concerns.BOTH, controllers)]
-    findings = [
-        PreflightFinding(check, found.where, found.what, found.remedy or check.remedy)
-        for check in wanted
-        for found in check.find(evidence)
-    ]
+    for check in wanted:
+        if check.alone and (decisive := tuple(_findings(check, evidence))):
+            return PreflightReport(decisive, (), 1)
+    findings = [finding for check in wanted for finding in _findings(check, evidence)]
     findings.sort(key=lambda finding: finding.check.severity is not Severity.BLOCKER)
     return PreflightReport(tuple(findings), evidence.unknown, len(wanted))
+
+
+def _findings(check: PreflightCheck, evidence: Evidence) -> Iterator[PreflightFinding]:
+    """Grouped by what and remedy, in the order of the first case of each."""
+    groups: dict[tuple[str, str], list[Found]] = {}
+    for found in check.find(evidence):
+        groups.setdefault((found.what, found.remedy or check.remedy), []).append(found)
+    for (what, remedy), cases in groups.items():
+        where = dict.fromkeys(case.where for case in cases)
+        hosts = dict.fromkeys(host for case in cases for host in case.hosts)
+        yield PreflightFinding(check, what, remedy, tuple(where), tuple(sorted(hosts, key=_by_number)))
+
+
+def _by_number(host: str) -> tuple[str, int]:
+    """``broker 2`` before ``broker 10``."""
+    kind, _, number = host.partition(" ")
+    return kind, int(number) if number.isdecimal() else -1
 
 
 def of_zookeeper(find: Callable[[ZooKeeperFacts], Iterable[Found]]) -> Find:

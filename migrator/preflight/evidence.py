@@ -283,6 +283,14 @@ class Evidence:
     refused_files: tuple[Trouble, ...]
     """Files of controllers with a value that cannot be used."""
     zookeeper: ZooKeeperFacts | None
+    """None where it could not be read, or holds no cluster."""
     machine: MachineFacts
     unknown: tuple[UnknownFact, ...]
     jute_maxbuffer: int = DEFAULT_JUTE_MAXBUFFER
+    no_cluster: Trouble | None = None
+    """ZooKeeper answers, and no cluster is at the address."""
+
+    @property
+    def nodes(self) -> tuple[ControllerFile | BrokerFile, ...]:
+        """Whoever has a file."""
+        return (*self.controllers, *self.brokers)

@@ -7,11 +7,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from migrator.errors import MigratorError, OperatorError
-from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, ControllerFile, Evidence, UnknownFact, ZooKeeperFacts
+from migrator.preflight.evidence import (
+    DEFAULT_JUTE_MAXBUFFER,
+    ControllerFile,
+    Evidence,
+    Trouble,
+    UnknownFact,
+    ZooKeeperFacts,
+)
 from migrator.preflight.files import FileGatherer
 from migrator.preflight.host import look_at_machine
 from migrator.preflight.reading import ZooKeeperReading
 from migrator.values import value
+from migrator.zookeeper.clusters import NoClusterError
 from migrator.zookeeper.password_encoder import password_encoder
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, options_from
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
@@ -39,9 +47,11 @@ def gather(request: PreflightRequest, tell: Tell) -> Evidence:
     controllers = tuple(it for it in map(files.controller, request.controllers) if it is not None)
     brokers = tuple(it for it in map(files.broker, request.brokers) if it is not None)
     unknown = files.unknown
-    zookeeper = None
+    zookeeper = no_cluster = None
     try:
         zookeeper = _zookeeper(_options(request, controllers), controllers, tell)
+    except NoClusterError as error:
+        no_cluster = Trouble(error.where, error.what, error.remedy)
     except OperatorError as error:
         unknown.append(UnknownFact(error.where or "ZooKeeper", error.what, error.remedy))
     except MigratorError as error:
@@ -56,6 +66,7 @@ def gather(request: PreflightRequest, tell: Tell) -> Evidence:
         machine=look_at_machine(controllers, registered, lost),
         unknown=tuple(unknown),
         jute_maxbuffer=request.jute_maxbuffer,
+        no_cluster=no_cluster,
     )
 
 

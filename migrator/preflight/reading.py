@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from random import Random
 
+from migrator.errors import OperatorError
 from migrator.image.tracked import Interner
 from migrator.migration.copying.permissions import entities, wanted
 from migrator.migration.examination import read_standing
@@ -20,6 +21,7 @@ from migrator.preflight.checks.broker_threads import thread_counts
 from migrator.preflight.evidence import Sample, TopicFacts, Trouble, ZooKeeperFacts
 from migrator.preflight.permissions import look_at_permissions
 from migrator.zookeeper.bulk import BulkReader
+from migrator.zookeeper.clusters import no_cluster
 from migrator.zookeeper.leadership import ClaimView, read_view
 from migrator.zookeeper.ops import Znode
 from migrator.zookeeper.session import ZooKeeperSession
@@ -116,7 +118,8 @@ class EncryptedPasswords(PasswordEncoder):
 class _Port:
     """What `read_standing` asks of a session."""
 
-    def __init__(self, reader: Surveyor) -> None:
+    def __init__(self, session: ZooKeeperSession, reader: Surveyor) -> None:
+        self._session = session
         self._reader = reader
 
     @property
@@ -125,6 +128,9 @@ class _Port:
 
     def view(self) -> ClaimView:
         return read_view(self._reader.read)
+
+    def no_cluster(self) -> OperatorError:
+        return no_cluster(self._session)
 
 
 class ZooKeeperReading:
@@ -143,13 +149,17 @@ class ZooKeeperReading:
     def facts(self) -> ZooKeeperFacts:
         """Everything.
 
+        :raises NoClusterError: no cluster is there.
         :raises MigratorError: ZooKeeper went away, or refuses us altogether.
         """
         version = self._session.server_version()
-        port = _Port(self._source)
+        port = _Port(self._session, self._source)
         standing = read_standing(port)
-        if standing.fault is not None:
-            self._on_fault(standing.fault)
+        match standing.fault:
+            case ZnodeError() as fault:
+                self._on_fault(fault)
+            case OperatorError() as fault:
+                raise fault
         brokers = self._brokers()
         records, topics = self._topics(standing)
         if read_standing(port).view.epoch != standing.view.epoch:  # a controller was elected meanwhile

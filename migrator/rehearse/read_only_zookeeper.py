@@ -3,6 +3,7 @@ way of a copy, and what changed since."""
 
 from __future__ import annotations
 
+from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.migration.examination import read_registered, read_replicas, read_standing
 from migrator.migration.machine.guards import Claimant, Standing, examine
@@ -13,6 +14,7 @@ from migrator.records.metadata import ZkMigrationState
 from migrator.rehearse.local_log import EPOCH
 from migrator.values import value
 from migrator.zookeeper.bulk import BulkReader
+from migrator.zookeeper.clusters import NoClusterError, no_cluster
 from migrator.zookeeper.leadership import ClaimView, read_view
 from migrator.zookeeper.session import ZooKeeperSession
 from migrator.zookeeper.znodes import paths
@@ -43,14 +45,24 @@ class ReadOnlyZooKeeper:
         self._session.sync()
         return read_view(self.reader.read)
 
+    def no_cluster(self) -> OperatorError:
+        """See `ReadPort`."""
+        return no_cluster(self._session)
+
     def zxid(self) -> int:
         """That of the newest transaction that this session has heard of."""
         self._session.sync()
         return int(self._session.client.last_zxid)
 
     def standing(self) -> Standing:
-        """Who controls the cluster."""
-        return read_standing(self)
+        """Who controls the cluster.
+
+        :raises NoClusterError: there is none.
+        """
+        standing = read_standing(self)
+        if isinstance(standing.fault, NoClusterError):
+            raise standing.fault
+        return standing
 
     def brokers(self) -> ZooKeeperBrokers:
         """Every broker that ZooKeeper knows of, assignments included."""

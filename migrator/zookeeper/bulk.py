@@ -58,6 +58,7 @@ class BulkReader:
     :param retry_seconds: how long to go on through lost connections before giving up.
     :param on_refused: hears of each path that our identity may not read, which then counts as missing; without it,
         the first one is an error.
+    :param chroot: where paths begin instead of at the session's chroot.
     """
 
     def __init__(
@@ -67,8 +68,10 @@ class BulkReader:
         multi_read: bool = True,
         retry_seconds: float = RETRY_SECONDS,
         on_refused: Callable[[str], None] | None = None,
+        chroot: str | None = None,
     ) -> None:
         self._session = session
+        self._chroot = session.chroot if chroot is None else chroot
         self._multi_read = multi_read
         self._retry_seconds = retry_seconds
         self._on_refused = on_refused
@@ -114,13 +117,12 @@ class BulkReader:
                 yield self._checked(path, result)
 
     def _send(self, kind: int, chunk: _Chunk) -> None:
-        chroot = self._session.chroot
         if self._multi_read:
-            chunk.request = MultiRead(kind, chunk.paths, chroot)
+            chunk.request = MultiRead(kind, chunk.paths, self._chroot)
             chunk.pending = [self._session.call(chunk.request)]
         else:
             chunk.request = None
-            chunk.pending = [self._session.call(Read(kind, path, chroot)) for path in chunk.paths]
+            chunk.pending = [self._session.call(Read(kind, path, self._chroot)) for path in chunk.paths]
 
     def _results(self, kind: int, chunk: _Chunk) -> list[ReadResult]:
         """The answer of a chunk, asked for again when the connection went."""

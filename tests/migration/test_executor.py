@@ -51,6 +51,7 @@ from migrator.records.metadata import (
     ZkMigrationStateRecord,
 )
 from migrator.records.uuid import ZERO_UUID
+from migrator.zookeeper.clusters import NoClusterError
 from migrator.zookeeper.leadership import ClaimView, read_view
 from migrator.zookeeper.ops import MultiOutcome, Op
 from migrator.zookeeper.znodes import paths
@@ -77,6 +78,9 @@ class FakeZooKeeper:
 
     def view(self) -> ClaimView:
         return read_view(self.model.read)
+
+    def no_cluster(self) -> NoClusterError:
+        return NoClusterError("the model", ())
 
     def submit(self, ops: Sequence[Op]) -> Future[MultiOutcome]:
         future: Future[MultiOutcome] = Future()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 from kazoo.client import KazooClient
 from kazoo.protocol.states import ZnodeStat
@@ -73,11 +74,50 @@ def test_json(cluster: ReadyCluster) -> None:
         [],
     )
     assert [finding["code"] for finding in report["findings"]] == ["M002", "M014", *ALWAYS]
+    texts = ("code", "severity", "title", "concerns", "what", "remedy")
     for finding in report["findings"]:
-        assert set(finding) == {"code", "severity", "title", "concerns", "where", "what", "remedy"}
-        assert all(isinstance(text, str) and text for text in finding.values())
+        assert set(finding) == {*texts, "hosts", "where"}
+        assert all(isinstance(finding[name], str) and finding[name] for name in texts)
+        assert finding["where"]
     looked_at = report["looked_at"]
     assert (looked_at["partitions"], looked_at["controller_files"], looked_at["broker_files"]) == (3, 1, 3)
+
+
+def test_what_many_have_in_common_is_one_finding(cluster: ReadyCluster) -> None:
+    """Three brokers, two controllers, two defaults: two findings, not twelve."""
+    cluster.second_controller()
+    for broker in cluster.brokers:
+        broker |= {"num.partitions": "3", "min.insync.replicas": "2"}
+    found = [finding for finding in json.loads(run(cluster, "--json").stdout)["findings"] if finding["code"] == "M115"]
+    assert [finding["what"] for finding in found] == [
+        "num.partitions is 1 on controllers, 3 on brokers",
+        "min.insync.replicas is 1 on controllers, 2 on brokers",
+    ]
+    for finding in found:
+        assert finding["hosts"] == ["broker 1", "broker 2", "broker 3", "controller 3001", "controller 3002"]
+        assert [Path(place).name.partition(".")[0] for place in finding["where"]] == ["controller-0", "controller-1"]
+    shown = run(cluster).stdout
+    assert shown.count("M115") == 1
+    assert "    brokers 1-3, controllers 3001, 3002: num.partitions is 1 on controllers, 3 on brokers\n" in shown
+    assert shown.count("Copy the brokers' value to the controllers") == 1
+
+
+@pytest.mark.parametrize("chroot", ["", "/kafak", "/other/place"])
+def test_a_wrong_chroot_is_said_alone_with_the_right_one(cluster: ReadyCluster, chroot: str) -> None:
+    """Above all nobody is told to delete what lies there, which is another one's."""
+    cluster.register(1, port=free_port())
+    cluster.brokers[1]["num.partitions"] = "7"
+    server, right = cluster.hosts.partition("/")[::2]
+    cluster.hosts = f"{server}{chroot}"
+    result = run(cluster)
+    assert result.exit_code == 1, result.output
+    assert result.stdout.splitlines() == [
+        "BLOCKER M007 No Kafka cluster in this ZooKeeper",
+        f"    {server}{chroot}: no Kafka cluster is here: /cluster/id is missing",
+        f"    Did you mean /{right}? A Kafka cluster is there: write {server}/{right}",
+        "nothing else was checked",
+        "1 blockers, 0 warnings, 0 could not be examined",
+    ]
 
 
 def test_what_concerns_only_the_others_is_left_out(cluster: ReadyCluster) -> None:

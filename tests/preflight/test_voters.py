@@ -43,7 +43,7 @@ def files(directory: Path, super_users: dict[int, str], rules: dict[int, str]) -
 def test_whoever_is_missing_in_a_list_is_named_there(tmp_path: Path) -> None:
     (found,) = voters_without_right(files(tmp_path, {3000: "User:CN=c3000;User:CN=c3001", 3001: "User:CN=c3001"}, {}))
     assert found.where == f"{tmp_path}/3001.properties: super.users"
-    assert "controller 3001 takes controller 3000 for User:CN=c3000" in found.what
+    assert "it takes controller 3000 for User:CN=c3000" in found.what
 
 
 def test_each_sees_the_others_by_its_own_rules(tmp_path: Path) -> None:

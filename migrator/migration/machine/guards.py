@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from enum import Enum
 
+from migrator.errors import OperatorError
 from migrator.migration.machine.transitions import Finding
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState
 from migrator.values import value
 from migrator.zookeeper.leadership import Claim, ClaimView, plan_claim
-from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.migration import INITIAL_STATE, MigrationState
 
 
@@ -40,8 +40,8 @@ class Standing:
     cluster_id: str | None
     view: ClaimView
     evidence: MarkEvidence = MarkEvidence()
-    fault: ZnodeError | None = None
-    """One of these znodes does not decode; the other fields then say nothing."""
+    fault: OperatorError | None = None
+    """One of these znodes does not decode, or there is no cluster; the other fields then say nothing."""
 
     @property
     def mark(self) -> MigrationState:
@@ -129,12 +129,6 @@ def adopt(view: ClaimView, us: Claimant) -> Claim | None:
 
 
 def _wrong_cluster(standing: Standing, us: Claimant) -> GuardAnswer | None:
-    if standing.cluster_id is None:
-        return GuardAnswer(
-            Finding.REFUSE,
-            "/cluster/id is missing: this is not the ZooKeeper of a Kafka cluster, or the chroot is wrong",
-            "Set zookeeper.connect to what the brokers use, chroot included.",
-        )
     if standing.cluster_id != us.cluster_id:
         return GuardAnswer(
             Finding.REFUSE,

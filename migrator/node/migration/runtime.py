@@ -39,6 +39,7 @@ from migrator.wire.legacy.messages import SendingController
 from migrator.wire.voters import VoterSignals, ready, stock
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.claim import Claimer
+from migrator.zookeeper.clusters import no_cluster
 from migrator.zookeeper.leadership import ClaimView
 from migrator.zookeeper.ops import MultiOutcome, Op
 from migrator.zookeeper.password_encoder import password_encoder
@@ -126,6 +127,9 @@ class NodeZooKeeper:
 
     def view(self) -> ClaimView:
         return self._claimer.view()
+
+    def no_cluster(self) -> OperatorError:
+        return no_cluster(self._session)
 
     def submit(self, ops: Sequence[Op]) -> Future[MultiOutcome]:
         return self._writer.submit(ops)

@@ -42,7 +42,8 @@ def refused_in_kraft(evidence: Evidence) -> Iterator[Found]:
             if static is not None and not static // 2 <= count <= 2 * static:
                 yield Found(
                     f"{paths.BROKER_CONFIGS}/{broker.broker_id if key in own else paths.DEFAULT_ENTITY}",
-                    f"{key} is {count}, and {static} in the file of {broker.who} ({broker.path})",
+                    f"{key} is {count}, and {static} in its file",
+                    hosts=(broker.who,),
                 )
 
 

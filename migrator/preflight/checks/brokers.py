@@ -8,7 +8,7 @@ from migrator.config.types import split_list
 from migrator.migration.machine.readiness import Severity
 from migrator.preflight.check import Found, PreflightCheck, of_zookeeper
 from migrator.preflight.checks.broker_threads import refused_in_kraft
-from migrator.preflight.evidence import BrokerFile, Evidence, ZooKeeperFacts
+from migrator.preflight.evidence import BrokerFile, ControllerFile, Evidence, ZooKeeperFacts
 from migrator.records.metadata import SecurityProtocol
 from migrator.records.versions import MinLevel, version_at
 from migrator.wire.raft_transport import READS_VOTERS_SINCE
@@ -31,6 +31,7 @@ _MIGRATION = "zookeeper.metadata.migration.enable"
 QUORUM_KEYS = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
 """Either tells a broker where the controllers are."""
 _IBP = "inter.broker.protocol.version"
+_CONNECT = "zookeeper.connect"
 
 
 @of_zookeeper
@@ -42,8 +43,7 @@ def none_registered(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
 @of_zookeeper
 def absent(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
     for broker_id in sorted(zookeeper.topics.replicas.keys() - zookeeper.brokers.keys()):
-        held = zookeeper.topics.replicas[broker_id]
-        yield Found(f"broker {broker_id}", f"it holds {held:,} replicas, but is not in {paths.BROKER_IDS}")
+        yield Found(paths.BROKER_IDS, "it holds replicas, but is not registered", hosts=(f"broker {broker_id}",))
 
 
 @of_zookeeper
@@ -51,7 +51,8 @@ def only_configured(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
     for broker_id in sorted(zookeeper.configured_brokers - zookeeper.brokers.keys() - zookeeper.topics.replicas.keys()):
         yield Found(
             f"{paths.BROKER_CONFIGS}/{broker_id}",
-            f"broker {broker_id} has a dynamic configuration, but neither runs nor holds replicas",
+            "it has a dynamic configuration, but neither runs nor holds replicas",
+            hosts=(f"broker {broker_id}",),
         )
 
 
@@ -63,18 +64,20 @@ def wrong_listener(evidence: Evidence) -> Iterator[Found]:
         name = controller.settings.broker_rpc_listener
         for broker_id, broker in sorted(evidence.zookeeper.brokers.items()):
             ends = {end.name.upper(): SecurityProtocol(end.security_protocol).name for end in broker.endpoints}
-            where = controller.file.at("inter.broker.listener.name")
+            hosts = (controller.who, f"broker {broker_id}")
             if name not in ends:
                 yield Found(
-                    where,
-                    f"{controller.who} would talk to brokers on {name}, but broker {broker_id} has "
+                    controller.file.at("inter.broker.listener.name"),
+                    f"controllers would talk to brokers on {name}, but brokers have "
                     f"{', '.join(sorted(ends)) or 'no listener'}",
+                    hosts=hosts,
                 )
             elif controller.protocols.get(name, ends[name]) != ends[name]:
                 yield Found(
                     controller.file.at("listener.security.protocol.map"),
-                    f"it maps {name} to {controller.protocols[name]}, broker {broker_id} to {ends[name]}",
+                    f"controllers map {name} to {controller.protocols[name]}, brokers to {ends[name]}",
                     "Copy the entry of the brokers",
+                    hosts,
                 )
 
 
@@ -87,8 +90,9 @@ def control_plane(evidence: Evidence) -> Iterator[Found]:
             if controller.file.get(key).upper() != broker.file.get(key).upper():
                 yield Found(
                     controller.file.at(key),
-                    f"it is {controller.file.shown(key)}, but {broker.who} expects its controller on "
-                    f"{broker.file.get(key)} ({broker.path})",
+                    f"it is {controller.file.shown(key)} on controllers, but brokers expect their controller on "
+                    f"{broker.file.get(key)}",
+                    hosts=(controller.who, broker.who),
                 )
 
 
@@ -96,24 +100,24 @@ def control_plane_in_kraft(evidence: Evidence) -> Iterator[Found]:
     key = "control.plane.listener.name"
     for broker in evidence.brokers:
         if broker.file.sets(key):
-            yield Found(broker.file.at(key), f"{broker.who} has a control-plane listener, which KRaft mode refuses")
+            what = "it has a control-plane listener, which KRaft mode refuses"
+            yield Found(broker.file.at(key), what, hosts=(broker.who,))
 
 
 def old_protocol_version(evidence: Evidence) -> Iterator[Found]:
     for broker in evidence.brokers:
-        if broker.level is not None and broker.level < MinLevel.TRANSACTIONS:
-            yield Found(broker.file.at(_IBP), f"{broker.who} has {broker.file.get(_IBP)}: a migration needs 3.6-IV1")
-        elif broker.level is None and broker.file.sets(_IBP):
-            yield Found(
-                broker.file.at(_IBP), f"{broker.who} has {broker.file.get(_IBP)}, before 3.0 or unknown: a migration "
-                "needs 3.6-IV1",
-            )  # fmt: skip
+        unknown = broker.level is None and broker.file.sets(_IBP)
+        if unknown or (broker.level is not None and broker.level < MinLevel.TRANSACTIONS):
+            doubt = ", before 3.0 or unknown" if unknown else ""
+            what = f"it has {broker.file.get(_IBP)}{doubt}: a migration needs 3.6-IV1"
+            yield Found(broker.file.at(_IBP), what, hosts=(broker.who,))
 
 
 def unpinned_protocol_version(evidence: Evidence) -> Iterator[Found]:
     for broker in evidence.brokers:
         if not broker.file.sets(_IBP):
-            yield Found(broker.file.at(_IBP), f"{broker.who} does not set it: it is then that of its own release")
+            what = "it does not set the key: that of its own release counts then"
+            yield Found(broker.file.at(_IBP), what, hosts=(broker.who,))
 
 
 def differing_protocol_versions(evidence: Evidence) -> Iterator[Found]:
@@ -123,7 +127,8 @@ def differing_protocol_versions(evidence: Evidence) -> Iterator[Found]:
         if broker.level != known[0].level:
             yield Found(
                 broker.file.at(_IBP),
-                f"{broker.who} has {broker.file.get(_IBP)}, {known[0].who} {known[0].file.get(_IBP)}",
+                f"it has {broker.file.get(_IBP)}, {known[0].who} {known[0].file.get(_IBP)}",
+                hosts=(broker.who,),
             )
     for controller in evidence.controllers:
         level = controller.directory.level
@@ -131,8 +136,9 @@ def differing_protocol_versions(evidence: Evidence) -> Iterator[Found]:
             if level is not None and level != broker.level:
                 yield Found(
                     broker.file.at(_IBP),
-                    f"{broker.who} has {broker.file.get(_IBP)}, but {controller.who} was formatted with "
-                    f"metadata.version {version_at(level).name} ({controller.directory.path})",
+                    f"brokers have {broker.file.get(_IBP)}, but controllers were formatted with metadata.version "
+                    f"{version_at(level).name}",
+                    hosts=(broker.who, controller.who),
                 )
 
 
@@ -142,7 +148,8 @@ def several_directories(evidence: Evidence) -> Iterator[Found]:
         if len(directories) > 1 and (broker.level or 0) < MinLevel.DIRECTORY_ASSIGNMENT and broker.file.sets(_IBP):
             yield Found(
                 broker.file.at("log.dirs"),
-                f"{broker.who} has {len(directories)} log directories with {_IBP} {broker.file.get(_IBP)}",
+                f"it has {len(directories)} log directories with {_IBP} {broker.file.get(_IBP)}",
+                hosts=(broker.who,),
             )
 
 
@@ -161,9 +168,8 @@ def maybe_generated_ids(evidence: Evidence) -> Iterator[Found]:
     with_files = {broker.broker_id for broker in evidence.brokers}
     for broker_id in sorted(evidence.zookeeper.brokers.keys() - with_files):
         if broker_id >= FIRST_GENERATED_ID:
-            yield Found(
-                f"broker {broker_id}", "ZooKeeper gave out broker ids (/brokers/seqid), and this looks like one of them"
-            )
+            what = "it looks like one of the broker ids that ZooKeeper gave out"
+            yield Found("/brokers/seqid", what, hosts=(f"broker {broker_id}",))
 
 
 def not_prepared(evidence: Evidence) -> Iterator[Found]:
@@ -176,7 +182,8 @@ def not_prepared(evidence: Evidence) -> Iterator[Found]:
         }
         missing = [key for key, is_set in needed.items() if not is_set]
         if missing:
-            yield Found(broker.file.at(missing[0]), f"{broker.who} is not prepared: it lacks {', '.join(missing)}")
+            what = f"it is not prepared: it lacks {', '.join(missing)}"
+            yield Found(broker.file.at(missing[0]), what, hosts=(broker.who,))
 
 
 def wrong_quorum(evidence: Evidence) -> Iterator[Found]:
@@ -188,8 +195,9 @@ def wrong_quorum(evidence: Evidence) -> Iterator[Found]:
         if broker.file.sets("controller.quorum.voters") and broker.voters != controller.voters:
             yield Found(
                 broker.file.at("controller.quorum.voters"),
-                f"{broker.who} names {broker.file.get('controller.quorum.voters')}, {controller.who} "
+                f"it names {broker.file.get('controller.quorum.voters')}, {controller.who} "
                 f"{controller.file.get('controller.quorum.voters')}",
+                hosts=(broker.who,),
             )
         names = [name.upper() for name in split_list(broker.file.get("controller.listener.names"))]
         if not names:
@@ -199,13 +207,15 @@ def wrong_quorum(evidence: Evidence) -> Iterator[Found]:
         if names[0] not in ours:
             yield Found(
                 broker.file.at("controller.listener.names"),
-                f"{broker.who} looks for the listener {names[0]}, {controller.who} has {', '.join(ours) or 'none'}",
+                f"it looks for the listener {names[0]}, {controller.who} has {', '.join(ours) or 'none'}",
+                hosts=(broker.who,),
             )
         elif _protocol(broker, names[0]) != protocol:
             yield Found(
                 broker.file.at("listener.security.protocol.map"),
-                f"{broker.who} would speak {_protocol(broker, names[0]) or 'nothing'} to the listener {names[0]}, "
+                f"it would speak {_protocol(broker, names[0]) or 'nothing'} to the listener {names[0]}, "
                 f"{controller.who} speaks {protocol}",
+                hosts=(broker.who,),
             )
 
 
@@ -222,26 +232,26 @@ def differing_defaults(evidence: Evidence) -> Iterator[Found]:
                 if key in broker.file.hidden or key in controller.file.hidden:
                     continue
                 if controller.file.get(key) != broker.file.get(key):
-                    yield Found(
-                        controller.file.at(key),
-                        f"{controller.who} has {controller.file.get(key)}, {broker.who} {broker.file.get(key)} "
-                        f"({broker.path})",
-                    )
+                    yield differs(key, controller, controller.file.get(key), broker, broker.file.get(key))
 
 
 def other_zookeeper(evidence: Evidence) -> Iterator[Found]:
     """Another chroot is another cluster."""
-    for path, chroot, text in _connections(evidence):
-        if evidence.zookeeper is not None and chroot != _chroot(evidence.zookeeper.hosts):
-            yield Found(f"{path}: zookeeper.connect", f"it is {text}, but preflight read {evidence.zookeeper.hosts}")
+    for it in _connected(evidence):
+        text = it.file.get(_CONNECT)
+        if evidence.zookeeper is not None and _chroot(text) != _chroot(evidence.zookeeper.hosts):
+            what = f"it has {text}, but preflight read {evidence.zookeeper.hosts}"
+            yield Found(it.file.at(_CONNECT), what, hosts=(it.who,))
 
 
 def other_servers(evidence: Evidence) -> Iterator[Found]:
-    for path, chroot, text in _connections(evidence):
-        if evidence.zookeeper is None or chroot != _chroot(evidence.zookeeper.hosts):
+    for it in _connected(evidence):
+        text = it.file.get(_CONNECT)
+        if evidence.zookeeper is None or _chroot(text) != _chroot(evidence.zookeeper.hosts):
             continue
         if not _servers(text) & _servers(evidence.zookeeper.hosts):
-            yield Found(f"{path}: zookeeper.connect", f"it is {text}, but preflight read {evidence.zookeeper.hosts}")
+            what = f"it has {text}, but preflight read {evidence.zookeeper.hosts}"
+            yield Found(it.file.at(_CONNECT), what, hosts=(it.who,))
 
 
 def differing_zookeeper_settings(evidence: Evidence) -> Iterator[Found]:
@@ -249,17 +259,13 @@ def differing_zookeeper_settings(evidence: Evidence) -> Iterator[Found]:
         for broker in evidence.brokers:
             for key in ZOOKEEPER_KEYS:
                 if controller.file.is_on(key) != broker.file.is_on(key):
-                    yield Found(
-                        controller.file.at(key),
-                        f"{controller.who} has {controller.file.get(key)}, {broker.who} {broker.file.get(key)} "
-                        f"({broker.path})",
-                    )
+                    yield differs(key, controller, controller.file.get(key), broker, broker.file.get(key))
 
 
 def old_logs(evidence: Evidence) -> Iterator[Found]:
     for broker in evidence.brokers:
         for path in broker.old_logs:
-            yield Found(path, f"{broker.who} keeps a metadata log of an earlier attempt (KAFKA-16463)")
+            yield Found(path, "it keeps a metadata log of an earlier attempt (KAFKA-16463)", hosts=(broker.who,))
 
 
 def wrong_files(evidence: Evidence) -> Iterator[Found]:
@@ -268,25 +274,25 @@ def wrong_files(evidence: Evidence) -> Iterator[Found]:
         if broker.broker_id is None:
             continue
         if broker.broker_id in seen:
-            yield Found(broker.file.at("broker.id"), f"{seen[broker.broker_id].path} has {broker.broker_id}, too")
+            what = f"{seen[broker.broker_id].path} has {broker.broker_id}, too"
+            yield Found(broker.file.at("broker.id"), what, hosts=(broker.who,))
         seen[broker.broker_id] = broker
         for directory, identity in broker.identities:
             if identity.node_id != broker.broker_id:
-                yield Found(directory, f"it belongs to broker {identity.node_id}, the file says {broker.broker_id}")
+                what = f"it belongs to broker {identity.node_id}, the file says {broker.broker_id}"
+                yield Found(directory, what, hosts=(broker.who,))
 
 
 def too_old(evidence: Evidence) -> Iterator[Found]:
     for broker_id, answer in sorted(evidence.machine.answers.items()):
         if answer.apis is None:
             continue
-        highest = answer.apis.get(ADD_PARTITIONS_TO_TXN, -1)
+        highest, hosts = answer.apis.get(ADD_PARTITIONS_TO_TXN, -1), (f"broker {broker_id}",)
         if LEADER_AND_ISR not in answer.apis:
-            yield Found(f"broker {broker_id} ({answer.address})", "it does not take LeaderAndIsr: no ZooKeeper mode")
+            yield Found(answer.address, "it does not take LeaderAndIsr: no ZooKeeper mode", hosts=hosts)
         elif highest < VERSION_OF_3_6:
-            yield Found(
-                f"broker {broker_id} ({answer.address})",
-                f"it is older than Kafka 3.6 (AddPartitionsToTxn up to version {highest})",
-            )
+            what = f"it is older than Kafka 3.6 (AddPartitionsToTxn up to version {highest})"
+            yield Found(answer.address, what, hosts=hosts)
 
 
 def cannot_read_voters(evidence: Evidence) -> Iterator[Found]:
@@ -302,23 +308,31 @@ def cannot_read_voters(evidence: Evidence) -> Iterator[Found]:
         highest = None if answer.apis is None else answer.apis.get(FETCH, -1)
         if highest is not None and highest < READS_VOTERS_SINCE[FETCH]:
             yield Found(
-                f"broker {broker_id} ({answer.address})",
+                answer.address,
                 f"it is older than Kafka 3.9 (Fetch up to version {highest}), and {dynamic[0].who} has no "
                 "controller.quorum.voters: the log will hold the voters, which such a broker cannot read",
+                hosts=(f"broker {broker_id}",),
             )
 
 
 def unreachable(evidence: Evidence) -> Iterator[Found]:
     for broker_id, answer in sorted(evidence.machine.answers.items()):
         if answer.apis is None:
-            yield Found(f"broker {broker_id} ({answer.address})", f"it does not answer here: {answer.fault}")
+            yield Found(answer.address, f"it does not answer here: {answer.fault}", hosts=(f"broker {broker_id}",))
 
 
-def _connections(evidence: Evidence) -> Iterator[tuple[str, str, str]]:
-    """File, chroot and text of every zookeeper.connect."""
-    for file in (*(it.file for it in evidence.controllers), *(it.file for it in evidence.brokers)):
-        if text := file.get("zookeeper.connect"):
-            yield file.path, _chroot(text), text
+def differs(key: str, controller: ControllerFile, one: str, broker: BrokerFile, other: str) -> Found:
+    """A key that controllers should have as brokers have it."""
+    return Found(
+        controller.file.at(key),
+        f"{key} is {one or '(not set)'} on controllers, {other or '(not set)'} on brokers",
+        hosts=(controller.who, broker.who),
+    )
+
+
+def _connected(evidence: Evidence) -> Iterator[ControllerFile | BrokerFile]:
+    """Whose files have a zookeeper.connect."""
+    return (it for it in evidence.nodes if it.file.get(_CONNECT))
 
 
 def _chroot(hosts: str) -> str:

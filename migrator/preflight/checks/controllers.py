@@ -37,21 +37,21 @@ def refused_settings(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         for key, what, remedy in controller.problems:
             if key not in JAVA_CLASS_KEYS and not key.startswith(_OURS) and not concerns_this_program_only(key):
-                yield Found(controller.file.at(key), what, remedy)
+                yield Found(controller.file.at(key), what, remedy, (controller.who,))
 
 
 def refused_own_settings(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         for key, what, remedy in controller.problems:
             if key.startswith(_OURS):
-                yield Found(controller.file.at(key), what, remedy)
+                yield Found(controller.file.at(key), what, remedy, (controller.who,))
 
 
 def doubtful_settings(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         for sentence in controller.warnings:
             key, _, what = sentence.removeprefix(f"{controller.path}: ").partition(": ")
-            yield Found(controller.file.at(key), what)
+            yield Found(controller.file.at(key), what, hosts=(controller.who,))
 
 
 def clashing_ids(evidence: Evidence) -> Iterator[Found]:
@@ -66,12 +66,14 @@ def clashing_ids(evidence: Evidence) -> Iterator[Found]:
             if voter.voter_id in known:
                 yield Found(
                     controller.file.at("controller.quorum.voters"),
-                    f"voter {voter.voter_id} has the id of a broker, by {known[voter.voter_id]}",
+                    f"it has the id of a broker, by {known[voter.voter_id]}",
+                    hosts=(f"controller {voter.voter_id}",),
                 )
         if not controller.voters and controller.node_id in known:
             yield Found(
                 controller.file.at("node.id"),
-                f"{controller.who} has the id of a broker, by {known[controller.node_id]}",
+                f"it has the id of a broker, by {known[controller.node_id]}",
+                hosts=(controller.who,),
             )
 
 
@@ -80,7 +82,8 @@ def quarrelling_files(evidence: Evidence) -> Iterator[Found]:
     seen: dict[int, ControllerFile] = {}
     for controller in evidence.controllers:
         if controller.node_id in seen:
-            yield Found(controller.file.at("node.id"), f"{seen[controller.node_id].path} has {controller.node_id}, too")
+            what = f"{seen[controller.node_id].path} has {controller.node_id}, too"
+            yield Found(controller.file.at("node.id"), what, hosts=(controller.who,))
         seen[controller.node_id] = controller
     for controller in evidence.controllers[1:]:
         first = evidence.controllers[0]
@@ -88,14 +91,16 @@ def quarrelling_files(evidence: Evidence) -> Iterator[Found]:
             if controller.file.get(key) != first.file.get(key):
                 yield Found(
                     controller.file.at(key),
-                    f"it is {controller.file.shown(key)}, but {first.file.shown(key)} in {first.path}",
+                    f"it has {controller.file.shown(key)}, but {first.who} {first.file.shown(key)} ({first.path})",
+                    hosts=(controller.who,),
                 )
 
 
 def accidental_end(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         if not controller.settings.zookeeper_metadata_migration_enable:
-            yield Found(controller.file.at(_MIGRATION), f"{controller.who} does not have the migration on")
+            what = "it does not have the migration on"
+            yield Found(controller.file.at(_MIGRATION), what, hosts=(controller.who,))
 
 
 def voters_not_seen(evidence: Evidence) -> Iterator[Found]:
@@ -103,12 +108,13 @@ def voters_not_seen(evidence: Evidence) -> Iterator[Found]:
         return
     first = evidence.controllers[0]
     seen = {controller.node_id for controller in evidence.controllers}
-    missing = [str(voter.voter_id) for voter in first.voters if voter.voter_id not in seen]
-    if missing:
-        yield Found(
-            first.file.at("controller.quorum.voters"),
-            f"no file was given of voter {', '.join(missing)}: whether the migration is on there was not seen",
-        )
+    for voter in first.voters:
+        if voter.voter_id not in seen:
+            yield Found(
+                first.file.at("controller.quorum.voters"),
+                "no file was given of it: whether it has the migration on was not seen",
+                hosts=(f"controller {voter.voter_id}",),
+            )
 
 
 def not_formatted(evidence: Evidence) -> Iterator[Found]:
@@ -116,8 +122,8 @@ def not_formatted(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         if controller.directory.identity is None and controller.directory.path:
             remedy = f"Format it with --cluster-id {cluster_id} on its machine, or run preflight there"
-            what = f"{controller.who} has no formatted directory on this machine"
-            yield Found(controller.directory.path, what, remedy if cluster_id else "")
+            what = "it has no formatted directory on this machine"
+            yield Found(controller.directory.path, what, remedy if cluster_id else "", (controller.who,))
 
 
 def wrong_directory(evidence: Evidence) -> Iterator[Found]:
@@ -125,7 +131,9 @@ def wrong_directory(evidence: Evidence) -> Iterator[Found]:
         identity = controller.directory.identity
         if identity is not None and identity.node_id != controller.node_id:
             yield Found(
-                controller.directory.path, f"it belongs to node {identity.node_id}, the file says {controller.node_id}"
+                controller.directory.path,
+                f"it belongs to node {identity.node_id}, the file says {controller.node_id}",
+                hosts=(controller.who,),
             )
 
 
@@ -139,8 +147,8 @@ def used_log(evidence: Evidence) -> Iterator[Found]:
         if state is not None and state not in _BEFORE_COPY:
             yield Found(
                 controller.directory.path,
-                f"the log of {controller.who} comes from an earlier migration (migration state {state}), but "
-                f"ZooKeeper records no copy",
+                f"its log comes from an earlier migration (migration state {state}), but ZooKeeper records no copy",
+                hosts=(controller.who,),
             )
 
 
@@ -150,8 +158,9 @@ def unfit_level(evidence: Evidence) -> Iterator[Found]:
         if level is not None and not MinLevel.TRANSACTIONS <= level <= LATEST_SUPPORTED:
             yield Found(
                 controller.directory.path,
-                f"{controller.who} has metadata.version {version_at(level).name}; a migration needs "
+                f"it has metadata.version {version_at(level).name}; a migration needs "
                 f"{version_at(MinLevel.TRANSACTIONS).name} to {version_at(LATEST_SUPPORTED).name}",
+                hosts=(controller.who,),
             )
 
 
@@ -161,7 +170,8 @@ def differing_levels(evidence: Evidence) -> Iterator[Found]:
         if controller.directory.level != known[0].directory.level:
             yield Found(
                 controller.directory.path,
-                f"{controller.who} has metadata.version {_name(controller)}, {known[0].who} {_name(known[0])}",
+                f"it has metadata.version {_name(controller)}, {known[0].who} {_name(known[0])}",
+                hosts=(controller.who,),
             )
 
 
@@ -174,8 +184,9 @@ def level_without_tokens(evidence: Evidence) -> Iterator[Found]:
         if level is not None and MinLevel.TRANSACTIONS <= level < MinLevel.DELEGATION_TOKENS:
             yield Found(
                 controller.directory.path,
-                f"{controller.who} has metadata.version {version_at(level).name}, which has no delegation tokens; "
-                f"ZooKeeper holds {evidence.zookeeper.tokens.count:,}",
+                f"it has metadata.version {version_at(level).name}, which has no delegation tokens; ZooKeeper holds "
+                f"{evidence.zookeeper.tokens.count:,}",
+                hosts=(controller.who,),
             )
 
 

@@ -26,37 +26,39 @@ def little_disk(evidence: Evidence) -> Iterator[Found]:
         if free is not None and free < needed:
             yield Found(
                 controller.directory.path,
-                f"{free:,} bytes are free, and {controller.who} needs about {needed:,} for {records:,} records",
+                f"{free:,} bytes are free, and a controller needs about {needed:,} for {records:,} records",
+                hosts=(controller.who,),
             )
 
 
 def not_writable(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         if not controller.directory.writable:
-            yield Found(controller.directory.path, f"whoever runs preflight may not write there ({controller.who})")
+            what = "whoever runs preflight may not write there"
+            yield Found(controller.directory.path, what, hosts=(controller.who,))
 
 
 def run_by_root(evidence: Evidence) -> Iterator[Found]:
     """Preflight may run as somebody else than the controller will; the owner of its directory tells."""
     for controller in evidence.controllers:
         if controller.directory.of_root:
-            what = f"it belongs to root, so {controller.who} would have to run as root: who breaks in owns the machine"
-            yield Found(controller.directory.path, what)
+            what = "its directory belongs to root, so it would have to run as root: who breaks in owns the machine"
+            yield Found(controller.directory.path, what, hosts=(controller.who,))
 
 
 def changed_by_all(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         for path in controller.directory.changeable:
-            what = f"every user of this machine may put another log in the place of that of {controller.who}"
-            yield Found(path, what, f"chmod o-w {path}")
+            what = "every user of this machine may put another log in the place of its own"
+            yield Found(path, what, f"chmod o-w {path}", (controller.who,))
 
 
 def read_by_all(evidence: Evidence) -> Iterator[Found]:
     """This program takes the rights of others from the log in it; stock Kafka's files have those of its umask."""
     for controller in evidence.controllers:
         if controller.directory.readable:
-            what = f"every user of this machine may enter it: snapshots of {controller.who} hold SCRAM credentials"
-            yield Found(controller.directory.path, what, f"chmod o= {controller.directory.path}")
+            what = "every user of this machine may enter its directory, and snapshots hold SCRAM credentials"
+            yield Found(controller.directory.path, what, f"chmod o= {controller.directory.path}", (controller.who,))
 
 
 def wrong_clock(evidence: Evidence) -> Iterator[Found]:

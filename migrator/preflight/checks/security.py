@@ -12,8 +12,9 @@ from migrator.config.types import split_list
 from migrator.migration.machine.readiness import Severity
 from migrator.preflight.census import sample_of
 from migrator.preflight.check import Concerns, Found, PreflightCheck, of_zookeeper
+from migrator.preflight.checks.brokers import differs
 from migrator.preflight.checks.controllers import JAVA_CLASS_KEYS
-from migrator.preflight.evidence import Evidence, PropertyFile, ZooKeeperFacts
+from migrator.preflight.evidence import BrokerFile, ControllerFile, Evidence, PropertyFile, ZooKeeperFacts
 from migrator.zookeeper.znodes import paths
 
 AUTHORIZER = "authorizer.class.name"
@@ -30,26 +31,27 @@ def java_classes(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         for key, what, remedy in controller.problems:
             if key in JAVA_CLASS_KEYS:
-                yield Found(controller.file.at(key), what, remedy)
+                yield Found(controller.file.at(key), what, remedy, (controller.who,))
 
 
 def refused_keys(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         for key, what, remedy in controller.problems:
             if concerns_this_program_only(key):
-                yield Found(controller.file.at(key), what, remedy)
+                yield Found(controller.file.at(key), what, remedy, (controller.who,))
 
 
 def policies_of_brokers(evidence: Evidence) -> Iterator[Found]:
     for broker in evidence.brokers:
         for key in POLICIES:
-            without = [it.who for it in evidence.controllers if it.file.get(key) != broker.file.get(key)]
-            if broker.file.sets(key) and without:
-                yield Found(
-                    broker.file.at(key),
-                    f"{broker.who} has the policy {broker.file.get(key)}, {', '.join(without)} not: "
-                    "controllers apply policies, brokers no longer do",
-                )
+            for controller in evidence.controllers:
+                if broker.file.sets(key) and controller.file.get(key) != broker.file.get(key):
+                    yield Found(
+                        broker.file.at(key),
+                        f"brokers have the policy {broker.file.get(key)}, controllers not: controllers apply policies, "
+                        "brokers no longer do",
+                        hosts=(broker.who, controller.who),
+                    )
 
 
 def principal_builders(evidence: Evidence) -> Iterator[Found]:
@@ -58,7 +60,8 @@ def principal_builders(evidence: Evidence) -> Iterator[Found]:
         if builder not in ("", DEFAULT_PRINCIPAL_BUILDER):
             yield Found(
                 broker.file.at(BUILDER),
-                f"{broker.who} builds principals with {builder}, and forwards them to the controller in that form",
+                f"it builds principals with {builder}, and forwards them to the controller in that form",
+                hosts=(broker.who,),
             )
 
 
@@ -73,7 +76,8 @@ def missing_authorizer(evidence: Evidence) -> Iterator[Found]:
         reasons.append(f"ZooKeeper holds ACLs of {evidence.zookeeper.acl_resources:,} resources")
     for controller in evidence.controllers:
         if reasons and not controller.file.sets(AUTHORIZER):
-            yield Found(controller.file.at(AUTHORIZER), f"{controller.who} authorizes nobody, but {reasons[0]}")
+            what = f"it authorizes nobody, but {reasons[0]}"
+            yield Found(controller.file.at(AUTHORIZER), what, hosts=(controller.who,))
 
 
 def foreign_authorizer(evidence: Evidence) -> Iterator[Found]:
@@ -81,14 +85,17 @@ def foreign_authorizer(evidence: Evidence) -> Iterator[Found]:
         name = broker.file.get(AUTHORIZER)
         if name and name not in (*ACL_AUTHORIZERS, STANDARD_AUTHORIZER):
             yield Found(
-                broker.file.at(AUTHORIZER), f"{broker.who} authorizes with {name}: what it allows is not in ZooKeeper"
+                broker.file.at(AUTHORIZER),
+                f"it authorizes with {name}: what that allows is not in ZooKeeper",
+                hosts=(broker.who,),
             )
 
 
 def zookeeper_authorizer(evidence: Evidence) -> Iterator[Found]:
     for broker in evidence.brokers:
         if broker.file.get(AUTHORIZER) in ACL_AUTHORIZERS:
-            yield Found(broker.file.at(AUTHORIZER), f"{broker.who} has an authorizer that needs ZooKeeper")
+            what = "it has an authorizer that needs ZooKeeper"
+            yield Found(broker.file.at(AUTHORIZER), what, hosts=(broker.who,))
 
 
 def differing_super_users(evidence: Evidence) -> Iterator[Found]:
@@ -100,15 +107,12 @@ def differing_super_users(evidence: Evidence) -> Iterator[Found]:
             if missing:
                 yield Found(
                     controller.file.at(SUPER_USERS),
-                    f"it lacks {', '.join(sorted(missing))}, a super user of {broker.who} ({broker.path})",
+                    f"controllers lack {', '.join(sorted(missing))}, a super user of brokers",
+                    hosts=(controller.who, broker.who),
                 )
             key = "allow.everyone.if.no.acl.found"
             if controller.file.is_on(key) != broker.file.is_on(key):
-                yield Found(
-                    controller.file.at(key),
-                    f"{controller.who} has {controller.file.is_on(key)}, {broker.who} {broker.file.is_on(key)} "
-                    f"({broker.path})",
-                )
+                yield differs(key, controller, controller.file.get(key), broker, broker.file.get(key))
 
 
 def anonymous_brokers(evidence: Evidence) -> Iterator[Found]:
@@ -121,6 +125,7 @@ def anonymous_brokers(evidence: Evidence) -> Iterator[Found]:
             yield Found(
                 controller.file.at(SUPER_USERS),
                 f"brokers come as {ANONYMOUS} on the PLAINTEXT listener {listeners[0]}, which is no super user",
+                hosts=(controller.who,),
             )
 
 
@@ -135,26 +140,28 @@ def voters_without_right(evidence: Evidence) -> Iterator[Found]:
             try:
                 principal = one.authentication.principal_of(other.shown)
             except ValueError as error:
-                yield Found(one.file.at("ssl.principal.mapping.rules"), f"{other.who} gets no name there: {error}")
+                what = f"{other.who} gets no name there: {error}"
+                yield Found(one.file.at("ssl.principal.mapping.rules"), what, hosts=(one.who,))
                 continue
             if principal is not None and principal not in one.settings.super_user_names:
-                what = f"{one.who} takes {other.who} for {principal}, which is no super user there"
-                yield Found(one.file.at(SUPER_USERS), what, f"Add {principal}")
+                what = f"it takes {other.who} for {principal}, which is no super user there"
+                yield Found(one.file.at(SUPER_USERS), what, f"Add {principal}", (one.who,))
 
 
 def doors_left_open(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         for key, what, remedy in controller.open_doors:
-            yield Found(controller.file.at(key), what, remedy)
+            yield Found(controller.file.at(key), what, remedy, (controller.who,))
 
 
 def super_users_that_are_nobody(evidence: Evidence) -> Iterator[Found]:
     """Builders of brokers' own may know other types."""
-    brokers = [it.file for it in evidence.brokers if it.file.get(BUILDER) in ("", DEFAULT_PRINCIPAL_BUILDER)]
-    for file in (*(it.file for it in evidence.controllers), *brokers):
-        mapped = file.get("ssl.principal.mapping.rules")
-        for what, remedy in nobodies_of(file.get(SUPER_USERS), mapped=mapped):
-            yield Found(file.at(SUPER_USERS), what, remedy)
+    for it in evidence.nodes:
+        if it in evidence.brokers and it.file.get(BUILDER) not in ("", DEFAULT_PRINCIPAL_BUILDER):
+            continue
+        mapped = it.file.get("ssl.principal.mapping.rules")
+        for what, remedy in nobodies_of(it.file.get(SUPER_USERS), mapped=mapped):
+            yield Found(it.file.at(SUPER_USERS), what, remedy, (it.who,))
 
 
 def missing_encoder_secret(evidence: Evidence) -> Iterator[Found]:
@@ -165,7 +172,8 @@ def missing_encoder_secret(evidence: Evidence) -> Iterator[Found]:
         if not controller.file.sets(SECRET):
             yield Found(
                 controller.file.at(SECRET),
-                f"it is not set, but ZooKeeper holds {sample.count:,} encrypted passwords: {sample}",
+                f"the key is not set, but ZooKeeper holds {sample.count:,} encrypted passwords: {sample}",
+                hosts=(controller.who,),
             )
 
 
@@ -179,10 +187,11 @@ def differing_secrets(evidence: Evidence) -> Iterator[Found]:
     """Compared, never shown."""
     for key in (SECRET, TOKEN_SECRET):
         for controller in evidence.controllers:
-            others = [*(it.file for it in evidence.controllers), *(it.file for it in evidence.brokers)]
-            differing = [file.path for file in others if _differ(controller.file, file, key)]
-            if differing:
-                yield Found(controller.file.at(key), f"it is not the same as in {', '.join(differing)}")
+            for other in evidence.nodes:
+                if _differ(controller.file, other.file, key):
+                    what = f"{key} is not the same in their files"
+                    for it in (controller, other):
+                        yield Found(it.file.at(key), what, hosts=(it.who,))
 
 
 def missing_token_secret(evidence: Evidence) -> Iterator[Found]:
@@ -192,23 +201,24 @@ def missing_token_secret(evidence: Evidence) -> Iterator[Found]:
         reasons.insert(0, f"ZooKeeper holds {count:,} delegation tokens below {paths.TOKENS}")
     for controller in evidence.controllers:
         if reasons and not controller.file.sets(TOKEN_SECRET):
-            yield Found(controller.file.at(TOKEN_SECRET), f"it is not set, but {reasons[0]}")
+            what = f"the key is not set, but {reasons[0]}"
+            yield Found(controller.file.at(TOKEN_SECRET), what, hosts=(controller.who,))
 
 
 def unreadable_security(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         for trouble in controller.unreadable:
-            yield Found(trouble.where, trouble.what, trouble.remedy)
+            yield Found(trouble.where, trouble.what, trouble.remedy, (controller.who,))
 
 
 def hidden_values(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
-        yield from _hidden(controller.file)
+        yield from _hidden(controller)
 
 
 def hidden_values_of_brokers(evidence: Evidence) -> Iterator[Found]:
     for broker in evidence.brokers:
-        yield from _hidden(broker.file)
+        yield from _hidden(broker)
 
 
 @of_zookeeper
@@ -243,13 +253,14 @@ def open_to_the_world(evidence: Evidence) -> Iterator[Found]:
         if closed and not controller.settings.zookeeper_set_acl:
             yield Found(
                 controller.file.at("zookeeper.set.acl"),
-                f"it is false, but {closed[0]} is protected ({owners[closed[0]]}), and what we create would not be",
+                f"the key is false, but {closed[0]} is protected ({owners[closed[0]]}); what we create would not be",
+                hosts=(controller.who,),
             )
 
 
-def _hidden(file: PropertyFile) -> Iterator[Found]:
-    for trouble in file.hidden.values():
-        yield Found(trouble.where, trouble.what, trouble.remedy)
+def _hidden(of: ControllerFile | BrokerFile) -> Iterator[Found]:
+    for trouble in of.file.hidden.values():
+        yield Found(trouble.where, trouble.what, trouble.remedy, (of.who,))
 
 
 def _differ(one: PropertyFile, other: PropertyFile, key: str) -> bool:

@@ -33,7 +33,9 @@ def big_update_metadata(evidence: Evidence) -> Iterator[Found]:
     for broker_id, (limit, where) in sorted(limits.items()):
         if size > limit:
             yield Found(
-                f"broker {broker_id}", f"one UpdateMetadata has about {size:,} bytes, more than its {limit:,} ({where})"
+                where,
+                f"one UpdateMetadata has about {size:,} bytes, more than {limit:,}",
+                hosts=(f"broker {broker_id}",),
             )
 
 
@@ -87,8 +89,9 @@ def _leader_and_isr(evidence: Evidence, above: float, up_to: float) -> Iterator[
         if above * limit < size <= up_to * limit:
             replicas = evidence.zookeeper.topics.replicas[broker_id]
             yield Found(
-                f"broker {broker_id}",
-                f"its LeaderAndIsr has about {size:,} bytes ({replicas:,} replicas), and it takes {limit:,} ({where})",
+                where,
+                f"its LeaderAndIsr has about {size:,} bytes ({replicas:,} replicas), and it takes {limit:,}",
+                hosts=(f"broker {broker_id}",),
             )
 
 
@@ -98,7 +101,7 @@ def _limit(evidence: Evidence, broker_id: int) -> tuple[int, str]:
         text = broker.file.get(REQUEST_LIMIT)
         if broker.broker_id == broker_id and text.isdecimal():
             return int(text), broker.file.at(REQUEST_LIMIT)
-    return int(KEYS[REQUEST_LIMIT].default or 0), "Kafka's default, its file was not given"
+    return int(KEYS[REQUEST_LIMIT].default or 0), f"Kafka's default of {REQUEST_LIMIT} (no file was given)"
 
 
 CHECKS = (

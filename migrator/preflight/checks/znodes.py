@@ -67,10 +67,9 @@ def no_controller(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
         yield Found(paths.CONTROLLER, "it is missing: no broker is the controller now")
 
 
-@of_zookeeper
-def no_cluster(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
-    if zookeeper.standing.cluster_id is None and zookeeper.standing.fault is None:
-        yield Found(paths.CLUSTER_ID, f"it is missing below {zookeeper.hosts}: no Kafka cluster lives there")
+def no_cluster(evidence: Evidence) -> Iterator[Found]:
+    if evidence.no_cluster is not None:
+        yield Found(evidence.no_cluster.where, evidence.no_cluster.what, evidence.no_cluster.remedy)
 
 
 def wrong_cluster(evidence: Evidence) -> Iterator[Found]:
@@ -81,17 +80,18 @@ def wrong_cluster(evidence: Evidence) -> Iterator[Found]:
         if identity is not None and identity.cluster_id != cluster_id:
             yield Found(
                 controller.directory.path,
-                f"{controller.who} was formatted for cluster {identity.cluster_id}, but {paths.CLUSTER_ID} is "
-                f"{cluster_id}",
+                f"it was formatted for cluster {identity.cluster_id}, but {paths.CLUSTER_ID} is {cluster_id}",
                 f"Empty the directory and format it again with --cluster-id {cluster_id}",
+                (controller.who,),
             )
     for broker in evidence.brokers:
         for directory, identity in broker.identities:
             if identity.cluster_id != cluster_id:
                 yield Found(
                     directory,
-                    f"{broker.who} belongs to cluster {identity.cluster_id}, but {paths.CLUSTER_ID} is {cluster_id}",
+                    f"it belongs to cluster {identity.cluster_id}, but {paths.CLUSTER_ID} is {cluster_id}",
                     "Give preflight the ZooKeeper, chroot included, and the files of one and the same cluster",
+                    (broker.who,),
                 )
 
 
@@ -231,7 +231,7 @@ CHECKS = (
     ),
     PreflightCheck(
         "M007", Severity.BLOCKER, "No Kafka cluster in this ZooKeeper", no_cluster,
-        "Give the connection string of the brokers, chroot included",
+        "Give the connection string of the brokers, chroot included", alone=True,
     ),
     PreflightCheck(
         "M008", Severity.BLOCKER, "Formatted for another cluster", wrong_cluster,

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.migration.machine.guards import (
+    UNREADABLE,
     Claimant,
     MarkEvidence,
     Ownership,
@@ -21,6 +22,7 @@ from migrator.migration.machine.guards import (
 from migrator.migration.machine.transitions import Finding
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState
+from migrator.zookeeper.clusters import NoClusterError
 from migrator.zookeeper.znodes.controller import ControllerClaim
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.migration import MigrationState
@@ -52,7 +54,7 @@ COPIED = MigrationState(3002, 4, 1000, 4, CRC)
         # a crash between End and the first write of /migration is healed
         (standing(controller=PREDECESSOR), MIGRATED, Finding.MAY_CLAIM),
         # refusals
-        (standing(cluster_id=None), DECODED, Finding.REFUSE),
+        (Standing(None, UNREADABLE, fault=NoClusterError("zk:2181", ("/kafka",))), DECODED, Finding.REFUSE),
         (standing(cluster_id="another"), DECODED, Finding.REFUSE),
         (standing(epoch=None), DECODED, Finding.REFUSE),
         (standing(mark=COPIED), PRE, Finding.REFUSE),

@@ -28,7 +28,7 @@ def standing(
     controller: ControllerClaim | None = BROKER_1,
     mark: MigrationState = INITIAL_STATE,
     mark_in_log: int | None = None,
-    cluster_id: str | None = CLUSTER_ID,
+    cluster_id: str = CLUSTER_ID,
     epoch: int | None = 7,
 ) -> Standing:
     """A cluster under ZooKeeper broker 1, never migrated, unless said otherwise.
