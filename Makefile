@@ -1,7 +1,7 @@
 # Everything runs in ./.venv; nothing is installed outside this directory.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help setup drill test test-all test-all-but-test test-long lanes check simulate bench bench-verify format clean
+.PHONY: picture help setup drill test test-all test-all-but-test test-long lanes check simulate bench bench-verify format clean
 
 PYTHON ?=
 BIN := .venv/bin
@@ -27,6 +27,9 @@ setup: $(READY)
 
 drill: $(DRILL_READY)
 	$(BIN)/migrator drill $(ARGS)
+
+picture: $(DRILL_READY)  # docs/drill.svg, of a real run
+	directory=$$(mktemp -d) && $(BIN)/migrator drill --dir $$directory/drill && cp $$directory/drill/summary.svg docs/drill.svg
 
 # Three lanes of tests; tests/lanes.py says which test runs where, docs/lanes.md how to choose.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile $(if $(LOG),--log-lane)

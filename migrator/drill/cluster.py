@@ -22,7 +22,7 @@ from migrator.drill.workload.workload import Workload
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.migration.machine.finish import FLAG
-from migrator.observe.status import NodeRole, Status
+from migrator.observe.status import JournalEvent, NodeRole, Status
 from migrator.parts.certificates import Authority, PemFiles
 from migrator.parts.processes import ChildProcess, free_port, run_to_end
 from migrator.parts.zookeeper import EmbeddedZooKeeper
@@ -165,6 +165,11 @@ class ControllerProcess:
         except OperatorError:
             return None
 
+    async def journal(self) -> list[JournalEvent]:
+        """What it noted of the migration, oldest first; :raises OperatorError: it does not answer."""
+        async with OperatorClient.on_socket(self.metadata_directory) as client:
+            return [event async for event in client.journal()]
+
     def image(self) -> MetadataImage:
         """The metadata in its directory; :raises OperatorError: it cannot be read."""
         return read_image(self.metadata_directory)
@@ -216,8 +221,12 @@ class Cluster(ABC):
         """Joins last: until then the migration has to wait, and to say for whom."""
         return self.broker_ids[-1]
 
-    def make_chroot(self) -> None:
-        """Blocking; ZooKeeper has to run."""
+    def start_zookeeper(self) -> None:
+        """And make the cluster's chroot. Blocking.
+
+        :raises OperatorError: ZooKeeper does not start.
+        """
+        self.zookeeper.start()
         with zookeeper_client(self.security.session(self.zookeeper.hosts)) as client:
             client.ensure_path(CHROOT, acl=default_acl(CHROOT, set_acl=self.options.secure))
 

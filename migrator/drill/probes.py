@@ -6,6 +6,8 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -16,15 +18,19 @@ from kazoo.protocol.states import WatchedEvent
 from migrator.drill.cluster import COMMAND_SECONDS, MIGRATOR, WAIT_SECONDS, Cluster, ControllerProcess
 from migrator.drill.report import DrillFailedError, DrillReport
 from migrator.errors import OperatorError
+from migrator.log.dump import to_objects
+from migrator.log.errors import StorageError
 from migrator.migration.machine.states import State
 from migrator.observe.status import Status
 from migrator.parts.java import ONE_TIER
 from migrator.parts.processes import ChildProcess
+from migrator.verify.kraft.files import log_directory_of
 from migrator.zookeeper.session import ZooKeeperSession
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import ControllerClaim, decode_controller
 
 POLL_SECONDS = 0.1
+REGISTRATION = "REGISTER_BROKER_RECORD"
 DUAL_WRITING = State.DUAL_WRITING.value
 _VOLATILE = (
     paths.BROKER_IDS,
@@ -235,6 +241,17 @@ class StopAtClaim:
         if decode_controller(paths.CONTROLLER, data).is_kraft:
             self._cluster.zookeeper.pause()
             self._loop.call_soon_threadsafe(self.claimed.set)
+
+
+def registration_ms(controller: ControllerProcess, broker: int) -> int | None:
+    """When this broker last registered, by the clock of whoever led then; None when its log does not say. Blocking."""
+    segments = sorted(log_directory_of(controller.metadata_directory).glob("*.log"))
+    found = None
+    with suppress(StorageError):  # the last batch is being written
+        for record in chain.from_iterable(map(to_objects, segments)):
+            if record["type"] == REGISTRATION and record["data"]["brokerId"] == broker:
+                found = int(record["timestamp"])
+    return found
 
 
 def log_tail(controller: ControllerProcess) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from migrator.drill.phases import Phase, columns
 from migrator.observe.printable import json_text
+from migrator.values import value
 
 Meter = Callable[[float, float], Mapping[str, float | int]]
 """From a stretch of time (of `time.monotonic`) to what clients saw in it."""
@@ -19,8 +23,23 @@ IF_SECURED = (
     " Where an intruder was not refused a rule is missing: see the property files there, and docs/security.md. "
     "For anything else run it once without --secure: should that hold, protection is in the way."
 )
+LIGHT = "none"
+"""The release of light brokers in options and report."""
 PAUSES = ("produce", "consume", "commit")
 """What `DrillStep.traffic` calls the longest pauses."""
+
+
+class StepState(Enum):
+    """Of a step, as it is shown."""
+
+    RUNNING = "running"
+    HELD = "held"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+MARKS = {StepState.HELD: "ok  ", StepState.FAILED: "FAIL", StepState.INTERRUPTED: "STOP", StepState.RUNNING: "... "}
+"""In text; `INTERRUPTED` is no failure."""
 
 
 class DrillFailedError(Exception):
@@ -47,6 +66,8 @@ class DrillStep:
     traffic: dict[str, float | int] = field(default_factory=dict)
     """What clients of the cluster saw meanwhile, by name: their longest pauses in seconds, and counts."""
     done: bool = False
+    """Without an exception."""
+    ended: bool = False
 
     @property
     def held(self) -> bool:
@@ -65,14 +86,40 @@ class DrillStep:
         return f"records: {', '.join(texts)}" if texts else ""
 
 
+@value
+class DrillBrokers:
+    """``release`` of Apache Kafka, or `LIGHT`; ``why`` light brokers stand in for Kafka's."""
+
+    release: str
+    why: str = ""
+
+    @property
+    def text(self) -> str:
+        """For the heading."""
+        if self.release != LIGHT:
+            return f"Apache Kafka {self.release}"
+        return f"light brokers instead of Apache Kafka: {self.why}"
+
+    def to_json(self) -> dict[str, str]:
+        """For scripts."""
+        return {"kind": "light" if self.release == LIGHT else "kafka", "release": self.release, "why": self.why}
+
+
 class DrillReport:
     """The steps in order.
 
-    :param changed: called after every change, for a live display.
+    :param brokers: what sort they are; None in tests of parts.
     """
 
-    def __init__(self, options: Mapping[str, Any], changed: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, options: Mapping[str, Any], brokers: DrillBrokers | None = None) -> None:
         self.options = dict(options)
+        self.brokers = brokers
+        self.changed: Callable[[], None] = lambda: None
+        """Called after every change, for a live display."""
+        self.interrupted = False
+        """By Ctrl-C or SIGTERM: what was not done has not failed."""
+        self.phases: Sequence[Phase] = ()
+        """The forecast and the migration; empty without a rehearsal."""
         self.steps: list[DrillStep] = []
         self.failure = ""
         self.now = ""
@@ -85,20 +132,46 @@ class DrillReport:
         """``attempts`` of those who may not get in, and how many were ``denied``; empty on a cluster in clear."""
         self.meter: Meter | None = None
         """Asked at the end of each step for its `DrillStep.traffic`."""
-        self._changed = changed
         self._begin = time.monotonic()
         self._end: float | None = None
 
     @property
     def held(self) -> bool:
         """Whether everything did."""
-        return not self.failure and bool(self.steps) and all(step.held for step in self.steps)
+        return not self.failure and not self.interrupted and bool(self.steps) and all(step.held for step in self.steps)
+
+    @property
+    def failed(self) -> bool:
+        """Whether something is known not to hold; what an interrupted drill has not done is not known."""
+        return bool(self.failure) or not all(check.held for step in self.steps for check in step.checks)
+
+    @property
+    def outcome(self) -> str:
+        """``held``, ``did not hold``, or ``interrupted`` before anything failed."""
+        if self.interrupted and not self.failed:
+            return StepState.INTERRUPTED.value
+        return "held" if self.held else "did not hold"
+
+    @property
+    def heading(self) -> str:
+        """Of which brokers it is, and how long it took."""
+        with_brokers = "" if self.brokers is None else f" with {self.brokers.text}"
+        return f"Drill{with_brokers}, {self.seconds:.0f} s"
+
+    @property
+    def verdict(self) -> str:
+        """What came of it, in the end."""
+        totals = self.totals_text(": ")
+        if self.interrupted:
+            at = f' in the step "{self.steps[-1].name}"' if self.steps and not self.steps[-1].done else ""
+            before = "A check had failed" if self.failed else "No check had failed"
+            return f"Interrupted after {self.seconds:.0f} s{at}. {before}{totals}."
+        return f"{'Every check passed' if self.held else 'A check failed'}{totals}."
 
     @property
     def remedy(self) -> str:
         """What to do when something did not hold; empty while nothing is known to be wrong."""
-        wrong = [step for step in self.steps if not all(check.held for check in step.checks)]
-        if not self.failure and not wrong:
+        if not self.failed:
             return ""
         where = f"look at what is named above, and at the logs in the folder {DATA!r} beside this report"
         return f"What to do: {where}.{IF_SECURED if self.secured else ''}"
@@ -113,28 +186,32 @@ class DrillReport:
         """A step under way; it has been done when its block ends without an exception."""
         step = DrillStep(name)
         self.steps.append(step)
-        self._changed()
+        self.changed()
         begin = time.monotonic()
         try:
             yield step
             step.done = True
+        except asyncio.CancelledError:
+            self.interrupted = True
+            raise
         finally:
             end = time.monotonic()
             step.seconds = round(end - begin, 2)
+            step.ended = True
             if self.meter is not None:
                 step.traffic = {name: _rounded(number) for name, number in self.meter(begin, end).items()}
             self.now = ""
-            self._changed()
+            self.changed()
 
     def check(self, name: str, held: bool, detail: object = "") -> None:  # noqa: FBT001 (reads as a sentence)
         """Note in the current step whether something holds."""
         self.steps[-1].checks.append(DrillCheck(name, held, "" if held else str(detail)))
-        self._changed()
+        self.changed()
 
     def figure(self, name: str, number: float | str) -> None:
         """Note a figure of the current step."""
         self.steps[-1].figures[name] = number if isinstance(number, str) else _rounded(number)
-        self._changed()
+        self.changed()
 
     def none_of(self, name: str, count: int, detail: object = "") -> None:
         """Note how many there are of what there must be none of, e.g. ``lost records``."""
@@ -152,12 +229,14 @@ class DrillReport:
     def wait_for(self, what: str) -> None:
         """Say what the drill waits for now."""
         self.now = what
-        self._changed()
+        self.changed()
 
     def to_json(self) -> dict[str, Any]:
         """The content of ``report.json``."""
         return {
             "held": self.held,
+            "outcome": self.outcome,
+            "brokers": None if self.brokers is None else self.brokers.to_json(),
             "seconds": round(self.seconds, 2),
             "failure": self.failure,
             "remedy": self.remedy,
@@ -165,6 +244,7 @@ class DrillReport:
             "totals": self.totals,
             "secured": list(self.secured),
             "refused": self.refused,
+            "phases": [phase.to_json() for phase in self.phases],
             "steps": [
                 {
                     "name": step.name,
@@ -178,6 +258,14 @@ class DrillReport:
             ],
         }
 
+    def state_of(self, step: DrillStep) -> StepState:
+        """What is to be said of it now."""
+        if step.held:
+            return StepState.HELD
+        if self.interrupted and not step.done and all(check.held for check in step.checks):
+            return StepState.INTERRUPTED
+        return StepState.FAILED if step.ended else StepState.RUNNING
+
     def totals_text(self, before: str) -> str:
         """E.g. ``0 lost records, 0 differences``, after ``before``; nothing when nothing was counted."""
         text = ", ".join(f"{count:,} {name}" for name, count in self.totals.items())
@@ -187,13 +275,15 @@ class DrillReport:
 
     def summary(self) -> str:
         """For people."""
-        lines = [f"{'HELD' if self.held else 'DID NOT HOLD'} in {self.seconds:.0f} s{self.totals_text(': ')}"]
+        lines = [f"{self.outcome.upper()} in {self.seconds:.0f} s{self.totals_text(': ')}"]
+        lines += [] if self.brokers is None else [f"     brokers: {self.brokers.text}"]
         lines += [f"     secured: {text}" for text in self.secured]
         for step in self.steps:
-            lines.append(f"{'ok  ' if step.held else 'FAIL'} {step.name} ({step.seconds:.1f} s)")
+            lines.append(f"{MARKS[self.state_of(step)]} {step.name} ({step.seconds:.1f} s)")
             lines += [f"       {name}: {number}" for name, number in step.figures.items()]
             lines += [f"       {text}" for text in (step.pauses, step.counts) if text]
             lines += [f"     - NOT: {each.name}: {each.detail}" for each in step.checks if not each.held]
+        lines += columns(self.phases)
         if self.failure:
             lines.append(f"It ended early: {self.failure}")
         if self.remedy:

@@ -89,7 +89,7 @@ async def _run(options: DrillOptions, report: DrillReport, data: Path, kafka: St
     except (DrillFailedError, MigratorError, KazooException, KafkaException, TimeoutError, OSError) as error:
         report.failure = f"{type(error).__name__}: {error}" if not isinstance(error, DrillFailedError) else str(error)
     except asyncio.CancelledError:
-        report.failure = "interrupted"
+        report.interrupted = True
         raise
     finally:
         await cluster.close()

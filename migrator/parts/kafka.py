@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Self
@@ -39,12 +39,13 @@ class KafkaRelease:
         """Whether its jars are in the cache."""
         return (cache_directory() / self.version).is_dir()
 
-    def fetch(self) -> StockKafka:
+    def fetch(self, tell: Callable[[int], None] = lambda _: None) -> StockKafka:
         """The release, its jars fetched into the cache if need be.
 
+        :param tell: hears while they are fetched how many bytes there are.
         :raises OperatorError: when they are not in the cache and cannot be fetched.
         """
-        return StockKafka(self.version, fetch_jars(self.version))
+        return StockKafka(self.version, fetch_jars(self.version, tell))
 
 
 class StockKafka:

@@ -6,8 +6,9 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from migrator.errors import OperatorError
@@ -17,6 +18,7 @@ from migrator.parts.processes import ChildProcess
 FETCH_SECONDS = 900.0
 CONNECT_TIMEOUT_MS = 5_000
 READ_TIMEOUT_MS = 30_000
+TELL_SECONDS = 1.0
 _OFFLINE_SIGNS = ("Server access error", "SERVER ERRORS", "UNRESOLVED DEPENDENCIES", "UnknownHostException")
 
 _IVY_MODULE = """\
@@ -44,12 +46,13 @@ def cache_directory() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "kraft-migrator" / "kafka"
 
 
-def fetch_jars(version: str) -> Path:
+def fetch_jars(version: str, tell: Callable[[int], None] = lambda _: None) -> Path:
     """The folder with the jars of that release, fetched when it is not there yet.
 
     Safe to interrupt and to call from several processes at once: one fetches into a folder of its own, which becomes
     the release's folder by a rename.
 
+    :param tell: hears while they are fetched, every `TELL_SECONDS`, how many bytes there are.
     :raises OperatorError: when it is not in the cache and cannot be fetched.
     """
     target = cache_directory() / version
@@ -59,12 +62,12 @@ def fetch_jars(version: str) -> Path:
     with _lock(target.with_name(f"{version}.lock")):
         if not target.is_dir():
             with tempfile.TemporaryDirectory(prefix=f".{version}-", dir=target.parent) as work:
-                _retrieve(version, Path(work), target)
+                _retrieve(version, Path(work), target, tell)
                 (Path(work) / "jars").rename(target)
     return target
 
 
-def _retrieve(version: str, work: Path, target: Path) -> None:
+def _retrieve(version: str, work: Path, target: Path, tell: Callable[[int], None]) -> None:
     module = work / "ivy.xml"
     log4j_2 = _WITHOUT_LOG4J_2 if version.startswith("3.") else _WITH_LOG4J_2
     module.write_text(_IVY_MODULE.format(version=version, log4j_2=log4j_2))
@@ -80,7 +83,7 @@ def _retrieve(version: str, work: Path, target: Path) -> None:
         *("-retrieve", str(work / "jars" / "[artifact]-[revision](-[classifier]).[ext]")),
     ]
     with ChildProcess("ivy", command, output=work / "ivy.log") as child:
-        offline = _ended_or_offline(child)
+        offline = _ended_or_offline(child, lambda: tell(_bytes_below(work / "cache")))
         if offline:
             child.kill()
         if offline or child.wait(timeout_seconds=10.0) != 0:
@@ -94,14 +97,29 @@ def _retrieve(version: str, work: Path, target: Path) -> None:
     shutil.rmtree(work / "cache")
 
 
-def _ended_or_offline(child: ChildProcess) -> bool:
+def _ended_or_offline(child: ChildProcess, tell: Callable[[], None]) -> bool:
     """Wait for the resolver's end; True at once when it reports that it cannot reach its repository."""
+    told_at = time.monotonic()
 
     def decided() -> bool:
+        nonlocal told_at
+        if time.monotonic() - told_at >= TELL_SECONDS:
+            told_at = time.monotonic()
+            tell()
         return child.exit_code() is not None or any(sign in child.output_text() for sign in _OFFLINE_SIGNS)
 
     child.wait_until(decided, "the jars are fetched", timeout_seconds=FETCH_SECONDS)
     return child.exit_code() is None
+
+
+def _bytes_below(directory: Path) -> int:
+    """Of all files there; the resolver renames them meanwhile."""
+    total = 0
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            with suppress(OSError):
+                total += (Path(folder) / name).stat().st_size
+    return total
 
 
 @contextmanager

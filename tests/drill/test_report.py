@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
+import io
 import json
 import re
 import time
@@ -10,13 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from migrator.cli.drill import _Display, _draw
-from migrator.drill.report import DrillFailedError, DrillReport
+from migrator.cli.drill_display import draw, shown
+from migrator.cli.terminal import console
+from migrator.drill.phases import phases
+from migrator.drill.report import LIGHT, DrillBrokers, DrillFailedError, DrillReport
+from migrator.observe.status import JournalEvent
 
 
 def test_it_holds() -> None:
     changes: list[int] = []
-    report = DrillReport({"partitions": 5}, lambda: changes.append(1))
+    report = DrillReport({"partitions": 5})
+    report.changed = lambda: changes.append(1)
     with report.step("first"):
         report.figure("seconds", 1.23456)
         report.check("so", True, "not shown")
@@ -107,7 +113,7 @@ def test_the_picture_of_a_secured_drill_says_what_is_protected(tmp_path: Path) -
     report.secured = ("ZooKeeper: one port, TLS",)
     with report.step("Nobody gets in who may not"):
         report.attempts(2, [])
-    _draw(_Display(report), tmp_path / "summary.svg")
+    draw(report, tmp_path / "summary.svg")
     texts = html.unescape(re.sub("<[^>]+>", "", (tmp_path / "summary.svg").read_text())).replace("\u00a0", " ")
     assert "secured: ZooKeeper: one port, TLS" in texts
     assert "denied 2 of 2" in texts
@@ -117,10 +123,90 @@ def test_the_picture_shows_the_report_and_loads_nothing(tmp_path: Path) -> None:
     report = DrillReport({})
     with report.step("Copy <all> & more"):
         report.figure("seconds", 3)
-    _draw(_Display(report), tmp_path / "summary.svg")
+    draw(report, tmp_path / "summary.svg")
     picture = (tmp_path / "summary.svg").read_text()
     texts = html.unescape(re.sub("<[^>]+>", "", picture)).replace("\u00a0", " ")
     assert "Copy <all> & more" in texts
     assert "Every check passed" in texts
     assert "font-face" not in picture
     assert re.findall(r"(?:href|src|url)[=(][\"']?http[^\"')]*", picture) == []
+
+
+def test_an_interrupted_drill_is_no_failed_one() -> None:
+    report = DrillReport({}, DrillBrokers("3.9.1"))
+    with pytest.raises(asyncio.CancelledError), report.step("first"):
+        report.check("so", True)
+        raise asyncio.CancelledError
+    assert report.outcome == report.to_json()["outcome"] == "interrupted"
+    assert not report.held
+    assert report.remedy == ""
+    assert 'Interrupted after 0 s in the step "first". No check had failed' in report.verdict
+    assert "STOP first" in report.summary()
+    assert "FAIL" not in report.summary()
+
+
+def test_a_check_that_failed_before_the_interruption_stays_a_failure() -> None:
+    report = DrillReport({})
+    with pytest.raises(asyncio.CancelledError), report.step("first"):
+        report.check("so", False, "was otherwise")
+        raise asyncio.CancelledError
+    assert report.outcome == "did not hold"
+    assert "A check had failed" in report.verdict
+    assert "FAIL first" in report.summary()
+
+
+def test_light_brokers_are_announced(tmp_path: Path) -> None:
+    report = DrillReport({}, DrillBrokers(LIGHT, "Apache Kafka 3.9.1 cannot be fetched"))
+    said = "light brokers instead of Apache Kafka: Apache Kafka 3.9.1 cannot be fetched"
+    assert said in report.heading
+    assert said in report.summary()
+    assert report.to_json()["brokers"] == {
+        "kind": "light", "release": "none", "why": "Apache Kafka 3.9.1 cannot be fetched"
+    }  # fmt: skip
+    draw(report, tmp_path / "summary.svg")
+    assert "light" in (tmp_path / "summary.svg").read_text()
+
+
+def test_without_a_terminal_each_thing_is_a_line_when_it_begins() -> None:
+    out = io.StringIO()
+    report = DrillReport({}, DrillBrokers("3.9.1"))
+    with shown(report, console(file=out)):
+        assert "Drill with Apache Kafka 3.9.1" in out.getvalue()
+        with report.step("A cluster"):
+            assert "A cluster" in out.getvalue()
+            report.wait_for("ZooKeeper starts")
+            assert "ZooKeeper starts ..." in out.getvalue()
+            report.wait_for("ZooKeeper starts")
+            report.figure("znodes", 7)
+    assert out.getvalue().count("ZooKeeper starts") == 1
+    assert out.getvalue().count("znodes: 7") == 1
+    assert "✓ A cluster" in out.getvalue()
+
+
+REHEARSAL = {
+    "seconds": {"decode": 0.1, "compare and snapshot": 0.2},
+    "forecast": {"copy": {"seconds": 0.5, "error": 2.0}, "dual_write": {"seconds": 2.3, "error": 2.0}},
+}
+STORY = ("waiting for brokers", "decoding", "claiming", "copying", "committing the copy", "reconciling",
+         "informing brokers", "dual-writing")  # fmt: skip
+
+
+def test_forecast_and_migration_are_side_by_side_on_one_clock() -> None:
+    journal = [
+        JournalEvent(number, 1_000 * number, "transition", "", (("before", before), ("after", after)))
+        for number, (before, after) in enumerate(zip(STORY, STORY[1:], strict=False), 1)
+    ]
+    found = phases(REHEARSAL, journal, 500)
+    assert [phase.migration for phase in found] == [1.0, 3.0, 1.0, 6.5]
+    report = DrillReport({})
+    report.phases = found
+    (line,) = (line for line in report.summary().splitlines() if line.startswith("copy"))
+    assert line.split()[-4:] == ["0.5", "±", "2.0", "3.0"]
+    assert report.to_json()["phases"][3] == {
+        "phase": "last broker registered to dual-write", "forecast": 2.3, "error": 2.0, "migration": 6.5
+    }  # fmt: skip
+
+
+def test_what_the_journal_does_not_show_is_not_made_up() -> None:
+    assert {phase.migration for phase in phases(REHEARSAL, [], None)} == {None}
+    assert phases({}, [], None) == phases({"forecast": None}, [], None) == ()

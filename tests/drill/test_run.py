@@ -37,6 +37,8 @@ def test_light_brokers_stand_in_for_a_kafka_that_cannot_be_fetched(
     assert report["options"]["cluster"]["partitions"] == 2000
     said = (tmp_path / "output").read_text().replace("\n", " ")
     assert "Apache Kafka 3.9.1 cannot be fetched: the drill continues with light brokers" in said
+    assert "Drill with light brokers instead of Apache Kafka" in said
+    assert report["brokers"]["kind"] == "light"
 
 
 def test_a_kafka_that_was_asked_for_and_cannot_be_fetched_is_an_error(
@@ -71,7 +73,11 @@ def interrupted(tmp_path: Path, number: signal.Signals, *options: str) -> dict[s
     assert not port_is_open(int(port.group(1)))
     report: dict[str, Any] = json.loads((directory / "report.json").read_text())
     assert report["held"] is False
-    assert report["failure"] == "interrupted"
+    assert report["outcome"] == "interrupted"
+    assert report["failure"] == report["remedy"] == ""
+    said = (tmp_path / "output").read_text().replace("\n", " ")
+    assert "Interrupted after" in said
+    assert str(directory / "cluster") in said
     return report
 
 

@@ -96,6 +96,8 @@ class RealCluster(Cluster):
 
     async def begin(self, report: DrillReport) -> None:
         """Start ZooKeeper and brokers in ZooKeeper mode, with metadata of every kind; notes what there is."""
+        report.wait_for("ZooKeeper starts")
+        await asyncio.to_thread(self.start_zookeeper)
         report.wait_for("ZooKeeper is filled")
         await asyncio.to_thread(self._fill)
         report.wait_for(f"brokers of Kafka {self._kafka.kafka.version} start in ZooKeeper mode")
@@ -229,8 +231,6 @@ class RealCluster(Cluster):
 
     def _fill(self) -> None:
         """All but topics: brokers want logs of their own for those."""
-        self.zookeeper.start()
-        self.make_chroot()
         users = self.security.users or {"ANONYMOUS": {}}
         options = FillOptions(
             CLUSTER_ID, self.broker_ids, 0, wall_ms(), ENCODER_SECRET,

@@ -77,9 +77,11 @@ class LightCluster(Cluster):
 
         :raises OperatorError: ZooKeeper does not start, or is not empty.
         """
-        self.zookeeper.start()
+        self.start_zookeeper()
+        return self._fill()
+
+    def _fill(self) -> int:
         now_ms = wall_ms()
-        self.make_chroot()
         options = FillOptions(
             CLUSTER_ID, self.broker_ids, self.options.partitions, now_ms, ENCODER_SECRET,
             users=self.security.users, permissions=self.security.permissions, set_acl=self.options.secure,
@@ -93,9 +95,12 @@ class LightCluster(Cluster):
 
     async def begin(self, report: DrillReport) -> None:
         """Start ZooKeeper and brokers in ZooKeeper mode, with metadata of every kind; notes what there is."""
-        report.wait_for("ZooKeeper is filled")
-        report.figure("znodes", await asyncio.to_thread(self.fill))
+        report.wait_for("ZooKeeper starts")
+        await asyncio.to_thread(self.start_zookeeper)
+        report.wait_for(f"ZooKeeper is filled with {self.options.partitions:,} partitions")
+        report.figure("znodes", await asyncio.to_thread(self._fill))
         for broker in self.brokers[:-1]:
+            report.wait_for(f"light broker {broker.options.broker_id} starts")
             await broker.start()
 
     async def migrate_first_brokers(self, _report: DrillReport) -> None:

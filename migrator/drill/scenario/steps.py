@@ -10,9 +10,11 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from migrator.drill.cluster import WAIT_SECONDS, Cluster, ClusterOptions, ControllerProcess
 from migrator.drill.doors.every_door import besieged, try_doors
+from migrator.drill.phases import phases
 from migrator.drill.probes import (
     StopAtClaim,
     all_report,
@@ -22,6 +24,7 @@ from migrator.drill.probes import (
     dual_writing,
     leader_of,
     partition_count,
+    registration_ms,
     settled_metadata,
     until,
     verify,
@@ -65,7 +68,7 @@ async def run_scenario(cluster: Cluster, options: DrillOptions, report: DrillRep
     drill = _Drill(cluster, options, report)
     await drill.zookeeper_cluster()
     await try_doors(cluster, report, "ZooKeeper mode")
-    await preflight_and_rehearse(cluster, report)
+    drill.rehearsal = await preflight_and_rehearse(cluster, report)
     await drill.quorum()
     if options.rollback_at == INELIGIBLE:
         return await _back(cluster, report, drill.before, INELIGIBLE)
@@ -111,6 +114,8 @@ class _Drill:
         self._workload: Workload | None = None
         self.before: dict[str, bytes | None] = {}
         """The metadata in ZooKeeper before the migration."""
+        self.rehearsal: Mapping[str, Any] = {}
+        """What `migrator rehearse` printed; empty without a rehearsal."""
 
     async def zookeeper_cluster(self) -> None:
         with self._report.step("A Kafka cluster in ZooKeeper mode"):
@@ -123,6 +128,7 @@ class _Drill:
     async def quorum(self) -> None:
         with self._report.step("The quorum waits for the last broker"):
             for controller in self._cluster.controllers:
+                self._report.wait_for(f"controller {controller.node_id} is formatted")
                 await asyncio.to_thread(controller.format)
             async with besieged(self._cluster, self._report, "from their first start on", decided=False):
                 for controller in self._cluster.controllers:
@@ -164,7 +170,12 @@ class _Drill:
                 self._cluster, self._report, "every controller reports DualWrite",
                 lambda: all_report(self._cluster, DUAL_WRITE), seconds=WAIT_SECONDS,
             )  # fmt: skip
-            image = (await leader_of(self._cluster)).image()
+            leader = await leader_of(self._cluster)
+            if self.rehearsal:
+                journal, late = await leader.journal(), self._cluster.late_broker
+                registered_ms = await asyncio.to_thread(registration_ms, leader, late)
+                self._report.phases = phases(self.rehearsal, journal, registered_ms)
+            image = leader.image()
             expected = partition_count(self.before)
             copied = sum(len(topic.partitions) for topic in image.topics.by_id.values())
             self._report.check("every partition was copied", copied == expected, f"{copied} instead of {expected}")
