@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import html
 import io
+import itertools
 import json
 import re
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -132,11 +134,15 @@ def test_the_picture_shows_the_report_and_loads_nothing(tmp_path: Path) -> None:
     assert re.findall(r"(?:href|src|url)[=(][\"']?http[^\"')]*", picture) == []
 
 
+def interrupt_after(report: DrillReport, *, held: bool) -> None:
+    with suppress(asyncio.CancelledError), report.step("first"):
+        report.check("so", held, "was otherwise")
+        raise asyncio.CancelledError
+
+
 def test_an_interrupted_drill_is_no_failed_one() -> None:
     report = DrillReport({}, DrillBrokers("3.9.1"))
-    with pytest.raises(asyncio.CancelledError), report.step("first"):
-        report.check("so", True)
-        raise asyncio.CancelledError
+    interrupt_after(report, held=True)
     assert report.outcome == report.to_json()["outcome"] == "interrupted"
     assert not report.held
     assert report.remedy == ""
@@ -147,9 +153,7 @@ def test_an_interrupted_drill_is_no_failed_one() -> None:
 
 def test_a_check_that_failed_before_the_interruption_stays_a_failure() -> None:
     report = DrillReport({})
-    with pytest.raises(asyncio.CancelledError), report.step("first"):
-        report.check("so", False, "was otherwise")
-        raise asyncio.CancelledError
+    interrupt_after(report, held=False)
     assert report.outcome == "did not hold"
     assert "A check had failed" in report.verdict
     assert "FAIL first" in report.summary()
@@ -194,7 +198,7 @@ STORY = ("waiting for brokers", "decoding", "claiming", "copying", "committing t
 def test_forecast_and_migration_are_side_by_side_on_one_clock() -> None:
     journal = [
         JournalEvent(number, 1_000 * number, "transition", "", (("before", before), ("after", after)))
-        for number, (before, after) in enumerate(zip(STORY, STORY[1:], strict=False), 1)
+        for number, (before, after) in enumerate(itertools.pairwise(STORY), 1)
     ]
     found = phases(REHEARSAL, journal, 500)
     assert [phase.migration for phase in found] == [1.0, 3.0, 1.0, 6.5]
