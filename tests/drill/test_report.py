@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.cli.drill_display import draw, shown
+from migrator.cli.drill_display import draw, progress, shown
 from migrator.cli.terminal import console
 from migrator.drill.phases import phases
 from migrator.drill.report import LIGHT, DrillBrokers, DrillFailedError, DrillReport
@@ -185,6 +185,15 @@ def test_without_a_terminal_each_thing_is_a_line_when_it_begins() -> None:
     assert out.getvalue().count("ZooKeeper starts") == 1
     assert out.getvalue().count("znodes: 7") == 1
     assert "✓ A cluster" in out.getvalue()
+
+
+def test_a_download_without_a_terminal_has_a_line_at_once_and_one_each_ten_megabytes() -> None:
+    out = io.StringIO()
+    with progress("Fetching", console(file=out)) as tell:
+        assert out.getvalue() == "Fetching ...\n"
+        for megabytes in (4, 9, 12, 15, 31):
+            tell(megabytes * 1_000_000)
+    assert out.getvalue().splitlines()[1:] == ["Fetching: 12 MB ...", "Fetching: 31 MB ..."]
 
 
 REHEARSAL = {

@@ -29,7 +29,7 @@ def test_offline_says_what_and_what_to_do_and_leaves_nothing(tmp_path: Path, mon
 def fetch_into(cache: str, order: str) -> None:
     """Run in a process of its own: a fetch whose resolver only notes that it ran."""
 
-    def retrieve(version: str, work: Path, _target: Path) -> None:
+    def retrieve(version: str, work: Path, _target: Path, _tell: object) -> None:
         with Path(order).open("a") as notes:
             notes.write("fetched\n")
         (work / "jars").mkdir()
@@ -55,7 +55,7 @@ def test_concurrent_fetches_fetch_once(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_fetch_leaves_no_half_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_version: str, work: Path, _target: Path) -> None:
+    def interrupted(_version: str, work: Path, _target: Path, _tell: object) -> None:
         (work / "jars").mkdir()
         raise KeyboardInterrupt
 
