@@ -29,12 +29,10 @@ class FileChangedError(ExecutorError):
 
 @value
 class Output:
-    """Of a command that ran to its end; ``text`` is its standard output, ``errors`` the other stream, both bounded.
-    They may hold anything: they are shown, never kept."""
+    """Of a command that ran to its end; both streams, bounded. It may hold anything: it is shown, never kept."""
 
     exit_code: int
     text: str
-    errors: str = ""
 
 
 class Executor(Protocol):
