@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,11 +16,10 @@ from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.log.recovery_file import RecoveryEntry
 from migrator.node.survivor import Evidence, Survivor
+from migrator.parts.processes import port_is_open
 from migrator.raft.recovery import RecoveryPlan
 from migrator.raft.voter_set import ReplicaKey, VoterSet
 from migrator.records.uuid import is_reserved, uuid_from_text
-
-PROBE_SECONDS = 2.0
 
 
 @click.command("recover")
@@ -93,16 +91,13 @@ def _nobody_answers(voters: VoterSet | None, settings: Settings) -> None:
     :raises OperatorError: something listens at the address of another voter.
     """
     for node_id, host, port in _addresses(voters, settings):
-        try:
-            socket.create_connection((host, port), PROBE_SECONDS).close()
-        except OSError:
-            continue
-        raise OperatorError(
-            f"voter {node_id} answers",
-            where=f"{host}:{port}",
-            remedy="If it has its log, start this controller too: with a majority they elect a leader, and nothing is "
-            "lost. If its directory is wiped, stop it until the recovery is done",
-        )
+        if port_is_open(port, host):
+            raise OperatorError(
+                f"voter {node_id} answers",
+                where=f"{host}:{port}",
+                remedy="If it has its log, start this controller too: with a majority they elect a leader, and nothing "
+                "is lost. If its directory is wiped, stop it until the recovery is done",
+            )
 
 
 def _addresses(voters: VoterSet | None, settings: Settings) -> Iterator[tuple[int, str, int]]:
