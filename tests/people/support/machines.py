@@ -188,7 +188,8 @@ class Machines:
         texts = {"systemctl": _SYSTEMCTL.format(python=sys.executable, port=port, key=self._key)}
         commands = {"migrator": [MIGRATOR], "scp": ["cp"]}
         for name, main in SCRIPTS.items():
-            commands[name] = self._kafka.command(main, directory=self._bin, jvm=Jvm(), log_level="ERROR")
+            first = ["-server"] if name == "zookeeper-shell.sh" else []  # as Kafka's own script has it
+            commands[name] = self._kafka.command(main, *first, directory=self._bin, jvm=Jvm(), log_level="ERROR")
         texts |= {name: f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n' for name, words in commands.items()}
         for name, text in texts.items():
             (self._bin / name).write_text(text)
