@@ -167,7 +167,7 @@ def _throttle(_: Names, value: dt.timedelta) -> str:
 
 _SPECIAL: Final[dict[str, Callable[[Names, Any], Any]]] = {
     **dict.fromkeys(_SECRETS, _secret),
-    **dict.fromkeys(_WORDS, _secret),
+    "documentation": _secret,
     **dict.fromkeys(_OFFSETS, _offset),
     **dict.fromkeys(_EPOCHS, Names._epoch),
     **dict.fromkeys(_TIMES, Names._time),

@@ -21,7 +21,7 @@ from tests.differential.support.steps import NODE, Scenario, Step
 
 RECORDS_SHOWN = 10
 POLL_SECONDS = 0.02
-SETTLE_SECONDS = 5.0
+SETTLE_SECONDS = 0.3
 READS = frozenset({18, 29, 32, 60})
 
 SUPER = {
