@@ -80,8 +80,8 @@ class RolloutRun:
             seen = await self._parts.observer.observe()
             step = next_step(self._steps, self._progress, seen)
             if step is None:
-                self._note(Event.CLOSED)
                 await self._parts.lock.release(self._progress.rollout)
+                self._note(Event.CLOSED)
                 return Ending.COMPLETE
             if stop.phase is not None and ORDER.index(step.phase) > ORDER.index(stop.phase):
                 return Ending.REACHED

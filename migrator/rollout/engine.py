@@ -56,7 +56,7 @@ def next_step(steps: Sequence[Step], progress: Progress, seen: Observation) -> S
         if known.done or known.begun is not None:
             return step
     first = unfinished[0]
-    candidates = [step for step in unfinished if step.phase is first.phase]
+    candidates = [step for step in unfinished if step.phase is first.phase and step.node is not None] or [first]
     if first.phase in LEADER_LAST:
         leader = None if seen.quorum is None else seen.quorum.leader_id
         return min(candidates, key=lambda step: step.node is not None and step.node.node_id == leader)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -58,7 +59,7 @@ class Entry:
     event: Event
     step: str = ""
     act: str = ""
-    details: Mapping[str, Detail] = {}
+    details: Mapping[str, Detail] = field(default_factory=dict)
 
 
 class RolloutJournal:
