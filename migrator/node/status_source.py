@@ -238,7 +238,7 @@ class NodeStatusSource:
         status, log = self._core.quorum.status(), self._core.storage.log
         ends = {row.replica_id: row.end_offset for row in status.voters}
         ready = self._migration.voters_ready()
-        heard = {row.replica_id: row.last_fetch_ms for row in status.voters}
+        seen = {row.replica_id: row for row in status.voters}
         now_ms, answers = monotonic_ms(), {} if status.has_leader else self._roll.answers
         return QuorumStatus(
             role=ROLES[status.role],
@@ -254,8 +254,9 @@ class NodeStatusSource:
                     at.port,
                     ends.get(voter, -1),
                     ready.get(voter),
-                    -1 if heard.get(voter, -1) < 0 else max(0, now_ms - heard[voter]),
+                    _age(seen[voter].heard_ms, now_ms) if voter in seen else -1,
                     answers.get(voter),
+                    _age(max(seen[voter].heard_ms, seen[voter].awaited_ms), now_ms) if voter in seen else -1,
                 )
                 for voter, at in sorted(self._core.addresses.voters().items())
             ),
@@ -282,14 +283,20 @@ class NodeStatusSource:
         sessions, now_ms = self._core.keeper.sessions, monotonic_ms()
         session = sessions.get(registration.broker_id)
         leading = self._core.controller.epoch is not None
-        heard = leading and session is not None and not session.presumed
-        age = now_ms - session.last_contact_ms if session is not None and heard else -1
+        silent_ms = now_ms - session.last_contact_ms if session is not None and leading else -1
+        age_ms = silent_ms if session is not None and not session.presumed else -1
         silent = leading and sessions.is_silent(registration.broker_id, now_ms)
         if registration.fenced:
             state = BrokerState.OFFLINE if silent else BrokerState.FENCED
         else:
             state = BrokerState.STOPPING if registration.in_controlled_shutdown else BrokerState.RUNNING
-        return BrokerStatus(registration.broker_id, state, registration.epoch, registration.is_migrating_zk_broker, age)
+        ages, mode = (age_ms, silent_ms), registration.is_migrating_zk_broker
+        return BrokerStatus(registration.broker_id, state, registration.epoch, mode, *ages)
+
+
+def _age(then_ms: int, now_ms: int) -> int:
+    """-1 for what never happened."""
+    return -1 if then_ms < 0 else max(0, now_ms - then_ms)
 
 
 def _leaderless(voters: Collection[int], roll: Roll) -> Problem:
@@ -313,7 +320,7 @@ def _without_time(status: Status) -> tuple[object, ...]:
     )
     migration, quorum = status.migration, status.quorum
     return (
-        replace(quorum, voters=tuple(replace(voter, heard_ms_ago=0) for voter in quorum.voters)),
+        replace(quorum, voters=tuple(replace(voter, heard_ms_ago=0, silent_ms=0) for voter in quorum.voters)),
         silent_voters(status),
         (migration.public_state, migration.internal_state, migration.active, migration.paused),
         brokers,

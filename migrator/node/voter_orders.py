@@ -169,7 +169,7 @@ class VoterOrders:
             shall_vote=key.node_id in wanted,
             log_end_offset=replica.end_offset,
             lag_records=max(0, leader_end - replica.end_offset) if replica.end_offset >= 0 else -1,
-            fetched_ms_ago=now - row.last_fetch_ms if row is not None and row.last_fetch_ms >= 0 else -1,
+            fetched_ms_ago=now - row.heard_ms if row is not None and row.heard_ms >= 0 else -1,
             rounds=0 if row is None else row.rounds,
             last_round_ms=-1 if row is None else row.last_round_ms,
             caught_up=replica.is_caught_up,

@@ -51,7 +51,8 @@ class Force(StrEnum):
 @value
 class VoterStatus:
     """``zk_migration_ready`` is None when this node does not know. ``heard_ms_ago``: since its last fetch from
-    the leader that tells this, 0 for the leader itself. ``answers``: whether it answered when it was asked last, None
+    the leader that tells this, 0 for the leader itself. ``silent_ms``: for how long this leader has heard nothing of
+    it, counted from the election if it never did. ``answers``: whether it answered when it was asked last, None
     when it was not asked: voters are asked while no controller leads."""
 
     node_id: int
@@ -61,6 +62,7 @@ class VoterStatus:
     zk_migration_ready: bool | None = None
     heard_ms_ago: int = -1
     answers: bool | None = None
+    silent_ms: int = -1
 
 
 @value
@@ -89,11 +91,14 @@ class MigrationStatus:
 
 @value
 class BrokerStatus:
+    """``silent_ms`` as a voter's: it is there also when this leader has had no heartbeat yet, and so knows no age."""
+
     broker_id: int
     state: BrokerState
     epoch: int
     in_zookeeper_mode: bool
     heartbeat_age_ms: int = -1
+    silent_ms: int = -1
 
 
 @value
@@ -193,7 +198,7 @@ class Gate:
 
 
 SILENT_MS = 3_000
-"""A voter that was heard from less than this long ago is there: an idle follower fetches twice a second."""
+"""A voter that has been silent for less than this is there: an idle follower fetches twice a second."""
 
 
 @value
@@ -223,5 +228,5 @@ def silent_voters(status: Status) -> tuple[VoterStatus, ...]:
     return tuple(
         voter
         for voter in status.quorum.voters
-        if voter.answers is False or (leads and voter.node_id != status.node_id and voter.heard_ms_ago >= SILENT_MS)
+        if voter.answers is False or (leads and voter.node_id != status.node_id and voter.silent_ms >= SILENT_MS)
     )

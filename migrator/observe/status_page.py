@@ -201,7 +201,10 @@ def _voters(status: Status, *, is_leaders: bool) -> Table:
         if is_leaders:
             own = voter.node_id == status.node_id
             end = quorum.log_end_offset if own else voter.log_end_offset
-            row += ["leads" if own else heard(voter.heard_ms_ago), "not known" if end < 0 else str(end)]
+            row += [
+                "leads" if own else heard(voter.heard_ms_ago, voter.silent_ms),
+                "not known" if end < 0 else str(end),
+            ]
         elif asked:
             row.append({True: "yes", False: "no", None: "not asked"}[voter.answers])
         row += [{True: "on", False: "off", None: "not known"}[voter.zk_migration_ready]] if asks_flag else []
@@ -225,15 +228,15 @@ def _brokers(brokers: tuple[BrokerStatus, ...], *, is_leaders: bool) -> Table:
     rows = []
     for broker in brokers:
         mode = "ZooKeeper" if broker.in_zookeeper_mode else "KRaft"
-        said = (broker.state.value, mode, heard(broker.heartbeat_age_ms)) if is_leaders else (mode,)
+        said = (broker.state.value, mode, heard(broker.heartbeat_age_ms, broker.silent_ms)) if is_leaders else (mode,)
         rows.append((str(broker.broker_id), *said))
     return Table("brokers", columns, tuple(rows))
 
 
-def heard(age_ms: int) -> str:
+def heard(age_ms: int, silent_ms: int) -> str:
     """When somebody was last heard of by the leader."""
     if age_ms < 0:
-        return "not by this leader"
+        return "not by this leader" if silent_ms < SILENT_MS else f"not for {duration(silent_ms)}"
     return "now" if age_ms < SILENT_MS else f"{duration(age_ms)} ago"
 
 
@@ -265,9 +268,11 @@ def _is_unnamed(voter: VoterStatus, named: set[str], answers: Answers) -> bool:
 
 
 def _silent(voter: VoterStatus, *, with_age: bool) -> Problem:
+    age = duration(voter.silent_ms)
+    said = f"last heard {age} ago" if voter.heard_ms_ago >= 0 else f"not heard since the leader was elected {age} ago"
     return Problem(
         f"controller {voter.node_id}",
-        f"last heard {duration(voter.heard_ms_ago)} ago" if with_age else "it is silent",
+        said if with_age else "it is silent",
         "Start it, or look at its log and at the network",
         warning=True,
     )

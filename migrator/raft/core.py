@@ -283,7 +283,8 @@ class RaftNode:
         observers: tuple[ReplicaStatus, ...] = ()
         if isinstance(state, Leader):
             state.replicas.forget_silent(now_ms)
-            own = [Progress(quorum.node_id, quorum.config.directory_id, quorum.log.end_offset(), now_ms, now_ms)]
+            me, now, end = quorum.config.directory_id, now_ms, quorum.log.end_offset()
+            own = [Progress(quorum.node_id, me, now, end, heard_ms=now, last_fetch_ms=now, last_caught_up_ms=now)]
             others, watching = state.replicas.voters.values(), state.replicas.observers.values()
             voters = rows([*own, *others] if quorum.is_voter else others)
             observers = rows(watching if quorum.is_voter else [*own, *watching])

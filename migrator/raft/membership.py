@@ -227,7 +227,7 @@ def follow_log(quorum: Quorum) -> None:
     quorum.emit(fx.MembershipChanged(found))
     state = quorum.state
     if isinstance(state, Leader):
-        state.replicas.reconfigure(quorum.voter_set, quorum.node_id)
+        state.replicas.reconfigure(quorum.voter_set, quorum.node_id, quorum.now)
         state.fetched &= quorum.voters
         replication.watch_majority(quorum, state)  # a sole voter had nobody to hear from until now
     elif quorum.is_voter and not was_voter and isinstance(state, Follower | Unattached):

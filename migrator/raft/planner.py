@@ -26,7 +26,7 @@ Target = tuple[ReplicaKey, ...]
 class Replica:
     """A replica, voter or not, as the leader sees it.
 
-    ``is_live``: it has fetched within the fetch time-out. ``is_caught_up``: it has reached an end of the leader's log
+    ``is_live``: it was heard within the fetch time-out. ``is_caught_up``: it has reached an end of the leader's log
     that was noted less than an election time-out before. ``obstacle``: why it can't become a voter all the same.
     """
 
@@ -43,7 +43,7 @@ def seen(status: ReplicaStatus, now_ms: int, fetch_timeout_ms: int, election_tim
     Caught up: the last round, and the one that it is in, took less than the election time-out. So what the replica
     still lacks would not hold up an election (Raft thesis 4.2.1).
     """
-    is_live = status.last_fetch_ms >= 0 and now_ms - status.last_fetch_ms <= fetch_timeout_ms
+    is_live = status.heard_ms >= 0 and now_ms - status.heard_ms <= fetch_timeout_ms
     current_ms = now_ms - status.round_began_ms if status.round_began_ms >= 0 else 0
     is_caught_up = status.rounds > 0 and max(status.last_round_ms, current_ms) < election_timeout_ms
     return Replica(

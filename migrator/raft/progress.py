@@ -10,7 +10,7 @@ from migrator.records.uuid import ZERO_UUID, Uuid
 from migrator.values import value
 
 OBSERVER_SESSION_MS = 300_000
-"""An observer that has not fetched for this long is forgotten (LeaderState.OBSERVER_SESSION_TIMEOUT_MS)."""
+"""An observer that has not been heard for this long is forgotten (LeaderState.OBSERVER_SESSION_TIMEOUT_MS)."""
 
 OBSERVERS_MAX = 10_000
 """So many observers are kept apart; more are served, but not listed."""
@@ -22,11 +22,14 @@ class Progress:
 
     ``shown_end`` is the longest log that it has claimed to have, also one that is not a part of the leader's.
     ``shown_directory`` is the one that it fetches for; ``directory_id`` of a configured voter is zero.
+    ``awaited_ms`` is when the leader began to wait for it, ``heard_ms`` when it fetched records or a snapshot last.
     """
 
     replica_id: int
     directory_id: Uuid
+    awaited_ms: int
     end_offset: int = -1
+    heard_ms: int = -1
     last_fetch_ms: int = -1
     last_caught_up_ms: int = -1
     told_high_watermark: int = -1
@@ -55,7 +58,7 @@ class Progress:
         elif 0 < self._leader_end_at_last_fetch <= offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
         self._leader_end_at_last_fetch = leader_end
-        self.last_fetch_ms = now
+        self.heard_ms = self.last_fetch_ms = now
         self.end_offset = offset
         self._count_round(offset, leader_end, now)
 
@@ -79,6 +82,8 @@ class ReplicaStatus:
     ``shown_directory_id`` is known of configured voters, too, whose ``directory_id`` is zero.
     ``rounds``: how often it has reached an end of the leader's log that was noted before; ``last_round_ms`` how long
     that took last, ``round_began_ms`` since when it is on its way to the next one (-1: it lacks nothing).
+    ``heard_ms``: its last fetch of records or of a snapshot; the leader has waited for one since ``awaited_ms``, when
+    it was elected or the replica became a voter.
     """
 
     replica_id: int
@@ -90,6 +95,8 @@ class ReplicaStatus:
     last_round_ms: int = -1
     round_began_ms: int = -1
     shown_directory_id: Uuid = ZERO_UUID
+    heard_ms: int = -1
+    awaited_ms: int = -1
 
 
 @dataclass(slots=True)
@@ -111,7 +118,7 @@ class Replicas:
             if len(self.observers) >= OBSERVERS_MAX:
                 self.forget_silent(now)
             if len(self.observers) < OBSERVERS_MAX:
-                known = self.observers[replica_id, directory_id] = Progress(replica_id, directory_id)
+                known = self.observers[replica_id, directory_id] = Progress(replica_id, directory_id, now)
         return known
 
     def all(self) -> Iterator[Progress]:
@@ -119,25 +126,25 @@ class Replicas:
         yield from self.voters.values()
         yield from self.observers.values()
 
-    def reconfigure(self, voters: VoterSet, own_id: int) -> None:
+    def reconfigure(self, voters: VoterSet, own_id: int, now: int) -> None:
         """Other voters are in force: who was an observer brings along how far it is, and the other way round."""
         for entry in self.voters.values():
             if entry.directory_id == ZERO_UUID:
                 entry.directory_id = entry.shown_directory  # was configured, without a directory (kraft.version 0)
             self.observers[entry.key] = entry
         keys = [(voter.voter_id, voter.voter_directory_id) for voter in voters.voters if voter.voter_id != own_id]
-        self.voters = {key[0]: self._taken(*key) for key in keys}
+        self.voters = {key[0]: self._taken(*key, now) for key in keys}
 
-    def _taken(self, replica_id: int, directory_id: Uuid) -> Progress:
+    def _taken(self, replica_id: int, directory_id: Uuid, now: int) -> Progress:
         known = self.observers.pop((replica_id, directory_id), None)
-        return Progress(replica_id, directory_id) if known is None else known
+        return Progress(replica_id, directory_id, now) if known is None else known
 
     def forget_silent(self, now: int) -> None:
         """Drop the observers whose session is over."""
         self.observers = {
             key: entry
             for key, entry in self.observers.items()
-            if entry.last_fetch_ms >= 0 and now - entry.last_fetch_ms < OBSERVER_SESSION_MS
+            if entry.heard_ms >= 0 and now - entry.heard_ms < OBSERVER_SESSION_MS
         }
 
 
@@ -154,6 +161,8 @@ def rows(entries: Collection[Progress]) -> tuple[ReplicaStatus, ...]:
             entry.last_round_ms,
             entry.round_began_ms,
             entry.shown_directory,
+            entry.heard_ms,
+            entry.awaited_ms,
         )
         for entry in sorted(entries, key=lambda entry: (entry.replica_id, entry.directory_id))
     )

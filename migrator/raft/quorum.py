@@ -278,7 +278,7 @@ class Quorum:
             leader_id=self.node_id,
             start_offset=self.log.end_offset(),
             replicas=Replicas(
-                {voter: Progress(voter, self.voter_set.key(voter).directory_id) for voter in self.other_voters()}
+                {id_: Progress(id_, self.voter_set.key(id_).directory_id, self.now) for id_ in self.other_voters()}
             ),
             check_quorum_deadline=self.now + int(timeout * CHECK_QUORUM_FACTOR),
             begin_deadline=self.now,

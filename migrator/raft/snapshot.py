@@ -37,7 +37,10 @@ def handle_fetch_snapshot(quorum: Quorum, context: Hashable, request: FetchSnaps
     if error != ErrorCode.none or not isinstance(leader, Leader):
         quorum.reply(context, responses.fetch_snapshot(quorum, error, request))
         return
-    replication.note_contact(quorum, leader, request.replica_id, request.replica_directory_id)
+    progress = leader.replicas.find(request.replica_id, request.replica_directory_id, quorum.now)
+    if progress is not None:
+        progress.heard_ms = quorum.now
+        replication.note_contact(quorum, leader, *progress.key)
     response = responses.fetch_snapshot(quorum, ErrorCode.none, request)
     quorum.emit(fx.ReadSnapshot(context, response, request.max_bytes))
 

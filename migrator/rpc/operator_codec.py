@@ -163,6 +163,7 @@ def _quorum_from_proto(proto: Any) -> QuorumStatus:
             voter.zk_migration_ready if voter.HasField("zk_migration_ready") else None,
             voter.heard_ms_ago,
             voter.answers if voter.HasField("answers") else None,
+            _silent_ms(voter, voter.heard_ms_ago),
         )
         for voter in proto.voters
     )
@@ -171,9 +172,14 @@ def _quorum_from_proto(proto: Any) -> QuorumStatus:
 
 
 def _broker_from_proto(proto: Any) -> BrokerStatus:
-    return BrokerStatus(
-        proto.broker_id, BrokerState(proto.state), proto.epoch, proto.in_zookeeper_mode, proto.heartbeat_age_ms
-    )
+    age_ms = proto.heartbeat_age_ms
+    flags = proto.epoch, proto.in_zookeeper_mode, age_ms, _silent_ms(proto, age_ms)
+    return BrokerStatus(proto.broker_id, BrokerState(proto.state), *flags)
+
+
+def _silent_ms(proto: Any, heard_ms_ago: int) -> int:
+    """A controller of a release before knows no silence but that of whom it has heard."""
+    return int(proto.silent_ms if proto.HasField("silent_ms") else heard_ms_ago)
 
 
 def _fields(status: Any) -> dict[str, Any]:

@@ -120,6 +120,7 @@ async def test_status_says_offline_at_once_after_an_election(tmp_path: Path) -> 
         leader.keeper.sessions.begin(replace(EMPTY_IMAGE, cluster=cluster([dead], [])), monotonic_ms())
         assert source._broker(dead).state is BrokerState.OFFLINE
         assert source._broker(dead).heartbeat_age_ms == -1
+        assert source._broker(dead).silent_ms >= 0
         leader.keeper.sessions.touch(1, 0, monotonic_ms())
         assert source._broker(dead).state is BrokerState.FENCED
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from migrator.migration.machine.states import PublicState, State
 from migrator.observe.durations import duration
 from migrator.observe.names import number_ranges
 from migrator.observe.problem_groups import groups_of
-from migrator.observe.status import JournalEvent, Problem, silent_voters
+from migrator.observe.status import BrokerState, BrokerStatus, JournalEvent, Problem, silent_voters
 from migrator.observe.status_page import Answers, Unreached, change_line, page_of, problems_of
 from tests.observe.support.statuses import a_status, zookeeper_brokers
 
@@ -27,10 +29,29 @@ def test_a_voter_that_is_silent_is_named_with_how_long() -> None:
 
 
 def test_a_leader_that_was_just_elected_does_not_alarm() -> None:
-    status = a_status(heard={3002: -1})
+    status = a_status(unheard={3002: 900})
     page = page_of(Answers(status, status))
     assert page.tables[0].rows[1][2] == "not by this leader"
     assert not page.groups
+
+
+def test_a_voter_that_no_leader_since_the_election_has_heard_is_named() -> None:
+    """Else a controller that died with the last leader was never missed."""
+    status = a_status(unheard={3002: 12_400})
+    assert [voter.node_id for voter in silent_voters(status)] == [3002]
+    page = page_of(Answers(status, status))
+    assert page.tables[0].rows[1][2] == "not for 12 s"
+    (group,) = page.groups
+    (line,) = group.lines
+    assert line.startswith("controller 3002: not heard since the leader was elected 12 s ago. Start it")
+    assert change_line(Answers(status, status)).endswith("; controller 3002: it is silent")
+
+
+def test_a_broker_that_this_leader_never_heard_has_a_silence_of_its_own() -> None:
+    dead = BrokerStatus(1, BrokerState.RUNNING, 1, in_zookeeper_mode=True, silent_ms=8_000)
+    status = a_status(brokers=(dead, replace(dead, broker_id=2, silent_ms=100)))
+    rows = page_of(Answers(status, status)).tables[1].rows
+    assert [row[3] for row in rows] == ["not for 8 s", "not by this leader"]
 
 
 def test_a_follower_that_is_asked_gives_way_to_the_leader() -> None:

@@ -230,7 +230,7 @@ def standing(progress: Progress, now: int) -> tuple[bool, bool, int]:
 
 
 def test_a_replica_has_caught_up_when_a_round_was_shorter_than_an_election() -> None:
-    progress = Progress(4, key(4).directory_id)
+    progress = Progress(4, key(4).directory_id, 0)
     assert standing(progress, 0) == (False, False, 0)
     progress.fetched(10, 5000, now=100)
     progress.fetched(4000, 9000, now=900)

@@ -47,7 +47,7 @@ GATES = (Gate("brokers", open=False, what="broker 3 is in ZooKeeper mode", remed
 def a_status(epoch: int) -> Status:
     voters = (
         VoterStatus(3000, "host", 9093, 12, zk_migration_ready=True),
-        VoterStatus(3001, "::1", 9093, answers=False),
+        VoterStatus(3001, "::1", 9093, answers=False, silent_ms=4_000),
     )
     return Status(
         cluster_id="cluster",
@@ -56,7 +56,7 @@ def a_status(epoch: int) -> Status:
         time_ms=1_700_000_000_000,
         quorum=QuorumStatus(NodeRole.LEADER, 3000, epoch, 0, 12, 11, voters),
         migration=MigrationStatus("DualWrite", "dual-writing", 250, active=True),
-        brokers=(BrokerStatus(1, BrokerState.FENCED, 5, in_zookeeper_mode=True, heartbeat_age_ms=100),),
+        brokers=(BrokerStatus(1, BrokerState.FENCED, 5, in_zookeeper_mode=True, heartbeat_age_ms=100, silent_ms=90),),
         problems=(Problem("broker 1", "is fenced", "Wait", warning=True),),
         write_behind=WriteBehindStatus(4, 20, 0, 8),
         claim=ClaimStatus(7, 8, 9),

@@ -33,6 +33,7 @@ def a_status(
     brokers: tuple[BrokerStatus, ...] = (),
     off: tuple[int, ...] = (),
     heard: dict[int, int] | None = None,
+    unheard: dict[int, int] | None = None,
     answers: dict[int, bool] | None = None,
     problems: tuple[Problem, ...] = (),
     events: tuple[JournalEvent, ...] = (),
@@ -40,9 +41,10 @@ def a_status(
     is_blank: bool = False,
     public: PublicState | None = None,
 ) -> Status:
-    """Of one of three controllers. ``heard``: ages by voter, else all are there."""
+    """Of one of three controllers. ``heard``: ages by voter, else all are there. ``unheard``: voters that this leader
+    never heard, and for how long."""
     leads = node == leader
-    ages = heard or {}
+    ages, silences = heard or {}, unheard or {}
     voters = tuple(
         VoterStatus(
             voter,
@@ -50,8 +52,9 @@ def a_status(
             9093,
             10 if leads else -1,
             zk_migration_ready=None if is_blank else voter not in off,
-            heard_ms_ago=ages.get(voter, 0) if leads else -1,
+            heard_ms_ago=ages.get(voter, 0) if leads and voter not in silences else -1,
             answers=(answers or {}).get(voter),
+            silent_ms=silences.get(voter, ages.get(voter, 0)) if leads else -1,
         )
         for voter in VOTERS
     )
