@@ -219,6 +219,7 @@ IGNORED: Mapping[str, tuple[str, ...]] = {
         "sasl.login.retry.backoff.max.ms",
         "sasl.login.retry.backoff.ms",
     ),
+    "A request to a broker has 30 s": ("request.timeout.ms",),
     "Random numbers come from the operating system": ("ssl.secure.random.implementation",),
     "Only brokers encode passwords again": ("password.encoder.old.secret",),
     "The levels of formats are in the log: see migrator format": ("inter.broker.protocol.version",),

@@ -13,6 +13,7 @@ from migrator.config.key_lists import (
     REFUSED,
     SECURITY_FAMILIES,
 )
+from migrator.config.key_meanings import MEANINGS
 from migrator.config.key_uses import ACTED_UPON
 from migrator.config.keys import KEYS, OWN_KEYS, Key
 
@@ -48,15 +49,16 @@ def _own() -> Iterator[str]:
 
 
 def _kafka() -> Iterator[str]:
-    yield "\n## Kafka's keys that a controller uses\n\nTheir meaning is in Kafka's documentation. "
+    yield "\n## Kafka's keys that a controller uses\n"
+    yield "They mean what they mean in Kafka; the last column says what a controller of this program does with them."
     yield "*Listener*: the key may also be set for one listener. *Dynamic*: a limit of connections that `kafka-configs"
     yield "--entity-type brokers` changes while the controller runs, for its id or as the default of all nodes.\n"
-    yield "| key | type | default | valid | |"
-    yield "|---|---|---|---|---|"
+    yield "| key | type | default | valid | | what it does |"
+    yield "|---|---|---|---|---|---|"
     own = {key.name for key in OWN_KEYS}
     for name in sorted(ACTED_UPON - own):
         notes = [note for note, names in (("listener", OF_LISTENERS), ("dynamic", DYNAMIC)) if name in names]
-        yield f"{_row(KEYS[name])} {', '.join(notes)} |"
+        yield f"{_row(KEYS[name])} {', '.join(notes)} | {MEANINGS[name]} |"
 
 
 def _refused() -> Iterator[str]:

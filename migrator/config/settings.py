@@ -75,7 +75,6 @@ class Settings:
     max_connections_per_ip_overrides: str
     max_connection_creation_rate: int
     queued_max_request_bytes: int
-    request_timeout_ms: int
     sasl_enabled_mechanisms: tuple[str, ...]
     sasl_mechanism_controller_protocol: str
     sasl_mechanism_inter_broker_protocol: str

@@ -15,6 +15,7 @@ from migrator.config.key_lists import (
     SECURITY_FAMILIES,
     TOPIC_DEFAULTS,
 )
+from migrator.config.key_meanings import MEANINGS
 from migrator.config.key_uses import ACTED_UPON, Use, judge, listed_use
 from migrator.config.keys import KEYS, OWN_KEYS, key_of_attribute
 from migrator.config.load import settings_from
@@ -44,11 +45,15 @@ def test_no_key_of_security_is_passed_over_without_a_word() -> None:
 def test_what_is_said_to_be_acted_upon_is_read_somewhere() -> None:
     """By an attribute of the settings, or by the key's own name."""
     sources = [path for path in Path(migrator.__file__).parent.rglob("*.py") if path.parent.name != "config"]
-    text = "".join(path.read_text(encoding="utf-8") for path in (*sources, *_of_config("settings", "checks")))
+    text = "".join(
+        path.read_text(encoding="utf-8") for path in (*sources, *_of_config("settings", "checks", "key_values"))
+    )
     words = frozenset(re.findall(r"[\w.-]+", text))
-    last = {word.rpartition(".")[2] for word in words}
+    attributes = frozenset(re.findall(r"\b(?:settings|self)\.(\w+)", text))
     computed = re.compile(r"(zookeeper\.)?ssl\.(key|trust)store\.(location|type|password)")
-    unread = {key for key in ACTED_UPON - TOPIC_DEFAULTS if key not in words and key.replace(".", "_") not in last}
+    unread = {
+        key for key in ACTED_UPON - TOPIC_DEFAULTS if key not in words and key.replace(".", "_") not in attributes
+    }
     assert {key for key in unread if not computed.fullmatch(key)} <= {
         "broker.id",
         "config.providers",
@@ -155,6 +160,11 @@ def test_what_has_no_effect_is_named_in_one_line() -> None:
 def test_attributes_of_the_settings_are_acted_upon() -> None:
     fields = set(Settings.__dataclass_fields__) - {"source", "explicit"}
     assert {key_of_attribute(name).name for name in fields} <= ACTED_UPON
+
+
+def test_the_page_says_what_each_used_key_does() -> None:
+    assert MEANINGS.keys() == ACTED_UPON - {key.name for key in OWN_KEYS}
+    assert [key for key, text in MEANINGS.items() if not text.endswith((".", ":"))] == []
 
 
 def test_the_page_names_each_key() -> None:
