@@ -11,6 +11,7 @@ from click.shell_completion import CompletionItem
 from migrator.cli.examples import add_examples
 from migrator.cli.terminal import say_error, show_defect
 from migrator.errors import ExitCode, MigratorError, OperatorError
+from migrator.observe.logs import set_up_command_logging
 from migrator.observe.printable import printable_lines
 
 COMMANDS = {
@@ -87,6 +88,7 @@ def migrator() -> None:
 def main() -> None:
     """Entry point of the console script."""
     sys.excepthook = show_defect
+    set_up_command_logging()
     try:
         migrator(standalone_mode=False)
     except ModuleNotFoundError as error:

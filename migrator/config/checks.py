@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from migrator.config.directories import home_directories, relative_directories
 from migrator.config.endpoints import parse_host_port
 from migrator.config.java_options import java_options
-from migrator.config.key_uses import ignored_keys, key_problems, unknown_keys
+from migrator.config.key_uses import ignored_keys, key_problems, misspelt, unknown_keys
 from migrator.config.open_doors import open_doors
 from migrator.config.settings import Settings
 from migrator.config.super_users import nobodies
@@ -31,7 +32,9 @@ def check_settings(settings: Settings) -> list[str]:
     :raises OperatorError: for the first problem, with file, key, value and remedy.
     """
     for key, what, remedy in problems_of(settings):
-        raise OperatorError(what, where=f"{settings.source}: {key}", remedy=remedy)
+        written = misspelt(settings, key)
+        hint = f"Did you mean {key}? The file sets {written}, which is unknown. " if written else ""
+        raise OperatorError(what, where=f"{settings.source}: {key}", remedy=f"{hint}{remedy}")
     found = (*open_doors(settings), *nobodies(settings))
     doors = [f"{settings.source}: {key}: {what}. {remedy}" for key, what, remedy in found]
     ignored = ignored_keys(settings)
@@ -60,8 +63,13 @@ def warnings_of(settings: Settings) -> list[str]:
 
 def _roles(settings: Settings) -> Iterator[Problem]:
     roles = settings.process_roles
-    if "controller" not in roles:
-        yield "process.roles", f"{','.join(roles) or 'empty'} has no controller", "Set process.roles=controller"
+    if roles == ("broker",) or (not roles and "broker.id" in settings.explicit):
+        what = f"is {'broker' if roles else 'not set, and broker.id is'}: this looks like the file of a broker"
+        yield "process.roles", what, "Give the file of a controller, which sets process.roles=controller"
+    elif not roles:
+        yield "process.roles", "is not set", "Set process.roles=controller"
+    elif "controller" not in roles:
+        yield "process.roles", f"{','.join(roles)} is no role of a controller", "Set process.roles=controller"
     elif roles != ("controller",):
         why = "which Kafka forbids during a migration" if settings.zookeeper_metadata_migration_enable else "no broker"
         yield (
@@ -269,6 +277,7 @@ def _metrics(settings: Settings) -> Iterator[Problem]:
 CHECKS: tuple[Callable[[Settings], Iterator[Problem]], ...] = (
     _roles,
     _identity,
+    home_directories,
     _quorum,
     _listeners,
     key_problems,
@@ -293,6 +302,7 @@ def _accepts_scram_only(settings: Settings) -> bool:
 
 def _warnings(settings: Settings) -> Iterator[str]:
     yield from unknown_keys(settings)
+    yield from relative_directories(settings)
     if settings.broker_heartbeat_interval_ms * 2 > settings.broker_session_timeout_ms:
         yield "broker.session.timeout.ms: is less than two heartbeats: one late heartbeat fences a broker"
     if settings.zookeeper_metadata_migration_enable and not settings.inter_broker_listener_name:

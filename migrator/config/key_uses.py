@@ -118,6 +118,12 @@ def unknown_keys(settings: Settings) -> Iterator[str]:
             yield f"{name}: unknown key is ignored, {judged.what}"
 
 
+def misspelt(settings: Settings, key: str) -> str:
+    """An unknown key of the file that is probably meant to be this one, or ""."""
+    unknown = (name for name in settings.explicit if listed_use(name) is Use.UNKNOWN)
+    return next((name for name in unknown if _meant(name) == key), "") if key not in settings.explicit else ""
+
+
 def ignored_keys(settings: Settings) -> tuple[str, ...]:
     """Keys of the file that have no effect here; errors as `key_problems`."""
     return tuple(sorted(name for name, judged in _judged(settings) if judged.use is Use.IGNORED))

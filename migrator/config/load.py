@@ -32,8 +32,15 @@ def read_properties(path: Path) -> dict[str, str]:
     """
     try:
         found = parse_properties(read_text(path))
-    except (OSError, ValueError) as error:
-        raise OperatorError(f"can't be read: {error}", where=str(path), remedy="Give a Java property file") from error
+    except OSError as error:
+        what, remedy = (
+            f"can't be read: {error.strerror}",
+            "Check the path and its rights, and give a Java property file",
+        )
+        raise OperatorError(what, where=str(path), remedy=remedy) from error
+    except ValueError as error:
+        remedy = "Give a Java property file in UTF-8: save it in that encoding, and write a backslash as two"
+        raise OperatorError(f"can't be read: {error}", where=str(path), remedy=remedy) from error
     first = next(iter(found), "")
     if first.startswith(BYTE_ORDER_MARK) and first[1:2] not in ("#", "!"):
         raise OperatorError(

@@ -29,6 +29,8 @@ _REMEDIES = {
     "directory for the same cluster.id and node.id, and start the controller again",
     errno.EACCES: "Give the user that runs this process the right to do that",
     errno.EPERM: "Give the user that runs this process the right to do that",
+    errno.EEXIST: "A file has this name. Look at it with 'ls -l', then move it away or name another directory",
+    errno.ENOTDIR: "A part of this path is a file: look with 'ls -l', then correct the path",
     errno.EMFILE: "Raise the limit on open files (ulimit -n)",
 }
 

@@ -15,10 +15,7 @@ from migrator.observe.printable import json_text, printable, printable_lines
 
 QUIET_LIBRARIES = ("kazoo", "grpc", "asyncio")
 REPEAT_SECONDS = 60.0
-"""What kazoo warns of besides, comes again and again: each text once in this time."""
-CONNECTION_TEXTS = ("Connection dropped", "Connection time-out", "Transition to CONNECTING", "Session has expired")
-"""kazoo warns so of each attempt to connect, about 65 times a minute while ZooKeeper is away. The migration says it
-once a minute, with hosts and duration (`migrator.node.migration.away`)."""
+"""What kazoo warns of, comes again and again: each text once in this time."""
 REMEMBERED_TEXTS = 100
 
 
@@ -32,6 +29,14 @@ class TextFormatter(logging.Formatter):
         if record.exc_info:
             line = f"{line}\n    {printable_lines(self.formatException(record.exc_info))}"
         return line
+
+
+class CommandFormatter(logging.Formatter):
+    """For the terminal of somebody who ran a command."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """What happened, in one line."""
+        return printable(f"migrator: {record.levelname.lower()}: {record.getMessage()}")
 
 
 class JsonFormatter(logging.Formatter):
@@ -51,8 +56,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class ZooKeeperClientWarnings(logging.Filter):
-    """Lets no warning of kazoo through that is about the connection, each other one once in `REPEAT_SECONDS`, and
-    everything else always.
+    """Lets each warning of kazoo through once in `REPEAT_SECONDS`, and everything else always.
 
     :param clock: monotonic seconds.
     """
@@ -67,8 +71,6 @@ class ZooKeeperClientWarnings(logging.Filter):
         if record.levelno > logging.WARNING or record.name.partition(".")[0] != "kazoo":
             return True
         text, now = record.getMessage(), self._clock()
-        if text.startswith(CONNECTION_TEXTS):
-            return False
         if now - self._said.get(text, float("-inf")) < REPEAT_SECONDS:
             return False
         if len(self._said) >= REMEMBERED_TEXTS:
@@ -88,3 +90,11 @@ def set_up_logging(settings: Settings) -> None:
     root.setLevel(logging.INFO)
     for name in QUIET_LIBRARIES:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def set_up_command_logging() -> None:
+    """Warnings go to standard error, as long as nobody sets up a log."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(CommandFormatter())
+    logging.lastResort = handler

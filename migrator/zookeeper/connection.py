@@ -8,6 +8,7 @@ that holds for every reconnect and every new session.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -25,6 +26,27 @@ from migrator.zookeeper.tls import TlsOptions, connect
 SESSION_CLOSED_REQUIRE_SASL_AUTH = -124
 ROUNDS_MAX = 10
 """Tokens that a login may take; GSSAPI takes four."""
+ATTEMPTS = (
+    "Connection dropped",
+    "Connection time-out",
+    "Transition to CONNECTING",
+    "Session has expired",
+    "Failed connecting",
+)
+"""kazoo warns so of each attempt to connect, about 65 times a minute while ZooKeeper is away. Whoever waits for the
+connection says it better (`ZooKeeperSession.start`, `migrator.node.migration.away`)."""
+
+
+def _quiet() -> logging.Logger:
+    """kazoo's log, in every process, without the attempts to connect."""
+    found = logging.getLogger("kazoo.client")
+    if _is_no_attempt not in found.filters:
+        found.addFilter(_is_no_attempt)
+    return found
+
+
+def _is_no_attempt(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.WARNING or not record.getMessage().startswith(ATTEMPTS)
 
 
 class LoginDroppedError(ConnectionDropped):  # type: ignore[misc] # kazoo has no types
@@ -59,7 +81,7 @@ class Client(KazooClient):  # type: ignore[misc]
     def __init__(self, *, tls: TlsOptions | None, jaas: JaasEntry | None, **options: Any) -> None:
         self.trouble = ""
         self.refusals: dict[str, str] = {}
-        super().__init__(handler=ZooKeeperHandler(tls), use_ssl=tls is not None, **options)
+        super().__init__(handler=ZooKeeperHandler(tls), use_ssl=tls is not None, logger=_quiet(), **options)
         sasl = {"mechanism": "by the JAAS file"} if jaas else None
         self._connection = ZooKeeperConnection(
             self, self._conn_retry.copy(), tls, jaas, logger=self.logger, sasl_options=sasl

@@ -40,6 +40,8 @@ CONNECTION_ERRORS = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
 
 RETRY_DELAY_MAX_SECONDS = 1.0
 CLOSED_POLL_SECONDS = 0.1
+SILENT_SECONDS = 3.0
+"""Who waits longer for a connection is told so."""
 
 
 @value
@@ -170,13 +172,27 @@ class ZooKeeperSession:
         :raises ZooKeeperUnavailableError: likewise after ``connection_timeout_ms``.
         """
         self.start_in_background()
-        if not self.wait_connected(
-            self.options.connection_timeout_ms / 1000, give_up=lambda: self.client.refused_by_all
-        ):
+        if not self._wait_and_say_so(self.options.connection_timeout_ms / 1000):
             error = self.away(f"no ZooKeeper server answered within {self.options.connection_timeout_ms} ms")
             self.close()
             raise error
         return self
+
+    def _wait_and_say_so(self, seconds: float) -> bool:
+        """As `wait_connected`; somebody who watches is told why nothing happens."""
+        silent = min(seconds, SILENT_SECONDS)
+        if self.wait_connected(silent, self._is_refused):
+            return True
+        left = seconds - silent
+        if left <= 0 or self._is_refused():
+            return False
+        why = f" ({self.trouble})" if self.trouble else ""
+        hosts = self.options.hosts
+        log.warning("no ZooKeeper server of %s answers yet%s; this waits for up to %.0f s more", hosts, why, left)
+        return self.wait_connected(left, self._is_refused)
+
+    def _is_refused(self) -> bool:
+        return self.client.refused_by_all
 
     def start_in_background(self) -> None:
         """Connect without waiting: listeners hear of it."""

@@ -150,6 +150,40 @@ def test_a_byte_order_mark_before_a_key_is_refused_and_before_a_comment_is_none_
     assert load_settings(file)[0].node_id == 3000
 
 
+@pytest.mark.parametrize(
+    ("file", "what", "remedy"),
+    [
+        ({}, "is not set", "Set process.roles=controller"),
+        ({"broker.id": "1"}, "this looks like the file of a broker", "Give the file of a controller"),
+        (MINIMAL | {"process.roles": "broker"}, "is broker: this looks like", "Give the file of a controller"),
+        (MINIMAL | {"log.dirs": "~/kafka"}, "'~/kafka' is not in your home directory", "Write the whole path"),
+        (MINIMAL | {"metadata.log.dir": "~kafka/m"}, "'~kafka/m' is not in your home", "Write the whole path"),
+    ],
+)
+def test_a_file_that_is_not_what_its_writer_meant(file: dict[str, str], what: str, remedy: str) -> None:
+    with pytest.raises(OperatorError) as refused:
+        settings_from(file, "f.properties")
+    assert what in refused.value.what
+    assert remedy in refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("key", "written"), [("controller.quorum.voters", "controller.quorum.voter"), ("node.id", "nodeid")]
+)
+def test_a_key_that_is_needed_and_misspelt_is_named(key: str, written: str) -> None:
+    file = dict(MINIMAL)
+    file[written] = file.pop(key)
+    with pytest.raises(OperatorError, match=f"{key}: is not set. Did you mean {key}. The file sets {written}, which"):
+        settings_from(file, "f.properties")
+
+
+def test_a_path_that_depends_on_where_the_program_starts_is_warned_of() -> None:
+    _, warnings = settings_from(MINIMAL | {"log.dirs": "data/kraft"}, "f.properties")
+    assert f"'data/kraft' depends on the directory that this program is started in; here it is {Path.cwd()}" in "".join(
+        warnings
+    )
+
+
 def test_names_on_grpc_are_whole_subjects() -> None:
     settings = settings_from(MIGRATING | GRPC | {"migrator.grpc.operator.principals": "User:CN=x ;User:CN=y"}, "f")[0]
     assert settings.grpc_voter_principals == {"User:CN=a\\,b,O=c": 3000, "User:CN=later": 3000}

@@ -114,6 +114,18 @@ def test_nobody_answers() -> None:
         ZooKeeperSession(SessionOptions(hosts=hosts, connection_timeout_ms=200)).start()
 
 
+def test_who_waits_for_a_server_is_told_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("migrator.zookeeper.session.SILENT_SECONDS", 0.2)
+    hosts = f"127.0.0.1:{free_port()}"
+    with pytest.raises(ZooKeeperUnavailableError):
+        ZooKeeperSession(SessionOptions(hosts=hosts, connection_timeout_ms=600)).start()
+    (said,) = caplog.messages
+    assert f"no ZooKeeper server of {hosts} answers yet" in said
+    assert "Connection refused" in said
+
+
 def test_a_session_that_never_began_can_be_closed() -> None:
     ZooKeeperSession(SessionOptions(hosts="127.0.0.1:1")).close()
 

@@ -61,7 +61,7 @@ class ReachedCluster:
 
     @property
     def away(self) -> tuple[str, str]:
-        error = self._session.away("it is out of reach")
+        error = self._session.away("no server answers")
         return error.what, error.remedy
 
     @property
