@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,18 +9,18 @@ from typing import Any
 
 import click
 
+from migrator.cli.confirm import confirm_cluster_id
 from migrator.cli.options import config_option
-from migrator.cli.terminal import ask_for, say, say_json
+from migrator.cli.terminal import say, say_json
 from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.log.recovery_file import RecoveryEntry
 from migrator.node.survivor import Evidence, Survivor
+from migrator.parts.processes import port_is_open
 from migrator.raft.recovery import RecoveryPlan
 from migrator.raft.voter_set import ReplicaKey, VoterSet
 from migrator.records.uuid import is_reserved, uuid_from_text
-
-PROBE_SECONDS = 2.0
 
 
 @click.command("recover")
@@ -53,7 +52,7 @@ def command(config: Path, lost: tuple[str, ...], force: bool, yes_cluster_id: st
             for line in _shown(found, plan, begun):
                 say(line)
         if force:
-            _check_cluster(found.cluster_id, yes_cluster_id)
+            confirm_cluster_id(found.cluster_id, yes_cluster_id, whose="the cluster of this directory")
             done = [*(survivor.recover(plan) if plan is not None else ())]
             done += [*(survivor.finish(begun) if begun is not None else ())]
             if not as_json:
@@ -93,16 +92,13 @@ def _nobody_answers(voters: VoterSet | None, settings: Settings) -> None:
     :raises OperatorError: something listens at the address of another voter.
     """
     for node_id, host, port in _addresses(voters, settings):
-        try:
-            socket.create_connection((host, port), PROBE_SECONDS).close()
-        except OSError:
-            continue
-        raise OperatorError(
-            f"voter {node_id} answers",
-            where=f"{host}:{port}",
-            remedy="If it has its log, start this controller too: with a majority they elect a leader, and nothing is "
-            "lost. If its directory is wiped, stop it until the recovery is done",
-        )
+        if port_is_open(port, host):
+            raise OperatorError(
+                f"voter {node_id} answers",
+                where=f"{host}:{port}",
+                remedy="If it has its log, start this controller too: with a majority they elect a leader, and nothing "
+                "is lost. If its directory is wiped, stop it until the recovery is done",
+            )
 
 
 def _addresses(voters: VoterSet | None, settings: Settings) -> Iterator[tuple[int, str, int]]:
@@ -114,16 +110,6 @@ def _addresses(voters: VoterSet | None, settings: Settings) -> Iterator[tuple[in
     for known in settings.grpc_voters:
         if known.voter_id in ids:
             yield known.voter_id, known.host, known.port
-
-
-def _check_cluster(cluster_id: str, given: str | None) -> None:
-    typed = ask_for("Type the cluster id to go on") if given is None else given
-    if typed != cluster_id:
-        raise OperatorError(
-            f"this directory belongs to cluster {cluster_id}, not to {typed}",
-            where="--yes-cluster-id" if given is not None else "",
-            remedy="Nothing was written. Make sure that you are on the right machine",
-        )
 
 
 def _shown(found: Evidence, plan: RecoveryPlan | None, begun: RecoveryEntry | None) -> Iterator[str]:

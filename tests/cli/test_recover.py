@@ -119,7 +119,7 @@ def test_with_force_and_the_cluster_id_the_survivor_is_the_only_voter(tmp_path: 
 def test_another_cluster_is_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
     left = Left(tmp_path)
     told = left.refused(*LOST, "--force", *words, typed=f"{OTHER_CLUSTER}\n")
-    assert f"belongs to cluster {CLUSTER_ID}, not to {OTHER_CLUSTER}" in told
+    assert f"the cluster of this directory has the id {CLUSTER_ID}, not {OTHER_CLUSTER}" in told
 
 
 @pytest.mark.parametrize("force", [True, False])
