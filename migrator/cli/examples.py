@@ -29,7 +29,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         f"migrator force reconcile {C} --reason 'somebody wrote to ZooKeeper by hand'",
     ),
     "gates": (f"migrator gates finish {C}", f"migrator gates rollback {C}"),
-    "rollback": (f"migrator rollback {C}", f"migrator rollback {C} --log /backup/metadata-of-controller-2"),
+    "rollback": (
+        f"migrator rollback {C}",
+        f"migrator rollback {C} --log /backup/metadata-of-controller-2",
+        f"migrator rollback {C} --without-log",
+    ),
     "rehearse": (
         f"migrator rehearse --zookeeper zk1:2181/kafka {C}",
         "migrator rehearse --zookeeper zk1:2181/kafka --out rehearsal --broker-seconds 90",

@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import click
 
+from migrator.cli.confirm import confirm_cluster_id
 from migrator.cli.options import config_option
 from migrator.cli.terminal import ask, say
 from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.log.lookup import header_at
-from migrator.log.meta_properties import FILE_NAME
-from migrator.migration.rollback import roll_back
+from migrator.log.meta_properties import FILE_NAME, read_meta_properties
+from migrator.log.metadata_log import DIRECTORY_NAME
+from migrator.migration.abandoned_claim import (
+    WATCH_SECONDS,
+    check_named,
+    check_own_log,
+    check_silent,
+    described,
+    examine,
+    read_left_overs,
+)
+from migrator.migration.rollback import apply, check_way_back, look, roll_back
 from migrator.migration.seen_logs import VOTERS_KEY, SeenLog, newest_of
 from migrator.parts.processes import port_is_open
-from migrator.verify.kraft.files import membership_of, read_image
+from migrator.verify.kraft.files import last_of_log, membership_of, read_image
 from migrator.verify.kraft.quorum_logs import logs_in
 from migrator.wire.listener_settings import voter_endpoints
-from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.zookeeper.claim import Claimer
 from migrator.zookeeper.clusters import read_cluster_id
+from migrator.zookeeper.ops import Delete
 from migrator.zookeeper.password_encoder import password_encoder
 from migrator.zookeeper.session import ZooKeeperSession, options_from
 
 _WARNING = (
     "This command returns the cluster of {hosts} to its ZooKeeper brokers. The brokers will elect a controller. "
     "All brokers must be in ZooKeeper mode."
+)
+_WITHOUT_LOG = (
+    "Changes that the quorum had confirmed and not yet written to ZooKeeper are lost: only a log could tell which they "
+    "are. Do not go on if the migration was finished, or if a controller of that quorum still runs on any machine."
 )
 
 
@@ -46,12 +61,26 @@ _WARNING = (
     help="Metadata directory of another controller, or a copy of it. The logs of a majority replace a lost log.",
 )
 @click.option(
+    "--without-log",
+    is_flag=True,
+    help="End the claim of a quorum whose logs are all lost, by what ZooKeeper shows alone. Shows what it found first.",
+)
+@click.option(
     "--accept-loss",
     is_flag=True,
-    help="Roll back although newer logs are lost. Changes that only those logs hold are lost too.",
+    help="Roll back although newer logs, or brokers that hold replicas, are lost. Changes that only those logs hold "
+    "are lost too.",
 )
-@click.option("--yes", is_flag=True, help="Don't ask.")
-def command(config: Path, others: tuple[Path, ...], accept_loss: bool, yes: bool) -> None:
+@click.option("--yes", is_flag=True, help="Don't ask. Not enough for --without-log.")
+@click.option("--yes-cluster-id", metavar="ID", help="With --without-log: the cluster's id, instead of typing it.")
+def command(
+    config: Path,
+    others: tuple[Path, ...],
+    without_log: bool,
+    accept_loss: bool,
+    yes: bool,
+    yes_cluster_id: str | None,
+) -> None:
     """Return a cluster to its ZooKeeper brokers. Stop every controller first.
 
     The command corrects partition states and the controller epoch, so that no partition goes offline. Then it deletes
@@ -59,34 +88,130 @@ def command(config: Path, others: tuple[Path, ...], accept_loss: bool, yes: bool
     with the migration on. After it, restart all brokers without the settings of the migration. Exit codes: 0 done, 2
     refused.
     """
-    settings, _ = load_settings(config)
-    _all_stopped(voter_endpoints(settings))
+    if without_log:
+        _check_options(others, yes=yes)
+        _end_claim(load_settings(config)[0], yes_cluster_id, accept_loss=accept_loss)
+    elif yes_cluster_id is not None:
+        raise OperatorError("only --without-log asks for it", where="--yes-cluster-id", remedy="Give --yes instead")
+    else:
+        _roll_back(load_settings(config)[0], others, accept_loss=accept_loss, ask_first=not yes)
+
+
+def _check_options(others: tuple[Path, ...], *, yes: bool) -> None:
+    """:raises OperatorError: an option does not go together with --without-log."""
+    if others:
+        raise OperatorError(
+            "--without-log and --log exclude each other", where="--log", remedy="Give --log: a log tells more"
+        )
+    if yes:
+        raise OperatorError(
+            "--yes does not answer the question of --without-log, which asks for the cluster id",
+            where="--yes",
+            remedy="Give --yes-cluster-id with the cluster.id of a broker's meta.properties",
+        )
+
+
+def _roll_back(settings: Settings, others: tuple[Path, ...], *, accept_loss: bool, ask_first: bool) -> None:
+    running = _running(_configured(settings))
     directory = _newest(settings, others)
-    _all_stopped(_voters_in(directory, settings))
+    running = running or _running(_in_log(directory, settings))
     image = read_image(directory)
+    check_way_back(image)  # first of all: nobody stops a quorum for a rollback that is not possible
+    _all_stopped(running)
 
     def crc_at(offset: int) -> int | None:
         header = header_at(directory, offset)
         return None if header is None else header.crc
 
     with ZooKeeperSession(options_from(settings)) as session:
-        read_cluster_id(session)
-        if not yes:
+        _same_cluster(directory, read_cluster_id(session), settings)
+        look(session, image, crc_at=crc_at, accept_loss=accept_loss)
+        if ask_first:
             ask(_WARNING.format(hosts=settings.zookeeper_connect), "Go on?", abort=True)
         done = roll_back(session, image, password_encoder(settings), crc_at=crc_at, accept_loss=accept_loss)
         say(f"partition states whose version was raised to the partition epoch: {done.raised_states}")
-        if done.raised_epoch is not None:
-            say(f"/controller_epoch raised to {done.raised_epoch}")
-        claimer = Claimer(session)
+        _finish(session, done.raised_epoch)
+
+
+def _end_claim(settings: Settings, given_id: str | None, *, accept_loss: bool) -> None:
+    """`rollback --without-log`: everything is looked at before anything is asked, and asked before it is written."""
+    controllers = [*_configured(settings), *_bootstrap(settings)]
+    _all_stopped(_running(controllers))
+    for name, host, port in controllers:
+        say(f"{name}: nobody answers at {host}:{port}")
+    with ZooKeeperSession(options_from(settings)) as session:
+        cluster_id = read_cluster_id(session)
+        _same_cluster(settings.metadata_directory, cluster_id, settings)
+        _pass_over_log(settings.metadata_directory, accept_loss=accept_loss)
+        found = read_left_overs(session)
+        for line in described(found, session.options.hosts):
+            say(line)
+        check_named(found, (voter.voter_id for voter in settings.voters), settings.source)
+        examine(found, accept_loss=accept_loss)
+        if found.ops:
+            say(f"watching for {WATCH_SECONDS:g} s whether a controller still writes there")
+            check_silent(session, found.view, WATCH_SECONDS)
+            doomed = " and ".join(op.path for op in found.ops if isinstance(op, Delete))
+            say(f"{_WITHOUT_LOG} The command will delete {doomed}.")
+            confirm_cluster_id(cluster_id, given_id, whose=f"the cluster at {session.options.hosts}")
+        else:
+            say("no KRaft claim and no /migration is left")
+        apply(session, found.ops)
+        _finish(session, found.raised_epoch)
+
+
+def _same_cluster(directory: Path, cluster_id: str, settings: Settings) -> None:
+    """:raises OperatorError: the metadata directory is of another cluster than ZooKeeper."""
+    formatted = read_meta_properties(directory)
+    if formatted is not None and formatted.cluster_id != cluster_id:
+        raise OperatorError(
+            f"this directory is of cluster {formatted.cluster_id}; ZooKeeper at {settings.zookeeper_connect} is of "
+            f"cluster {cluster_id}",
+            where=str(directory / FILE_NAME),
+            remedy=f"Nothing was changed. Correct log.dirs or zookeeper.connect in {settings.source}",
+        )
+
+
+def _finish(session: ZooKeeperSession, raised_epoch: int | None) -> None:
+    """Wait for the brokers' election.
+
+    :raises OperatorError: nobody was elected.
+    """
+    if raised_epoch is not None:
+        say(f"/controller_epoch raised to {raised_epoch}")
+    claimer = Claimer(session)
+    elected = claimer.wait_for_zookeeper_controller()
+    if elected is None and claimer.wake_brokers():
         elected = claimer.wait_for_zookeeper_controller()
-        if elected is None and claimer.wake_brokers():
-            elected = claimer.wait_for_zookeeper_controller()
     if elected is None:
         raise OperatorError(
-            "the quorum's claim is deleted, but no broker has become the controller",
+            "no claim of a quorum is left, but no broker has become the controller",
+            where=session.options.hosts,
             remedy="Restart a broker in ZooKeeper mode. A broker stands for election when it starts",
         )
     say(f"broker {elected.broker_id} is the controller")
+
+
+def _pass_over_log(directory: Path, *, accept_loss: bool) -> None:
+    """
+    :raises OperatorError: there is a log, and it says more than ZooKeeper; or it cannot be read, and the loss of it was
+        not accepted.
+    """
+    if not (directory / DIRECTORY_NAME).is_dir():
+        return
+    try:
+        if last_of_log(directory).offset == 0:
+            return
+        image = read_image(directory)
+    except OperatorError as error:
+        if accept_loss:
+            return
+        raise OperatorError(
+            f"this controller has a log that cannot be read: {error.what}",
+            where=error.where,
+            remedy=f"{error.remedy}. If this log is lost for good, add --accept-loss",
+        ) from error
+    check_own_log(image, str(directory))
 
 
 def _newest(settings: Settings, others: tuple[Path, ...]) -> Path:
@@ -95,7 +220,14 @@ def _newest(settings: Settings, others: tuple[Path, ...]) -> Path:
     :raises OperatorError: no log can be used.
     """
     own = settings.metadata_directory
-    at_hand = [own] if not others or (own / FILE_NAME).exists() else []
+    at_hand = [own] if (own / FILE_NAME).exists() else []
+    if not at_hand and not others:
+        raise OperatorError(
+            "there is no metadata log here",
+            where=str(own),
+            remedy="Name the metadata directories of other controllers with --log. If the logs of all controllers are "
+            "lost, use --without-log",
+        )
     logs = logs_in([*at_hand, *others])
     chosen = newest_of(list(logs), *_voters(settings, logs))
     if chosen.doubt:
@@ -103,15 +235,40 @@ def _newest(settings: Settings, others: tuple[Path, ...]) -> Path:
     return logs[chosen.newest]
 
 
-def _all_stopped(voters: Mapping[int, ListenerEndpoint]) -> None:
+def _all_stopped(running: str) -> None:
     """:raises OperatorError: a controller of the quorum still listens."""
-    for voter_id, at in voters.items():
-        if port_is_open(at.port, at.host):
-            raise OperatorError(
-                f"controller {voter_id} still runs",
-                where=f"{at.host}:{at.port}",
-                remedy="Stop every controller of the quorum with SIGTERM, the leader last; then repeat the command",
-            )
+    if running:
+        raise OperatorError(
+            "a controller still runs here",
+            where=running,
+            remedy="Stop every controller of the quorum with SIGTERM, the leader last; then repeat the command",
+        )
+
+
+def _running(controllers: Iterable[tuple[str, str, int]]) -> str:
+    """The first that accepts connections, with its address; "" for none."""
+    return next((f"{name}, {host}:{port}" for name, host, port in controllers if port_is_open(port, host)), "")
+
+
+def _configured(settings: Settings) -> Iterator[tuple[str, str, int]]:
+    """What is asked whether it runs: names and addresses of the voters of the file."""
+    for voter_id, at in voter_endpoints(settings).items():
+        yield f"controller {voter_id}", at.host, at.port
+
+
+def _bootstrap(settings: Settings) -> Iterator[tuple[str, str, int]]:
+    """Likewise those whose ids the file does not say."""
+    for host, port in settings.bootstrap_servers:
+        yield "a controller of controller.quorum.bootstrap.servers", host, port
+
+
+def _in_log(directory: Path, settings: Settings) -> Iterator[tuple[str, str, int]]:
+    """Likewise the voters that a log names; none at kraft.version 0."""
+    voters, listener = membership_of(directory).voters, settings.controller_listeners[0]
+    for voter in () if voters is None else voters.voters:
+        for at in voter.endpoints:
+            if at.name.upper() == listener:
+                yield f"controller {voter.voter_id}", at.host, at.port
 
 
 def _voters(settings: Settings, logs: Mapping[SeenLog, Path]) -> tuple[Collection[int], str]:
@@ -121,14 +278,3 @@ def _voters(settings: Settings, logs: Mapping[SeenLog, Path]) -> tuple[Collectio
     if voters is None:
         return [voter.voter_id for voter in settings.voters], VOTERS_KEY
     return voters.ids, "the voters that the newest log names"
-
-
-def _voters_in(directory: Path, settings: Settings) -> Mapping[int, ListenerEndpoint]:
-    """Where the voters are that a log names; none at kraft.version 0."""
-    voters, listener = membership_of(directory).voters, settings.controller_listeners[0]
-    return {
-        voter.voter_id: ListenerEndpoint(listener, at.host, at.port)
-        for voter in (() if voters is None else voters.voters)
-        for at in voter.endpoints
-        if at.name.upper() == listener
-    }

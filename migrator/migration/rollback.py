@@ -19,7 +19,7 @@ from migrator.records.metadata import ZkMigrationState
 from migrator.values import value
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.leadership import ClaimView, CrcAt, holds_nothing, read_view
-from migrator.zookeeper.ops import Applied, Check, Delete, Op, SetData
+from migrator.zookeeper.ops import Applied, Check, Create, Delete, Op, SetData
 from migrator.zookeeper.request_size import op_bytes
 from migrator.zookeeper.session import ZooKeeperSession
 from migrator.zookeeper.writer import ConditionalWriter, split_ops
@@ -58,11 +58,8 @@ def roll_back(
     :raises OperatorError: the migration is finished; brokers are in KRaft mode; the log is not of the quorum that holds
         the claim, or not its newest; or ZooKeeper lacks changes that are in the log. Nothing was written then.
     """
-    session.sync()
     reader = BulkReader(session)
-    view = read_view(reader.read)
-    _check(view, image, crc_at, accept_loss=accept_loss)
-    ops: list[Op] = []
+    view = look(session, image, crc_at=crc_at, accept_loss=accept_loss)
     states, epoch = 0, None
     claim = view.controller
     if claim is not None and claim.is_kraft:
@@ -70,35 +67,50 @@ def roll_back(
             target = Target(image, passwords=passwords, controller_epoch=view.epoch or 0)
             guard = Check(paths.CONTROLLER_EPOCH, view.epoch_version)
             states = _raise_versions(session, target, guard, accept_loss=accept_loss)
-        highest = max(_state_epochs(reader), default=0)
-        if view.epoch is not None and highest > view.epoch:
-            epoch = highest  # not later: brokers give up when it is written after the delete
-            ops.append(SetData(paths.CONTROLLER_EPOCH, encode_controller_epoch(highest), view.epoch_version))
-        ops.append(Delete(paths.CONTROLLER, view.controller_version))
-    if view.migration_version is not None:
-        ops.append(Delete(paths.MIGRATION, view.migration_version))
-    _apply(session, ops)
+        epoch = epoch_to_raise(view, max(state_epochs(reader), default=0))
+    apply(session, end_ops(view, epoch))
     return RolledBack(states, epoch, released=claim is not None and claim.is_kraft)
 
 
-def _check(view: ClaimView, image: MetadataImage, crc_at: CrcAt, *, accept_loss: bool) -> None:
-    state = image.features.zk_migration_state
-    if state is ZkMigrationState.POST_MIGRATION:
+def look(
+    session: ZooKeeperSession, image: MetadataImage, *, crc_at: CrcAt = holds_nothing, accept_loss: bool = False
+) -> ClaimView:
+    """What `roll_back` would begin with; the operator is asked only after this. Parameters and errors likewise, without
+    what ZooKeeper lacks."""
+    session.sync()
+    view = read_view(BulkReader(session).read)
+    check_way_back(image)
+    _check_mark(view, image, crc_at, accept_loss=accept_loss)
+    return view
+
+
+def check_way_back(image: MetadataImage) -> None:
+    """What the log alone says against a rollback. A log can be asked while its controllers run.
+
+    :raises OperatorError: the migration is finished, or brokers are in KRaft mode.
+    """
+    if image.features.zk_migration_state is ZkMigrationState.POST_MIGRATION:
         raise OperatorError(
             "the migration is finished: ZooKeeper has not been written since, and there is no way back",
-            remedy="Go on with KRaft",
+            where=f"offset {image.provenance.offset} of the log",
+            remedy="Leave the controllers running. The cluster is a KRaft cluster now; repair it as one",
         )
     kraft = sorted(each.broker_id for each in image.cluster.brokers.values() if not each.is_migrating_zk_broker)
     if kraft:
         raise OperatorError(
             f"brokers {', '.join(map(str, kraft))} are in KRaft mode: a ZooKeeper controller cannot lead them",
-            remedy="Start the controllers again and roll these brokers into ZooKeeper mode with the migration on; "
+            where=f"offset {image.provenance.offset} of the log",
+            remedy="While the controllers run, roll these brokers into ZooKeeper mode with the migration on; "
             "unregister those that are gone for good",
         )
+
+
+def _check_mark(view: ClaimView, image: MetadataImage, crc_at: CrcAt, *, accept_loss: bool) -> None:
+    """Whether the log is the one that ``/migration`` speaks of."""
     mark = view.migration
     if mark is None or not mark.copied:
         return
-    if state is not ZkMigrationState.MIGRATION:
+    if image.features.zk_migration_state is not ZkMigrationState.MIGRATION:
         raise OperatorError(
             "ZooKeeper says that the cluster was migrated, and this log does not",
             where=paths.MIGRATION,
@@ -148,7 +160,7 @@ def _raise_versions(session: ZooKeeperSession, target: Target, guard: Check, *, 
         )
     ops = [op for write in writes for op in write.ops]
     for part in split_ops(ops, reserved_bytes=op_bytes(guard)):
-        _apply(session, [guard, *part])
+        apply(session, [guard, *part])
     return len({op.path for op in ops})
 
 
@@ -166,7 +178,34 @@ def _same_state(op: SetData, data: bytes | None) -> bool:
     return (held.leader, held.leader_epoch, held.isr) == (new.leader, new.leader_epoch, new.isr)
 
 
-def _state_epochs(reader: BulkReader) -> Iterator[int]:
+def epoch_to_raise(view: ClaimView, highest: int) -> int | None:
+    """What ``/controller_epoch`` has to become; None when it is high enough.
+
+    :param highest: of the controller epochs in the partition states.
+    """
+    return highest if view.epoch is None or highest > view.epoch else None
+
+
+def end_ops(view: ClaimView, epoch: int | None) -> list[Op]:
+    """The one multi that ends a KRaft claim and deletes ``/migration``, each only as it was seen.
+
+    The epoch is raised in the same multi: brokers give up when it is written after the delete.
+    """
+    ops: list[Op] = []
+    if view.controller is not None and view.controller.is_kraft:
+        if epoch is None:
+            ops.append(Check(paths.CONTROLLER_EPOCH, view.epoch_version))
+        elif view.epoch is None:
+            ops.append(Create(paths.CONTROLLER_EPOCH, encode_controller_epoch(epoch)))
+        else:
+            ops.append(SetData(paths.CONTROLLER_EPOCH, encode_controller_epoch(epoch), view.epoch_version))
+        ops.append(Delete(paths.CONTROLLER, view.controller_version))
+    if view.migration_version is not None:
+        ops.append(Delete(paths.MIGRATION, view.migration_version))
+    return ops
+
+
+def state_epochs(reader: BulkReader) -> Iterator[int]:
     """The controller epochs of all partition states: a ZooKeeper controller refuses those from its future
     (KAFKA-20488). Taken from ZooKeeper alone, which may know topics that the log does not."""
     topics = reader.read(map(paths.topic, names_below(reader, paths.TOPICS)))
@@ -181,7 +220,11 @@ def _state_epochs(reader: BulkReader) -> Iterator[int]:
             yield decode_partition_state(znode.path, znode.data).controller_epoch
 
 
-def _apply(session: ZooKeeperSession, ops: list[Op]) -> None:
+def apply(session: ZooKeeperSession, ops: list[Op]) -> None:
+    """Write a multi, or nothing.
+
+    :raises OperatorError: ZooKeeper is not as it was seen; nothing was written.
+    """
     if not ops:
         return
     outcome = ConditionalWriter(session).write(ops)

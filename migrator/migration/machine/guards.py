@@ -215,8 +215,8 @@ def _newer(standing: Standing, us: Claimant) -> GuardAnswer | None:
     return GuardAnswer(
         Finding.ELSEWHERE,
         f"controller {holder} with epoch {newest} has claimed the cluster; ours is {us.epoch}",
-        "Wait while the quorum elects. If the claim stays, it is of another quorum: stop that one, and delete "
-        "/migration once the cluster is back under a ZooKeeper controller.",
+        "Wait while the quorum elects. If the claim stays, it is of another quorum: roll back with that one's log. If "
+        "that quorum and its logs are gone, 'migrator rollback --without-log' ends its claim.",
     )
 
 

@@ -1,0 +1,202 @@
+"""The end of a KRaft claim whose quorum is gone, and its logs with it: only ZooKeeper can be asked.
+
+A claim is a persistent ``/controller``: brokers elect nobody while it is there. The decision is pure (`examine`);
+`read_left_overs` reads for it. What a log would add is not known here: changes that the quorum had confirmed and not
+yet written to ZooKeeper, brokers in KRaft mode, the end of the migration. So brokers have to be seen in ZooKeeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+
+from migrator.errors import OperatorError
+from migrator.image.model import MetadataImage
+from migrator.migration.rollback import check_way_back, end_ops, epoch_to_raise, state_epochs
+from migrator.migration.translate.source import names_below
+from migrator.observe.names import number_ranges
+from migrator.records.metadata import ZkMigrationState
+from migrator.values import value
+from migrator.zookeeper.bulk import BulkReader
+from migrator.zookeeper.leadership import ClaimView, read_view
+from migrator.zookeeper.ops import Op
+from migrator.zookeeper.session import ZooKeeperSession
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.topics import decode_topic
+
+WATCH_SECONDS = 5.0
+_POLL_SECONDS = 0.1
+_LOST = "If all logs of that quorum are lost for good, add --accept-loss"
+
+
+@value
+class LeftOvers:
+    """``registered``: brokers that run in ZooKeeper mode. ``replicas``: brokers that the topics name.
+    ``highest_epoch``: of the controller epochs in the partition states, 0 without any."""
+
+    view: ClaimView
+    registered: frozenset[int]
+    replicas: frozenset[int]
+    highest_epoch: int
+
+    @property
+    def has_claim(self) -> bool:
+        """Whether a KRaft controller holds ``/controller``."""
+        return self.view.controller is not None and self.view.controller.is_kraft
+
+    @property
+    def has_mark(self) -> bool:
+        """Whether ``/migration`` is there, with or without content."""
+        return self.view.migration_version is not None
+
+    @property
+    def raised_epoch(self) -> int | None:
+        """What ``/controller_epoch`` has to become before brokers elect; None when it is high enough."""
+        return epoch_to_raise(self.view, self.highest_epoch) if self.has_claim else None
+
+    @property
+    def ops(self) -> list[Op]:
+        """The one multi that ends the claim; empty when nothing is left."""
+        return end_ops(self.view, self.raised_epoch)
+
+
+def read_left_overs(session: ZooKeeperSession) -> LeftOvers:
+    """Read all of it; the claim first, so that a change of it while the rest is read fails the multi.
+
+    :raises OperatorError: ZooKeeper cannot be read, or a znode does not decode.
+    """
+    session.sync()
+    reader = BulkReader(session)
+    view = read_view(reader.read)
+    topics = reader.read(map(paths.topic, names_below(reader, paths.TOPICS)))
+    replicas = {
+        broker
+        for znode in topics
+        if znode is not None
+        for brokers in decode_topic(znode.path, znode.data).partitions.values()
+        for broker in brokers
+    }
+    registered = frozenset(map(int, names_below(reader, paths.BROKER_IDS)))
+    return LeftOvers(view, registered, frozenset(replicas), max(state_epochs(reader), default=0))
+
+
+def check_own_log(image: MetadataImage, where: str) -> None:
+    """Whether a log that is at hand may be passed over: one of a new quorum, which has copied nothing.
+
+    :raises OperatorError: it is the log of a migration, and tells more than ZooKeeper does.
+    """
+    check_way_back(image)
+    if image.features.zk_migration_state is ZkMigrationState.MIGRATION:
+        raise OperatorError(
+            "this controller has the log of a migration, which says what ZooKeeper may lack",
+            where=where,
+            remedy="Run 'migrator rollback' without --without-log",
+        )
+
+
+def examine(found: LeftOvers, *, accept_loss: bool) -> None:
+    """Whether ZooKeeper alone is enough to end the claim.
+
+    :param accept_loss: what only a log or a broker that is gone could tell is given up.
+    :raises OperatorError: it is not.
+    """
+    if not found.has_claim:
+        return
+    if not found.registered:
+        raise OperatorError(
+            "no broker is registered: the brokers are stopped, or in KRaft mode, and then their metadata is only in "
+            "the log of the quorum",
+            where=paths.BROKER_IDS,
+            remedy="Start the brokers in ZooKeeper mode with the migration on, and run this again",
+        )
+    unseen = found.replicas - found.registered
+    if unseen and not accept_loss:
+        raise OperatorError(
+            f"{number_ranges('broker', unseen)} should hold replicas and "
+            f"{'is' if len(unseen) == 1 else 'are'} not registered: stopped, gone, or in KRaft mode, which only the "
+            "log of the quorum tells",
+            where=paths.BROKER_IDS,
+            remedy="Start these brokers in ZooKeeper mode with the migration on. If they are gone for good, add "
+            "--accept-loss",
+        )
+    mark = found.view.migration
+    if mark is not None and mark.copied and not accept_loss:
+        raise OperatorError(
+            f"the quorum of controller {mark.kraft_controller_id} wrote its metadata here up to offset "
+            f"{mark.kraft_metadata_offset} of its log; what it confirmed later is only in that log",
+            where=paths.MIGRATION,
+            remedy=f"Run 'migrator rollback' with the metadata directories of its controllers (--log). {_LOST}",
+        )
+
+
+def check_silent(session: ZooKeeperSession, seen: ClaimView, seconds: float) -> None:
+    """A quorum that lives writes ``/migration`` every second, even one whose listeners cannot be reached from here.
+
+    :raises OperatorError: ``/migration`` or the claim changes within that time.
+    """
+    reader = BulkReader(session)
+
+    def written() -> bool:
+        session.sync()
+        return read_view(reader.read) != seen
+
+    retrying = Retrying(
+        retry=retry_if_result(lambda changed: not changed),
+        stop=stop_after_delay(seconds),
+        wait=wait_fixed(_POLL_SECONDS),
+        retry_error_callback=lambda _: False,
+    )
+    if retrying(written):
+        raise OperatorError(
+            "somebody has just written the claim or /migration, so a controller still runs on some machine",
+            where=session.options.hosts,
+            remedy="Nothing was changed. Stop every controller of that quorum, also one that cannot be reached from "
+            "this machine; then repeat the command",
+        )
+
+
+def described(found: LeftOvers, hosts: str) -> Iterator[str]:
+    """What was found, for a person."""
+    view = found.view
+    claim = view.controller
+    if claim is None:
+        yield f"{paths.CONTROLLER}: missing, so nobody is the controller"
+    elif not claim.is_kraft:
+        yield f"{paths.CONTROLLER}: broker {claim.broker_id}, a ZooKeeper controller"
+    else:
+        since = datetime.fromtimestamp(claim.timestamp_ms / 1000, UTC)
+        yield (
+            f"{paths.CONTROLLER}: KRaft controller {claim.broker_id} in epoch {claim.kraft_epoch}, since "
+            f"{since:%Y-%m-%d %H:%M:%S} UTC"
+        )
+    raised = "" if found.raised_epoch is None else f"; it will be raised to {found.raised_epoch}"
+    known = "missing" if view.epoch is None else view.epoch
+    yield f"{paths.CONTROLLER_EPOCH}: {known}; the highest epoch in a partition state is {found.highest_epoch}{raised}"
+    if view.migration is not None:
+        mark = view.migration
+        until = f"copied, up to offset {mark.kraft_metadata_offset} of its log" if mark.copied else "nothing copied"
+        yield f"{paths.MIGRATION}: controller {mark.kraft_controller_id}, {until}"
+    else:
+        yield f"{paths.MIGRATION}: {'without content' if found.has_mark else 'missing'}"
+    registered = number_ranges("broker", found.registered) if found.registered else "nobody"
+    yield f"{paths.BROKER_IDS} of {hosts}: {registered}"
+
+
+def check_named(found: LeftOvers, controllers: Iterable[int], where: str) -> None:
+    """Whether the claim is of one of these controllers, whose addresses are known.
+
+    :raises OperatorError: it is another's: nobody here can tell whether that one runs.
+    """
+    known = sorted(controllers)
+    claim = found.view.controller
+    if not found.has_claim or claim is None or not known or claim.broker_id in known:
+        return
+    raise OperatorError(
+        f"the claim is of controller {claim.broker_id}, and the file names {number_ranges('controller', known)}: it "
+        "cannot be seen here whether that one still runs",
+        where=where,
+        remedy=f"Give the property file of controller {claim.broker_id}, or one that names it in "
+        "controller.quorum.voters",
+    )
