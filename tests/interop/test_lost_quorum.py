@@ -30,6 +30,7 @@ def test_a_broker_is_elected_and_leads_again(
     zookeeper_client.create(paths.CLUSTER_ID, encode_cluster_id(CLUSTER_ID), makepath=True)
     with KafkaCluster(kafka_391, tmp_path, controllers=1, brokers=1, zookeeper=zookeeper.hosts) as cluster:
         (controller,) = cluster.controllers
+        cluster.start_brokers(KafkaBrokerMode.ZOOKEEPER)
         admin = Admin(cluster.bootstrap, 1)
 
         def rollback(*more: str) -> Result:
@@ -37,7 +38,6 @@ def test_a_broker_is_elected_and_leads_again(
             return CliRunner().invoke(migrator, [*arguments, "--yes-cluster-id", CLUSTER_ID])
 
         with stage("to dual-write"):
-            cluster.start_brokers(KafkaBrokerMode.ZOOKEEPER)
             admin.create(TOPIC, 2, 1)
             cluster.start_controllers()
             cluster.restart_broker(1, KafkaBrokerMode.MIGRATING)
