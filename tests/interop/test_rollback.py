@@ -262,7 +262,7 @@ def on_to_the_end(journey: Journey) -> None:
     cluster.finish_migration()
     until("the migration is finished", lambda: cluster.public_states() == {"Finished"})
     assert {TOPIC, HYBRID, "kraft-born"} <= set(journey.image.topics.ids)
-    with pytest.raises(OperatorError, match="still runs"):
+    with pytest.raises(OperatorError, match="there is no way back"):
         journey.roll_back()
     journey.admin.create("after-all", 1, 2)
 
