@@ -37,6 +37,9 @@ from migrator.zookeeper.ops import Delete
 from migrator.zookeeper.password_encoder import password_encoder
 from migrator.zookeeper.session import ZooKeeperSession, options_from
 
+Controller = tuple[str, str, int]
+"""What it is called, host and port."""
+
 _WARNING = (
     "This command returns the cluster of {hosts} to its ZooKeeper brokers. The brokers will elect a controller. "
     "All brokers must be in ZooKeeper mode."
@@ -235,34 +238,35 @@ def _newest(settings: Settings, others: tuple[Path, ...]) -> Path:
     return logs[chosen.newest]
 
 
-def _all_stopped(running: str) -> None:
+def _all_stopped(running: Controller | None) -> None:
     """:raises OperatorError: a controller of the quorum still listens."""
-    if running:
+    if running is not None:
+        name, host, port = running
         raise OperatorError(
-            "a controller still runs here",
-            where=running,
+            f"{name} still runs",
+            where=f"{host}:{port}",
             remedy="Stop every controller of the quorum with SIGTERM, the leader last; then repeat the command",
         )
 
 
-def _running(controllers: Iterable[tuple[str, str, int]]) -> str:
-    """The first that accepts connections, with its address; "" for none."""
-    return next((f"{name}, {host}:{port}" for name, host, port in controllers if port_is_open(port, host)), "")
+def _running(controllers: Iterable[Controller]) -> Controller | None:
+    """The first that accepts connections."""
+    return next((each for each in controllers if port_is_open(each[2], each[1])), None)
 
 
-def _configured(settings: Settings) -> Iterator[tuple[str, str, int]]:
+def _configured(settings: Settings) -> Iterator[Controller]:
     """What is asked whether it runs: names and addresses of the voters of the file."""
     for voter_id, at in voter_endpoints(settings).items():
         yield f"controller {voter_id}", at.host, at.port
 
 
-def _bootstrap(settings: Settings) -> Iterator[tuple[str, str, int]]:
+def _bootstrap(settings: Settings) -> Iterator[Controller]:
     """Likewise those whose ids the file does not say."""
     for host, port in settings.bootstrap_servers:
         yield "a controller of controller.quorum.bootstrap.servers", host, port
 
 
-def _in_log(directory: Path, settings: Settings) -> Iterator[tuple[str, str, int]]:
+def _in_log(directory: Path, settings: Settings) -> Iterator[Controller]:
     """Likewise the voters that a log names; none at kraft.version 0."""
     voters, listener = membership_of(directory).voters, settings.controller_listeners[0]
     for voter in () if voters is None else voters.voters:

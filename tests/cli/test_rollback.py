@@ -34,7 +34,7 @@ def controller_file(directory: Path, port: int) -> Path:
     ("states", "said"),
     [
         ((ZkMigrationState.MIGRATION, ZkMigrationState.POST_MIGRATION), "the migration is finished"),
-        ((ZkMigrationState.MIGRATION,), "a controller still runs"),
+        ((ZkMigrationState.MIGRATION,), "controller 1 still runs"),
     ],
 )
 def test_finished_is_said_while_the_controllers_run(

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from migrator.cli.format import command as format_command
-from migrator.cli.rollback import _all_stopped, _newest, _voters_in
+from migrator.cli.rollback import _all_stopped, _in_log, _newest, _running
 from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
@@ -122,7 +122,10 @@ def test_voters_of_the_log_decide_which_logs_are_enough(
 
 def test_no_voter_of_the_log_may_run_during_a_rollback(tmp_path: Path, free_port: int) -> None:
     settings = in_the_log(tmp_path, free_port)
-    voters = _voters_in(settings[3].metadata_directory, settings[3])
-    assert {node: at.port for node, at in voters.items()} == {1: free_port, 2: free_port + 1, 3: free_port + 2}
+    voters = list(_in_log(settings[3].metadata_directory, settings[3]))
+    assert [(name, port) for name, _, port in voters] == [
+        (f"controller {node}", free_port - 1 + node) for node in (1, 2, 3)
+    ]
+    _all_stopped(_running(voters))
     with socket.create_server(("localhost", free_port)), pytest.raises(OperatorError, match="controller 1 still runs"):
-        _all_stopped(voters)
+        _all_stopped(_running(voters))
