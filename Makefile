@@ -28,7 +28,8 @@ setup: $(READY)
 drill: $(DRILL_READY)
 	$(BIN)/migrator drill $(ARGS)
 
-picture: $(DRILL_READY)  # docs/drill.svg, of a real run
+picture: $(READY) $(DRILL_READY)  # docs/drill.svg and docs/top.svg, of real runs
+	$(BIN)/python -m tests.people.support.top_picture docs/top.svg
 	directory=$$(mktemp -d) && $(BIN)/migrator drill --dir $$directory/drill && cp $$directory/drill/summary.svg docs/drill.svg
 
 # Three lanes of tests; tests/lanes.py says which test runs where, docs/lanes.md how to choose.

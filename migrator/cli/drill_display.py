@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from migrator.cli.terminal import console
+from migrator.cli.picture import save_picture
 from migrator.drill.phases import columns
 from migrator.drill.report import DrillReport, DrillStep, StepState
 
-PICTURE_WIDTH = 100
 MEGABYTE = 1_000_000
 LINE_MEGABYTES = 10
 """Without a terminal, a download has a line each time that so many more are there."""
-_FONT_FACE = re.compile(r"@font-face \{\{.*?\}\}\s*", re.DOTALL)
-"""What a picture of rich's would load from the network."""
 _LOOKS = {StepState.HELD: ("✓", "green"), StepState.FAILED: ("✗", "red"), StepState.INTERRUPTED: ("■", "yellow")}
 
 
@@ -80,10 +74,7 @@ def verdict(report: DrillReport) -> Text:
 
 def draw(report: DrillReport, path: Path) -> None:
     """The terminal as a picture, which loads nothing."""
-    recording = console(record=True, width=PICTURE_WIDTH, file=io.StringIO())
-    recording.print(render(report, Spinner("dots")), verdict(report), sep="\n")
-    picture = _FONT_FACE.sub("", CONSOLE_SVG_FORMAT).replace("Fira Code", "monospace")
-    recording.save_svg(str(path), title="migrator drill", code_format=picture)
+    save_picture(path, "migrator drill", render(report, Spinner("dots")), verdict(report))
 
 
 def _step(report: DrillReport, step: DrillStep, spinner: Spinner) -> RenderableType:

@@ -22,6 +22,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         f"migrator status {C} --json",
         "migrator status --server host1:9095 --command-config operator.properties",
     ),
+    "top": (f"migrator top {C}", f"migrator top {C} --once --picture top.svg"),
     "pause": (f"migrator pause {C} --reason 'broker 3 is not ready'",),
     "resume": (f"migrator resume {C}",),
     "force": (

@@ -20,6 +20,7 @@ COMMANDS = {
     "format": "Prepare the metadata directory of a new controller.",
     "controller": "Run one controller of the quorum.",
     "status": "Show the state of the quorum and of the migration, what they wait for, and what to do.",
+    "top": "Watch the migration on one screen: state, quorum, brokers, speed, and what it waits for.",
     "pause": "Pause the migration before it writes to ZooKeeper.",
     "resume": "Continue a paused migration.",
     "force": "Order the active controller to override a safety stop.",

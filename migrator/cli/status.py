@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from rich.text import Text
 
 from migrator.cli.options import controller_options
 from migrator.cli.terminal import console, say, say_error, say_json
+from migrator.cli.watching import every_status
 from migrator.errors import ExitCode, OperatorError
 from migrator.observe.next_steps import next_step
 from migrator.observe.printable import printable
@@ -25,12 +25,9 @@ from migrator.observe.problem_groups import groups_of
 from migrator.observe.status import Status
 from migrator.observe.status_page import Answers, change_line, event_line, page_of, problems_of
 from migrator.observe.status_page import Table as TableTexts
-from migrator.rpc.ask_quorum import QuorumAnswers, QuorumAsker
+from migrator.rpc.ask_quorum import QuorumAsker
 from migrator.rpc.find_controller import connect
 from migrator.rpc.operator_client import OperatorClient
-
-RETRY_SECONDS = 1.0
-"""Between two questions of --watch while nobody answers."""
 
 
 @click.command("status")
@@ -77,10 +74,10 @@ async def _follow(asker: QuorumAsker, *, as_json: bool) -> None:
     """Until it is interrupted. What does not answer later is waited for: only the first question may fail."""
     found = await asker.ask()
     if as_json:
-        await _every(asker, found, lambda answers: say_json(to_json(answers)), _not_answered)
+        await every_status(asker, found, lambda answers: say_json(to_json(answers)), _not_answered)
     elif console().is_terminal:
         with Live(console=console(), auto_refresh=False) as live:
-            await _every(
+            await every_status(
                 asker,
                 found,
                 lambda answers: live.update(render(answers), refresh=True),
@@ -88,7 +85,7 @@ async def _follow(asker: QuorumAsker, *, as_json: bool) -> None:
             )
     else:
         lines = _ChangeLines()
-        await _every(asker, found, lines.show, lambda error: lines.say(str(error)))
+        await every_status(asker, found, lines.show, lambda error: lines.say(str(error)))
 
 
 def _not_answered(error: OperatorError) -> None:
@@ -108,35 +105,6 @@ class _ChangeLines:
         if line != self._last:
             self._last = line
             say(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}Z {line}")
-
-
-async def _every(
-    asker: QuorumAsker,
-    found: QuorumAnswers | None,
-    show: Callable[[Answers], None],
-    fail: Callable[[OperatorError], None],
-) -> None:
-    """Show each status of whoever knows most; ask around again when somebody else may."""
-    while True:
-        try:
-            found = found or await asker.ask()
-            show(found.answers)
-            await _while_it_knows_most(asker, found, show)
-            found = None
-        except OperatorError as error:
-            found = None
-            fail(error)
-        await asyncio.sleep(RETRY_SECONDS)
-
-
-async def _while_it_knows_most(asker: QuorumAsker, found: QuorumAnswers, show: Callable[[Answers], None]) -> None:
-    """Until its leader is another, or its stream ends."""
-    answers = found.answers
-    async with asker.client(found.best_at) as client:
-        async for status in client.watch():
-            if status.quorum.leader_id != answers.best.quorum.leader_id:
-                return
-            show(dataclasses.replace(answers, best=status))
 
 
 async def _journal(unopened: OperatorClient, *, follow: bool, as_json: bool) -> None:
@@ -179,14 +147,14 @@ def render(answers: Answers) -> RenderableType:
     parts: list[RenderableType] = [head]
     parts.extend(_problems(group) for group in page.groups)
     for table in page.tables:
-        parts.append(_table(table))
+        parts.append(table_of(table))
         if table.caption:
             parts.append(Text(printable(table.caption), style="dim"))
     parts.extend(Text(f"  {printable(line)}", style="dim") for line in page.events)
     return Group(*parts)
 
 
-def _table(texts: TableTexts) -> Table:
+def table_of(texts: TableTexts) -> Table:
     table = Table(title=texts.title, title_justify="left")
     for column in texts.columns:
         table.add_column(column)

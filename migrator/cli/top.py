@@ -1,0 +1,142 @@
+"""`migrator top`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import click
+from rich.columns import Columns
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
+from rich.panel import Panel
+from rich.segment import Segment
+from rich.text import Text
+
+from migrator.cli.options import controller_options
+from migrator.cli.picture import save_picture
+from migrator.cli.status import table_of
+from migrator.cli.terminal import console
+from migrator.cli.watching import every_status
+from migrator.errors import ExitCode, OperatorError
+from migrator.observe.printable import printable
+from migrator.observe.rates import RateMeter
+from migrator.observe.status_page import Answers
+from migrator.observe.top_page import Mark, Stage, TopPage, top_page_of
+from migrator.rpc.ask_quorum import QuorumAsker
+
+STYLES = {Mark.DONE: "green", Mark.NOW: "bold cyan", Mark.AHEAD: "dim"}
+LEAVE = "Ctrl-C ends this view. Nothing else ends with it."
+ONE_LOOK = (
+    "This is one look: the output is no terminal that can be redrawn. To see each change as a line, run 'migrator "
+    "status --watch'."
+)
+TERMINATED = 128 + signal.SIGTERM
+
+
+@click.command("top")
+@controller_options
+@click.option("--once", is_flag=True, help="Show one screen and end. Without a terminal this is the default.")
+@click.option(
+    "--picture", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write the last screen to this file, as SVG, when the command ends.",
+)  # fmt: skip
+def command(
+    config: Path | None, server: str | None, command_config: Path | None, once: bool, picture: Path | None
+) -> None:
+    """Watch the migration on one screen: where it is, who takes part, how fast it goes, what it waits for.
+
+    The view is the leader's, which is found as by 'migrator status'. The command only reads.
+
+    Exit codes: 0 answered, and a controller leads; 1 answered, but no controller leads; 2 no answer.
+    """
+    asker, view, terminal = QuorumAsker(config, server, command_config), _View(), console()
+    redraws = terminal.is_terminal and not terminal.is_dumb_terminal
+    try:
+        if once or not redraws:
+            view.show(asyncio.run(asker.ask()).answers)
+            terminal.print(view.screen)
+            if not once:
+                terminal.print(Text(ONE_LOOK, "dim"), soft_wrap=True)
+        else:
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # the terminal is given back as it was
+            asyncio.run(_follow(asker, view, terminal))
+    finally:
+        if picture is not None and view.answers is not None:
+            save_picture(picture, "migrator top", view.screen)
+    if view.answers is not None and not view.answers.has_leader:
+        sys.exit(ExitCode.DIFFERENT)
+
+
+class _View:
+    """The latest screen, and what was seen before it."""
+
+    def __init__(self) -> None:
+        self._meter = RateMeter()
+        self.answers: Answers | None = None
+        self._last: RenderableType | None = None
+        self.screen: RenderableType = Text("nothing was seen yet")
+
+    def show(self, answers: Answers) -> None:
+        self.answers = answers
+        self.screen = self._last = render(top_page_of(answers, self._meter.look(answers.best)))
+
+    def fail(self, error: OperatorError) -> None:
+        """The last screen stays, below the reason why there is no newer one."""
+        reason = Text(f"no newer answer: {printable(str(error))}", "red")
+        self.screen = reason if self._last is None else Group(reason, self._last)
+
+
+async def _follow(asker: QuorumAsker, view: _View, terminal: Console) -> None:
+    """Until it is interrupted. Only the first question may fail."""
+    found = await asker.ask()
+    view.show(found.answers)
+    with Live(get_renderable=lambda: Fitted(view.screen), console=terminal, screen=True, refresh_per_second=4):
+        await every_status(asker, found, view.show, view.fail)
+
+
+class Fitted:
+    """What fits the window, whatever its size is now; the last line says how to leave, or that there is more."""
+
+    def __init__(self, content: RenderableType) -> None:
+        self._content = content
+
+    def __rich_console__(self, terminal: Console, options: ConsoleOptions) -> RenderResult:
+        room = max(1, (options.height or terminal.height) - 1)
+        lines = terminal.render_lines(self._content, options.update(height=None), pad=False)
+        for line in lines[:room]:
+            yield from line
+            yield Segment.line()
+        left = len(lines) - room
+        last = LEAVE if left <= 0 else f"{left} more lines: enlarge the window, or run 'migrator status'. {LEAVE}"
+        yield Text(last, "dim", no_wrap=True, overflow="ellipsis")
+
+
+def render(top: TopPage) -> RenderableType:
+    """For people."""
+    page = top.page
+    head = Text()
+    if top.road:
+        head.append_text(_road(top.road))
+        head.append("\n")
+    head.append(printable(page.state), style="bold")
+    head.append("  " + "\n".join(map(printable, page.headline)))
+    parts: list[RenderableType] = [Panel(head, title="migrator top", title_align="left")]
+    if top.problems:
+        waits = Text("\n").join(
+            Text(printable(line), style="yellow" if warning else "red") for line, warning in top.problems
+        )
+        parts.append(Panel(waits, title="what it waits for, and what to do", title_align="left"))
+    tables: list[RenderableType] = [table_of(page.tables[0])]
+    if top.brokers is not None:
+        tables.append(table_of(top.brokers))
+    parts.append(Columns(tables, padding=(0, 3)))
+    parts.extend(Text(printable(line), style="cyan") for line in top.rates)
+    parts.extend(Text(printable(line), style="dim") for line in (page.tables[0].caption, *page.events) if line)
+    return Group(*parts)
+
+
+def _road(road: tuple[Stage, ...]) -> Text:
+    return Text("  ─  ").join(Text(f"{stage.mark.value} {stage.name}", STYLES[stage.mark]) for stage in road)

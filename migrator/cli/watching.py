@@ -1,0 +1,47 @@
+"""Follows a quorum for commands that keep showing it: the status of whoever leads, whoever that is."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+
+from migrator.errors import OperatorError
+from migrator.observe.status_page import Answers
+from migrator.rpc.ask_quorum import QuorumAnswers, QuorumAsker
+
+RETRY_SECONDS = 1.0
+"""Between two questions while nobody answers."""
+
+
+async def every_status(
+    asker: QuorumAsker,
+    found: QuorumAnswers | None,
+    show: Callable[[Answers], None],
+    fail: Callable[[OperatorError], None],
+) -> None:
+    """Show each status of whoever knows most, for ever; ask around again when somebody else may.
+
+    :param found: the first answers, if somebody has asked already.
+    :param fail: is told why nobody answers.
+    """
+    while True:
+        try:
+            found = found or await asker.ask()
+            show(found.answers)
+            await _while_it_knows_most(asker, found, show)
+            found = None
+        except OperatorError as error:
+            found = None
+            fail(error)
+        await asyncio.sleep(RETRY_SECONDS)
+
+
+async def _while_it_knows_most(asker: QuorumAsker, found: QuorumAnswers, show: Callable[[Answers], None]) -> None:
+    """Until its leader is another, or its stream ends."""
+    answers = found.answers
+    async with asker.client(found.best_at) as client:
+        async for status in client.watch():
+            if status.quorum.leader_id != answers.best.quorum.leader_id:
+                return
+            show(dataclasses.replace(answers, best=status))

@@ -1,0 +1,106 @@
+"""What `migrator top` shows: one screen, whatever the size of the cluster. Pure: texts, no colours.
+
+The parts that `migrator status` has, too, are made by `status_page`. What is new: the way of the migration at a
+glance, brokers by what they do instead of one by one, and how fast everything goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from migrator.observe.names import number_ranges
+from migrator.observe.problem_groups import Group
+from migrator.observe.rates import Rates
+from migrator.observe.status import BrokerState, BrokerStatus
+from migrator.observe.status_page import Answers, Page, Table, page_of
+from migrator.values import value
+
+ROAD = ("MigrationIneligible", "MigrateZkData", "DualWrite", "Finished")
+LINES_MAX = 12
+"""So many lines of problems at the most: the first are the ones that hold the migration up."""
+BARS = "▁▂▃▄▅▆▇█"
+
+
+class Mark(Enum):
+    """Where a stage of the way lies."""
+
+    DONE = "✓"
+    NOW = "●"
+    AHEAD = "○"
+
+
+@value
+class Stage:
+    """One public state on the way."""
+
+    name: str
+    mark: Mark
+
+
+@value
+class TopPage:
+    """``road`` is empty where there is nothing to migrate. ``problems``: lines, and whether they are only warnings."""
+
+    page: Page
+    road: tuple[Stage, ...]
+    brokers: Table | None
+    rates: tuple[str, ...]
+    problems: tuple[tuple[str, bool], ...]
+
+
+def top_page_of(answers: Answers, rates: Rates) -> TopPage:
+    """The screen."""
+    status, page = answers.best, page_of(answers)
+    return TopPage(
+        page,
+        _road(status.migration.public_state) if status.migration.internal_state != "nothing to migrate" else (),
+        _brokers(status.brokers, is_leaders=answers.is_leaders) if status.brokers else None,
+        tuple(_rates(rates)),
+        _problems(page.groups),
+    )
+
+
+def _road(state: str) -> tuple[Stage, ...]:
+    if state not in ROAD:
+        return ()
+    now, last = ROAD.index(state), len(ROAD) - 1
+    marks = (Mark.DONE if at < now or now == last else Mark.NOW if at == now else Mark.AHEAD for at in range(len(ROAD)))
+    return tuple(Stage(name, mark) for name, mark in zip(ROAD, marks, strict=True))
+
+
+def _brokers(brokers: tuple[BrokerStatus, ...], *, is_leaders: bool) -> Table:
+    """By mode and state, those that need a look first; a follower does not know the states."""
+    groups: dict[tuple[bool, str, str], list[int]] = {}
+    for broker in brokers:
+        mode = "ZooKeeper" if broker.in_zookeeper_mode else "KRaft"
+        state = broker.state.value if is_leaders else "not known"
+        groups.setdefault((broker.state is BrokerState.RUNNING, mode, state), []).append(broker.broker_id)
+    rows = [
+        (number_ranges("broker", ids).partition(" ")[2], str(len(ids)), mode, state)
+        for (_, mode, state), ids in sorted(groups.items())
+    ]
+    return Table(f"brokers: {len(brokers)}", ("ids", "how many", "mode", "state"), tuple(rows))
+
+
+def _rates(rates: Rates) -> Iterable[str]:
+    if rates.committed is None:
+        return
+    yield f"committed: {rates.committed:.0f} records/s  {sparkline(rates.history)}"
+    if rates.written is not None:
+        yield f"ZooKeeper follows: {rates.written:.0f} records/s"
+
+
+def sparkline(figures: Iterable[int]) -> str:
+    """One character a figure, the highest as a full block."""
+    found = list(figures)
+    top = max(found, default=0) or 1
+    return "".join(BARS[round(figure / top * (len(BARS) - 1))] for figure in found)
+
+
+def _problems(groups: Iterable[Group]) -> tuple[tuple[str, bool], ...]:
+    lines = [(line, group.warning) for group in groups for line in group.lines]
+    if len(lines) > LINES_MAX:
+        left = len(lines) - LINES_MAX + 1
+        lines = [*lines[: LINES_MAX - 1], (f"and {left} more lines: see 'migrator status'", lines[-1][1])]
+    return tuple(lines)
