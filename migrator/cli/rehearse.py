@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import importlib
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -31,7 +32,7 @@ from migrator.rehearse.forecast import Estimate
 from migrator.rehearse.read_only_zookeeper import PlannedQuorum
 from migrator.rehearse.rehearse import RehearsalRequest, rehearse
 from migrator.rehearse.report import Outcome, RehearsalReport
-from migrator.verify.verify import VerifyRequest
+from migrator.verify.verdict import VerifyRequest
 from migrator.zookeeper.password_encoder import password_encoder
 from migrator.zookeeper.session import options_from
 
@@ -86,6 +87,8 @@ def command(
     The command only reads ZooKeeper. A stock Kafka controller loads the log, and Spark compares it with ZooKeeper.
     Exit codes: 0 nothing prevents the migration; 1 blockers or differences; 2 could not tell.
     """
+    if not no_spark:
+        importlib.import_module("migrator.verify.verify")  # what is not installed is said before the work begins
     settings = _settings(zookeeper, config)
     if not no_spark or kafka != NO_KAFKA:
         find_java()

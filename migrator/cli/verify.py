@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
-import sys
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
-from migrator.cli import terminal
 from migrator.cli.options import command_config_option, config_option
-from migrator.cli.verify_output import Output, labels
-from migrator.clock import wall_ms
 from migrator.config.load import load_settings
 from migrator.errors import OperatorError
-from migrator.observe.metrics_access import OPEN, AccessFiles, access_files
 from migrator.rpc.find_controller import active_controller
-from migrator.verify.history import History
-from migrator.verify.job import Job
-from migrator.verify.repair import OpenActive, repair
-from migrator.verify.spark.session import spark_session
-from migrator.verify.spark.sides import Sources
-from migrator.verify.verify import Verdict, VerifyRequest
-from migrator.verify.watch import Watch, WatchMetrics, entry_of
+from migrator.verify.named import Sources
+from migrator.verify.verdict import VerifyRequest
 
 
 @click.command("verify")
@@ -97,7 +84,7 @@ from migrator.verify.watch import Watch, WatchMetrics, entry_of
 )
 @command_config_option
 @click.option("--yes", is_flag=True, help="Repair without asking.")
-def command(config: Path | None, server: str | None, watch: float | None, **given: Any) -> None:
+def command(config: Path | None, server: str | None, **given: Any) -> None:
     """Compare ZooKeeper with a metadata log, and prove that both hold the same metadata.
 
     The command reads both sides completely and compares them row by row in Spark. On a running cluster it reads again
@@ -110,81 +97,29 @@ def command(config: Path | None, server: str | None, watch: float | None, **give
         None if config is None else str(config), given["archive"],
     )  # fmt: skip
     request = _request(sources, given["master"], given["conf"])
+    _check_options(request, given, has_controller=config is not None or server is not None)
+    from migrator.cli import verify_run  # noqa: PLC0415 - Spark is optional, and costs seconds
+
+    verify_run.run(request, partial(active_controller, config, server, given["command_config"]), given)
+
+
+def _check_options(request: VerifyRequest, given: Mapping[str, Any], *, has_controller: bool) -> None:
+    """:raises OperatorError: options do not go together."""
     for option, name in (("mend", "--repair"), ("tell_controller", "--report")):
-        if given[option] and config is None and server is None:
+        if given[option] and not has_controller:
             raise OperatorError("no controller is named", where=name, remedy="Give -c or --server")
         if given[option] and not request.sources.live:
             what = f"{name} cannot be combined with files or an archive, which may be older than the cluster"
             raise OperatorError(what, where=name, remedy="Give a running ZooKeeper with --zookeeper")
-    if given["archive"] is not None and (watch is not None or given["mend"]):
+    if given["archive"] is not None and (given["watch"] is not None or given["mend"]):
         what = "--parquet cannot be combined with --watch or --repair"
         raise OperatorError(what, where="--parquet", remedy="Run verify once with --parquet alone")
-    history = None if given["history"] is None else History(given["history"])
-    output = Output(given["page"], history, labels(request.sources), as_json=given["as_json"])
-    controller = partial(active_controller, config, server, given["command_config"])
-    job = Job(
-        request,
-        report_to=controller if given["tell_controller"] else None,
-        repair=_repairer(controller, output, ask=not given["yes"]) if given["mend"] else None,
-    )
-    if watch is None:
-        _once(job, output)
-    if given["mend"]:
-        raise OperatorError(
-            "--repair cannot be combined with --watch", where="--watch", remedy="Run --repair without --watch"
-        )
-    _again_and_again(job, output, watch, given)
-
-
-def _once(job: Job, output: Output) -> NoReturn:
-    with spark_session(job.request.master, job.request.conf) as spark:
-        verdict = job.run(spark, output.say)
-    if output.history is not None:
-        output.history.append(entry_of(verdict, 0, wall_ms()))
-    output.show(verdict)
-    sys.exit(verdict.exit_code)
-
-
-def _again_and_again(job: Job, output: Output, seconds: float, given: Mapping[str, Any]) -> NoReturn:
-    if not job.request.sources.live:
+    if given["watch"] is not None and given["mend"]:
+        what = "--repair cannot be combined with --watch"
+        raise OperatorError(what, where="--watch", remedy="Run --repair without --watch")
+    if given["watch"] is not None and not request.sources.live:
         what = "--watch cannot be combined with files or an archive, which do not change"
         raise OperatorError(what, where="--watch", remedy="Give a running ZooKeeper with --zookeeper")
-    with ExitStack() as stack:
-        metrics = None
-        if given["metrics_port"] is not None:
-            metrics = WatchMetrics(given["metrics_host"], given["metrics_port"], _access(job.request.config))
-            stack.callback(metrics.close)
-            output.say(f"metrics on port {metrics.port}")
-        spark = stack.enter_context(spark_session(job.request.master, job.request.conf))
-        watch = Watch(
-            job.request, seconds, partial(job.run, tell=output.say), output.show_again, output.history, metrics,
-            given["transaction_logs"],
-        )  # fmt: skip
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: watch.stopping.set())
-        found = watch.run(spark)
-    if isinstance(found, OperatorError):
-        raise found
-    sys.exit(found.exit_code)
-
-
-def _access(config: str | None) -> AccessFiles:
-    """As the property file says for a controller's own endpoint."""
-    return OPEN if config is None else access_files(load_settings(Path(config))[0])
-
-
-def _repairer(controller: OpenActive, output: Output, *, ask: bool) -> Callable[[Verdict], bool]:
-    """Shows the verdict, asks, and has the active controller repair; what it tells goes to stderr."""
-
-    def mend(verdict: Verdict) -> bool:
-        output.before_repair(verdict)
-        if ask and not terminal.ask("Overwrite these differences in ZooKeeper with the content of the log?", err=True):
-            return False
-        reason = f"verify found {verdict.comparison.differences:,} differences"
-        output.say(asyncio.run(repair(controller, reason, output.say)))
-        return True
-
-    return mend
 
 
 def _request(given: Sources, master: str, conf: tuple[str, ...]) -> VerifyRequest:

@@ -13,12 +13,12 @@ from rich.table import Table
 from migrator.cli.terminal import console, say, say_json
 from migrator.clock import wall_ms
 from migrator.errors import ExitCode, OperatorError
+from migrator.verify.comparison import EXAMPLES_MAX, Difference
 from migrator.verify.foreign import ForeignWrite
 from migrator.verify.history import History
+from migrator.verify.named import Sources
 from migrator.verify.page import render, write
-from migrator.verify.spark.compare import EXAMPLES_MAX, Difference
-from migrator.verify.spark.sides import Sources
-from migrator.verify.verify import Verdict
+from migrator.verify.verdict import Verdict
 
 
 def labels(sources: Sources) -> Mapping[str, str]:

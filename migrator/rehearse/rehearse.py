@@ -40,7 +40,7 @@ from migrator.rehearse.local_log import EPOCH, LocalLog
 from migrator.rehearse.read_only_zookeeper import PlannedQuorum, ReadOnlyZooKeeper, blockers, gaps
 from migrator.rehearse.report import FirstReconcile, Outcome, RehearsalCheck, RehearsalReport, counts_of
 from migrator.values import value
-from migrator.verify.verify import Verdict, VerifyRequest, verify
+from migrator.verify.verdict import Verdict, VerifyRequest
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
@@ -214,6 +214,8 @@ class _Rehearsal:
         if self._request.verification is None:
             self._report.verified = RehearsalCheck(Outcome.NOT_CHECKED, "it was not asked for")
             return
+        from migrator.verify.verify import verify  # noqa: PLC0415 - Spark is optional
+
         with self._phase("verify"):
             verdict = verify(self._request.verification)
             changed = zookeeper.changed_since(zxid, image) if verdict.comparison.differences else []

@@ -11,7 +11,8 @@ from migrator.errors import ExitCode
 from migrator.values import value
 from migrator.verify import report
 from migrator.verify.repair import OpenActive
-from migrator.verify.verify import Verdict, VerifyRequest, verify_in
+from migrator.verify.verdict import Verdict, VerifyRequest
+from migrator.verify.verify import verify_in
 
 
 @value

@@ -17,9 +17,9 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.observe.printable import printable
 from migrator.values import value
 from migrator.verify.canonical import RULES
+from migrator.verify.comparison import KindCounts
 from migrator.verify.history import Entry
-from migrator.verify.spark.compare import KindCounts
-from migrator.verify.verify import Verdict
+from migrator.verify.verdict import Verdict
 
 ROWS_MAX = 5_000
 """Differences in the table; the counts are of all."""

@@ -23,9 +23,9 @@ from migrator.image.model import Changes, MetadataImage
 from migrator.records.metadata import ConfigResourceType
 from migrator.values import value
 from migrator.verify.canonical import RULES, Equality
+from migrator.verify.comparison import Difference
 from migrator.verify.kraft import image_rows
 from migrator.verify.kraft.log_tail import LogTail
-from migrator.verify.spark.compare import Difference
 from migrator.verify.zookeeper.side import Key, Mark, ZooKeeperSide, topic_of
 
 POLL_SECONDS = 0.1

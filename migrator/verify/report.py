@@ -7,7 +7,7 @@ from migrator.migration.machine.states import State
 from migrator.observe.status import VerdictAnswer, VerdictReport
 from migrator.values import value
 from migrator.verify.repair import OpenActive
-from migrator.verify.verify import Verdict
+from migrator.verify.verdict import Verdict
 
 
 @value

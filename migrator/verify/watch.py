@@ -22,7 +22,7 @@ from migrator.verify.foreign import ForeignWrite, ForeignWriteSearch
 from migrator.verify.history import Entry, History
 from migrator.verify.kraft.observed_tail import metadata_tail
 from migrator.verify.recheck import Recheck
-from migrator.verify.verify import Verdict, VerifyRequest
+from migrator.verify.verdict import Verdict, VerifyRequest
 from migrator.verify.zookeeper.side import ZooKeeperSide
 
 _LAST = {"equal": 1, "different": 0}

@@ -31,7 +31,8 @@ from migrator.raft.messages import EpochOffset
 from migrator.records.batch import iter_batches, restamp
 from migrator.records.codec import encode_all
 from migrator.records.metadata import FeatureLevelRecord
-from migrator.verify.verify import VerifyRequest, verify
+from migrator.verify.verdict import VerifyRequest
+from migrator.verify.verify import verify
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes import paths

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from migrator.cli import verify as command
+from migrator.cli import verify_run
 from migrator.errors import ExitCode
 from migrator.migration.machine.states import State
 from migrator.observe.status import JournalEvent, Orderer
@@ -155,7 +156,7 @@ async def test_repair_shows_what_differs_asks_and_says_what_was_written(
     """Only Spark is played: one difference at first, none after the repair."""
     node = PlayedNode(State.DUAL_WRITING)
     left = [DIFFERENT, EQUAL]
-    monkeypatch.setattr(command, "spark_session", contextmanager(lambda *_: iter([None])))
+    monkeypatch.setattr(verify_run, "spark_session", contextmanager(lambda *_: iter([None])))
     monkeypatch.setattr(job, "verify_in", lambda *_: left.pop(0))
     arguments = ["--zookeeper", "z:1", "--metadata", "d", "--repair", *options]
     async with served(node) as server:

@@ -40,8 +40,8 @@ from migrator.records.codec import encode_all
 from migrator.records.metadata import ConfigRecord, MetadataRecord, UserScramCredentialRecord
 from migrator.records.versions import LATEST_SUPPORTED
 from migrator.rehearse.report import Outcome, RehearsalCheck, RehearsalReport
+from migrator.verify.comparison import Comparison, Difference
 from migrator.verify.page import render
-from migrator.verify.spark.compare import Comparison, Difference
 from tests.verify.test_page import DIFFERENT, NOW_MS
 
 FORGED = "[2026-01-01 00:00:00,000] INFO all is well"

@@ -20,7 +20,6 @@ from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[2]
 QUIET = ("--quiet", "--disable-pip-version-check")
-NEEDS_AN_EXTRA = {"rehearse": "verify", "verify": "verify", "drill": "drill"}
 
 
 @pytest.fixture(scope="module")
@@ -79,18 +78,28 @@ def installed(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pyt
     return ROADS[request.param](wheel, tmp_path_factory.mktemp(request.param))
 
 
-def test_every_command_explains_itself_or_names_the_extra_that_it_needs(installed: Path) -> None:
+def test_every_command_explains_itself(installed: Path) -> None:
+    """Also those that do their work only with an extra."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert run(installed, "--version") == f"migrator, version {version}\n"
     for name in COMMANDS:
         answer = subprocess.run([installed, name, "--help"], cwd="/", capture_output=True, text=True, check=False)
-        if name in NEEDS_AN_EXTRA:
+        if name == "drill":
             assert answer.returncode == ExitCode.REFUSED
-            assert f"pip install 'kraft-migrator[{NEEDS_AN_EXTRA[name]}]'" in answer.stderr
-            assert NEEDS_AN_EXTRA[name] in EXTRAS.values()
+            assert "pip install 'kraft-migrator[drill]'" in answer.stderr
         else:
             assert answer.returncode == ExitCode.OK, answer.stderr
             assert f"Usage: migrator {name}" in answer.stdout
+
+
+@pytest.mark.parametrize("arguments", [("verify", "--metadata", "nothing"), ("rehearse",)])
+def test_a_command_names_the_extra_that_it_needs(installed: Path, arguments: tuple[str, ...]) -> None:
+    """Before it does anything."""
+    command: list[str | Path] = [installed, *arguments, "--zookeeper", "nowhere:1"]
+    answer = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
+    assert answer.returncode == ExitCode.REFUSED
+    assert "pip install 'kraft-migrator[verify]'" in answer.stderr
+    assert set(EXTRAS.values()) == {"verify", "drill"}
 
 
 @pytest.fixture

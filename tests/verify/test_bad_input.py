@@ -20,7 +20,8 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.records.batch import build_batch, iter_headers
 from migrator.verify.kraft.files import end_of_log, read_image
-from migrator.verify.verify import VerifyRequest, compare_sides
+from migrator.verify.verdict import VerifyRequest
+from migrator.verify.verify import compare_sides
 from tests.conftest import ZooKeeperSpace
 from tests.golden.stock import STOCK_391
 from tests.patience import PATIENCE_SECONDS

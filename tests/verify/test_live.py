@@ -15,7 +15,8 @@ from migrator.drill.light.workload import LightWorkload
 from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.errors import ExitCode
 from migrator.verify.recheck import Patience
-from migrator.verify.verify import Verdict, VerifyRequest, verify_in
+from migrator.verify.verdict import Verdict, VerifyRequest
+from migrator.verify.verify import verify_in
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.configs import encode_config
 from tests.conftest import ZooKeeperSpace

@@ -20,7 +20,8 @@ from migrator.parts.kafka import StockKafka
 from migrator.verify.foreign import ForeignWriteSearch
 from migrator.verify.kraft.log_tail import LogTail
 from migrator.verify.recheck import Patience, Recheck
-from migrator.verify.verify import Verdict, VerifyRequest, verify_in
+from migrator.verify.verdict import Verdict, VerifyRequest
+from migrator.verify.verify import verify_in
 from migrator.verify.zookeeper.side import ZooKeeperSide
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.configs import encode_config

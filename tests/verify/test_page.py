@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import OperatorError
+from migrator.verify.comparison import Comparison, Difference, KindCounts
 from migrator.verify.history import Entry
 from migrator.verify.page import render, write
 from migrator.verify.recheck import Pair
-from migrator.verify.spark.compare import Comparison, Difference, KindCounts
-from migrator.verify.verify import Verdict
+from migrator.verify.verdict import Verdict
 from tests.verify.support.chromium import dom, screenshot
 
 NOW_MS = 1_790_000_000_000

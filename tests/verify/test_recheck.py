@@ -18,9 +18,9 @@ from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.records.batch import build_batch, restamp
 from migrator.records.codec import encode_all
 from migrator.records.metadata import ConfigRecord, ConfigResourceType, MetadataRecord, NoOpRecord
+from migrator.verify.comparison import Difference
 from migrator.verify.kraft.log_tail import LogTail
 from migrator.verify.recheck import Patience, Recheck, Settlement, agrees
-from migrator.verify.spark.compare import Difference
 from migrator.verify.zookeeper import side as zookeeper_side
 from migrator.verify.zookeeper.side import ZooKeeperSide
 from migrator.zookeeper.znodes import paths

@@ -12,9 +12,10 @@ from pyspark.sql import SparkSession
 from migrator.errors import OperatorError
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.parts.java import ONE_TIER
-from migrator.verify.spark.compare import Comparison
+from migrator.verify.comparison import Comparison
 from migrator.verify.spark.session import JAVA_OPTIONS, spark_session
-from migrator.verify.verify import VerifyRequest, compare_sides
+from migrator.verify.verdict import VerifyRequest
+from migrator.verify.verify import compare_sides
 from tests.conftest import ZooKeeperSpace
 from tests.verify.support.stock_pair import AFTER, restore, stock_metadata, stock_property_file
 

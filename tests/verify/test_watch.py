@@ -19,7 +19,7 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.parts.processes import ChildProcess
 from migrator.verify.history import History
 from migrator.verify.recheck import Pair
-from migrator.verify.verify import Verdict
+from migrator.verify.verdict import Verdict
 from migrator.verify.watch import WatchMetrics, entry_of
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.configs import encode_config

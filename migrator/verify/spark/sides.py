@@ -1,4 +1,4 @@
-"""Where the two sides of a comparison come from, as Spark frames; and their archive in Parquet."""
+"""The two sides of a comparison as Spark frames; and their archive in Parquet."""
 
 from __future__ import annotations
 
@@ -8,38 +8,9 @@ import secrets
 from pyspark.sql import DataFrame, SparkSession
 
 from migrator.errors import OperatorError
-from migrator.values import value
 from migrator.verify.kraft.observed import is_address
+from migrator.verify.named import Sources
 from migrator.verify.spark.sources import register
-
-
-@value
-class Sources:
-    """``zookeeper`` is a connection string, or ``zookeeper_files`` are data directories of a server, with Kafka's
-    znodes below ``chroot``. ``metadata`` is a controller's metadata directory, or ``host:port[,...]`` of running
-    controllers. ``config`` is a controller's property file: security, and the secret that decodes passwords.
-
-    ``archive``: a directory for the canonical rows of both sides, with salted hashes in place of secrets. Without any
-    source it is what is compared.
-    """
-
-    zookeeper: str | None = None
-    zookeeper_files: tuple[str, ...] = ()
-    chroot: str | None = None
-    metadata: str | None = None
-    config: str | None = None
-    archive: str | None = None
-    shards: int = 2
-
-    @property
-    def archived(self) -> bool:
-        """Whether the archive is all there is."""
-        return self.archive is not None and not (self.zookeeper or self.zookeeper_files or self.metadata or self.config)
-
-    @property
-    def live(self) -> bool:
-        """Whether ZooKeeper is read from its servers, so that it may change meanwhile."""
-        return not (self.archived or self.zookeeper_files)
 
 
 def load_sides(spark: SparkSession, sources: Sources) -> tuple[DataFrame, DataFrame]:

@@ -19,7 +19,7 @@ from migrator.records.versions import parse_version
 from migrator.rehearse.read_only_zookeeper import PlannedQuorum
 from migrator.rehearse.rehearse import RehearsalRequest, rehearse
 from migrator.rehearse.report import RehearsalReport
-from migrator.verify.verify import VerifyRequest
+from migrator.verify.verdict import VerifyRequest
 from migrator.zookeeper.password_encoder import password_encoder
 from migrator.zookeeper.session import options_from
 from tests.conftest import connect, disconnect

@@ -8,15 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from migrator.verify.canonical import COLUMNS, KINDS, Row
-from migrator.verify.spark.compare import (
-    EXAMPLES_MAX,
-    SUSPECTS_MAX,
-    Comparison,
-    Difference,
-    KindCounts,
-    compare,
-    settled,
-)
+from migrator.verify.comparison import EXAMPLES_MAX, SUSPECTS_MAX, Comparison, Difference, KindCounts, settled
+from migrator.verify.spark.compare import compare
 
 SCHEMA = ", ".join(f"{column} string" for column in COLUMNS)
 

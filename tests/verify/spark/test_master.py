@@ -20,7 +20,8 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.parts.java import Jvm, find_java, java_command, pyspark_jars
 from migrator.parts.processes import ChildProcess
-from migrator.verify.verify import Verdict, VerifyRequest, verify_in
+from migrator.verify.verdict import Verdict, VerifyRequest
+from migrator.verify.verify import verify_in
 from tests.golden.stock import STOCK_391
 from tests.patience import PATIENCE_SECONDS
 from tests.verify.zookeeper.support.writer import write_snapshot

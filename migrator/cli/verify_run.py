@@ -1,0 +1,91 @@
+"""The work of `migrator verify`, once its options are in order: what needs Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+from migrator.cli import terminal
+from migrator.cli.verify_output import Output, labels
+from migrator.clock import wall_ms
+from migrator.config.load import load_settings
+from migrator.errors import OperatorError
+from migrator.observe.metrics_access import OPEN, AccessFiles, access_files
+from migrator.verify.history import History
+from migrator.verify.job import Job
+from migrator.verify.repair import OpenActive, repair
+from migrator.verify.spark.session import spark_session
+from migrator.verify.verdict import Verdict, VerifyRequest
+from migrator.verify.watch import Watch, WatchMetrics, entry_of
+
+
+def run(request: VerifyRequest, controller: OpenActive, given: Mapping[str, Any]) -> NoReturn:
+    """Compare and show, once or again and again; ends with the exit code of the verdict.
+
+    :param given: the options of the command line.
+    :raises OperatorError: as `verify`.
+    """
+    history = None if given["history"] is None else History(given["history"])
+    output = Output(given["page"], history, labels(request.sources), as_json=given["as_json"])
+    job = Job(
+        request,
+        report_to=controller if given["tell_controller"] else None,
+        repair=_repairer(controller, output, ask=not given["yes"]) if given["mend"] else None,
+    )
+    if given["watch"] is None:
+        _once(job, output)
+    _again_and_again(job, output, given["watch"], given)
+
+
+def _once(job: Job, output: Output) -> NoReturn:
+    with spark_session(job.request.master, job.request.conf) as spark:
+        verdict = job.run(spark, output.say)
+    if output.history is not None:
+        output.history.append(entry_of(verdict, 0, wall_ms()))
+    output.show(verdict)
+    sys.exit(verdict.exit_code)
+
+
+def _again_and_again(job: Job, output: Output, seconds: float, given: Mapping[str, Any]) -> NoReturn:
+    with ExitStack() as stack:
+        metrics = None
+        if given["metrics_port"] is not None:
+            metrics = WatchMetrics(given["metrics_host"], given["metrics_port"], _access(job.request.config))
+            stack.callback(metrics.close)
+            output.say(f"metrics on port {metrics.port}")
+        spark = stack.enter_context(spark_session(job.request.master, job.request.conf))
+        watch = Watch(
+            job.request, seconds, partial(job.run, tell=output.say), output.show_again, output.history, metrics,
+            given["transaction_logs"],
+        )  # fmt: skip
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: watch.stopping.set())
+        found = watch.run(spark)
+    if isinstance(found, OperatorError):
+        raise found
+    sys.exit(found.exit_code)
+
+
+def _access(config: str | None) -> AccessFiles:
+    """As the property file says for a controller's own endpoint."""
+    return OPEN if config is None else access_files(load_settings(Path(config))[0])
+
+
+def _repairer(controller: OpenActive, output: Output, *, ask: bool) -> Callable[[Verdict], bool]:
+    """Shows the verdict, asks, and has the active controller repair; what it tells goes to stderr."""
+
+    def mend(verdict: Verdict) -> bool:
+        output.before_repair(verdict)
+        if ask and not terminal.ask("Overwrite these differences in ZooKeeper with the content of the log?", err=True):
+            return False
+        reason = f"verify found {verdict.comparison.differences:,} differences"
+        output.say(asyncio.run(repair(controller, reason, output.say)))
+        return True
+
+    return mend

@@ -1,0 +1,99 @@
+"""What a comparison of both sides found: counts, and a bounded number of differences. Spark is not needed for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+
+from migrator.values import value
+
+EXAMPLES_MAX = 50
+"""Differences that are shown."""
+SUSPECTS_MAX = 2_000
+"""Differences of one kind and status that reach the driver, where they are read again."""
+
+
+@value
+class Difference:
+    """One leaf that differs; None where a side has no such row."""
+
+    kind: str
+    entity: str
+    field: str
+    zookeeper: str | None
+    kraft: str | None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Which leaf it is."""
+        return self.kind, self.entity, self.field
+
+    @property
+    def status(self) -> str:
+        """missing: only ZooKeeper has it; extra: only KRaft has it; different."""
+        return "extra" if self.zookeeper is None else "missing" if self.kraft is None else "different"
+
+
+@value
+class KindCounts:
+    """Rows of one kind, and how many of them differ."""
+
+    zookeeper: int
+    kraft: int
+    missing: int
+    extra: int
+    different: int
+
+
+@value
+class Comparison:
+    """Counts by kind, and differences: at most `SUSPECTS_MAX` of one kind and status."""
+
+    kinds: dict[str, KindCounts]
+    found: tuple[Difference, ...]
+
+    @property
+    def examples(self) -> tuple[Difference, ...]:
+        """What is shown of the differences."""
+        return self.found[:EXAMPLES_MAX]
+
+    @property
+    def rows(self) -> int:
+        """All rows of both sides."""
+        return sum(counts.zookeeper + counts.kraft for counts in self.kinds.values())
+
+    @property
+    def differences(self) -> int:
+        """How many leaves differ."""
+        return sum(counts.missing + counts.extra + counts.different for counts in self.kinds.values())
+
+
+def settled(first: Comparison, different: Iterable[Difference], agreed: Collection[tuple[str, str, str]]) -> Comparison:
+    """The comparison as it is after differences were read again; those beyond `SUSPECTS_MAX` count as first seen.
+
+    :param different: what differs now; its values may be others than at first.
+    :param agreed: the leaves that turned out to be equal.
+    """
+    now = sorted(different, key=place_of)
+    counts: Counter[tuple[str, str]] = Counter()
+    for kind, seen in first.kinds.items():
+        differing = {"missing": seen.missing, "extra": seen.extra, "different": seen.different}
+        counts.update({(kind, status): number for status, number in differing.items()})
+        counts[kind, "equal"] = seen.zookeeper - seen.missing - seen.different
+    counts.subtract((one.kind, one.status) for one in first.found)
+    counts.update((one.kind, one.status) for one in now)
+    counts.update((kind, "equal") for kind, _, _ in agreed)
+    return Comparison({kind: counts_of(counts, kind) for kind in first.kinds}, tuple(now))
+
+
+def place_of(difference: Difference) -> tuple[str, str, str]:
+    """The order in which differences are shown."""
+    return difference.key
+
+
+def counts_of(rows: Mapping[tuple[str, str], int], kind: str) -> KindCounts:
+    """Of one kind, from the rows by kind and status."""
+    equal, missing, extra, different = (
+        rows.get((kind, status), 0) for status in ("equal", "missing", "extra", "different")
+    )
+    return KindCounts(equal + different + missing, equal + different + extra, missing, extra, different)

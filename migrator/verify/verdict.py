@@ -1,0 +1,106 @@
+"""What is to be compared, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from migrator.errors import ExitCode
+from migrator.values import value
+from migrator.verify.comparison import EXAMPLES_MAX, Comparison, Difference, KindCounts
+from migrator.verify.named import Sources
+from migrator.verify.recheck import Pair, Patience
+
+
+@value
+class VerifyRequest:
+    """What to compare, and in which Spark. The sources are those of `Sources`, ``directory`` being its ``metadata``."""
+
+    zookeeper: str | None
+    directory: str | None
+    config: str | None = None
+    master: str = "local[*]"
+    conf: Mapping[str, str] | None = None
+    shards: int = 2
+    patience: Patience = Patience()
+    zookeeper_files: tuple[str, ...] = ()
+    chroot: str | None = None
+    archive: str | None = None
+
+    @property
+    def sources(self) -> Sources:
+        """Where both sides come from."""
+        return Sources(
+            zookeeper=self.zookeeper,
+            zookeeper_files=self.zookeeper_files,
+            chroot=self.chroot,
+            metadata=self.directory,
+            config=self.config,
+            archive=self.archive,
+            shards=self.shards,
+        )
+
+
+@value
+class Verdict:
+    """``at``: where the sides were seen to be equal, or to differ; offset -1 where no KRaft quorum writes to this
+    ZooKeeper. ``undecided`` kept changing, for the reason ``why``. ``read_again``: leaves that differed at first.
+    ``lag``: records that ZooKeeper is behind the log, None where nobody writes to it."""
+
+    comparison: Comparison
+    seconds: float
+    at: Pair
+    undecided: tuple[Difference, ...] = ()
+    why: str = ""
+    read_again: int = 0
+    lag: int | None = None
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """0 equal, 1 different, 2 could not tell; what could not be read at all raises instead."""
+        if self.comparison.differences:
+            return ExitCode.DIFFERENT
+        return ExitCode.REFUSED if self.undecided else ExitCode.OK
+
+    @property
+    def word(self) -> str:
+        """The verdict in a word or three."""
+        return {ExitCode.OK: "equal", ExitCode.DIFFERENT: "different"}.get(self.exit_code, "could not tell")
+
+    def to_json(self) -> dict[str, object]:
+        """For scripts."""
+        return {
+            "verdict": self.word,
+            "equal": self.exit_code is ExitCode.OK,
+            "zxid": self.at.zxid,
+            "offset": self.at.offset if self.at.offset >= 0 else None,
+            "rows": self.comparison.rows,
+            "differences": self.comparison.differences,
+            "seconds": round(self.seconds, 2),
+            "kinds": {kind: _counts(counts) for kind, counts in self.comparison.kinds.items()},
+            "examples": [_example(difference) for difference in self.comparison.examples],
+            "read_again": self.read_again,
+            "lag": self.lag,
+            "undecided": [_example(difference) for difference in self.undecided[:EXAMPLES_MAX]],
+            "why": self.why,
+        }
+
+
+def _counts(counts: KindCounts) -> dict[str, int]:
+    return {
+        "zookeeper": counts.zookeeper,
+        "kraft": counts.kraft,
+        "missing": counts.missing,
+        "extra": counts.extra,
+        "different": counts.different,
+    }
+
+
+def _example(difference: Difference) -> dict[str, str | None]:
+    return {
+        "kind": difference.kind,
+        "entity": difference.entity,
+        "field": difference.field,
+        "status": difference.status,
+        "zookeeper": difference.zookeeper,
+        "kraft": difference.kraft,
+    }
