@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from migrator.config.directories import home_directories, relative_directories
-from migrator.config.endpoints import parse_host_port
+from migrator.config.endpoints import check_zookeeper_connect, parse_host_port
 from migrator.config.java_options import java_options
 from migrator.config.key_uses import ignored_keys, key_problems, misspelt, unknown_keys
 from migrator.config.open_doors import open_doors
@@ -197,6 +197,10 @@ def _migration(settings: Settings) -> Iterator[Problem]:
             "Set host:port[,host:port][/chroot]; to end a migration, remove zookeeper.metadata.migration.enable too"
         )
         yield "zookeeper.connect", "is not set, while the migration is turned on", remedy
+    try:
+        check_zookeeper_connect(settings.zookeeper_connect or "localhost")
+    except ValueError as error:
+        yield "zookeeper.connect", str(error), "Copy zookeeper.connect of the brokers"
     if settings.broker_rpc_protocol is None:
         key = "control.plane.listener.name" if settings.control_plane_listener_name else "inter.broker.listener.name"
         yield (

@@ -9,6 +9,7 @@ from migrator.values import value
 
 LISTENER = re.compile(r"^([A-Za-z0-9_.-]+)://(?:\[([0-9a-fA-F:.%]+)\]|([^:/]*)):(-?\d+)$")
 VOTER = re.compile(r"^(\d+)@(?:\[([0-9a-fA-F:.%]+)\]|([^:/@]+)):(\d+)$")
+ZOOKEEPER_SERVER = re.compile(r"^(?:\[[0-9a-fA-F:.%]+\]|[^:/@\s]+)(?::\d{1,5})?$")
 HOST_PORT = re.compile(r"^(?:\[([0-9a-fA-F:.%]+)\]|([^:/]*)):(\d+)$")
 
 
@@ -106,6 +107,23 @@ def parse_bootstrap_servers(entries: tuple[str, ...]) -> tuple[tuple[str, int], 
         if not host or not port or "@" in host:
             raise ValueError(f"{entry!r} is not host:port")
     return tuple(dict.fromkeys(found))
+
+
+def check_zookeeper_connect(text: str) -> None:
+    """``host:port[,host:port][/chroot]``, as a client of ZooKeeper reads it: a chroot begins at the first slash.
+
+    :raises ValueError: for another form, with what to write instead.
+    """
+    servers, slash, chroot = text.partition("/")
+    if "://" in text:
+        raise ValueError(f"{text!r} is an address of the web: write host:port, without anything before the host")
+    for server in servers.split(","):
+        if not ZOOKEEPER_SERVER.match(server.strip()):
+            raise ValueError(f"{server!r} is not host:port")
+    if ":" in chroot or "," in chroot:
+        ends = [part.partition("/") for part in text.split(",")]
+        right = ",".join(server for server, *_ in ends)
+        raise ValueError(f"the chroot stands once, at the end: write {right}{slash}{ends[-1][2]}")
 
 
 def is_loopback(host: str) -> bool:

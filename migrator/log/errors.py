@@ -30,6 +30,7 @@ _REMEDIES = {
     errno.EACCES: "Give the user that runs this process the right to do that",
     errno.EPERM: "Give the user that runs this process the right to do that",
     errno.EEXIST: "A file has this name. Look at it with 'ls -l', then move it away or name another directory",
+    errno.ENOENT: "Check this path",
     errno.ENOTDIR: "A part of this path is a file: look with 'ls -l', then correct the path",
     errno.EMFILE: "Raise the limit on open files (ulimit -n)",
 }
@@ -47,4 +48,5 @@ def storage_errors(doing: str, path: Path, *, no_space: type[StorageError] = Sto
     except OSError as error:
         kind = no_space if error.errno in _NO_SPACE else StorageError
         remedy = _REMEDIES.get(error.errno or 0, "")
-        raise kind(f"{doing}: {error.strerror or error}", where=str(path), remedy=remedy) from error
+        where = error.filename if error.errno == errno.EEXIST and error.filename else path  # perhaps a parent
+        raise kind(f"{doing}: {error.strerror or error}", where=str(where), remedy=remedy) from error

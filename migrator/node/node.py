@@ -13,6 +13,7 @@ from typing import Any
 
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.config.endpoints import parse_host_port
+from migrator.config.listen_errors import cannot_listen
 from migrator.config.process_rights import rights_of_process
 from migrator.config.settings import Settings
 from migrator.controller.context import SUPPORTED_FEATURES, Context
@@ -314,11 +315,7 @@ async def _bind(listener: KafkaListener, host: str, port: int) -> int:
     try:
         return await listener.start(host, port)
     except OSError as error:
-        raise OperatorError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}",
-            where=f"listeners: {listener.name}",
-            remedy="Stop the process that uses this port, or choose another port",
-        ) from error
+        raise cannot_listen(error, host, port, f"listeners: {listener.name}") from error
 
 
 async def _serve_kafka(

@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from migrator.errors import OperatorError
+from migrator.config.listen_errors import cannot_listen
 from migrator.observe.logins import LOGINS
 from migrator.observe.metrics_access import OPEN, AccessFiles, MetricsAccess
 
@@ -69,11 +69,7 @@ class MetricsEndpoint:
             family, _, _, _, address = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0]  # noqa: S104
             self._server = _Server(family, address, registry, checks)
         except OSError as error:
-            raise OperatorError(
-                f"cannot listen on {host}:{port}: {error.strerror}",
-                where=where,
-                remedy="Choose an address of this host and a free port",
-            ) from error
+            raise cannot_listen(error, host, port, where) from error
         self.port: int = self._server.server_address[1]
         LOGINS.open(DOOR)
         self._thread = Thread(target=self._server.serve_forever, name="metrics", daemon=True)

@@ -9,6 +9,7 @@ from migrator.observe.status import Problem, Status
 from migrator.values import value
 
 GOES_ON = "nothing to do: the controller goes on by itself"
+MEND = "do what the messages below say; the controller goes on by itself then"
 UNTIL_DUAL_WRITE = "nothing to do: the controller goes on by itself, up to dual-writing"
 
 
@@ -141,6 +142,8 @@ def next_step(status: Status, problems: Sequence[Problem] = ()) -> str:
     found = facts_of(status, problems)
     for row in ROWS:
         if status.migration.internal_state in row.states and row.when(found):
+            if found.blocked and row.text in (GOES_ON, UNTIL_DUAL_WRITE):
+                return MEND
             return (FIRST if row.needs_calm and found.troubled else "") + row.text.format(**found.words)
     return GOES_ON
 

@@ -32,6 +32,7 @@ ATTEMPTS = (
     "Transition to CONNECTING",
     "Session has expired",
     "Failed connecting",
+    "Cannot resolve",
 )
 """kazoo warns so of each attempt to connect, about 65 times a minute while ZooKeeper is away. Whoever waits for the
 connection says it better (`ZooKeeperSession.start`, `migrator.node.migration.away`)."""
@@ -125,6 +126,12 @@ class ZooKeeperConnection(ConnectionHandler):  # type: ignore[misc]
         self.client.trouble, self.client.refusals = "", {}
         self.client._session_callback(KeeperState.CONNECTED)  # noqa: SLF001 - held back until now
         return timeouts
+
+    def _expand_client_hosts(self) -> list[tuple[str, str, int]]:
+        found: list[tuple[str, str, int]] = super()._expand_client_hosts()
+        if not found:
+            self.client.trouble = f"{', '.join(host for host, _ in self.client.hosts)}: nobody knows this name"
+        return found
 
     def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
         """Log in, before anything else is sent.

@@ -23,6 +23,7 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
+from migrator.config.endpoints import check_zookeeper_connect
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.values import value
@@ -134,6 +135,12 @@ class ZooKeeperSession:
     """One client. Reconnects by itself, with a new session when the old one expired, until it is closed."""
 
     def __init__(self, options: SessionOptions) -> None:
+        """:raises OperatorError: nobody could connect to such hosts."""
+        try:
+            check_zookeeper_connect(options.hosts)
+        except ValueError as error:
+            remedy = "Write zookeeper.connect of the brokers"
+            raise OperatorError(str(error), where=options.hosts, remedy=remedy) from error
         self.options = options
         self.closed = threading.Event()
         """Set by `close`: there is no connection any more, and no new one comes."""

@@ -88,7 +88,7 @@ async def test_an_outage_of_zookeeper_is_no_outage_of_kafka(
 
         # A leader that comes meanwhile cannot claim, and says so.
         await asyncio.to_thread(leader.kill)
-        await cluster.until_problem("ZooKeeper is out of reach")
+        await cluster.until_problem("ZooKeeper: it is out of reach")
         found = await cluster.active()
         assert found is not None
         successor, status = found

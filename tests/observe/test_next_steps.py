@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from migrator.migration.machine.states import State
-from migrator.observe.next_steps import BLANK, FIRST, NO_LEADER, ROWS, facts_of, next_step
+from migrator.observe.next_steps import BLANK, FIRST, MEND, NO_LEADER, ROWS, facts_of, next_step
 from migrator.observe.status import Problem
 from tests.observe.support.next_table import table
 from tests.observe.support.statuses import a_status, zookeeper_brokers
@@ -42,6 +42,12 @@ def test_from_dual_writing_to_the_end() -> None:
 def test_nothing_dangerous_comes_before_what_has_to_be_mended() -> None:
     calm = a_status(State.DUAL_WRITING, brokers=zookeeper_brokers((1,), ()))
     assert next_step(calm, TROUBLE) == FIRST + next_step(calm)
+
+
+@pytest.mark.parametrize("state", [State.EXAMINING, State.COPYING, State.RECONCILING])
+def test_the_controller_does_not_go_on_by_itself_while_something_is_to_be_mended(state: State) -> None:
+    assert next_step(a_status(state)).startswith("nothing to do")
+    assert next_step(a_status(state), TROUBLE) == MEND
 
 
 def test_when_brokers_are_all_ready_nobody_has_to_restart_them() -> None:

@@ -133,7 +133,9 @@ def _wrong_cluster(standing: Standing, us: Claimant) -> GuardAnswer | None:
         return GuardAnswer(
             Finding.REFUSE,
             f"/cluster/id is {standing.cluster_id}, but this quorum was formatted for cluster {us.cluster_id}",
-            f"Format the controllers with --cluster-id {standing.cluster_id}, or correct zookeeper.connect.",
+            "Correct zookeeper.connect if it names another cluster than yours. If the quorum is new and was formatted "
+            f"with a wrong id, stop its controllers, empty their directories, and format them with --cluster-id "
+            f"{standing.cluster_id}.",
         )
     if standing.view.epoch is None:
         return GuardAnswer(

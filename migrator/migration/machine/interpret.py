@@ -405,8 +405,11 @@ def _resumed(memory: VolatileState) -> Interpretation:
     return Trigger.RESUMED, Finding.ANY
 
 
+UNREACHABLE = "ZooKeeper is out of reach"
+
+
 def _unreachable(reason: str) -> Situation:
     return Situation(
-        f"ZooKeeper is out of reach: {reason}",
+        f"{UNREACHABLE}: {reason}",
         "Bring ZooKeeper back, or correct zookeeper.connect; the controller tries again.",
     )

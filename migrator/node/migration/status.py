@@ -9,6 +9,7 @@ from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.migration.machine import events as ev
 from migrator.migration.machine.finish import FLAG, VerdictContext, zk_mode_brokers
+from migrator.migration.machine.interpret import UNREACHABLE
 from migrator.migration.machine.readiness import Gap, Severity
 from migrator.migration.machine.states import PublicState, State, forceable_in
 from migrator.migration.machine.volatile_state import DriverStatus, held
@@ -115,6 +116,9 @@ class MigrationInsight:
             if status.state in (State.WAITING_FOR_CONTROLLERS, State.WAITING_FOR_BROKERS):
                 found = [_problem(gap) for gap in (*readiness.controllers, *readiness.brokers)] or found
             found += [_problem(gap) for gap in readiness.warnings]
+        away = not status.zookeeper_connected and status.state.properties.needs_zookeeper
+        if away and status.situation.why.startswith(UNREACHABLE):
+            found = []  # said below, as it is now
         found += [
             Problem(f"broker {broker_id}", what, NOT_TOLD_REMEDY, warning=True)
             for broker_id, what in self._runtime.broker_troubles.items()
@@ -122,8 +126,9 @@ class MigrationInsight:
         found += [_problem(gap) for gap in status.strays]
         if hold is not None and status.state is not State.PAUSED:
             found.append(_held(hold))
-        if not status.zookeeper_connected and status.state.properties.needs_zookeeper:
-            found.append(Problem("ZooKeeper", *self._runtime.zookeeper_away))
+        if away:
+            why, remedy = self._runtime.zookeeper_away
+            found.append(Problem("ZooKeeper", f"it is out of reach: {why}", remedy))
         unanswered = self._write_behind.unanswered
         if unanswered is not None:
             found.append(Problem("ZooKeeper", str(unanswered), LARGE_WRITE_REMEDY))
