@@ -170,7 +170,7 @@ def test_a_file_that_is_not_what_its_writer_meant(file: dict[str, str], what: st
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("http://zk1:2181/kafka", "is an address of the web"),
+        ("http://localhost:2181/kafka", "is an address of the web"),
         ("zk1:2181/kafka,zk2:2181/kafka", "the chroot stands once, at the end: write zk1:2181,zk2:2181/kafka"),
         ("zk1:port/kafka", "'zk1:port' is not host:port"),
         ("zk1:2181,,zk2:2181", "'' is not host:port"),
