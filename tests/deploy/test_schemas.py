@@ -1,0 +1,56 @@
+"""What others read is what their published schemas say: Kubernetes, Docker Compose, GitHub, GitLab."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate  # type: ignore[import-untyped]
+import pytest
+import yaml
+
+from tests.deploy.test_files import DEPLOY, ROOT
+
+OLDEST, NEWEST = "1.25", kubernetes_validate.latest_version()
+"""Of Kubernetes: the oldest release whose schema is published with the package, and the newest."""
+MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+OBJECTS: list[dict[str, Any]] = [
+    each for file in MANIFESTS for each in yaml.safe_load_all(file.read_text(encoding="utf-8"))
+]
+
+
+@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+def test_kubernetes_takes_each_object_and_knows_each_of_its_fields(version: str) -> None:
+    for each in OBJECTS:
+        kubernetes_validate.validate(each, version, strict=True)
+
+
+@pytest.mark.parametrize("field", ["serviceName", "updateStrategie"])
+def test_a_field_that_is_missing_or_misspelt_is_found(field: str) -> None:
+    broken = copy.deepcopy(next(each for each in OBJECTS if each["kind"] == "StatefulSet"))
+    if field in broken["spec"]:
+        broken["spec"][field] = 7
+    else:
+        broken["spec"][field] = {}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(broken, NEWEST, strict=True)
+
+
+def judged(schema: str, *files: Path) -> str:
+    """ "" if all of these keep to a schema that comes with check-jsonschema."""
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def test_github_takes_the_workflow() -> None:
+    assert judged("github-workflows", *(ROOT / ".github/workflows").glob("*.yml")) == ""
+
+
+def test_a_workflow_with_a_misspelt_key_is_found(tmp_path: Path) -> None:
+    text = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
+    (tmp_path / "ci.yml").write_text(text.replace("runs-on:", "run-on:", 1), encoding="utf-8")
+    assert "check-and-test" in judged("github-workflows", tmp_path / "ci.yml")
