@@ -9,6 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from migrator.cli.examples import add_examples
+from migrator.cli.interrupted import INTERRUPTED, what_is_left
 from migrator.cli.terminal import say_error, show_defect
 from migrator.errors import ExitCode, MigratorError, OperatorError
 from migrator.observe.logs import set_up_command_logging
@@ -102,9 +103,9 @@ def main() -> None:
         )
         say_error(f"migrator: {missing}")
         sys.exit(ExitCode.REFUSED)
-    except click.exceptions.Abort:
-        say_error("migrator: interrupted")
-        sys.exit(130)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        say_error(f"Interrupted. {what_is_left(sys.argv[1:])}")
+        sys.exit(INTERRUPTED)
     except click.ClickException as error:
         click.UsageError(printable_lines(error.format_message()), getattr(error, "ctx", None)).show()
         sys.exit(ExitCode.REFUSED)

@@ -36,10 +36,14 @@ def say_json(content: Any, *, indent: bool = False) -> None:
 def ask(*lines: str, abort: bool = False, err: bool = False) -> bool:
     """Whether the operator agrees.
 
-    :raises click.Abort: they do not, and ``abort`` is set.
+    :raises OperatorError: they do not, and ``abort`` is set.
+    :raises click.Abort: they end the command instead.
     """
     with _somebody_answers():
-        return click.confirm("\n".join(map(printable, lines)), abort=abort, err=err)
+        agreed = click.confirm("\n".join(map(printable, lines)), err=err)
+    if not agreed and abort:
+        raise OperatorError("the answer was no, so the command ends here", remedy="Nothing more was changed")
+    return agreed
 
 
 def ask_for(what: str) -> str:
@@ -59,8 +63,8 @@ def _somebody_answers() -> Iterator[None]:
     """
     try:
         yield
-    except click.Abort:
-        if sys.stdin.isatty():
+    except click.Abort as error:
+        if sys.stdin.isatty() or isinstance(error.__context__, KeyboardInterrupt):
             raise
         raise OperatorError(
             "the question has no answer: the input has ended",

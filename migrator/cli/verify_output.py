@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,16 +29,13 @@ def labels(sources: Sources) -> Mapping[str, str]:
 
 @dataclass(slots=True)
 class Output:
-    """Where verdicts go."""
+    """Where verdicts go. ``say``: and what goes on."""
 
     page: Path | None
     history: History | None
     sources: Mapping[str, str]
+    say: Callable[[str], None]
     as_json: bool = False
-
-    def say(self, sentence: str) -> None:
-        """What goes on."""
-        say(sentence, err=True)
 
     def before_repair(self, verdict: Verdict) -> None:
         """What the operator is asked about."""

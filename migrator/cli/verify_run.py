@@ -5,54 +5,75 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from migrator.cli import terminal
+from migrator.cli.progress import Progress
+from migrator.cli.terminal import console
 from migrator.cli.verify_output import Output, labels
 from migrator.clock import wall_ms
 from migrator.config.load import load_settings
 from migrator.errors import OperatorError
 from migrator.observe.metrics_access import OPEN, AccessFiles, access_files
+from migrator.parts.java import find_java
 from migrator.verify.history import History
+from migrator.verify.inspection import inspect
 from migrator.verify.job import Job
 from migrator.verify.repair import OpenActive, repair
 from migrator.verify.spark.session import spark_session
+from migrator.verify.spark.work import WorkMeter
 from migrator.verify.verdict import Verdict, VerifyRequest
 from migrator.verify.watch import Watch, WatchMetrics, entry_of
+from migrator.zookeeper.session import ZooKeeperUnavailableError
 
 
 def run(request: VerifyRequest, controller: OpenActive, given: Mapping[str, Any]) -> NoReturn:
     """Compare and show, once or again and again; ends with the exit code of the verdict.
 
     :param given: the options of the command line.
-    :raises OperatorError: as `verify`.
+    :raises OperatorError: as `verify`; or a source is found wanting before Spark starts.
     """
+    find_java()
     history = None if given["history"] is None else History(given["history"])
-    output = Output(given["page"], history, labels(request.sources), as_json=given["as_json"])
-    job = Job(
-        request,
-        report_to=controller if given["tell_controller"] else None,
-        repair=_repairer(controller, output, ask=not given["yes"]) if given["mend"] else None,
-    )
-    if given["watch"] is None:
-        _once(job, output)
-    _again_and_again(job, output, given["watch"], given)
+    with Progress(console(stderr=True)) as progress:
+        output = Output(given["page"], history, labels(request.sources), progress.say, as_json=given["as_json"])
+        mend = partial(_mend, controller, output, progress, ask=not given["yes"]) if given["mend"] else None
+        job = Job(request, report_to=controller if given["tell_controller"] else None, repair=mend)
+        if given["watch"] is None:
+            _once(job, output, progress)
+        try:
+            inspect(request.sources, progress.begin)
+        except ZooKeeperUnavailableError as error:  # ZooKeeper may come back; a wrong address is no reason to wait
+            progress.say(f"{error}. Trying again")
+        progress.begin("starting Spark")
+        _again_and_again(job, output, progress, given)
 
 
-def _once(job: Job, output: Output) -> NoReturn:
+def _once(job: Job, output: Output, progress: Progress) -> NoReturn:
+    inspect(job.request.sources, progress.begin)
+    progress.begin("starting Spark")
     with spark_session(job.request.master, job.request.conf) as spark:
-        verdict = job.run(spark, output.say)
+        progress.follow(partial(_how_far, WorkMeter(spark)))
+        verdict = job.run(spark, output.say, progress.begin)
+        progress.follow(None)
+        progress.begin("ending Spark")
     if output.history is not None:
         output.history.append(entry_of(verdict, 0, wall_ms()))
     output.show(verdict)
+    progress.say(f"the command took {progress.seconds:.0f} s")
     sys.exit(verdict.exit_code)
 
 
-def _again_and_again(job: Job, output: Output, seconds: float, given: Mapping[str, Any]) -> NoReturn:
+def _how_far(meter: WorkMeter) -> str:
+    work = meter.look()
+    return f"{work.rows:,} rows read, {work.done} of {work.parts} parts done" if work.parts else ""
+
+
+def _again_and_again(job: Job, output: Output, progress: Progress, given: Mapping[str, Any]) -> NoReturn:
     with ExitStack() as stack:
         metrics = None
         if given["metrics_port"] is not None:
@@ -60,8 +81,9 @@ def _again_and_again(job: Job, output: Output, seconds: float, given: Mapping[st
             stack.callback(metrics.close)
             output.say(f"metrics on port {metrics.port}")
         spark = stack.enter_context(spark_session(job.request.master, job.request.conf))
+        progress.rest()
         watch = Watch(
-            job.request, seconds, partial(job.run, tell=output.say), output.show_again, output.history, metrics,
+            job.request, given["watch"], partial(job.run, tell=output.say), output.show_again, output.history, metrics,
             given["transaction_logs"],
         )  # fmt: skip
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -77,15 +99,13 @@ def _access(config: str | None) -> AccessFiles:
     return OPEN if config is None else access_files(load_settings(Path(config))[0])
 
 
-def _repairer(controller: OpenActive, output: Output, *, ask: bool) -> Callable[[Verdict], bool]:
+def _mend(controller: OpenActive, output: Output, progress: Progress, verdict: Verdict, *, ask: bool) -> bool:
     """Shows the verdict, asks, and has the active controller repair; what it tells goes to stderr."""
-
-    def mend(verdict: Verdict) -> bool:
+    with progress.silent():
         output.before_repair(verdict)
         if ask and not terminal.ask("Overwrite these differences in ZooKeeper with the content of the log?", err=True):
             return False
-        reason = f"verify found {verdict.comparison.differences:,} differences"
-        output.say(asyncio.run(repair(controller, reason, output.say)))
-        return True
-
-    return mend
+    progress.begin("waiting for the active controller to repair")
+    reason = f"verify found {verdict.comparison.differences:,} differences"
+    output.say(asyncio.run(repair(controller, reason, output.say)))
+    return True

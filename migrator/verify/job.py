@@ -12,7 +12,7 @@ from migrator.values import value
 from migrator.verify import report
 from migrator.verify.repair import OpenActive
 from migrator.verify.verdict import Verdict, VerifyRequest
-from migrator.verify.verify import verify_in
+from migrator.verify.verify import Begin, unheard, verify_in
 
 
 @value
@@ -24,22 +24,23 @@ class Job:
     report_to: OpenActive | None = None
     repair: Callable[[Verdict], bool] | None = None
 
-    def run(self, spark: SparkSession, tell: Callable[[str], None]) -> Verdict:
+    def run(self, spark: SparkSession, tell: Callable[[str], None], begin: Begin = unheard) -> Verdict:
         """The last verdict.
 
         :param tell: hears what the controller says.
+        :param begin: hears of each phase.
         :raises OperatorError: as `verify_in`; whatever ``repair`` raises; no controller takes the report.
         """
-        verdict = self._compared(spark, tell)
+        verdict = self._compared(spark, tell, begin)
         if verdict.comparison.differences and self.repair is not None and self.repair(verdict):
-            verdict = self._compared(spark, tell)
+            verdict = self._compared(spark, tell, begin)
         return verdict
 
-    def _compared(self, spark: SparkSession, tell: Callable[[str], None]) -> Verdict:
+    def _compared(self, spark: SparkSession, tell: Callable[[str], None], begin: Begin) -> Verdict:
         if self.report_to is None:
-            return verify_in(spark, self.request)
+            return verify_in(spark, self.request, begin=begin)
         beginning = asyncio.run(report.begin(self.report_to))
-        verdict = verify_in(spark, self.request, frozen=beginning.finishing)
+        verdict = verify_in(spark, self.request, frozen=beginning.finishing, begin=begin)
         if verdict.exit_code is not ExitCode.REFUSED:
             tell(asyncio.run(report.report(self.report_to, beginning, verdict)).sentence)
         return verdict

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -23,6 +24,14 @@ from migrator.verify.spark.sides import load_sides
 from migrator.verify.verdict import Verdict, VerifyRequest
 from migrator.verify.zookeeper.side import ZooKeeperSide
 
+Begin = Callable[[str], None]
+"""Hears what is done next."""
+
+
+def unheard(_: str) -> None:
+    """The default `Begin`."""
+
+
 PASSES_MAX = 3
 """Comparisons of everything, while there are more differences than can be read again one by one."""
 
@@ -36,13 +45,15 @@ def verify(request: VerifyRequest) -> Verdict:
         return verify_in(spark, request)
 
 
-def verify_in(spark: SparkSession, request: VerifyRequest, *, frozen: bool = False) -> Verdict:
+def verify_in(spark: SparkSession, request: VerifyRequest, *, frozen: bool = False, begin: Begin = unheard) -> Verdict:
     """One verdict, in a session that is there already; errors as `verify`. What differs between a live ZooKeeper and
     the log is read again (`Recheck`).
 
     :param frozen: nobody writes to ZooKeeper any more: it is compared with the log up to where it followed it.
+    :param begin: hears of each phase.
     """
     started = time.monotonic()
+    begin("comparing everything in Spark")
     if not request.sources.live:
         return Verdict(compare_sides(spark, request), time.monotonic() - started, Pair(-1, -1))
     salt = secrets.token_bytes(32)
@@ -51,11 +62,13 @@ def verify_in(spark: SparkSession, request: VerifyRequest, *, frozen: bool = Fal
     with ZooKeeperSide(request.zookeeper, request.config, salt) as zookeeper, tempfile.TemporaryDirectory() as scratch:
         for _ in range(PASSES_MAX):
             first = compare_sides(spark, request)
+            begin("reading how far ZooKeeper follows the log")
             mark = zookeeper.mark()
             lag = max(end_of_metadata(metadata, request.config) - 1 - mark.offset, 0) if mark.copied else None
             if not first.found:
                 at = Pair(mark.zxid, mark.offset, mark.state.kraft_metadata_epoch)
                 return Verdict(first, time.monotonic() - started, at, lag=lag)
+            begin(f"reading again the {len(first.found):,} rows that differed")
             log = log or metadata_tail(metadata, request.config, Path(scratch), mark.offset if frozen else None)
             settlement = Recheck(zookeeper, log, salt, request.patience).settle(first.found)
             if settlement.different or first.differences == len(first.found):
@@ -68,6 +81,7 @@ def verify_in(spark: SparkSession, request: VerifyRequest, *, frozen: bool = Fal
                     len(first.found),
                     lag,
                 )
+            begin("comparing everything in Spark again")
     raise OperatorError(
         f"could not tell: {first.differences:,} rows differed at first; the rows that were read again agreed, or "
         f"kept changing",

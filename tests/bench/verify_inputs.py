@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from migrator.drill.cluster import CLUSTER_ID
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.segment import segment_name
 from migrator.records import metadata as m
@@ -14,6 +15,7 @@ from migrator.records.batch import build_batch, split_values
 from migrator.records.codec import encode_all
 from migrator.records.uuid import Uuid, random_uuid, uuid_to_text
 from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.verify.zookeeper.support.writer import Node, write_nodes
 
 LEVEL = 21
@@ -53,6 +55,8 @@ def _topics(partitions: int) -> Iterator[tuple[int, str, Uuid]]:
 def _nodes(partitions: int) -> Iterator[Node]:
     for root in (paths.TOPICS, paths.TOPIC_CONFIGS, paths.DELETE_TOPICS):
         yield from ((path, None, 0) for path in (*paths.ancestors(root), root))
+    yield paths.parent_of(paths.CLUSTER_ID), None, 0
+    yield paths.CLUSTER_ID, encode_cluster_id(CLUSTER_ID), 0
     yield paths.CONTROLLER_EPOCH, b"7", 0
     for number, name, topic_id in _topics(partitions):
         rings = [(number + partition) % 3 for partition in range(PARTITIONS_PER_TOPIC)]

@@ -156,8 +156,11 @@ async def test_repair_shows_what_differs_asks_and_says_what_was_written(
     """Only Spark is played: one difference at first, none after the repair."""
     node = PlayedNode(State.DUAL_WRITING)
     left = [DIFFERENT, EQUAL]
+    monkeypatch.setattr(verify_run, "inspect", lambda *_: None)
     monkeypatch.setattr(verify_run, "spark_session", contextmanager(lambda *_: iter([None])))
-    monkeypatch.setattr(job, "verify_in", lambda *_: left.pop(0))
+    monkeypatch.setattr(verify_run, "WorkMeter", lambda _: None)
+    monkeypatch.setattr(verify_run, "_how_far", lambda _: "")
+    monkeypatch.setattr(job, "verify_in", lambda *_, **__: left.pop(0))
     arguments = ["--zookeeper", "z:1", "--metadata", "d", "--repair", *options]
     async with served(node) as server:
         done = await asyncio.to_thread(CliRunner().invoke, command.command, [*arguments, *at(server)], input=answer)

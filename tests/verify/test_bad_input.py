@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
 
 from migrator.errors import ExitCode, OperatorError
@@ -22,6 +23,8 @@ from migrator.records.batch import build_batch, iter_headers
 from migrator.verify.kraft.files import end_of_log, read_image
 from migrator.verify.verdict import VerifyRequest
 from migrator.verify.verify import compare_sides
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.conftest import ZooKeeperSpace
 from tests.golden.stock import STOCK_391
 from tests.patience import PATIENCE_SECONDS
@@ -218,9 +221,12 @@ def test_without_java_the_command_says_so(tmp_path: Path, log: Path) -> None:
 
 
 @pytest.mark.lane("test-all")
-def test_the_command_tells_a_damaged_log_in_one_sentence(log: Path, zookeeper_server: str) -> None:
+def test_the_command_tells_a_damaged_log_in_one_sentence(
+    log: Path, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient
+) -> None:
+    zookeeper_client.create(paths.CLUSTER_ID, encode_cluster_id("MkU3OEVBNTcwNTJENDM2Qg"), makepath=True)
     append(b"\x01\x02\x63\x00")(log)
-    done = verify_command(["--zookeeper", zookeeper_server, "--metadata", str(log.parent), "--json"])
+    done = verify_command(["--zookeeper", zookeeper.hosts, "--metadata", str(log.parent), "--json"])
     assert (done.returncode, done.stdout) == (ExitCode.REFUSED, ""), done.stderr
     assert str(log / SEGMENT) in done.stderr
     assert "version 99" in done.stderr

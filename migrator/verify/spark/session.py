@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -43,6 +47,7 @@ _LOCAL_DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.authenticate": "true",
+    "spark.executor.heartbeatInterval": "2s",
 }
 """Workers elsewhere could not reach that. Spark opens ports on loopback even so: it makes up a secret for them itself,
 which only a local master does (``SecurityManager.initializeAuth``)."""
@@ -76,20 +81,80 @@ def spark_session(master: str = "local[*]", conf: Mapping[str, str] | None = Non
             "spark.local.dir": scratch,
             "spark.sql.warehouse.dir": scratch,
             **(conf or {}),
-            JAVA_OPTIONS: f"-Dlog4j2.configurationFile={log4j.as_uri()} {(conf or {}).get(JAVA_OPTIONS, '')}".rstrip(),
+            JAVA_OPTIONS: " ".join(
+                (
+                    f"-Djava.io.tmpdir={scratch}",
+                    f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+                    (conf or {}).get(JAVA_OPTIONS, ""),
+                )
+            ).rstrip(),
         }
         for key, text in settings.items():
             builder = builder.config(key, text)
         try:
-            session = _connected(builder, master)
+            with _uninterrupted(), _temporary_files_in(scratch):
+                session = _connected(builder, master)
             try:
                 if not is_local:
                     session.sparkContext.addPyFile(str(write_archive(Path(scratch))))
-                yield session
+                with _interrupted_in_silence():
+                    yield session
             finally:
-                session.stop()
+                with _uninterrupted():
+                    session.stop()
         finally:
-            _end_gateway()
+            with _uninterrupted():
+                _end_gateway()
+            logging.disable(logging.NOTSET)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block, or a process that is just being started or ended would be forgotten."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def _interrupted_in_silence() -> Iterator[None]:
+    """Ctrl-C ends the block; py4j would log each stack that it ends."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> NoReturn:
+        logging.disable(logging.CRITICAL)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _temporary_files_in(directory: str) -> Iterator[None]:
+    """What is started meanwhile, and its children, have their temporary files there: a worker that Spark kills cannot
+    delete its own."""
+    before = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = directory
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["TMPDIR"]
+        else:
+            os.environ["TMPDIR"] = before
 
 
 def _connected(builder: SparkSession.Builder, master: str) -> SparkSession:

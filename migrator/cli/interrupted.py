@@ -1,0 +1,30 @@
+"""What Ctrl-C leaves: an exit code, and a sentence for each command that changes something."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+INTERRUPTED = 130
+"""As shells have it: 128, and SIGINT."""
+_NOTHING = "Nothing was changed"
+_QUORUM = "If the order was given, the quorum carries it out: see 'migrator quorum describe'"
+_ORDER = "If the order was given, the controller carries it out: see 'migrator status'"
+LEFT = {
+    "repair": "Each topic is repaired whole or not at all. Run the command again: it goes on with the others",
+    "format": "Run the command again with --ignore-formatted: it formats the directories that are left",
+    "pause": _ORDER,
+    "resume": _ORDER,
+    "force": _ORDER,
+    "rollback": "Run the command again: it goes on where it was. If the claim is deleted, brokers elect a controller",
+    "rehearse": "ZooKeeper was not changed",
+    "verify": "Neither side was changed, unless a repair was ordered: see 'migrator status'",
+    "handover": "Run the command again: it looks where the handover is, and goes on from there",
+    "quorum": _QUORUM,
+    "drill": "The data of the drill are deleted, unless you gave a directory",
+}
+"""By the name of the command; all others only read."""
+
+
+def what_is_left(arguments: Sequence[str]) -> str:
+    """To tell an operator who has just pressed Ctrl-C."""
+    return LEFT.get(next((each for each in arguments if not each.startswith("-")), ""), _NOTHING)

@@ -1,0 +1,108 @@
+"""What a long command is doing: on a terminal one line that moves, elsewhere a line for each change."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Self
+
+from rich.console import Console
+
+TICK_SECONDS = 0.5
+LINE_SECONDS = 5.0
+"""Between two lines of one phase, where there is no terminal."""
+
+Look = Callable[[], str]
+"""How far it is, in a few words; "" when nobody can tell."""
+
+
+class Progress:
+    """A context manager: nothing is shown any more when it has ended."""
+
+    def __init__(self, terminal: Console) -> None:
+        self._terminal = terminal
+        self._status = terminal.status("") if terminal.is_terminal else None
+        self._began = time.monotonic()
+        self._what = ""
+        self._look: Look = _nothing
+        self._shown, self._shown_at = ("", ""), 0.0
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._ticker = threading.Thread(target=self._tick, name="progress", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._ticker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._ticker.join()
+        if self._status is not None:
+            self._status.stop()
+
+    @property
+    def seconds(self) -> float:
+        """Since the beginning."""
+        return time.monotonic() - self._began
+
+    def begin(self, what: str) -> None:
+        """A phase."""
+        with self._lock:
+            self._what = what
+            self._show("")
+
+    def follow(self, look: Look | None) -> None:
+        """What says from now on how far a phase is; None: nobody."""
+        with self._lock:
+            self._look = look or _nothing
+
+    def rest(self) -> None:
+        """Nothing is shown until the next phase."""
+        with self._lock:
+            self._what = ""
+            if self._status is not None:
+                self._status.stop()
+
+    def say(self, sentence: str) -> None:
+        """A line that stays."""
+        with self._lock:
+            self._terminal.print(sentence, soft_wrap=True)
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """While something is asked."""
+        with self._lock:
+            if self._status is not None:
+                self._status.stop()
+            yield
+            if self._status is not None:
+                self._status.start()
+
+    def _tick(self) -> None:
+        while not self._ended.wait(TICK_SECONDS):
+            look = self._look
+            how_far = look()
+            with self._lock:
+                if look is self._look and self._what and not self._ended.is_set():
+                    self._show(how_far)
+
+    def _show(self, how_far: str) -> None:
+        if self._status is not None:
+            self._status.update(f"{self._what}: {f'{how_far}, ' if how_far else ''}{self.seconds:.0f} s")
+            self._status.start()
+        elif self._is_due(how_far):
+            self._shown, self._shown_at = (self._what, how_far), self.seconds
+            line = f"{self.seconds:5.0f} s  {self._what}{f': {how_far}' if how_far else ''}"
+            self._terminal.print(line, soft_wrap=True)
+
+    def _is_due(self, how_far: str) -> bool:
+        """A line for each phase, and then one for each change, but not all the time."""
+        if self._what != self._shown[0]:
+            return True
+        return how_far not in ("", self._shown[1]) and self.seconds - self._shown_at >= LINE_SECONDS
+
+
+def _nothing() -> str:
+    return ""
