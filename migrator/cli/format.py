@@ -8,6 +8,7 @@ from random import SystemRandom
 
 import click
 
+from migrator.cli.format_cluster_id import cluster_id_of
 from migrator.cli.options import config_option
 from migrator.cli.terminal import say
 from migrator.clock import wall_ms
@@ -26,8 +27,8 @@ from migrator.records.versions import LATEST_SUPPORTED, parse_version, version_a
 
 EXAMPLES = """\b
 Examples:
-  Voters of controller.quorum.voters:
-    migrator format -c controller.properties -t CLUSTER_ID
+  Voters of controller.quorum.voters; the cluster id is ZooKeeper's:
+    migrator format -c controller.properties
   The first controller of a quorum that grows later:
     migrator format -c controller.properties -t CLUSTER_ID --standalone
   A controller that joins a quorum:
@@ -50,7 +51,13 @@ class AsKafkaTakesIt(click.Command):
 
 @click.command("format", cls=AsKafkaTakesIt, epilog=EXAMPLES)
 @config_option("The controller's property file.", required=True)
-@click.option("-t", "--cluster-id", required=True, help="The cluster id of the brokers, as znode /cluster/id holds it.")
+@click.option(
+    "-t",
+    "--cluster-id",
+    default=None,
+    metavar="ID",
+    help="The cluster id of the brokers. Default: what znode /cluster/id holds, if the file has zookeeper.connect.",
+)
 @click.option(
     "-r", "--release-version", default=None, metavar="VERSION", help="The metadata.version, for example 3.9 or 3.9-IV0."
 )
@@ -77,7 +84,7 @@ class AsKafkaTakesIt(click.Command):
 )
 def command(
     config: Path,
-    cluster_id: str,
+    cluster_id: str | None,
     release_version: str | None,
     ignore_formatted: bool,
     standalone: bool,
@@ -85,7 +92,11 @@ def command(
     no_initial_controllers: bool,
     add_scram: tuple[str, ...],
 ) -> None:
-    """Prepare the directories of a new controller, as kafka-storage format does."""
+    """Prepare the directories of a new controller, as kafka-storage format does.
+
+    If the file has zookeeper.connect, the command compares the cluster id with ZooKeeper's. Exit codes: 0 formatted, 2
+    refused.
+    """
     settings, warnings = load_settings(config)
     for warning in warnings:
         say(f"migrator: warning: {warning}", err=True)
@@ -93,18 +104,23 @@ def command(
         version = parse_version(release_version) if release_version else version_at(LATEST_SUPPORTED)
     except ValueError as error:
         raise OperatorError(str(error), where="--release-version", remedy="Write for example 3.9 or 3.9-IV0") from error
+    voters = _voters(
+        settings, standalone=standalone, listed=initial_controllers, no_initial_controllers=no_initial_controllers
+    )
+    cluster, said_by = cluster_id_of(settings, cluster_id)
     plan = FormatPlan(
         directories=tuple(Path(name) for name in split_list(settings.log_dirs or settings.log_dir)),
         metadata_directory=settings.metadata_directory,
-        cluster_id=cluster_id,
+        cluster_id=cluster,
+        cluster_id_of=said_by,
         node_id=settings.node_id,
         version=version,
         ignore_formatted=ignore_formatted,
-        voters=_voters(
-            settings, standalone=standalone, listed=initial_controllers, no_initial_controllers=no_initial_controllers
-        ),
+        voters=voters,
         credentials=tuple(map(_credential, add_scram)),
     )
+    if cluster_id is None:
+        say(f"The cluster id is {cluster}, from {said_by}")
     formatted = format_directories(plan, random=SystemRandom(), now_ms=wall_ms())
     for directory in formatted:
         say(f"Formatted {directory} for node {settings.node_id} with metadata.version {version.name}")

@@ -33,6 +33,7 @@ class FormatPlan:
     """What to format.
 
     :ivar directories: every log directory of the node; the metadata directory may be one of them.
+    :ivar cluster_id_of: who says that this is the cluster's id, for a person.
     :ivar ignore_formatted: leave directories that already belong to this very node as they are.
     :ivar voters: the first voters of a quorum whose log names them (kraft.version 1); None for voters of the
         configuration, and for a node that joins.
@@ -47,6 +48,7 @@ class FormatPlan:
     ignore_formatted: bool = False
     voters: VoterSet | None = None
     credentials: tuple[UserScramCredentialRecord, ...] = ()
+    cluster_id_of: str = "--cluster-id"
 
 
 def format_directories(plan: FormatPlan, *, random: Random, now_ms: int) -> list[Path]:
@@ -140,9 +142,13 @@ def _needs_format(plan: FormatPlan, directory: Path) -> bool:
     same_node = (found.cluster_id, found.node_id) == (plan.cluster_id, plan.node_id)
     if same_node and plan.ignore_formatted:
         return False
+    other = [f"{plan.cluster_id_of} says cluster {plan.cluster_id}"] * (found.cluster_id != plan.cluster_id)
+    other += [f"the property file says node {plan.node_id}"] * (found.node_id != plan.node_id)
     raise OperatorError(
-        f"the directory is already formatted, for node {found.node_id} of cluster {found.cluster_id}",
-        where=str(directory),
+        "; ".join(
+            [f"the directory is already formatted, for node {found.node_id} of cluster {found.cluster_id}", *other]
+        ),
+        where=str(directory / meta_properties.FILE_NAME),
         remedy="Give --ignore-formatted to leave the directory as it is"
         if same_node
         else "Choose another directory, or empty this one first",

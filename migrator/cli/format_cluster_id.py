@@ -1,0 +1,54 @@
+"""Which cluster a controller is formatted for: what ZooKeeper says, and what was typed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from migrator.cli.terminal import say
+from migrator.config.settings import Settings
+from migrator.errors import OperatorError
+from migrator.zookeeper.clusters import NoClusterError, read_cluster_id
+from migrator.zookeeper.session import ZooKeeperSession, options_from
+from migrator.zookeeper.znodes import paths
+
+TYPED = "--cluster-id"
+CONNECT_MS = 3_000
+"""To find ZooKeeper at most, when the id was typed: scripts format machines from which it may not be reached yet."""
+
+
+def cluster_id_of(settings: Settings, typed: str | None) -> tuple[str, str]:
+    """The id, and who says so.
+
+    :raises OperatorError: nobody does, or ZooKeeper says otherwise.
+    """
+    if not settings.zookeeper_connect:
+        if typed is None:
+            raise OperatorError(
+                f"no cluster id is given, and {settings.source} names no ZooKeeper to ask",
+                where=TYPED,
+                remedy="Give -t with the cluster.id in meta.properties of a broker, or set zookeeper.connect",
+            )
+        return typed, TYPED
+    try:
+        found = _in_zookeeper(settings, patient=typed is None)
+    except OperatorError as error:
+        if typed is None or (isinstance(error, NoClusterError) and error.chroots):
+            raise
+        say(f"migrator: warning: cluster id {typed} is not compared with ZooKeeper: {error}", err=True)
+        return typed, TYPED
+    source = f"{paths.CLUSTER_ID} of ZooKeeper at {settings.zookeeper_connect}"
+    if typed not in (None, found):
+        raise OperatorError(
+            f"{typed} was typed, and {source} is {found}",
+            where=TYPED,
+            remedy=f"Nothing was formatted. Leave -t away, or correct zookeeper.connect in {settings.source}",
+        )
+    return found, source
+
+
+def _in_zookeeper(settings: Settings, *, patient: bool) -> str:
+    options = options_from(settings)
+    if not patient:
+        options = replace(options, connection_timeout_ms=min(options.connection_timeout_ms, CONNECT_MS))
+    with ZooKeeperSession(options) as session:
+        return read_cluster_id(session)
