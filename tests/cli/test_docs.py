@@ -13,7 +13,7 @@ from migrator.cli.main import COMMANDS, migrator
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-COMMAND = re.compile(r"(?:^ {4}|`)((?:migrator|make) [^`#\n]+)", re.MULTILINE)
+COMMAND = re.compile(r"(?:^ {4}|`|\$ )((?:migrator|make) [^`#\n]+)", re.MULTILINE)
 TARGETS = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 
