@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from migrator.config.keys import KEYS
 from tests.people.support import runbook
 from tests.people.support.runbook import PAGE, parts
 
@@ -33,6 +34,21 @@ def test_each_change_applies_to_the_whole_file_that_is_there_by_then() -> None:
                 if words[0] == "cp":
                     files[words[2]] = files[words[1]]
     assert len(files) > 5
+
+
+def test_each_key_is_one_of_kafka_or_ours() -> None:
+    """A broker passes over a key that it does not know."""
+    files = [block.text for part in PARTS for block in part.blocks if block.file]
+    in_files = re.findall(r"^[ +-]?([\w.]+)=", "\n".join(files), re.MULTILINE)
+    pages = [
+        (PAGE.parent / f"{name}.md").read_text(encoding="utf-8") for name in ("runbook", "planning", "troubleshooting")
+    ]
+    in_words = re.findall(
+        r"`((?:migrator|zookeeper|controller|metadata|inter|delegation|password)\.[\w.]+)", "".join(pages)
+    )
+    assert len(in_files) > 50
+    assert len(in_words) > 10
+    assert sorted({*in_files, *in_words} - KEYS.keys()) == []
 
 
 def test_each_phase_is_in_the_table_and_on_the_checklist() -> None:
