@@ -147,7 +147,9 @@ def render(answers: Answers) -> RenderableType:
     parts: list[RenderableType] = [head]
     parts.extend(_problems(group) for group in page.groups)
     for table in page.tables:
-        parts.append(table_of(table))
+        shown = table_of(table)
+        shown.title = Text(table.title, style="italic", no_wrap=True, overflow="ignore")  # wider than some tables
+        parts.append(shown)
         if table.caption:
             parts.append(Text(printable(table.caption), style="dim"))
     parts.extend(Text(f"  {printable(line)}", style="dim") for line in page.events)
