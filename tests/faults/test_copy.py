@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,29 @@ async def stopped(cluster: FaultCluster) -> ControllerProcess:
     return cluster.controller(node)
 
 
+def one_after_the_other(cluster: FaultCluster, traps: list[Trap]) -> list[int]:
+    """Whoever leads shall stop at the first trap, the next leader at the second, and so on; gives who stands, as they
+    come. The next trap is set as the one before is reached: a leader that comes by itself finds it, too."""
+    stands: list[int] = []
+
+    def stop_next() -> None:
+        trap = [*traps, nowhere][len(stands)]
+        for node, gate in cluster.gates.items():
+            gate.stop_at(trap(gate), partial(reached, node))
+
+    def reached(node: int) -> None:
+        stands.append(node)
+        stop_next()
+
+    stop_next()
+    return stands
+
+
+def has_come(stands: list[int], number: int) -> bool:
+    """Whether somebody stands at that trap."""
+    return len(stands) > number
+
+
 @pytest.mark.parametrize("transport", ["grpc", "kafka"])
 async def test_kill_9_at_every_phase_of_the_copy(
     zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path, transport: str
@@ -73,13 +97,13 @@ async def test_kill_9_at_every_phase_of_the_copy(
         topics = sorted(name for name in zookeeper_client.get_children(paths.TOPICS) if name.startswith(PLAIN_TOPIC))
         async with Readers(cluster.addresses, [topics[0], topics[len(topics) // 2], topics[-1]]) as readers:
             traps: list[Trap] = [reading(1), reading(20), last_look, first_mark]
-            stop_at(cluster, traps[0])
+            stands = one_after_the_other(cluster, traps)
             start_all(cluster)
             sizes = []
-            for trap, following in zip(traps, [*traps[1:], nowhere], strict=True):
-                leader = await stopped(cluster)
-                status = await leader.status()
-                assert status is not None
+            for number, trap in enumerate(traps):
+                await cluster.until("the leader comes there", partial(has_come, stands, number))
+                leader = cluster.controller(stands[number])
+                status = await cluster.until("it says how it is", leader.status)
                 assert status.migration.public_state == ("DualWrite" if trap is first_mark else "MigrateZkData")
                 sizes.append(status.quorum.log_end_offset)
                 claim = decode_controller(paths.CONTROLLER, zookeeper_client.get(paths.CONTROLLER)[0])
@@ -87,7 +111,6 @@ async def test_kill_9_at_every_phase_of_the_copy(
                 assert not decode_mark(zookeeper_client).copied
                 if trap is not first_mark:
                     assert set(readers.seen) <= {(False,) * 4}
-                stop_at(cluster, following)  # before the kill: the next leader may come while it is under way
                 await asyncio.to_thread(leader.kill)
                 cluster.gates[leader.node_id].release()
                 leader.start()
@@ -118,8 +141,7 @@ async def test_zookeeper_is_gone_in_the_middle_of_the_first_reading_and_of_the_c
         start_all(cluster)
         stop_at(cluster, first_reading)
         leader = await stopped(cluster)
-        status = await leader.status()
-        assert status is not None
+        status = await cluster.until("it says how it is", leader.status)
         assert status.migration.internal_state == State.DECODING.value
         gate.cut()
         await cluster.until_problem("out of reach", "zookeeper.connect")

@@ -131,15 +131,15 @@ class FaultCluster(LightCluster):
         _, node, status = max(acting, key=lambda found: found[0])
         return self.controller(node), status
 
-    async def until(self, what: str, condition: Callable[[], Any], seconds: float = PATIENCE_SECONDS) -> None:
-        """Wait for a condition, which may be a coroutine's."""
+    async def until(self, what: str, condition: Callable[[], Any], seconds: float = PATIENCE_SECONDS) -> Any:
+        """Wait for a condition, which may be a coroutine's; gives what held."""
         deadline = time.monotonic() + seconds
         while True:
             held = condition()
             if inspect.isawaitable(held):
                 held = await held
             if held:
-                return
+                return held
             if time.monotonic() > deadline:
                 raise AssertionError(f"not in {seconds:.0f} s: {what}\n{await self.account()}")
             await asyncio.sleep(POLL_SECONDS)

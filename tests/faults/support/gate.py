@@ -61,6 +61,7 @@ class Gate:
         self._count = 0
         self._cut = False
         self._trap: Callable[[Request], bool] | None = None
+        self._then: Callable[[], None] = _nothing
         self._open = asyncio.Event()
         self._open.set()
         self.reached = asyncio.Event()
@@ -105,11 +106,15 @@ class Gate:
         """Whether that connection is a worker's: the controller's own is older."""
         return connection > min((request.connection for request in self.requests), default=connection)
 
-    def stop_at(self, trap: Callable[[Request], bool]) -> None:
-        """From the first request on for which that holds, let nothing pass. What waits already waits for `release`."""
+    def stop_at(self, trap: Callable[[Request], bool], then: Callable[[], None] | None = None) -> None:
+        """From the first request on for which that holds, let nothing pass. What waits already waits for `release`.
+
+        :param then: called as that request comes, before anything else can.
+        """
         self.reached.clear()
         self.requests.clear()
         self._trap = trap
+        self._then = then or _nothing
 
     def release(self) -> None:
         """Let everything pass that waits, and what follows up to the next trap."""
@@ -176,7 +181,12 @@ class Gate:
             if self._open.is_set() and self._trap(request):
                 self._open.clear()
                 self.reached.set()
+                self._then()
         await self._open.wait()
+
+
+def _nothing() -> None:
+    """Where nothing follows."""
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
