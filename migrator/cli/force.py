@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from migrator.cli.options import controller_options
 from migrator.cli.terminal import ask, say
-from migrator.observe.status import Force
+from migrator.migration.machine.states import State, check_forceable
+from migrator.observe.status import Force, Status
 from migrator.rpc.find_controller import active_controller
 
-_WARNINGS = {
-    Force.RECLAIM: "The cluster was rolled back to ZooKeeper, or nothing proves that this quorum wrote /migration. "
-    "This "
-    "quorum will take the cluster over with the metadata of its own log. It will overwrite what changed in ZooKeeper "
-    "since then. Make sure that no other quorum has migrated this cluster.",
-    Force.DELETES: "The controller will delete from ZooKeeper what the log does not hold, and send the full state to "
-    "the brokers. Brokers delete topics that the full state does not name.",
-    Force.RECONCILE: "The controller will compare all of ZooKeeper with the log, and overwrite what differs in "
-    "ZooKeeper. It will delete up to migrator.reconcile.max.deletes entities.",
+_CONSEQUENCES = {
+    Force.RECLAIM: "The order makes this quorum take the cluster over with the metadata of its own log. It overwrites "
+    "what changed in ZooKeeper since. This command cannot see whether another quorum has migrated this cluster "
+    "meanwhile: make sure that none has.",
+    Force.DELETES: "The order makes the controller delete from ZooKeeper what the log does not hold, and send the full "
+    "state to the brokers. Brokers delete topics that the full state does not name. This command has not compared the "
+    "two sides: 'migrator verify' does.",
+    Force.RECONCILE: "The order makes the controller compare all of ZooKeeper with the log, and overwrite what differs "
+    "in ZooKeeper. It deletes up to migrator.reconcile.max.deletes entities.",
 }
+"""What is said beyond what the controller says itself."""
 
 
 @click.command("force")
@@ -43,10 +46,24 @@ def command(
     reconcile too, and compares afterwards. Exit codes: 0 ordered, 2 refused.
     """
     kind = Force(what)
+    status = asyncio.run(_look(config, server, command_config))
+    check_forceable(kind, State(status.migration.internal_state))
     if not yes:
-        ask(_WARNINGS[kind], "Go on?", abort=True)
+        ask(*_found(status), _CONSEQUENCES[kind], "Go on?", abort=True)
     node_id = asyncio.run(_force(config, server, command_config, kind, reason))
     say(f"controller {node_id} has accepted the order; follow its work with 'migrator status --watch'")
+
+
+def _found(status: Status) -> Iterator[str]:
+    """What the active controller says of itself."""
+    yield f"controller {status.node_id}: {State(status.migration.internal_state).properties.sentence}"
+    for problem in status.problems:
+        yield f"  {problem.who}: {problem.what}"
+
+
+async def _look(config: Path | None, server: str | None, command_config: Path | None) -> Status:
+    async with active_controller(config, server, command_config) as client:
+        return await client.status()
 
 
 async def _force(config: Path | None, server: str | None, command_config: Path | None, kind: Force, reason: str) -> int:

@@ -78,7 +78,7 @@ def check(configs: tuple[Path, ...], way: str, release: str, voters: str | None)
         _check_members(MembersRun(configs[0], wanted, tell=say, patience_seconds=CHECK_SECONDS))
         return
     run = HandoverRun(configs, _wanted(way, release), OperatorCommands(None, None, say), tell=say)
-    picture = asyncio.run(_look(run))
+    picture = asyncio.run(_look(run, ahead=True))
     for line in _described(run, picture, Way(way)):
         say(line)
     blocked = [step for step in picture.steps if step.action in (Action.REFUSE, Action.WAIT)]
@@ -186,10 +186,10 @@ def _members_described(seen: ObservedMembers) -> list[str]:
     ]
 
 
-async def _look(run: HandoverRun) -> Picture:
+async def _look(run: HandoverRun, *, ahead: bool = False) -> Picture:
     """The second look tells who is behind, and not just a record behind."""
     await run.look()
-    return await run.look()
+    return await run.look(ahead=ahead)
 
 
 def _wanted(way: str, release: str) -> Handover:

@@ -92,7 +92,7 @@ def main() -> None:
     sys.excepthook = show_defect
     set_up_command_logging()
     try:
-        migrator(standalone_mode=False)
+        ended = migrator(standalone_mode=False)
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
@@ -109,11 +109,10 @@ def main() -> None:
     except click.ClickException as error:
         click.UsageError(printable_lines(error.format_message()), getattr(error, "ctx", None)).show()
         sys.exit(ExitCode.REFUSED)
-    except click.exceptions.Exit as error:
-        sys.exit(error.exit_code)
     except OperatorError as error:
         say_error(f"migrator: {error}")
         sys.exit(error.exit_code)
     except MigratorError as error:
         say_error(f"migrator: {type(error).__name__}: {error}")
         sys.exit(ExitCode.REFUSED)
+    sys.exit(ended if isinstance(ended, int) else ExitCode.OK)  # click returns the code of whoever raises its `Exit`

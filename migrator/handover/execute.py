@@ -99,9 +99,10 @@ class HandoverRun:
         file.check()
         return Site(settings, file)
 
-    async def look(self) -> Picture:
+    async def look(self, *, ahead: bool = False) -> Picture:
         """What is, and what is to be done.
 
+        :param ahead: as if the property files were written: what comes after that may have to wait.
         :raises OperatorError: a directory is another node's, or damaged.
         """
         quorum = await self._survey.look()
@@ -110,7 +111,7 @@ class HandoverRun:
             found = await look_into(site.settings, self._known.get(site.node_id))
             if not found.in_use:
                 self._known[site.node_id] = found
-            nodes.append(LocalNode(site.node_id, found, site.file.is_written))
+            nodes.append(LocalNode(site.node_id, found, ahead or site.file.is_written))
         return Picture(quorum, tuple(next_step(node, quorum, self._wanted) for node in nodes))
 
     async def run(self) -> None:

@@ -51,10 +51,25 @@ async def test_force_says_what_it_will_do_and_asks(tmp_path: Path) -> None:
     async with served(node, tmp_path):
         declined, accepted = await asyncio.gather(run(*force, answer="n\n"), run(*force, answer="y\n"))
     assert "overwrite what differs in ZooKeeper" in declined[1]
-    assert declined[0] not in (ExitCode.OK, ExitCode.DIFFERENT)
+    assert f"controller 1: {State.DUAL_WRITING.properties.sentence}" in declined[1]
+    assert declined[0] == ExitCode.REFUSED
+    assert "the answer was no" in declined[1]
     assert accepted[0] == ExitCode.OK
     assert "controller 1 has accepted the order" in accepted[1]
     assert node.orders == [("reconcile", "audit")]
+
+
+@pytest.mark.parametrize("kind", ["reclaim", "deletes"])
+async def test_force_says_first_that_nothing_waits_for_the_order(kind: str, tmp_path: Path) -> None:
+    """Not that the cluster was rolled back, which nobody has checked."""
+    node = PlayedNode(State.DUAL_WRITING)
+    async with served(node, tmp_path):
+        code, said = await run("force", kind, "-c", str(property_file(tmp_path)), "--reason", "x")
+    assert code == ExitCode.REFUSED
+    assert "nothing was forced: the migration is" in said
+    assert "rolled back" not in said
+    assert "Go on?" not in said
+    assert node.orders == []
 
 
 async def test_orders_reach_the_server_and_its_refusals_come_back() -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
+from migrator.errors import OperatorError
 from migrator.observe.status import Force
 from migrator.records.metadata import ZkMigrationState
 from migrator.values import value
@@ -273,3 +274,14 @@ def public_state(record: ZkMigrationState, state: State = State.INACTIVE) -> Pub
 def forceable_in(what: Force) -> tuple[State, ...]:
     """The states in which an operator may force it."""
     return tuple(state for state in State if what in state.properties.forceable)
+
+
+def check_forceable(what: Force, state: State) -> None:
+    """:raises OperatorError: the migration does not wait for that order."""
+    if what not in state.properties.forceable:
+        good = " or ".join(sorted(each.value for each in forceable_in(what)))
+        raise OperatorError(
+            f"nothing was forced: the migration is {state.value}, and this order needs {good}",
+            where=f"force {what}",
+            remedy="'migrator status' shows what the migration waits for",
+        )

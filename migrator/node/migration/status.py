@@ -11,7 +11,7 @@ from migrator.migration.machine import events as ev
 from migrator.migration.machine.finish import FLAG, VerdictContext, zk_mode_brokers
 from migrator.migration.machine.interpret import UNREACHABLE
 from migrator.migration.machine.readiness import Gap, Severity
-from migrator.migration.machine.states import PublicState, State, forceable_in
+from migrator.migration.machine.states import PublicState, State, check_forceable
 from migrator.migration.machine.volatile_state import DriverStatus, held
 from migrator.migration.write_behind.core import WriteBehind
 from migrator.node.core import NodeCore
@@ -185,13 +185,7 @@ class MigrationInsight:
         state = self.driver.state
         if not reason:
             raise OperatorError("the journal needs a reason", where=f"force {kind}", remedy="Give --reason")
-        if kind not in state.properties.forceable:
-            good = " or ".join(sorted(each.value for each in forceable_in(kind)))
-            raise OperatorError(
-                f"nothing was forced: the migration is {state.value}, and this order needs {good}",
-                where=f"force {kind}",
-                remedy="'migrator status' shows what the migration waits for",
-            )
+        check_forceable(kind, state)
         self._runtime.note("force", reason, what=kind.value, **by.details)
         self._runtime.executor.feed(ev.OperatorForce(kind))
 
