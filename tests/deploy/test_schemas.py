@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 
+from tests.conftest import OUTSIDE_ZOOKEEPER
 from tests.deploy.test_files import DEPLOY, ROOT
 
 OLDEST, NEWEST = "1.25", kubernetes_validate.latest_version()
@@ -48,6 +50,28 @@ def judged(schema: str, *files: Path) -> str:
 
 def test_github_takes_the_workflow() -> None:
     assert judged("github-workflows", *(ROOT / ".github/workflows").glob("*.yml")) == ""
+
+
+def test_gitlab_takes_the_job_that_the_page_shows(tmp_path: Path) -> None:
+    (shown,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/ci.md").read_text(encoding="utf-8"), re.DOTALL)
+    job = tmp_path / ".gitlab-ci.yml"
+    job.write_text(shown, encoding="utf-8")
+    assert judged("gitlab-ci", job) == ""
+    job.write_text(shown.replace("script:", "scripts:"), encoding="utf-8")
+    assert judged("gitlab-ci", job) != ""
+
+
+def test_what_calls_continuous_integration_calls_the_same() -> None:
+    """With the address of its ZooKeeper, which `.ci/run` takes, and no list of steps of its own."""
+    page = (ROOT / "docs/ci.md").read_text(encoding="utf-8")
+    github = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
+    steps = [step for step in github["jobs"]["check-and-test"]["steps"] if "run" in step]
+    assert [step["run"] for step in steps] == ["bash .ci/run", "make drill"]
+    run = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    for name in (*steps[0]["env"], "OUTSIDE_ZOOKEEPER"):
+        assert f"${{{name}:-}}" in run
+        assert name in page
+    assert f'"{OUTSIDE_ZOOKEEPER}=' in run
 
 
 def test_a_workflow_with_a_misspelt_key_is_found(tmp_path: Path) -> None:
