@@ -33,7 +33,6 @@ STOP_SECONDS = 60.0
 SCRIPTS = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
     "kafka-metadata-quorum.sh": "org.apache.kafka.tools.MetadataQuorumCommand",
-    "zookeeper-shell.sh": "org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka",
 }
 KAFKA_UNITS = {"kafka": "/etc/kafka/server.properties", "kafka-controller": "/etc/kafka/controller.stock.properties"}
 """Which file Kafka's own services are started with."""
@@ -251,8 +250,7 @@ class Machines:
         texts = {"systemctl": _SYSTEMCTL.format(python=sys.executable, port=port, key=self._key)}
         commands = {"migrator": [MIGRATOR], "scp": ["cp"]}
         for name, main in SCRIPTS.items():
-            first = ["-server"] if name == "zookeeper-shell.sh" else []  # as Kafka's own script has it
-            commands[name] = self._kafka.command(main, *first, directory=self._bin, jvm=Jvm(), log_level="ERROR")
+            commands[name] = self._kafka.command(main, directory=self._bin, jvm=Jvm(), log_level="ERROR")
         texts |= {name: f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n' for name, words in commands.items()}
         for name, text in texts.items():
             (self._bin / name).write_text(text)
