@@ -61,10 +61,19 @@ def without_keys(text: str, is_dropped: Callable[[str], bool]) -> str:
     :raises ValueError: as `parse_properties`, for keys only.
     """
     gone: set[int] = set()
-    for start, end, line in _logical_lines(text):
-        if is_dropped(_unescape(_split(line)[0])):
+    for start, end, key in logical_keys(text):
+        if is_dropped(key):
             gone.update(range(start, end + 1))
     return "\n".join(line for number, line in enumerate(LINE_END.split(text), 1) if number not in gone)
+
+
+def logical_keys(text: str) -> Iterator[tuple[int, int, str]]:
+    """First line, last line and key of each entry, as they stand there.
+
+    :raises ValueError: as `parse_properties`, for keys only.
+    """
+    for start, end, line in _logical_lines(text):
+        yield start, end, _unescape(_split(line)[0])
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, int, str]]:
