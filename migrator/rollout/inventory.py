@@ -1,0 +1,320 @@
+"""The inventory: YAML, checked against the published schema -> frozen values. Every error says where it stands."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from enum import Enum
+from functools import cache
+from importlib import resources
+from pathlib import PurePosixPath
+from typing import Any
+
+import fastjsonschema
+import yaml
+
+from migrator.config.sensitive import PASSWORD, broker_type
+from migrator.errors import OperatorError
+from migrator.handover.target_release import TargetRelease, parse_target
+from migrator.observe.printable import printable
+from migrator.rollout.nodes import ExecutorChoice, Node, Role
+from migrator.values import value
+
+SCHEMA_FILE = "inventory.schema.json"
+BYTES_MAX = 1 << 20
+SHOWN_MAX = 60
+DEFAULT_EXECUTOR = "default"
+KAFKA_FORMAT = ("kafka-storage.sh", "format", "--ignore-formatted", "-t", "{cluster_id}", "-c", "{path}")
+FIND_QUORUM = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
+
+
+class ControllerKind(Enum):
+    """Whose controllers migrate the cluster."""
+
+    MIGRATOR = "migrator"
+    STOCK = "stock"
+
+
+class Roll(Enum):
+    """How many brokers are restarted before their return is waited for."""
+
+    BROKER = "broker"
+    RACK = "rack"
+
+
+@value
+class GateTimes:
+    """In seconds. ``command`` bounds preflight, rehearse, verify and the like."""
+
+    gate: float = 600.0
+    poll: float = 1.0
+    soak: float = 0.0
+    command: float = 3600.0
+
+
+@value
+class Controllers:
+    """``stock``: by node id, Kafka's controllers that take over; empty without a hand-over. ``format``: words."""
+
+    kind: ControllerKind
+    program: str
+    release_version: str
+    format: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    stock: Mapping[int, Node]
+
+
+@value
+class Brokers:
+    """``settings``: what each file gets for the migration. ``controller_protocol``: of the controllers' listener."""
+
+    roll: Roll
+    settings: Mapping[str, str]
+    controller_protocol: str
+    nodes: tuple[Node, ...]
+
+
+@value
+class LeftOut:
+    """Steps that the operator does not want."""
+
+    preflight: bool = False
+    rehearse: bool = False
+    verify: bool = False
+
+
+@value
+class Inventory:
+    """``access`` and ``state`` are paths as they stand in the file; ``state`` is "" for the default."""
+
+    cluster: str
+    access: str
+    state: str
+    controllers: Controllers
+    brokers: Brokers
+    executors: Mapping[str, ExecutorChoice]
+    left_out: LeftOut
+    times: GateTimes
+    handover: TargetRelease | None
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All that run before a hand-over."""
+        return (*self.controllers.nodes, *self.brokers.nodes)
+
+
+def schema_text() -> str:
+    """The published schema."""
+    return resources.files("migrator.rollout").joinpath(SCHEMA_FILE).read_text(encoding="utf-8")
+
+
+def parse_inventory(text: str, source: str) -> Inventory:
+    """
+    :param source: the file's name, for messages.
+    :raises OperatorError: it is no YAML, does not keep to the schema, or contradicts itself.
+    """
+    try:
+        content = _load(text)
+        _valid(content)
+        inventory = _inventory(content)
+        trouble = next(_contradictions(inventory), None)
+    except _Trouble as error:
+        trouble = error
+    if trouble is not None:
+        where = f"{source}: {trouble.path}" if trouble.path else source
+        raise OperatorError(trouble.what, where=where, remedy=trouble.remedy)
+    return inventory
+
+
+class _Trouble(Exception):  # noqa: N818 - an answer inside of this module
+    def __init__(self, path: str, what: str, remedy: str) -> None:
+        super().__init__(what)
+        self.path, self.what, self.remedy = path, what, remedy
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that stands there twice: the first one would be lost without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - as in PyYAML
+        found: set[Hashable] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=deep)
+            if isinstance(key, Hashable) and key in found:
+                line = key_node.start_mark.line + 1
+                raise _Trouble(f"line {line}", f"{_shown(key)} stands there twice", "Remove one of them")
+            found.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def _load(text: str) -> Any:
+    if len(text) > BYTES_MAX:
+        raise _Trouble("", f"it is larger than {BYTES_MAX} bytes", "Name the inventory, not another file")
+    try:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a subclass of the safe one
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None else f"line {mark.line + 1}"
+        what = getattr(error, "problem", None) or "it cannot be read"
+        raise _Trouble(line, f"it is no YAML: {what}", "Correct this line") from error
+
+
+def _valid(content: Any) -> None:
+    try:
+        _validator()(content)
+    except fastjsonschema.JsonSchemaValueException as error:
+        path = _path(error.path[1:])
+        rule = error.message.removeprefix(str(error.name)).strip()
+        scalar = not isinstance(error.value, dict | list)
+        found = f"{_shown(error.value)} is not valid: it " if scalar else "it "
+        raise _Trouble(
+            path, f"{found}{rule}", "'migrator rollout schema' prints what may stand there. Quote text and versions"
+        ) from error
+
+
+@cache
+def _validator() -> Any:
+    return fastjsonschema.compile(json.loads(schema_text()), use_default=False)
+
+
+def _path(parts: Sequence[Any]) -> str:
+    text = "".join(f"[{part}]" if isinstance(part, int) or str(part).isdecimal() else f".{part}" for part in parts)
+    return text.removeprefix(".")
+
+
+def _shown(found: Any) -> str:
+    text = printable(repr(found))
+    return text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "..."
+
+
+def _inventory(content: Mapping[str, Any]) -> Inventory:
+    controllers, brokers = content["controllers"], content["brokers"]
+    steps, times, handover = content.get("steps", {}), content.get("gates", {}), content.get("handover")
+    nodes = tuple(_node(entry, Role.CONTROLLER) for entry in controllers["nodes"])
+    return Inventory(
+        cluster=content["cluster"],
+        access=content["access"],
+        state=content.get("state", ""),
+        controllers=Controllers(
+            kind=ControllerKind(controllers.get("kind", "migrator")),
+            program=controllers.get("program", "migrator"),
+            release_version=controllers.get("release_version", "3.9"),
+            format=tuple(controllers.get("format", KAFKA_FORMAT)),
+            nodes=nodes,
+            stock={
+                node.node_id: _stock(node, entry.get("stock", {}))
+                for node, entry in zip(nodes, controllers["nodes"], strict=True)
+                if handover is not None
+            },
+        ),
+        brokers=Brokers(
+            roll=Roll(brokers.get("roll", "broker")),
+            settings=brokers["settings"],
+            controller_protocol=brokers.get("controller_protocol", "PLAINTEXT"),
+            nodes=tuple(_node(entry, Role.BROKER) for entry in brokers["nodes"]),
+        ),
+        executors={
+            name: ExecutorChoice(
+                name,
+                entry["preset"],
+                entry.get("commands", {}),
+                entry.get("variables", {}),
+                float(entry.get("seconds", 120)),
+            )
+            for name, entry in content["executors"].items()
+        },
+        left_out=LeftOut(*(not steps.get(name, True) for name in ("preflight", "rehearse", "verify"))),
+        times=GateTimes(
+            float(times.get("seconds", 600)),
+            float(times.get("poll_seconds", 1)),
+            float(times.get("soak_seconds", 0)),
+            float(times.get("command_seconds", 3600)),
+        ),
+        handover=None if handover is None else _target(handover["release"]),
+    )
+
+
+def _node(entry: Mapping[str, Any], role: Role) -> Node:
+    return Node(
+        name=entry.get("name", f"{role.value}-{entry['id']}"),
+        role=role,
+        node_id=entry["id"],
+        host=entry.get("host", "localhost"),
+        properties=entry["properties"],
+        executor=entry.get("executor", DEFAULT_EXECUTOR),
+        rack=entry.get("rack", ""),
+        variables=entry.get("variables", {}),
+    )
+
+
+def _stock(node: Node, entry: Mapping[str, Any]) -> Node:
+    path = PurePosixPath(node.properties)
+    return Node(
+        name=f"{node.name}-stock",
+        role=Role.STOCK_CONTROLLER,
+        node_id=node.node_id,
+        host=node.host,
+        properties=entry.get("properties", str(path.with_name(f"{path.stem}.stock{path.suffix}"))),
+        executor=entry.get("executor", node.executor),
+        rack=node.rack,
+        variables={**node.variables, **entry.get("variables", {})},
+    )
+
+
+def _target(release: str) -> TargetRelease:
+    try:
+        target = parse_target(release)
+    except ValueError as error:
+        raise _Trouble("handover.release", str(error), "Name a release, for example 3.9.1") from error
+    if not target.rolling:
+        raise _Trouble(
+            "handover.release",
+            f"Kafka {release} cannot join a quorum of this program",
+            "Hand over to 3.9 here; 'migrator handover --way directory' goes to 4.x afterwards",
+        )
+    return target
+
+
+def _contradictions(inventory: Inventory) -> Iterator[_Trouble]:
+    everybody = (*inventory.nodes, *inventory.controllers.stock.values())
+    ids = Counter(node.node_id for node in inventory.nodes)
+    for node in inventory.nodes:
+        if ids[node.node_id] > 1:
+            names = ", ".join(each.name for each in inventory.nodes if each.node_id == node.node_id)
+            what = f"{names} have one id, {node.node_id}"
+            yield _Trouble(f"{_room(node)}.nodes", what, "Give every controller and broker an id of its own")
+    named = Counter(node.name for node in everybody)
+    files = Counter((node.executor, node.host, node.properties) for node in everybody)
+    for node in everybody:
+        where = f"{_room(node)}.nodes, {node.name}"
+        if named[node.name] > 1:
+            yield _Trouble(where, "two nodes have this name", "Give every node a name of its own")
+        if files[node.executor, node.host, node.properties] > 1 and not node.variables:
+            what = f"another node has {node.properties} on {node.host}, too"
+            yield _Trouble(where, what, "Name each node's own property file, or give variables that tell them apart")
+        if node.executor not in inventory.executors:
+            known = ", ".join(inventory.executors)
+            yield _Trouble(where, f"there is no executor {_shown(node.executor)}", f"Name one of executors: {known}")
+    yield from _contradictory_brokers(inventory)
+    if inventory.handover is not None and inventory.controllers.kind is ControllerKind.STOCK:
+        yield _Trouble("handover", "the controllers are Kafka's own already", "Remove handover")
+
+
+def _contradictory_brokers(inventory: Inventory) -> Iterator[_Trouble]:
+    brokers = inventory.brokers
+    if brokers.roll is Roll.RACK:
+        for node in brokers.nodes:
+            if not node.rack:
+                what = "roll is 'rack', and this broker has no rack"
+                yield _Trouble(f"brokers.nodes, {node.name}", what, "Give every broker its rack")
+    if not any(brokers.settings.get(key) for key in FIND_QUORUM):
+        what = f"neither {FIND_QUORUM[0]} nor {FIND_QUORUM[1]} is there"
+        yield _Trouble("brokers.settings", what, "Brokers need one of them to find the controllers")
+    for key in brokers.settings:
+        if broker_type(key) == PASSWORD:
+            remedy = "Put it into the brokers' own files before the rollout; the rollout leaves it there"
+            yield _Trouble(f"brokers.settings.{key}", "a password does not belong into an inventory", remedy)
+
+
+def _room(node: Node) -> str:
+    return "brokers" if node.role is Role.BROKER else "controllers"

@@ -1,0 +1,50 @@
+"""The machines and processes of a rollout, as the inventory names them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from migrator.values import value
+
+
+class Role(Enum):
+    """What a node is. A controller that is handed over becomes another node: Kafka's, on the same directory."""
+
+    BROKER = "broker"
+    CONTROLLER = "controller"
+    STOCK_CONTROLLER = "stock-controller"
+
+
+@value
+class Node:
+    """One process on one host.
+
+    ``properties``: path of its property file on that host. ``executor``: the name of an entry of `Inventory.executors`.
+    ``variables``: what the operator gives the executor's command templates, beside ``host``, ``name``, ``node_id`` and
+    ``path``. ``rack`` is "" without racks.
+    """
+
+    name: str
+    role: Role
+    node_id: int
+    host: str
+    properties: str
+    executor: str
+    rack: str
+    variables: Mapping[str, str]
+
+
+@value
+class ExecutorChoice:
+    """One entry of the inventory's ``executors``: a ready-made one by its name, and what the operator words otherwise.
+
+    ``commands``: by action (``read``, ``write``, ``stop``, ``start``, ``restart``, ``incarnation``, ``run``), a command
+    template. ``seconds``: the bound on one command.
+    """
+
+    name: str
+    preset: str
+    commands: Mapping[str, str]
+    variables: Mapping[str, str]
+    seconds: float

@@ -1,0 +1,273 @@
+"""What a rollout needs of the world: who touches nodes, who looks, who keeps others out, what time it is.
+
+The engine is pure and knows only the values below. `apply` drives it through the four protocols; tests put a model
+cluster behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Protocol
+
+from migrator.errors import OperatorError
+from migrator.rollout.nodes import Node
+from migrator.values import value
+
+
+class ExecutorError(OperatorError):
+    """A node could not be touched. Whether the action took effect is open: it is looked at."""
+
+
+class UnreachableError(ExecutorError):
+    """The host cannot be reached, or the connection broke (exit code 255 of ssh)."""
+
+
+class FileChangedError(ExecutorError):
+    """The file is not what it was when the step was planned; nothing was written."""
+
+
+@value
+class Output:
+    """Of a command that ran to its end; ``text`` is its standard output, ``errors`` the other stream, both bounded.
+    They may hold anything: they are shown, never kept."""
+
+    exit_code: int
+    text: str
+    errors: str = ""
+
+
+class Executor(Protocol):
+    """Touches nodes. Every call is bounded in time and output, and raises `ExecutorError` (host, what, remedy).
+
+    Contents of files go by standard input and output only, never as arguments. Each action may be repeated: to stop
+    what is stopped and to start what runs succeeds.
+    """
+
+    async def read(self, node: Node, path: str) -> bytes | None:
+        """A file of the node's host; None: there is no such file."""
+
+    async def write(self, node: Node, path: str, content: bytes, *, expected: str | None, backup: str) -> None:
+        """Replace a file, whole or not at all; mode and owner stay.
+
+        :param expected: SHA-256 (hex) that the file must have now, checked in the same command; None: there is none.
+        :param backup: where the old content is kept, unless something lies there already; "" for no backup.
+        :raises FileChangedError: the file has another digest.
+        """
+
+    async def stop(self, node: Node) -> None:
+        """Stop its process in good order; it has ended when this returns."""
+
+    async def start(self, node: Node) -> None:
+        """Start its process; whether it serves is for the observer to see."""
+
+    async def restart(self, node: Node) -> None:
+        """One command that does both, where `stops_and_starts` is False (a StatefulSet starts again what ends)."""
+
+    def stops_and_starts(self, node: Node) -> bool:
+        """Whether `stop` and `start` exist apart from one another for this node."""
+
+    async def incarnation(self, node: Node) -> str | None:
+        """Names the process that runs, and changes with each start (pid and start time, systemd's InvocationID, pod
+        uid); None: none runs."""
+
+    async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
+        """Run a command on the node's host to its end. The words hold no secret."""
+
+
+class BrokerMode(Enum):
+    """How a broker runs."""
+
+    ZOOKEEPER = "ZooKeeper"
+    MIGRATING = "migration"
+    KRAFT = "KRaft"
+
+
+@value
+class BrokerSeen:
+    """``mode`` is None for a broker that is registered nowhere. ``registration`` changes with each start that registers
+    (czxid of its znode, KRaft broker epoch), so a restart that only pretends is found. ``serving``: registered, with
+    heartbeats, not fenced. ``release`` and ``settings`` (in force, without secrets) as far as they can be seen."""
+
+    broker_id: int
+    mode: BrokerMode | None
+    registration: str = ""
+    serving: bool = False
+    release: str = ""
+    settings: Mapping[str, str] | None = None
+
+
+@value
+class PartitionsSeen:
+    """Numbers of partitions, and a few names for people."""
+
+    offline: int = 0
+    under_replicated: int = 0
+    under_min_isr: int = 0
+    reassigning: int = 0
+    examples: tuple[str, ...] = ()
+
+
+class ControllerProgram(Enum):
+    """What runs as a voter."""
+
+    MIGRATOR = "this program"
+    STOCK = "Kafka"
+
+
+@value
+class ControllerSeen:
+    """``migration_on`` is None when nobody knows. ``lag_records``: behind the leader, -1 unknown."""
+
+    node_id: int
+    program: ControllerProgram | None
+    migration_on: bool | None = None
+    lag_records: int = -1
+
+
+@value
+class QuorumSeen:
+    """``leader_id`` is None while nobody leads. Voters by id, those that do not answer (``program`` None) too."""
+
+    leader_id: int | None
+    voters: Mapping[int, ControllerSeen]
+
+
+@value
+class MigrationSeen:
+    """``state`` is the label of a `PublicState`, "" while nobody knows. ``write_behind_lag``: records, -1 unknown.
+    ``foreign_writes``: paths. ``problems``: what the migration waits for, as its status says."""
+
+    state: str = ""
+    write_behind_lag: int = -1
+    foreign_writes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@value
+class Observation:
+    """What the cluster says at one time. ``unknown``: what could not be looked at, one sentence each.
+
+    ``controller_broker``: the broker that is the ZooKeeper controller. ``cluster_id`` is "" while nobody says.
+    ``partitions`` is None while nobody can be asked.
+    """
+
+    cluster_id: str = ""
+    brokers: Mapping[int, BrokerSeen] | None = None
+    partitions: PartitionsSeen | None = None
+    quorum: QuorumSeen | None = None
+    migration: MigrationSeen | None = None
+    controller_broker: int | None = None
+    zookeeper_answers: bool = False
+    unknown: tuple[str, ...] = ()
+
+
+class Observer(Protocol):
+    """Looks at the cluster; changes nothing."""
+
+    async def observe(self) -> Observation:
+        """Everything that can be seen now. What cannot is named in it: this raises nothing, and is bounded in time."""
+
+    async def close(self) -> None:
+        """End sessions and channels."""
+
+
+class Gate(Enum):
+    """What is waited for, before and after a step. `gates.judge` decides each from a question and an observation."""
+
+    PARTITIONS_HEALTHY = "no partition is offline, under-replicated or being reassigned"
+    QUORUM_HEALTHY = "a controller leads, and every voter has every committed record"
+    OTHERS_CAUGHT_UP = "every other voter has every committed record"
+    BROKER_GONE = "the broker has left ZooKeeper and the quorum"
+    BROKER_BACK = "the broker serves again, in the mode and with the release that are expected"
+    CONTROLLER_BACK = "the controller answers again, and has every committed record"
+    BROKERS_IN_MODE = "every broker serves in this mode"
+    MIGRATION_STATE = "every controller is in this state of the migration"
+    WRITE_BEHIND_IDLE = "ZooKeeper has everything that the quorum has committed"
+    NO_FOREIGN_WRITES = "nobody else writes to ZooKeeper"
+    ZOOKEEPER_CONTROLLER = "a broker is the ZooKeeper controller"
+
+
+@value
+class GateQuestion:
+    """One gate, for one node where it is about one.
+
+    ``mode`` of BROKER_BACK and BROKERS_IN_MODE. ``before``: what was seen of the broker before its restart.
+    ``migration_on`` and ``program`` of CONTROLLER_BACK, None where they do not matter. ``state``: the label of a
+    `PublicState` that must be reached; a later one is right, too.
+    """
+
+    gate: Gate
+    node: Node | None = None
+    mode: BrokerMode | None = None
+    before: BrokerSeen | None = None
+    program: ControllerProgram | None = None
+    migration_on: bool | None = None
+    state: str = ""
+
+
+@value
+class Waiting:
+    """Why a gate is shut: who, what, and what to do about it."""
+
+    who: str
+    what: str
+    remedy: str
+
+
+class Judge(Protocol):
+    """`gates.judge`: pure."""
+
+    def __call__(self, question: GateQuestion, seen: Observation) -> tuple[Waiting, ...]:
+        """Empty when the gate is open."""
+
+
+@value
+class LockHolder:
+    """``rollout``: its id, which its journal has too. ``since_ms``: of the wall clock."""
+
+    rollout: str
+    owner: str
+    host: str
+    since_ms: int
+
+
+class LockedError(OperatorError):
+    """Somebody else holds the lock; says who, where and since when."""
+
+
+class Lock(Protocol):
+    """One rollout a cluster. It outlives its holder: whoever has the same rollout id takes it up again."""
+
+    async def acquire(self, rollout: str) -> None:
+        """
+        :raises LockedError: another rollout holds it.
+        """
+
+    async def check(self, rollout: str) -> None:
+        """Before each action.
+
+        :raises OperatorError: it is no longer this rollout's, or nobody can tell.
+        """
+
+    async def release(self, rollout: str) -> None:
+        """Give it back; nothing happens when it is another's."""
+
+    async def holder(self) -> LockHolder | None:
+        """Who has it."""
+
+    async def break_open(self) -> LockHolder | None:
+        """Take it from whoever has it, on purpose; gives who that was."""
+
+
+class Clock(Protocol):
+    """Time: of the day for the journal, and one that never jumps for time-outs."""
+
+    def wall_ms(self) -> int:
+        """Since 1970."""
+
+    def monotonic_ms(self) -> int:
+        """Means nothing to another process."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Let that time pass."""

@@ -1,0 +1,110 @@
+"""What an inventory may say, and where each error says that it stands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.errors import OperatorError
+from migrator.rollout.inventory import BYTES_MAX, ControllerKind, Roll, parse_inventory, schema_text
+from migrator.rollout.nodes import Role
+
+GOOD = """
+cluster: payments
+access: operator.properties
+controllers:
+  nodes:
+    - {id: 3001, host: c1, properties: /etc/kafka/controller.properties}
+    - {id: 3002, host: c2, properties: /etc/kafka/controller.properties}
+brokers:
+  settings:
+    controller.listener.names: CONTROLLER
+    controller.quorum.voters: 3001@c1:9093,3002@c2:9093
+  nodes:
+    - {id: 1, host: b1, properties: /etc/kafka/server.properties, rack: r1}
+    - {id: 2, host: b2, properties: /etc/kafka/server.properties, rack: r2}
+executors:
+  default: {preset: ssh-systemd, variables: {unit: kafka}}
+handover: {release: "3.9.1"}
+"""
+EXAMPLE = Path(__file__).parents[2] / "deploy" / "rollout" / "inventory.yaml"
+
+
+def changed(old: str, new: str) -> str:
+    assert old in GOOD
+    return GOOD.replace(old, new)
+
+
+def test_a_good_one() -> None:
+    inventory = parse_inventory(GOOD, "inventory.yaml")
+    assert inventory.cluster == "payments"
+    assert inventory.controllers.kind is ControllerKind.MIGRATOR
+    assert inventory.brokers.roll is Roll.BROKER
+    assert [node.name for node in inventory.nodes] == ["controller-3001", "controller-3002", "broker-1", "broker-2"]
+    stock = inventory.controllers.stock[3001]
+    assert (stock.role, stock.host) == (Role.STOCK_CONTROLLER, "c1")
+    assert stock.properties == "/etc/kafka/controller.stock.properties"
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "what"),
+    [
+        (changed("id: 2,", "id: 1,"), "brokers.nodes", "broker-1, broker-1 have one id, 1"),
+        (changed("id: 2,", "id: 3001,"), "controllers.nodes", "controller-3001, broker-3001 have one id, 3001"),
+        (changed("id: 2,", "name: broker-1, id: 2,"), "brokers.nodes, broker-1", "two nodes have this name"),
+        (changed("host: b2", "host: b1"), "brokers.nodes", "another node has /etc/kafka/server.properties on b1, too"),
+        (changed("id: 2,", "executor: ansible, id: 2,"), "broker-2", "there is no executor 'ansible'"),
+        (changed("rack: r2", "rck: r2"), "brokers.nodes[1]", "it must not contain"),
+        (changed("id: 2,", 'id: "2",'), "brokers.nodes[1].id", "'2' is not valid: it must be integer"),
+        (
+            changed("/etc/kafka/server.properties, rack: r2", "etc/kafka, rack: r2"),
+            "[1].properties",
+            "must match pattern",
+        ),
+        (changed("cluster: payments", "cluster: payments\ncluster: orders"), "line 3", "'cluster' stands there twice"),
+        (changed("cluster: payments\n", ""), "inventory.yaml", "it must contain ['cluster'"),
+        (changed("    controller.quorum.voters: 3001@c1:9093,3002@c2:9093\n", ""), "brokers.settings", "neither"),
+        (
+            changed(
+                "    controller.listener.names: CONTROLLER", "    ssl.key.password: x\n    controller.listener.names: C"
+            ),
+            "brokers.settings.ssl.key.password",
+            "a password does not belong into an inventory",
+        ),
+        (changed("brokers:\n", "brokers:\n  roll: rack\n").replace(", rack: r2", ""), "broker-2", "has no rack"),
+        (changed('"3.9.1"', '"4.1.0"'), "handover.release", "cannot join a quorum of this program"),
+        (changed('"3.9.1"', "3.9"), "handover.release", "3.9 is not valid"),
+        (changed("  nodes:\n    - {id: 3001", "  kind: stock\n  nodes:\n    - {id: 3001"), "handover", "Kafka's own"),
+        ("cluster: [", "line 1", "it is no YAML"),
+        ("!!python/object/apply:os.system [ls]", "", "it is no YAML"),
+        ("[" * 5000, "", "it is no YAML"),
+        ("#" * (BYTES_MAX + 1), "", "it is larger than"),
+        ("", "inventory.yaml", "it must be object"),
+    ],
+)
+def test_a_bad_one_says_where_and_what(text: str, where: str, what: str) -> None:
+    with pytest.raises(OperatorError) as raised:
+        parse_inventory(text, "inventory.yaml")
+    assert where in raised.value.where
+    assert what in raised.value.what
+    assert raised.value.remedy
+
+
+def test_the_commented_example_is_valid_and_shows_every_key() -> None:
+    text = EXAMPLE.read_text(encoding="utf-8")
+    parse_inventory(text, str(EXAMPLE))
+    assert keys_of(json.loads(schema_text())) <= set(text.replace(":", " ").replace("{", " ").replace("#", " ").split())
+
+
+def keys_of(schema: dict[str, Any]) -> set[str]:
+    """Names of all properties that the schema knows."""
+    parts = [schema, *schema["definitions"].values()]
+    found: set[str] = set()
+    while parts:
+        properties = parts.pop().get("properties", {})
+        found |= set(properties)
+        parts += properties.values()
+    return found
