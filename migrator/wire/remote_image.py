@@ -1,4 +1,4 @@
-"""The image of a running quorum's committed metadata, read by an `Observer`."""
+"""The image of a running quorum's committed metadata, read by an `Observer`, once or again and again."""
 
 from __future__ import annotations
 
@@ -17,32 +17,46 @@ async def read_remote_image(observer: Observer) -> MetadataImage:
 
     :raises NoAnswerError: as `Observer.fetch`, or the leader does not send what it has committed.
     """
-    loader, deadline = ImageLoader(), observer.deadline()
-    offset, epoch = 0, 0
-    while True:
-        response = await observer.fetch(offset, epoch)
-        if response.snapshot_id is not None:
-            loader = await _snapshot(observer, response.snapshot_id)
-            offset, epoch = response.snapshot_id.offset, response.snapshot_id.epoch
-            continue
-        if response.diverging is not None:  # another leader, without what the one before had not committed
-            loader = ImageLoader()
-            offset, epoch = 0, 0
-            continue
-        read_before = offset
-        for batch in iter_batches(response.records, partial_tail=True):
-            if batch.header.next_offset > response.high_watermark:  # not committed yet: it may be undone
-                break
-            offset, epoch = batch.header.next_offset, batch.header.leader_epoch
-            replay(loader, batch)
-            if not batch.header.is_control:
-                loader.commit(offset)  # or it keeps what it would need to go back, for a while
-            await asyncio.sleep(0)
-        if response.high_watermark <= offset:
-            return loader.published
-        if offset == read_before:
-            why = f"controller {observer.leader} leads, but does not send what it has committed"
-            await observer.rest(why, deadline)
+    return await RemoteImage().advance(observer)
+
+
+class RemoteImage:
+    """An image that follows the quorum: each reading goes on where the one before it ended, also where that was cut
+    off."""
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._loader = ImageLoader()
+        self._offset, self._epoch = 0, 0
+
+    async def advance(self, observer: Observer) -> MetadataImage:
+        """What `read_remote_image` gives, and raises."""
+        deadline = observer.deadline()
+        while True:
+            response = await observer.fetch(self._offset, self._epoch)
+            if response.snapshot_id is not None:
+                self._loader = await _snapshot(observer, response.snapshot_id)
+                self._offset, self._epoch = response.snapshot_id.offset, response.snapshot_id.epoch
+                continue
+            if response.diverging is not None:  # another leader, without what the one before had not committed
+                self._begin()
+                continue
+            read_before = self._offset
+            for batch in iter_batches(response.records, partial_tail=True):
+                if batch.header.next_offset > response.high_watermark:  # not committed yet: it may be undone
+                    break
+                self._offset, self._epoch = batch.header.next_offset, batch.header.leader_epoch
+                replay(self._loader, batch)
+                if not batch.header.is_control:
+                    self._loader.commit(self._offset)  # or it keeps what it would need to go back, for a while
+                await asyncio.sleep(0)
+            if response.high_watermark <= self._offset:
+                return self._loader.published
+            if self._offset == read_before:
+                why = f"controller {observer.leader} leads, but does not send what it has committed"
+                await observer.rest(why, deadline)
 
 
 async def _snapshot(observer: Observer, snapshot_id: EpochOffset) -> ImageLoader:

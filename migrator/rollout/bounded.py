@@ -1,0 +1,124 @@
+"""Runs one command to its end: bounded in time and in output, in a process group of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections import deque
+from collections.abc import Sequence
+
+from migrator.values import value
+
+CHUNK_BYTES = 1 << 16
+DRAIN_SECONDS = 2.0
+"""How long output is waited for once the command has ended: what it left running may hold the pipe for ever."""
+END_SECONDS = 5.0
+POLL_SECONDS = 0.01
+ERRORS_MAX = 1 << 16
+
+
+class CommandTimeoutError(Exception):
+    """It still ran, and was killed with its process group."""
+
+
+@value
+class Ended:
+    """``output`` and ``errors`` are the last bytes of the two streams; ``whole``: all of ``output`` is there."""
+
+    exit_code: int
+    output: bytes
+    errors: bytes
+    whole: bool
+
+
+class _Tail:
+    """The last bytes of a stream."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._chunks: deque[bytes] = deque()
+        self._size = 0
+        self.dropped = False
+
+    def add(self, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+        self._size += len(chunk)
+        while self._size > self._limit:
+            self.dropped = True
+            first = self._chunks.popleft()
+            over = self._size - self._limit
+            self._size -= len(first)
+            if over < len(first):
+                self._chunks.appendleft(first[over:])
+                self._size += len(first) - over
+
+    def content(self) -> bytes:
+        return b"".join(self._chunks)
+
+
+async def run_bounded(words: Sequence[str], *, stdin: bytes | None, seconds: float, output_max: int) -> Ended:
+    """
+    :param stdin: what it reads; None: nothing.
+    :raises OSError: it cannot be started.
+    :raises CommandTimeoutError: it did not end in time.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *words,
+        stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    output, errors = _Tail(output_max), _Tail(ERRORS_MAX)
+    streams = [
+        asyncio.create_task(_read(process.stdout, output)),
+        asyncio.create_task(_read(process.stderr, errors)),
+        asyncio.create_task(_write(process.stdin, stdin)),
+    ]
+    try:
+        async with asyncio.timeout(seconds):
+            code = await _ended(process)
+        await asyncio.wait(streams, timeout=DRAIN_SECONDS)
+        return Ended(code, output.content(), errors.content(), streams[0].done() and not output.dropped)
+    except TimeoutError as error:
+        raise CommandTimeoutError from error
+    finally:
+        await _end(process, streams)
+
+
+async def _ended(process: asyncio.subprocess.Process) -> int:
+    """Its exit code. asyncio's own ``wait`` also waits for the pipes, which others may hold open."""
+    while process.returncode is None:
+        await asyncio.sleep(POLL_SECONDS)
+    return process.returncode
+
+
+async def _read(stream: asyncio.StreamReader | None, tail: _Tail) -> None:
+    while stream is not None and (chunk := await stream.read(CHUNK_BYTES)):
+        tail.add(chunk)
+
+
+async def _write(stream: asyncio.StreamWriter | None, content: bytes | None) -> None:
+    """A command that does not read all of it says why by its exit code."""
+    if stream is None:
+        return
+    with contextlib.suppress(ConnectionError):
+        stream.write(content or b"")
+        await stream.drain()
+    stream.close()
+
+
+async def _end(process: asyncio.subprocess.Process, streams: Sequence[asyncio.Task[None]]) -> None:
+    """Nothing of a command that did not end is left; what one that ended has started goes on."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(END_SECONDS):
+                await _ended(process)
+    for stream in streams:
+        stream.cancel()
+    await asyncio.gather(*streams, return_exceptions=True)
+    process._transport.close()  # type: ignore[attr-defined] # noqa: SLF001 - or a held pipe keeps it open

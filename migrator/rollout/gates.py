@@ -1,0 +1,224 @@
+"""Whether a gate is open: a question and what was seen -> who is waited for, and what to do about it. Pure.
+
+What nobody could look at keeps a gate shut: no answer is no health. The one exception is foreign writes, which stock
+controllers do not look for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from migrator.migration.machine.states import PublicState
+from migrator.rollout.ports import (
+    BrokerMode,
+    BrokerSeen,
+    ControllerSeen,
+    Gate,
+    GateQuestion,
+    Observation,
+    PartitionsSeen,
+    Waiting,
+)
+
+ORDER = [state.label for state in PublicState]
+NAMED_MAX = 5
+ON = {True: "on", False: "off", None: "unknown"}
+SEE_STATUS = "See 'migrator status', and the log of the controllers"
+SEE_BROKER = "See the broker's log. If it does not run, start it"
+SEE_CONTROLLER = "See the controller's log. If it does not run, start it"
+REACH_BROKERS = "See that brokers run, and that this machine reaches a listener of them ('access' of the inventory)"
+REACH_CONTROLLERS = "See that the controllers run, and that this machine reaches them ('access' of the inventory)"
+REACH_ZOOKEEPER = "See that ZooKeeper runs, and that this machine reaches it ('access' of the inventory)"
+ISR_REMEDY = "Replicas catch up by themselves, unless a broker is down: see which"
+
+Found = Iterator[Waiting]
+
+
+def judge(question: GateQuestion, seen: Observation) -> tuple[Waiting, ...]:
+    """Empty when the gate is open."""
+    return tuple(_JUDGES[question.gate](question, seen))
+
+
+def _partitions_healthy(_: GateQuestion, seen: Observation) -> Found:
+    partitions = seen.partitions
+    if partitions is None:
+        yield Waiting("partitions", _unknown("nobody says how they are", seen), REACH_BROKERS)
+        return
+    for count, what, remedy in _troubles(partitions):
+        if count:
+            names = f" ({_named(partitions.examples)})" if partitions.examples else ""
+            yield Waiting("partitions", f"{count} {what}{names}", remedy)
+
+
+def _troubles(partitions: PartitionsSeen) -> Iterator[tuple[int, str, str]]:
+    yield partitions.offline, "offline", "Start the brokers that have their replicas"
+    yield partitions.under_min_isr, "with fewer replicas in sync than min.insync.replicas", ISR_REMEDY
+    yield partitions.under_replicated, "under-replicated", ISR_REMEDY
+    yield partitions.reassigning, "being reassigned", "Wait for the reassignment, or cancel it"
+
+
+def _quorum_healthy(_: GateQuestion, seen: Observation) -> Found:
+    yield from _caught_up(seen, except_id=None)
+
+
+def _others_caught_up(question: GateQuestion, seen: Observation) -> Found:
+    yield from _caught_up(seen, except_id=_node_id(question))
+
+
+def _caught_up(seen: Observation, except_id: int | None) -> Found:
+    """Every voter, but the one that is about to stop, has what is committed: the quorum goes on without that one."""
+    quorum = seen.quorum
+    if quorum is None:
+        yield Waiting("quorum", _unknown("no controller answers", seen), REACH_CONTROLLERS)
+        return
+    if quorum.leader_id is None:
+        yield Waiting("quorum", "no controller leads", SEE_STATUS)
+    for voter in quorum.voters.values():
+        if voter.node_id != except_id:
+            yield from _behind(voter)
+
+
+def _behind(voter: ControllerSeen) -> Found:
+    who = f"controller {voter.node_id}"
+    if voter.program is None:
+        yield Waiting(who, "does not answer", SEE_CONTROLLER)
+    elif voter.lag_records > 0:
+        yield Waiting(who, f"is {voter.lag_records} records behind", SEE_CONTROLLER)
+    elif voter.lag_records < 0:
+        yield Waiting(who, "nobody says how far it is behind", SEE_STATUS)
+
+
+def _broker_gone(question: GateQuestion, seen: Observation) -> Found:
+    who = _who(question)
+    if seen.brokers is None:
+        yield Waiting(who, _unknown("nobody says whether it is registered", seen), _reach(seen))
+        return
+    broker = seen.brokers.get(_node_id(question))
+    if broker is not None and broker.mode is not None:
+        yield Waiting(
+            who,
+            f"is still registered, in {broker.mode.value} mode",
+            "Its registration ends with its session, at most zookeeper.session.timeout.ms after its process",
+        )
+
+
+def _broker_back(question: GateQuestion, seen: Observation) -> Found:
+    if seen.brokers is None:
+        yield Waiting(_who(question), _unknown("nobody says whether it is back", seen), _reach(seen))
+        return
+    broker = seen.brokers.get(_node_id(question)) or BrokerSeen(_node_id(question), None)
+    waiting = list(_in_mode(_who(question), broker, question.mode))
+    before = question.before
+    if not waiting and before is not None:
+        if before.registration and broker.registration == before.registration:
+            what = "has not been restarted: its registration is the old one"
+            waiting.append(Waiting(_who(question), what, "See whether its restart command restarts it"))
+        elif before.release and broker.release and broker.release != before.release:
+            what = f"is back with release {broker.release}; before its restart it had {before.release}"
+            waiting.append(Waiting(_who(question), what, "Start it with the release that it had"))
+    yield from waiting
+
+
+def _in_mode(who: str, broker: BrokerSeen, mode: BrokerMode | None) -> Found:
+    if broker.mode is None:
+        yield Waiting(who, "is not registered, or fenced", SEE_BROKER)
+    elif mode is not None and broker.mode is not mode:
+        remedy = "See its property file, and whether it was restarted since that was changed"
+        yield Waiting(who, f"runs in {broker.mode.value} mode, not in {mode.value} mode", remedy)
+    elif not broker.serving:
+        yield Waiting(who, "is registered, but does not serve yet", SEE_BROKER)
+
+
+def _controller_back(question: GateQuestion, seen: Observation) -> Found:
+    who, quorum = _who(question), seen.quorum
+    voter = None if quorum is None else quorum.voters.get(_node_id(question))
+    if voter is None:
+        yield Waiting(who, _unknown("no controller says that it is a voter", seen), REACH_CONTROLLERS)
+    elif voter.program is None:
+        yield from _behind(voter)
+    elif question.program is not None and voter.program is not question.program:
+        yield Waiting(who, f"is {voter.program.value}, not {question.program.value}", "See which program is started")
+    elif question.migration_on is not None and voter.migration_on is not question.migration_on:
+        what = f"its migration is {ON[voter.migration_on]}, not {ON[question.migration_on]}"
+        yield Waiting(who, what, "See its property file, and whether it was restarted since that was changed")
+    else:
+        yield from _behind(voter)
+
+
+def _brokers_in_mode(question: GateQuestion, seen: Observation) -> Found:
+    if not seen.brokers:
+        yield Waiting("brokers", _unknown("nobody says which there are", seen), _reach(seen))
+        return
+    for broker in seen.brokers.values():
+        yield from _in_mode(f"broker {broker.broker_id}", broker, question.mode)
+
+
+def _migration_state(question: GateQuestion, seen: Observation) -> Found:
+    migration = seen.migration
+    state = "" if migration is None else migration.state
+    if migration is None or state not in ORDER:
+        yield Waiting("migration", _unknown("nobody says how far it is", seen), REACH_CONTROLLERS)
+    elif ORDER.index(state) < ORDER.index(question.state):
+        what = f"is in {state}, not yet in {question.state}"
+        why = f": {_named(migration.problems)}" if migration.problems else ""
+        yield Waiting("migration", what + why, SEE_STATUS)
+
+
+def _write_behind_idle(_: GateQuestion, seen: Observation) -> Found:
+    lag = -1 if seen.migration is None else seen.migration.write_behind_lag
+    if not seen.zookeeper_answers:
+        yield Waiting("ZooKeeper", _unknown("does not answer", seen), REACH_ZOOKEEPER)
+    elif lag < 0:
+        yield Waiting("ZooKeeper", _unknown("nobody says how far it is behind the log", seen), SEE_STATUS)
+    elif lag:
+        yield Waiting("ZooKeeper", f"is {lag} records behind the log", SEE_STATUS)
+
+
+def _no_foreign_writes(_: GateQuestion, seen: Observation) -> Found:
+    written = () if seen.migration is None else seen.migration.foreign_writes
+    if written:
+        what = f"somebody else has written to it: {_named(written)}"
+        yield Waiting("ZooKeeper", what, "Find out who, and repair with 'migrator verify --repair'")
+
+
+def _zookeeper_controller(_: GateQuestion, seen: Observation) -> Found:
+    if not seen.zookeeper_answers:
+        yield Waiting("ZooKeeper", _unknown("does not answer", seen), REACH_ZOOKEEPER)
+    elif seen.controller_broker is None:
+        yield Waiting("brokers", "none is the ZooKeeper controller", "See 'migrator rollback', and the brokers' logs")
+
+
+def _unknown(what: str, seen: Observation) -> str:
+    return f"{what}: {_named(seen.unknown)}" if seen.unknown else what
+
+
+def _reach(seen: Observation) -> str:
+    return REACH_CONTROLLERS if seen.zookeeper_answers else REACH_ZOOKEEPER
+
+
+def _named(names: tuple[str, ...]) -> str:
+    more = len(names) - NAMED_MAX
+    return ", ".join(names[:NAMED_MAX]) + (f", and {more} more" if more > 0 else "")
+
+
+def _who(question: GateQuestion) -> str:
+    return "the node" if question.node is None else question.node.name
+
+
+def _node_id(question: GateQuestion) -> int:
+    return -1 if question.node is None else question.node.node_id
+
+
+_JUDGES: Mapping[Gate, Callable[[GateQuestion, Observation], Found]] = {
+    Gate.PARTITIONS_HEALTHY: _partitions_healthy,
+    Gate.QUORUM_HEALTHY: _quorum_healthy,
+    Gate.OTHERS_CAUGHT_UP: _others_caught_up,
+    Gate.BROKER_GONE: _broker_gone,
+    Gate.BROKER_BACK: _broker_back,
+    Gate.CONTROLLER_BACK: _controller_back,
+    Gate.BROKERS_IN_MODE: _brokers_in_mode,
+    Gate.MIGRATION_STATE: _migration_state,
+    Gate.WRITE_BEHIND_IDLE: _write_behind_idle,
+    Gate.NO_FOREIGN_WRITES: _no_foreign_writes,
+    Gate.ZOOKEEPER_CONTROLLER: _zookeeper_controller,
+}

@@ -1,0 +1,103 @@
+"""What our leading controller says of the migration: by gRPC, or by `migrator status` on its own host."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from migrator.errors import OperatorError
+from migrator.observe.status import FOREIGN_WRITES, Problem, Status
+from migrator.rollout.nodes import Node
+from migrator.rollout.ports import Executor, ExecutorError
+from migrator.rpc.ask_quorum import QuorumAsker
+from migrator.values import value
+
+STATUS_SECONDS = 8.0
+THERE_SECONDS = 30.0
+
+
+@value
+class LeaderSays:
+    """``lag_records``: None where it writes nothing to ZooKeeper, -1 where it does not know."""
+
+    cluster_id: str
+    leader_epoch: int
+    public_state: str
+    internal_state: str
+    lag_records: int | None
+    problems: tuple[str, ...]
+    foreign_writes: tuple[str, ...]
+
+
+async def by_asker(asker: QuorumAsker) -> LeaderSays | None:
+    """By gRPC; None where that reaches no leader."""
+    try:
+        async with asyncio.timeout(STATUS_SECONDS):
+            status = (await asker.ask()).answers.best
+    except (OperatorError, TimeoutError):
+        return None
+    return of_status(status)
+
+
+def of_status(status: Status) -> LeaderSays | None:
+    """None of a controller that does not lead."""
+    if status.quorum.leader_id != status.node_id:
+        return None
+    return _says(
+        status.cluster_id,
+        status.quorum.leader_epoch,
+        status.migration.public_state,
+        status.migration.internal_state,
+        None if status.write_behind is None else status.write_behind.lag_records,
+        status.problems,
+    )
+
+
+async def by_command(executor: Executor, node: Node, program: str) -> LeaderSays | None:
+    """By the command on the leader's host; None where that fails."""
+    words = [program, "status", "-c", node.properties, "--json"]
+    try:
+        output = await executor.run(node, words, seconds=THERE_SECONDS)
+        return None if output.exit_code else of_json(orjson.loads(output.text))
+    except (ExecutorError, orjson.JSONDecodeError):
+        return None
+
+
+def of_json(content: Any) -> LeaderSays | None:
+    """Of what `migrator status --json` prints; None where that is something else, or not of the leader."""
+    try:
+        if content["quorum"]["leader_id"] != content["node_id"]:
+            return None
+        behind = content["write_behind"]
+        problems = tuple(
+            Problem(str(it["who"]), str(it["what"]), "", warning=bool(it["warning"])) for it in content["problems"]
+        )
+        migration: Mapping[str, Any] = content["migration"]
+        return _says(
+            str(content["cluster_id"]),
+            int(content["quorum"]["leader_epoch"]),
+            str(migration["public_state"]),
+            str(migration["internal_state"]),
+            None if behind is None else int(behind["lag_records"]),
+            problems,
+        )
+    except (LookupError, TypeError, ValueError):
+        return None
+
+
+def _says(
+    cluster_id: str, epoch: int, public_state: str, internal_state: str, lag: int | None, problems: tuple[Problem, ...]
+) -> LeaderSays:
+    foreign = [it.what.removeprefix(FOREIGN_WRITES) for it in problems if it.what.startswith(FOREIGN_WRITES)]
+    return LeaderSays(
+        cluster_id,
+        epoch,
+        public_state,
+        internal_state,
+        lag,
+        tuple(f"{problem.who}: {problem.what}" for problem in problems if not problem.warning),
+        tuple(path for names in foreign for path in names.split(", ")),
+    )

@@ -1,0 +1,230 @@
+"""What brokers say of themselves and of partitions, over Kafka's own protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+
+from kio.schema.errors import ErrorCode
+
+from migrator.config.settings import Settings
+from migrator.errors import MigratorError, PeerError
+from migrator.image.model import MetadataImage
+from migrator.records.metadata import Endpoint
+from migrator.rollout.ports import PartitionsSeen
+from migrator.values import value
+from migrator.wire.client import KafkaConnection
+from migrator.wire.encode import encode_entity
+from migrator.wire.listener_settings import broker_security
+from migrator.wire.schemas import FETCH, METADATA, VersionRange, build, request_type
+
+ASK_SECONDS = 4.0
+PARTITIONS_SECONDS = 30.0
+"""For the names and states of all partitions: tens of megabytes on a large cluster."""
+MAX_RESPONSE_BYTES = 1 << 29
+CLIENT_ID = "migrator-rollout"
+PRODUCE, DESCRIBE_CONFIGS, LIST_REASSIGNMENTS, OFFSET_FETCH = 0, 32, 46, 9
+CONFIG_VERSIONS, METADATA_VERSION = VersionRange(1, 4), 7
+BROKER_CONFIG, TOPIC_CONFIG = 4, 2
+CONFIGS_AT_ONCE = 500
+MIN_ISR = "min.insync.replicas"
+FLAG, ROLES = "zookeeper.metadata.migration.enable", "process.roles"
+ASKED_KEYS = (FLAG, ROLES, MIN_ISR, "inter.broker.protocol.version", "controller.listener.names")
+"""Of a broker's settings in force; none of them is a secret."""
+RELEASES: Mapping[tuple[int, int, int], str] = {
+    (9, 13, 8): "3.4",
+    (9, 15, 8): "3.5",
+    (9, 15, 9): "3.6",
+    (10, 16, 9): "3.7",
+    (11, 16, 9): "3.8",
+    (11, 17, 9): "3.9",
+}
+"""By the newest versions of Produce, Fetch and OffsetFetch that a broker serves, in either mode."""
+EXAMPLES_MAX = 5
+INT16, INT32 = struct.Struct(">h"), struct.Struct(">i")
+PARTITION = struct.Struct(">iiii")
+"""Index, leader, leader epoch, number of replicas."""
+
+
+@value
+class BrokerAnswer:
+    """``settings`` are None where the broker does not let us see them, or holds its answer back."""
+
+    settings: Mapping[str, str] | None
+    release: str
+
+
+@value
+class Unwell:
+    """A partition without a leader, or with replicas out of sync: their numbers."""
+
+    topic: str
+    number: int
+    leader: int
+    replicas: int
+    in_sync: int
+
+
+class BrokerEyes:
+    """
+    :param settings: name the brokers' listener, and how to log in.
+    :raises OperatorError: the settings cannot be used.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._listener = settings.broker_rpc_listener
+        self._security = broker_security(settings)
+
+    async def ask(self, broker_id: int, endpoints: Sequence[Endpoint]) -> BrokerAnswer | str:
+        """What a broker says of itself, or why nobody knows."""
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                connection = await self._open(endpoints)
+                try:
+                    return BrokerAnswer(await _settings_of(connection, broker_id), _release(connection.apis))
+                finally:
+                    await connection.close()
+        except (MigratorError, TimeoutError) as error:
+            return f"broker {broker_id} does not answer: {str(error) or f'not within {ASK_SECONDS:g} s'}"
+
+    async def partitions(self, endpoints: Sequence[Endpoint], min_isr: int) -> PartitionsSeen | str:
+        """How one broker knows all partitions, or why nobody knows.
+
+        :param min_isr: of topics that have no ``min.insync.replicas`` of their own.
+        """
+        try:
+            async with asyncio.timeout(PARTITIONS_SECONDS):
+                connection = await self._open(endpoints)
+                try:
+                    return await _partitions(connection, min_isr)
+                finally:
+                    await connection.close()
+        except (MigratorError, TimeoutError) as error:
+            return f"no broker says how partitions are: {str(error) or f'not within {PARTITIONS_SECONDS:g} s'}"
+
+    async def _open(self, endpoints: Sequence[Endpoint]) -> KafkaConnection:
+        at = next((end for end in endpoints if end.name.upper() == self._listener), None)
+        if at is None:
+            raise PeerError(f"it has no listener {self._listener}")
+        return await KafkaConnection.open(at.host, at.port, CLIENT_ID, self._security, MAX_RESPONSE_BYTES)
+
+
+async def _settings_of(connection: KafkaConnection, broker_id: int) -> dict[str, str] | None:
+    found = await _configs(connection, BROKER_CONFIG, [str(broker_id)], ASKED_KEYS)
+    return found.get(str(broker_id))
+
+
+async def _configs(
+    connection: KafkaConnection, resource_type: int, names: Sequence[str], keys: Sequence[str]
+) -> dict[str, dict[str, str]]:
+    """By resource; those that may not be seen are left out."""
+    theirs = connection.apis.get(DESCRIBE_CONFIGS, VersionRange(0, 0))
+    request = build(
+        request_type(DESCRIBE_CONFIGS, min(theirs.max, CONFIG_VERSIONS.max)),
+        resources=tuple(
+            {"resource_type": resource_type, "resource_name": name, "configuration_keys": tuple(keys)} for name in names
+        ),
+        include_synonyms=False,
+        include_documentation=False,
+    )
+    answer = await connection.request(request)
+    return {
+        result.resource_name: {config.name: config.value for config in result.configs if config.value is not None}
+        for result in answer.results
+        if result.error_code is ErrorCode.none
+    }
+
+
+async def _partitions(connection: KafkaConnection, min_isr: int) -> PartitionsSeen:
+    request = build(request_type(METADATA, METADATA_VERSION), topics=None, allow_auto_topic_creation=False)
+    frame, offset = await connection.request_encoded(METADATA, METADATA_VERSION, encode_entity(request))
+    unwell = await asyncio.to_thread(unwell_partitions, frame, offset)
+    topics = sorted({each.topic for each in unwell})
+    minima: dict[str, int] = {}
+    for start in range(0, len(topics), CONFIGS_AT_ONCE):
+        some = await _configs(connection, TOPIC_CONFIG, topics[start : start + CONFIGS_AT_ONCE], [MIN_ISR])
+        minima |= {name: int(keys[MIN_ISR]) for name, keys in some.items() if MIN_ISR in keys}
+    return counted(unwell, minima, min_isr, await _reassigning(connection))
+
+
+def unwell_partitions(frame: bytes | bytearray, offset: int) -> list[Unwell]:
+    """Of a Metadata response: those without a leader, or with replicas out of sync.
+
+    Read by hand: the generic decoder takes some ten times as long, and a cluster may have millions of partitions.
+
+    :raises PeerError: it is malformed.
+    """
+    try:
+        return list(_unwell(frame, offset))
+    except (struct.error, UnicodeDecodeError) as error:
+        raise PeerError(f"the list of partitions is malformed: {error}") from error
+
+
+def _unwell(frame: bytes | bytearray, offset: int) -> Iterator[Unwell]:
+    brokers, at = INT32.unpack_from(frame, offset + 4)[0], offset + 8  # behind the throttle time
+    for _ in range(brokers):
+        at = _behind_text(frame, _behind_text(frame, at + 4) + 4)  # id, host, port, rack
+    at = _behind_text(frame, at) + 4  # cluster id, controller
+    topics, at = INT32.unpack_from(frame, at)[0], at + 4
+    for _ in range(topics):
+        begin = at + 2
+        at = _behind_text(frame, begin)
+        name, (count,), at = frame[begin + 2 : at], INT32.unpack_from(frame, at + 1), at + 5
+        for _ in range(count):
+            number, leader, _, replicas = PARTITION.unpack_from(frame, at + 2)
+            at += 2 + PARTITION.size + 4 * max(replicas, 0)
+            (in_sync,) = INT32.unpack_from(frame, at)
+            at += 4 + 4 * max(in_sync, 0)
+            at += 4 + 4 * max(INT32.unpack_from(frame, at)[0], 0)
+            if leader < 0 or in_sync < replicas:
+                yield Unwell(name.decode(), number, leader, replicas, in_sync)
+    if at > len(frame):
+        raise struct.error("it ends too early")
+
+
+def _behind_text(frame: bytes | bytearray, at: int) -> int:
+    (length,) = INT16.unpack_from(frame, at)
+    return int(at + 2 + max(length, 0))
+
+
+async def _reassigning(connection: KafkaConnection) -> int:
+    """A broker that is not the controller, and forwards nothing, refuses: its controller is asked first."""
+    request = build(request_type(LIST_REASSIGNMENTS, 0), timeout=dt.timedelta(seconds=ASK_SECONDS), topics=None)
+    answer = await connection.request(request)
+    if answer.error_code is not ErrorCode.none:
+        raise PeerError(f"reassignments are unknown: {answer.error_code.name}")
+    return sum(len(topic.partitions) for topic in answer.topics)
+
+
+def of_image(image: MetadataImage, min_isr: int) -> PartitionsSeen:
+    """The same from what the quorum has committed, where the quorum rules."""
+    minima = {
+        resource.name: int(keys[MIN_ISR])
+        for resource, keys in image.configs.items()
+        if resource.resource_type == TOPIC_CONFIG and MIN_ISR in keys
+    }
+    unwell, reassigning = [], 0
+    for topic in image.topics.by_id.values():
+        for number, it in topic.partitions.items():
+            reassigning += bool(it.adding_replicas or it.removing_replicas)
+            if it.leader < 0 or len(it.isr) < len(it.replicas):
+                unwell.append(Unwell(topic.name, number, it.leader, len(it.replicas), len(it.isr)))
+    return counted(unwell, minima, min_isr, reassigning)
+
+
+def counted(unwell: Sequence[Unwell], minima: Mapping[str, int], min_isr: int, reassigning: int) -> PartitionsSeen:
+    """
+    :param minima: ``min.insync.replicas`` by topic; ``min_isr`` of the others.
+    """
+    offline = [it for it in unwell if it.leader < 0]
+    short = [it for it in unwell if it.in_sync < it.replicas]
+    below = [it for it in unwell if it.in_sync < min(minima.get(it.topic, min_isr), it.replicas)]
+    names = dict.fromkeys(f"{it.topic}-{it.number}" for it in (*offline, *below, *short))
+    return PartitionsSeen(len(offline), len(short), len(below), reassigning, tuple(names)[:EXAMPLES_MAX])
+
+
+def _release(apis: Mapping[int, VersionRange]) -> str:
+    produce, fetch, offsets = (apis[key].max if key in apis else -1 for key in (PRODUCE, FETCH, OFFSET_FETCH))
+    return RELEASES.get((produce, fetch, offsets), "")

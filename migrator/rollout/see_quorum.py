@@ -1,0 +1,181 @@
+"""What the controllers say over the Kafka protocol: who runs, who leads, how far each is, and what is committed.
+
+Ours and Kafka's answer alike. The committed metadata is followed from look to look, not read anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from migrator.config.settings import Settings
+from migrator.errors import MigratorError
+from migrator.image.model import MetadataImage
+from migrator.raft.transport import TransportError
+from migrator.rollout.ports import ControllerProgram, ControllerSeen, QuorumSeen
+from migrator.values import value
+from migrator.verify.kraft.observed import by_address
+from migrator.wire.client import KafkaClient
+from migrator.wire.listener_settings import controller_security, voter_endpoints
+from migrator.wire.observer import Observer
+from migrator.wire.raft_codec import METADATA_TOPIC, ListenerEndpoint
+from migrator.wire.raft_transport import KafkaRaftTransport
+from migrator.wire.remote_image import RemoteImage
+from migrator.wire.schemas import DESCRIBE_QUORUM, VersionRange, build, request_type
+from migrator.wire.voters import VoterAnswer, VoterSignals
+
+ASK_SECONDS = 3.0
+PATIENCE_SECONDS = 2.0
+"""With a quorum that has no leader."""
+IMAGE_SECONDS = 20.0
+"""For what was committed since the look before; a reading that takes longer goes on at the next look."""
+DESCRIBE_VERSIONS = VersionRange(0, 2)
+CLIENT_ID = "migrator-rollout"
+NODE_ID = -1
+"""We are no node."""
+
+
+@value
+class QuorumLook:
+    """``seen`` is None while no controller answers. ``image`` is None where nobody leads, or nothing is committed."""
+
+    seen: QuorumSeen | None
+    image: MetadataImage | None
+    committed_before: int
+    unknown: tuple[str, ...] = ()
+
+
+class QuorumEyes:
+    """
+    :param settings: name the voters or bootstrap servers, and how to log in.
+    :raises OperatorError: the settings cannot be used.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._security = controller_security(settings)
+        self._named = voter_endpoints(settings)
+        self._bootstrap = {
+            node_id: ListenerEndpoint("", host, port)
+            for node_id, (host, port) in by_address(settings.bootstrap_servers).items()
+        }
+        self._endpoints: Mapping[int, ListenerEndpoint] = self._named
+        self._signals = VoterSignals(settings, lambda: self._endpoints, self._security)
+        self._image = RemoteImage()
+        self._committed = -1
+
+    async def look(self) -> QuorumLook:
+        """The quorum as it is now; raises nothing. How far somebody is behind is measured by what was committed at the
+        look before: in a quorum that works, somebody always is a record behind."""
+        if not self._endpoints:
+            await self._find_leader()
+        described, somebody = await self._describe()
+        voters = {row.replica_id: row for row in described.current_voters} if described is not None else {}
+        ids = sorted(voters or self._endpoints)
+        answers = dict(zip(ids, await asyncio.gather(*map(self._signals.ask_one, ids)), strict=True))
+        if not any(answers.values()) and not somebody:
+            self._image, self._committed = RemoteImage(), -1  # what comes next may be another quorum
+            return QuorumLook(None, None, -1, ("no controller answers",))
+        now = -1 if described is None else int(described.high_watermark)
+        before, self._committed = self._committed, max(now, self._committed)
+        measure = before if before >= 0 else now
+        seen = QuorumSeen(
+            None if described is None else int(described.leader_id),
+            {
+                voter: _seen(voter, answer, int(voters[voter].log_end_offset) if voter in voters else -1, measure)
+                for voter, answer in answers.items()
+            },
+        )
+        if described is None:
+            return QuorumLook(seen, None, before, ("no controller leads the quorum",))
+        image, why = await self._read()
+        return QuorumLook(seen, image, before, (why,) if why else ())
+
+    async def close(self) -> None:
+        """End connections."""
+        await self._signals.close()
+
+    async def _find_leader(self) -> None:
+        """Only the leader describes its quorum; with bootstrap servers alone, whoever answers a Fetch names it."""
+        known = dict(self._bootstrap)
+        with suppress(MigratorError, TimeoutError):
+            async with self._observer(known) as observer, asyncio.timeout(IMAGE_SECONDS):
+                await observer.end_offset()
+                self._endpoints = {observer.leader: known[observer.leader]}
+
+    async def _describe(self) -> tuple[Any, bool]:
+        """The DescribeQuorum of the leader, of the latest one where a deposed one still answers, None without any; and
+        whether anybody answered."""
+        peers = {**self._bootstrap, **self._endpoints}
+        latest, best = None, None
+        answers = await asyncio.gather(*map(self._ask, peers.values()))
+        for answer in answers:
+            if answer is None or answer.error_code is not ErrorCode.none or not answer.topics:
+                continue
+            found = answer.topics[0].partitions[0]
+            if found.error_code is not ErrorCode.none or found.high_watermark < 0:
+                continue
+            if latest is None or found.leader_epoch > latest.leader_epoch:
+                latest, best = found, answer
+        if best is not None:
+            self._learn(best)
+        return latest, any(answer is not None for answer in answers)
+
+    def _learn(self, answer: Any) -> None:
+        """Where voters are that the settings do not name; theirs count where they do."""
+        told = {
+            node.node_id: ListenerEndpoint(node.listeners[0].name, node.listeners[0].host, node.listeners[0].port)
+            for node in getattr(answer, "nodes", ())
+            if node.listeners
+        }
+        self._endpoints = {**told, **self._named}
+
+    async def _ask(self, at: ListenerEndpoint) -> Any:
+        client = KafkaClient(at.host, at.port, CLIENT_ID, security=self._security)
+        try:
+            version = await client.highest_version(DESCRIBE_QUORUM, DESCRIBE_VERSIONS, ASK_SECONDS)
+            partition = {"topic_name": METADATA_TOPIC, "partitions": ({"partition_index": 0},)}
+            return await client.request(build(request_type(DESCRIBE_QUORUM, version), topics=(partition,)), ASK_SECONDS)
+        except TransportError:
+            return None
+        finally:
+            await client.close()
+
+    async def _read(self) -> tuple[MetadataImage | None, str]:
+        """The image, or why there is none."""
+        try:
+            async with self._observer(dict(self._endpoints)) as observer, asyncio.timeout(IMAGE_SECONDS):
+                image = await self._image.advance(observer)
+        except TimeoutError:
+            return None, "the metadata log is still being read"
+        except MigratorError as error:
+            self._image = RemoteImage()
+            return None, f"the metadata log cannot be read: {error}"
+        return (image, "") if image.provenance.offset >= 0 else (None, "")
+
+    @asynccontextmanager
+    async def _observer(self, known: dict[int, ListenerEndpoint]) -> AsyncIterator[Observer]:
+        """
+        :param known: whom to ask; whoever is told of on the way is added.
+        """
+
+        def told(node_id: int, _epoch: int, host: str, port: int) -> None:
+            known.setdefault(node_id, ListenerEndpoint("", host, port))
+
+        transport = KafkaRaftTransport(NODE_ID, known.get, told=told, security=self._security)
+        try:
+            yield Observer(transport, tuple(known), None, patience_seconds=PATIENCE_SECONDS, gives_up=True)
+        finally:
+            await transport.close()
+
+
+def _seen(voter: int, answer: VoterAnswer | None, end: int, committed: int) -> ControllerSeen:
+    if answer is None:
+        return ControllerSeen(voter, None)
+    program = ControllerProgram.MIGRATOR if answer.is_ours else ControllerProgram.STOCK
+    lag = max(0, committed - end) if end >= 0 and committed >= 0 else -1
+    return ControllerSeen(voter, program, answer.migrating, lag)

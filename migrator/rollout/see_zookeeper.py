@@ -1,0 +1,104 @@
+"""What ZooKeeper says: which brokers are registered, who is the controller, how far the quorum has written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from migrator.errors import MigratorError
+from migrator.records.metadata import Endpoint
+from migrator.values import value
+from migrator.zookeeper.bulk import BulkReader
+from migrator.zookeeper.ops import Znode
+from migrator.zookeeper.session import ZooKeeperSession
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.broker_ids import decode_broker
+from migrator.zookeeper.znodes.cluster_id import decode_cluster_id
+from migrator.zookeeper.znodes.controller import decode_controller
+from migrator.zookeeper.znodes.errors import ZnodeError
+from migrator.zookeeper.znodes.migration import decode_migration
+
+ASK_SECONDS = 3.0
+
+
+@value
+class RegisteredBroker:
+    """``czxid`` is of its znode: another one for each start."""
+
+    czxid: int
+    endpoints: tuple[Endpoint, ...]
+
+
+@value
+class ZooKeeperLook:
+    """``brokers`` is None while ZooKeeper does not answer. ``written_offset``: of ``/migration``, -1 without one.
+    ``controller_broker``: None where nobody, or the quorum, has the claim. ``quorum_rules``: it has, or may have."""
+
+    brokers: Mapping[int, RegisteredBroker] | None = None
+    cluster_id: str = ""
+    controller_broker: int | None = None
+    quorum_rules: bool = False
+    written_offset: int = -1
+    unknown: tuple[str, ...] = ()
+
+
+class ZooKeeperEyes:
+    """
+    :param session: started, maybe not connected.
+    """
+
+    def __init__(self, session: ZooKeeperSession) -> None:
+        self._session = session
+        self._reader = BulkReader(session, retry_seconds=ASK_SECONDS)
+
+    def look(self) -> ZooKeeperLook:
+        """Blocks, for a bounded time; raises nothing."""
+        try:
+            if not self._session.wait_connected(ASK_SECONDS):
+                raise self._session.away("ZooKeeper does not answer")
+            self._reader.catch_up()
+            (names,) = self._reader.children([paths.BROKER_IDS])
+            ids = [int(name) for name in names or () if name.isdecimal()]
+            cluster, controller, migration, *brokers = self._reader.read(
+                [paths.CLUSTER_ID, paths.CONTROLLER, paths.MIGRATION, *map(paths.broker, ids)]
+            )
+        except MigratorError as error:
+            return ZooKeeperLook(unknown=(f"ZooKeeper: {error}",))
+        unknown: list[str] = []
+        found = {
+            broker_id: _registered(znode, unknown)
+            for broker_id, znode in zip(ids, brokers, strict=True)
+            if znode is not None
+        }
+        try:
+            return _look(found, cluster, controller, migration, tuple(unknown))
+        except ZnodeError as error:  # who rules is unknown then: it may be the quorum
+            return ZooKeeperLook(found, quorum_rules=True, unknown=(*unknown, str(error)))
+
+
+def _look(
+    brokers: Mapping[int, RegisteredBroker],
+    cluster: Znode | None,
+    controller: Znode | None,
+    migration: Znode | None,
+    unknown: tuple[str, ...],
+) -> ZooKeeperLook:
+    claim = None if controller is None else decode_controller(controller.path, controller.data)
+    # A null /migration, as Kafka's tools leave it, says as little as none.
+    written = decode_migration(migration.path, migration.data) if migration is not None and migration.data else None
+    return ZooKeeperLook(
+        brokers,
+        cluster_id="" if cluster is None else decode_cluster_id(cluster.path, cluster.data),
+        controller_broker=None if claim is None or claim.is_kraft else claim.broker_id,
+        quorum_rules=claim is not None and claim.is_kraft,
+        written_offset=-1 if written is None else written.kraft_metadata_offset,
+        unknown=unknown,
+    )
+
+
+def _registered(znode: Znode, unknown: list[str]) -> RegisteredBroker:
+    try:
+        endpoints = decode_broker(znode.path, znode.data).endpoints
+    except ZnodeError as error:
+        endpoints = ()
+        unknown.append(str(error))
+    return RegisteredBroker(znode.stat.czxid, endpoints)

@@ -1,0 +1,141 @@
+"""The world of one rollout, put together from its inventory: executor, observer, lock and clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+from migrator.clock import monotonic_ms, wall_ms
+from migrator.config.load import read_properties, typed_settings
+from migrator.config.settings import Settings
+from migrator.errors import OperatorError
+from migrator.rollout.executors import NodeExecutor
+from migrator.rollout.gates import judge
+from migrator.rollout.inventory import ControllerKind, Inventory
+from migrator.rollout.leader_says import LeaderSays, by_command
+from migrator.rollout.lock import FilePlace, RolloutLock, ZooKeeperPlace
+from migrator.rollout.observer import ClusterObserver
+from migrator.rollout.ports import Clock, Executor, Judge, Lock, Observer
+from migrator.rollout.presets import PRESETS
+from migrator.rollout.see_brokers import BrokerEyes
+from migrator.rollout.see_quorum import QuorumEyes
+from migrator.rollout.see_zookeeper import ZooKeeperEyes
+from migrator.values import value
+from migrator.zookeeper.session import ZooKeeperSession, options_from
+
+NO_ZOOKEEPER = (
+    "'access' names no ZooKeeper: the lock is only on this host, and brokers are seen through the quorum only"
+)
+
+
+@value
+class World:
+    """``lock_is_local``: only this host knows of the lock. ``notes``: what cannot be seen, for the operator."""
+
+    executor: Executor
+    observer: Observer
+    judge: Judge
+    lock: Lock
+    clock: Clock
+    zookeeper_connect: str
+    lock_is_local: bool
+    notes: tuple[str, ...]
+
+
+class SystemClock:
+    """The clocks of this machine (`migrator.rollout.ports.Clock`)."""
+
+    def wall_ms(self) -> int:
+        """Since 1970."""
+        return wall_ms()
+
+    def monotonic_ms(self) -> int:
+        """Means nothing to another process."""
+        return monotonic_ms()
+
+    async def sleep(self, seconds: float) -> None:
+        """Let that time pass."""
+        await asyncio.sleep(seconds)
+
+
+@asynccontextmanager
+async def open_world(inventory: Inventory, inventory_path: Path, state: Path) -> AsyncIterator[World]:
+    """
+    :param inventory_path: where it was read from; ``access`` is relative to its directory.
+    :param state: the rollout's directory, which exists.
+    :raises OperatorError: the inventory or its access file cannot be used. Whatever does not answer is no error.
+    """
+    executor = NodeExecutor(inventory.executors, (*inventory.nodes, *inventory.controllers.stock.values()))
+    access = inventory_path.parent / inventory.access
+    settings = _access(access)
+    clock = SystemClock()
+    session = ZooKeeperSession(options_from(settings)) if settings.zookeeper_connect else None
+    observer = ClusterObserver(
+        None if session is None else ZooKeeperEyes(session),
+        QuorumEyes(settings),
+        BrokerEyes(settings),
+        _status_files(inventory, access),
+        None if inventory.controllers.kind is ControllerKind.STOCK else partial(_ask_there, executor, inventory),
+    )
+    lock = RolloutLock(
+        None if session is None else ZooKeeperPlace(session),
+        FilePlace(state),
+        may_be_gone=lambda: observer.is_finished,
+        wall_ms=clock.wall_ms,
+    )
+    if session is not None:
+        session.start_in_background()
+    try:
+        yield World(
+            executor,
+            observer,
+            judge,
+            lock,
+            clock,
+            settings.zookeeper_connect or "",
+            lock_is_local=session is None,
+            notes=() if session is not None else (NO_ZOOKEEPER,),
+        )
+    finally:
+        await observer.close()
+        if session is not None:
+            await asyncio.to_thread(session.close)
+
+
+async def _ask_there(executor: Executor, inventory: Inventory, leader_id: int) -> LeaderSays | None:
+    controllers = inventory.controllers
+    node = next((each for each in controllers.nodes if each.node_id == leader_id), None)
+    return None if node is None else await by_command(executor, node, controllers.program)
+
+
+def _access(path: Path) -> Settings:
+    """
+    :raises OperatorError: it cannot be read, or names no controllers.
+    """
+    settings = typed_settings(read_properties(path), str(path))
+    if not settings.controller_listeners:
+        raise OperatorError(
+            "controller.listener.names is not set", where=str(path), remedy="Copy it from a controller's property file"
+        )
+    if not settings.voters and not settings.bootstrap_servers:
+        raise OperatorError(
+            "neither controller.quorum.voters nor controller.quorum.bootstrap.servers is set",
+            where=str(path),
+            remedy="Copy it from a controller's property file",
+        )
+    return settings
+
+
+def _status_files(inventory: Inventory, access: Path) -> list[Path]:
+    """The access file, and the files of controllers of this machine, whose sockets are here."""
+    if inventory.controllers.kind is ControllerKind.STOCK:
+        return []
+    here = [
+        Path(node.properties)
+        for node in inventory.controllers.nodes
+        if PRESETS[inventory.executors[node.executor].preset].here
+    ]
+    return list(dict.fromkeys([access, *here]))

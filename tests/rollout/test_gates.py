@@ -1,0 +1,198 @@
+"""Every gate in every situation that it tells apart: open or shut, and whom it names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from migrator.migration.machine.states import PublicState
+from migrator.rollout.gates import judge
+from migrator.rollout.nodes import Node, Role
+from migrator.rollout.ports import (
+    BrokerMode,
+    BrokerSeen,
+    ControllerProgram,
+    ControllerSeen,
+    Gate,
+    GateQuestion,
+    MigrationSeen,
+    Observation,
+    PartitionsSeen,
+    QuorumSeen,
+)
+
+ZOOKEEPER, MIGRATING, KRAFT = BrokerMode.ZOOKEEPER, BrokerMode.MIGRATING, BrokerMode.KRAFT
+OURS, STOCK = ControllerProgram.MIGRATOR, ControllerProgram.STOCK
+B1 = Node("broker-1", Role.BROKER, 1, "h", "/b1", "default", "", {})
+C1 = Node("controller-1", Role.CONTROLLER, 3001, "h", "/c1", "default", "", {})
+
+
+def broker(
+    mode: BrokerMode | None = ZOOKEEPER, *, serving: bool = True, stamp: str = "2", release: str = "3.9"
+) -> BrokerSeen:
+    return BrokerSeen(1, mode, stamp, serving, release)
+
+
+def with_broker(seen: BrokerSeen) -> Observation:
+    return replace(GOOD, brokers={1: seen})
+
+
+def voter(
+    node_id: int = 3001, program: ControllerProgram | None = OURS, *, on: bool | None = True, lag: int = 0
+) -> ControllerSeen:
+    return ControllerSeen(node_id, program, on, lag)
+
+
+def with_voters(*voters: ControllerSeen, leader: int | None = 3002) -> Observation:
+    return replace(GOOD, quorum=QuorumSeen(leader, {each.node_id: each for each in voters}))
+
+
+def with_partitions(**figures: int) -> Observation:
+    return replace(GOOD, partitions=PartitionsSeen(**figures, examples=("orders-0",)))
+
+
+def in_state(state: PublicState, lag: int = 0, **more: tuple[str, ...]) -> Observation:
+    return replace(GOOD, migration=MigrationSeen(state.label, lag, **more))
+
+
+GOOD = Observation(
+    cluster_id="id",
+    brokers={1: broker(), 2: replace(broker(), broker_id=2)},
+    partitions=PartitionsSeen(),
+    quorum=QuorumSeen(3002, {each: voter(each) for each in (3001, 3002, 3003)}),
+    migration=MigrationSeen(PublicState.DUAL_WRITE.label, 0),
+    controller_broker=1,
+    zookeeper_answers=True,
+)
+NOTHING = Observation(unknown=("nobody answers",))
+OPEN = ""
+
+PARTITIONS = GateQuestion(Gate.PARTITIONS_HEALTHY)
+QUORUM = GateQuestion(Gate.QUORUM_HEALTHY)
+OTHERS = GateQuestion(Gate.OTHERS_CAUGHT_UP, C1)
+GONE = GateQuestion(Gate.BROKER_GONE, B1)
+BACK = GateQuestion(Gate.BROKER_BACK, B1, ZOOKEEPER, broker(stamp="1"))
+CONTROLLER = GateQuestion(Gate.CONTROLLER_BACK, C1, program=OURS, migration_on=True)
+MODE = GateQuestion(Gate.BROKERS_IN_MODE, mode=ZOOKEEPER)
+DUAL = GateQuestion(Gate.MIGRATION_STATE, state=PublicState.DUAL_WRITE.label)
+WRITTEN = GateQuestion(Gate.WRITE_BEHIND_IDLE)
+ALONE = GateQuestion(Gate.NO_FOREIGN_WRITES)
+CLAIMED = GateQuestion(Gate.ZOOKEEPER_CONTROLLER)
+
+CASES: list[tuple[GateQuestion, Observation, str]] = [
+    (PARTITIONS, GOOD, OPEN),
+    (PARTITIONS, NOTHING, "nobody says how they are: nobody answers"),
+    (PARTITIONS, with_partitions(offline=2), "2 offline (orders-0)"),
+    (PARTITIONS, with_partitions(under_replicated=3), "3 under-replicated"),
+    (PARTITIONS, with_partitions(under_min_isr=1), "1 with fewer replicas in sync"),
+    (PARTITIONS, with_partitions(reassigning=1), "1 being reassigned"),
+    (QUORUM, GOOD, OPEN),
+    (QUORUM, NOTHING, "no controller answers"),
+    (QUORUM, with_voters(voter(), leader=None), "no controller leads"),
+    (QUORUM, with_voters(voter(program=None)), "controller 3001: does not answer"),
+    (QUORUM, with_voters(voter(lag=1)), "controller 3001: is 1 records behind"),
+    (QUORUM, with_voters(voter(lag=-1)), "controller 3001: nobody says how far"),
+    (OTHERS, with_voters(voter(program=None), voter(3002)), OPEN),
+    (OTHERS, with_voters(voter(lag=9), voter(3002)), OPEN),
+    (OTHERS, with_voters(voter(), voter(3002, lag=9)), "controller 3002: is 9 records behind"),
+    (OTHERS, with_voters(voter(), leader=None), "no controller leads"),
+    (OTHERS, NOTHING, "no controller answers"),
+    (GONE, replace(GOOD, brokers={}), OPEN),
+    (GONE, with_broker(broker(None)), OPEN),
+    (GONE, with_broker(broker(serving=False)), "broker-1: is still registered, in ZooKeeper mode"),
+    (GONE, replace(GOOD, brokers=None), "nobody says whether it is registered"),
+    (BACK, GOOD, OPEN),
+    (replace(BACK, before=None), GOOD, OPEN),
+    (replace(BACK, before=broker(None, stamp="", release="")), GOOD, OPEN),
+    (BACK, with_broker(broker(stamp="1")), "has not been restarted"),
+    (BACK, with_broker(broker(None)), "is not registered, or fenced"),
+    (BACK, replace(GOOD, brokers={}), "is not registered, or fenced"),
+    (BACK, with_broker(broker(KRAFT)), "runs in KRaft mode, not in ZooKeeper mode"),
+    (BACK, with_broker(broker(serving=False)), "does not serve yet"),
+    (BACK, with_broker(broker(release="3.8")), "with release 3.8; before its restart it had 3.9"),
+    (BACK, with_broker(broker(release="")), OPEN),
+    (BACK, replace(GOOD, brokers=None), "nobody says whether it is back"),
+    (CONTROLLER, GOOD, OPEN),
+    (CONTROLLER, NOTHING, "no controller says that it is a voter"),
+    (CONTROLLER, with_voters(voter(3002)), "no controller says that it is a voter"),
+    (CONTROLLER, with_voters(voter(program=None)), "does not answer"),
+    (CONTROLLER, with_voters(voter(program=STOCK)), "is Kafka, not this program"),
+    (CONTROLLER, with_voters(voter(on=False)), "its migration is off, not on"),
+    (CONTROLLER, with_voters(voter(on=None)), "its migration is unknown, not on"),
+    (CONTROLLER, with_voters(voter(lag=4)), "is 4 records behind"),
+    (replace(CONTROLLER, program=None, migration_on=None), with_voters(voter(program=STOCK, on=None)), OPEN),
+    (MODE, GOOD, OPEN),
+    (MODE, NOTHING, "nobody says which there are"),
+    (MODE, replace(GOOD, brokers={}), "nobody says which there are"),
+    (MODE, with_broker(broker(KRAFT)), "broker 1: runs in KRaft mode, not in ZooKeeper mode"),
+    (MODE, with_broker(broker(serving=False)), "broker 1: is registered, but does not serve yet"),
+    (DUAL, GOOD, OPEN),
+    (DUAL, in_state(PublicState.FINISHED), OPEN),
+    (DUAL, in_state(PublicState.MIGRATION_INELIGIBLE, problems=("b1: waits",)), "not yet in DualWrite: b1: waits"),
+    (DUAL, in_state(PublicState.MIGRATE_ZK_DATA), "is in MigrateZkData, not yet in DualWrite"),
+    (DUAL, NOTHING, "nobody says how far it is"),
+    (DUAL, replace(GOOD, migration=MigrationSeen("Newer")), "nobody says how far it is"),
+    (WRITTEN, GOOD, OPEN),
+    (WRITTEN, in_state(PublicState.DUAL_WRITE, lag=7), "is 7 records behind the log"),
+    (WRITTEN, in_state(PublicState.DUAL_WRITE, lag=-1), "nobody says how far it is behind"),
+    (WRITTEN, replace(GOOD, migration=None), "nobody says how far it is behind"),
+    (WRITTEN, replace(GOOD, zookeeper_answers=False), "does not answer"),
+    (ALONE, GOOD, OPEN),
+    (ALONE, replace(GOOD, migration=None), OPEN),
+    (ALONE, in_state(PublicState.DUAL_WRITE, foreign_writes=("/config/a",)), "has written to it: /config/a"),
+    (CLAIMED, GOOD, OPEN),
+    (CLAIMED, replace(GOOD, controller_broker=None), "none is the ZooKeeper controller"),
+    (CLAIMED, replace(GOOD, zookeeper_answers=False), "does not answer"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("question", "seen", "said"), CASES, ids=lambda case: case if isinstance(case, str) else "")
+def test_a_gate_is_open_or_says_who_and_why(question: GateQuestion, seen: Observation, said: str) -> None:
+    waiting = judge(question, seen)
+    if said == OPEN:
+        assert waiting == ()
+        return
+    assert [each for each in waiting if said in f"{each.who}: {each.what}"], waiting
+    assert all(each.who and each.what and each.remedy for each in waiting)
+
+
+def test_every_gate_is_seen_open_and_shut() -> None:
+    opened = {question.gate for question, _, said in CASES if said == OPEN}
+    shut = {question.gate for question, _, said in CASES if said != OPEN}
+    assert opened == shut == set(Gate)
+
+
+BLIND = [
+    replace(GOOD, brokers=None),
+    replace(GOOD, partitions=None),
+    replace(GOOD, quorum=None),
+    replace(GOOD, migration=None),
+    replace(GOOD, controller_broker=None),
+    Observation(),
+]
+
+
+@pytest.mark.parametrize("seen", BLIND)
+def test_what_nobody_saw_opens_no_gate(seen: Observation) -> None:
+    needed = {
+        Gate.PARTITIONS_HEALTHY: seen.partitions,
+        Gate.QUORUM_HEALTHY: seen.quorum,
+        Gate.OTHERS_CAUGHT_UP: seen.quorum,
+        Gate.BROKER_GONE: seen.brokers,
+        Gate.BROKER_BACK: seen.brokers,
+        Gate.CONTROLLER_BACK: seen.quorum,
+        Gate.BROKERS_IN_MODE: seen.brokers,
+        Gate.MIGRATION_STATE: seen.migration,
+        Gate.WRITE_BEHIND_IDLE: seen.migration,
+        Gate.ZOOKEEPER_CONTROLLER: seen.controller_broker,
+    }
+    for question, _, _ in CASES:
+        if question.gate in needed and needed[question.gate] is None:
+            assert judge(question, seen), question.gate
+
+
+def test_many_names_are_cut_short() -> None:
+    seen = in_state(PublicState.DUAL_WRITE, foreign_writes=tuple(f"/p{number}" for number in range(12)))
+    (waiting,) = judge(ALONE, seen)
+    assert waiting.what.endswith("/p4, and 7 more")
