@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 C = "-c controller.properties"
+INVENTORY = "-i inventory.yaml"
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "preflight": (
         f"migrator preflight {C} --zookeeper zk1:2181/kafka --brokers server.properties",
@@ -43,6 +44,23 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "migrator verify --zookeeper zk1:2181/kafka --metadata /var/lib/kafka/metadata",
         f"migrator verify --zookeeper zk1:2181/kafka {C} --page proof.html",
     ),
+    "rollout": (f"migrator rollout plan {INVENTORY}", f"migrator rollout apply {INVENTORY} --until DualWrite"),
+    "rollout plan": (f"migrator rollout plan {INVENTORY}", f"migrator rollout plan {INVENTORY} --back"),
+    "rollout apply": (
+        f"migrator rollout apply {INVENTORY} --until DualWrite",
+        f"migrator rollout apply {INVENTORY} --canary broker-3",
+        f"migrator rollout apply {INVENTORY} --pause-after kraft/broker-1",
+    ),
+    "rollout resume": (
+        f"migrator rollout resume {INVENTORY}",
+        f"migrator rollout resume {INVENTORY} --until Finished --yes",
+    ),
+    "rollout rollback": (f"migrator rollout rollback {INVENTORY}",),
+    "rollout status": (f"migrator rollout status {INVENTORY}", f"migrator rollout status {INVENTORY} --json"),
+    "rollout history": (f"migrator rollout history {INVENTORY}",),
+    "rollout abort": (f"migrator rollout abort {INVENTORY}",),
+    "rollout unlock": (f"migrator rollout unlock {INVENTORY}",),
+    "rollout schema": ("migrator rollout schema > inventory.schema.json",),
     "handover": (f"migrator handover check {C}", f"migrator handover run {C}"),
     "handover check": (
         f"migrator handover check {C}",

@@ -29,6 +29,7 @@ COMMANDS = {
     "rollback": "Return a cluster to its ZooKeeper brokers.",
     "rehearse": "Try the copy without writing to ZooKeeper, and forecast how long the migration takes.",
     "verify": "Compare ZooKeeper with the metadata log, and prove that both hold the same metadata.",
+    "rollout": "Migrate a cluster step by step from one inventory; stop anywhere, go on, or go back.",
     "handover": "Hand a finished quorum over to Apache Kafka's own controllers.",
     "quorum": "Show the voters of the quorum, and let others vote instead of them, while the quorum runs.",
     "log": "Print metadata logs and snapshots.",

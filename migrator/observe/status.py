@@ -111,6 +111,8 @@ class Problem:
     warning: bool = False
 
 
+FOREIGN_WRITES = "somebody else wrote to ZooKeeper during dual-write: "
+"""So begins the problem that says it; paths follow, with commas between them."""
 UNKNOWN_LAG = -1
 
 

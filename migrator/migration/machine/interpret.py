@@ -29,7 +29,7 @@ from migrator.migration.machine.volatile_state import (
     held,
     present,
 )
-from migrator.observe.status import Force
+from migrator.observe.status import FOREIGN_WRITES, Force
 from migrator.records.metadata import ZkMigrationState
 
 Interpretation = tuple[Trigger, Finding] | None
@@ -343,7 +343,7 @@ def _audited(memory: VolatileState, event: ev.AuditResult) -> Interpretation:
     if event.foreign:
         names = ", ".join(event.foreign[:5]) + (", ..." if len(event.foreign) > 5 else "")
         memory.situation = Situation(
-            f"somebody else wrote to ZooKeeper during dual-write: {names}",
+            f"{FOREIGN_WRITES}{names}",
             "Find out who, and repair with 'migrator verify --repair'; the next takeover repairs it too.",
         )
     elif event.failure:

@@ -1,0 +1,326 @@
+"""`migrator rollout`: the whole migration from one inventory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from migrator.cli.options import Command
+from migrator.cli.rollout_text import (
+    ending_lines,
+    finish_question,
+    history_line,
+    holder_line,
+    plan_lines,
+    status_lines,
+    step_lines,
+    way_back,
+)
+from migrator.cli.terminal import ask, say, say_error, say_json
+from migrator.errors import ExitCode, OperatorError
+from migrator.log.lock import DirectoryLock, is_in_use
+from migrator.rollout.apply import ABORT_FILE, Ending, RolloutRun, StopAt, until_phase
+from migrator.rollout.inventory import schema_text
+from migrator.rollout.journal import Event, RolloutJournal, read_journal
+from migrator.rollout.opening import may_turn_back, open_rollout, turn_back
+from migrator.rollout.parts import RolloutParts
+from migrator.rollout.plan import plan
+from migrator.rollout.preview import StepPreview, gather, preview
+from migrator.rollout.progress import Progress, progress_of
+from migrator.rollout.site import Site, parts_at, site_of
+from migrator.rollout.standing import Standing, standing_of
+from migrator.rollout.steps import Direction
+
+ENDINGS = {Ending.NOT_CONFIRMED: ExitCode.DIFFERENT}
+"""Exit codes of a run that did not fail; 0 where none is given."""
+
+
+@click.group("rollout")
+def command() -> None:
+    """Migrate a cluster step by step, from one inventory; stop anywhere, go on, or go back.
+
+    The inventory is a YAML file: docs/rollout.md. Every step is noted in a journal before it is done. If a command
+    dies, 'resume' goes on exactly there. Exit codes: 0 done, 1 not complete (status) or not confirmed, 2 refused or
+    failed: the message says why, and what to do.
+    """
+
+
+def _inventory(function: Command) -> Command:
+    return click.option(
+        "-i",
+        "--inventory",
+        metavar="FILE",
+        required=True,
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="The inventory of the rollout.",
+    )(function)
+
+
+def _stops(function: Command) -> Command:
+    """Where a run ends before its plan does."""
+    function = click.option(
+        "--pause-after", metavar="STEP", default="", help="Stop after this step; 'plan' lists the steps."
+    )(function)
+    function = click.option(
+        "--until",
+        metavar="STATE",
+        default="",
+        help="Stop when this state is reached: MigrationIneligible, DualWrite, Finished, or a phase of the plan.",
+    )(function)
+    return click.option("--yes", is_flag=True, help="Don't ask, not even before the end of the migration.")(function)
+
+
+@command.command("plan")
+@_inventory
+@click.option("--canary", metavar="BROKER", default="", help="Name or id of the broker that goes first in every roll.")
+@click.option("--back", is_flag=True, help="Show the way back instead.")
+@click.option("--json", "as_json", is_flag=True, help="Print the steps as JSON.")
+def plan_command(inventory: Path, canary: str, back: bool, as_json: bool) -> None:
+    """Show every step: why, the gate before it, what it changes in which file, how to undo it. Changes nothing."""
+    site = site_of(inventory)
+    asyncio.run(_plan(site, canary, Direction.BACK if back else Direction.FORWARD, as_json=as_json))
+
+
+async def _plan(site: Site, canary: str, direction: Direction, *, as_json: bool) -> None:
+    entries = read_journal(site.state)
+    progress = progress_of(entries)
+    async with parts_at(site, say) as (parts, world):
+        shown = await _previews(parts, progress, direction, canary)
+        if as_json:
+            say_json({"cluster": site.inventory.cluster, "steps": [one.as_json() for one in shown]}, indent=True)
+            return
+        for line in plan_lines(site, world, shown, entries):
+            say(line)
+
+
+async def _previews(
+    parts: RolloutParts, progress: Progress, direction: Direction, canary: str = ""
+) -> list[StepPreview]:
+    begun = progress.rollout and not progress.closed and progress.direction is direction
+    steps = plan(parts.inventory, direction, (progress.canary if begun else "") or canary)
+    known = progress if begun else Progress(rollout=progress.rollout)
+    return preview(parts, steps, known, await gather(parts, steps, known))
+
+
+@command.command("apply")
+@_inventory
+@_stops
+@click.option(
+    "--canary", metavar="BROKER", default="", help="This broker goes first in every roll; then the rollout waits."
+)
+def apply(inventory: Path, until: str, pause_after: str, canary: str, yes: bool) -> None:
+    """Begin the rollout, or go on with the one that is under way.
+
+    Before the migration is finished, the command says that there is no way back after it, and asks.
+    """
+
+    async def begin(parts: RolloutParts, journal: RolloutJournal) -> None:
+        await open_rollout(parts, journal, canary)
+
+    _run(site_of(inventory), begin, _stop_at(until, pause_after), yes=yes)
+
+
+@command.command("resume")
+@_inventory
+@_stops
+def resume(inventory: Path, until: str, pause_after: str, yes: bool) -> None:
+    """Go on where the journal ends, forward or back, however the last command ended."""
+    site = site_of(inventory)
+
+    async def check(parts: RolloutParts, journal: RolloutJournal) -> None:  # noqa: ARG001 - as the others
+        progress = progress_of(journal.entries)
+        if not progress.rollout or progress.closed:
+            raise OperatorError(
+                "no rollout is under way",
+                where=str(site.state),
+                remedy="'migrator rollout plan' shows what a new one would do, and 'migrator rollout apply' begins it",
+            )
+        if until and progress.direction is Direction.BACK:
+            raise OperatorError("a rollback has no such states", where="--until", remedy="Use --pause-after")
+
+    _run(site, check, _stop_at(until, pause_after), yes=yes)
+
+
+@command.command("rollback")
+@_inventory
+@click.option("--yes", is_flag=True, help="Don't ask.")
+def rollback(inventory: Path, yes: bool) -> None:
+    """Return the cluster to its ZooKeeper brokers, from any state before the end of the migration.
+
+    First the command shows what it will do, and asks.
+    """
+
+    async def turn(parts: RolloutParts, journal: RolloutJournal) -> None:
+        await may_turn_back(parts, journal)
+        shown = await _previews(parts, progress_of(journal.entries), Direction.BACK)
+        for line in (*way_back(shown), *step_lines(shown, parts.inventory)):
+            say(line)
+        if not yes:
+            await asyncio.to_thread(ask, "Go back?", abort=True)
+        await turn_back(parts, journal)
+
+    _run(site_of(inventory), turn, StopAt(), yes=yes)
+
+
+def _stop_at(until: str, pause_after: str) -> StopAt:
+    return StopAt(until_phase(until) if until else None, pause_after)
+
+
+def _run(
+    site: Site, begin: Callable[[RolloutParts, RolloutJournal], Coroutine[Any, Any, None]], stop: StopAt, *, yes: bool
+) -> None:
+    """Begin, and do as much of the plan as is wanted."""
+
+    async def confirm() -> bool:
+        return yes or await asyncio.to_thread(ask, *finish_question(site.inventory))
+
+    async def work(journal: RolloutJournal) -> Ending:
+        async with parts_at(site, say) as (parts, _):
+            await begin(parts, journal)
+            with _asked_to_stop_by_signals(site.state):
+                return await RolloutRun(parts, journal, site.state, confirm).run(stop)
+
+    with _journal(site) as journal:
+        ending = asyncio.run(work(journal))
+        for line in ending_lines(site.inventory, ending, journal.entries):
+            say(line)
+    raise click.exceptions.Exit(ENDINGS.get(ending, ExitCode.OK))
+
+
+@contextmanager
+def _journal(site: Site) -> Iterator[RolloutJournal]:
+    """
+    :raises OperatorError: another command of this rollout runs here, or the journal cannot be used.
+    """
+    site.make_state()
+    if is_in_use(site.state):
+        raise OperatorError(
+            "another command of this rollout runs on this host",
+            where=str(site.state),
+            remedy="Wait for its end, or let it stop with 'migrator rollout abort'",
+        )
+    with DirectoryLock(site.state):
+        journal = RolloutJournal(site.state)
+        try:
+            yield journal
+        finally:
+            journal.close()
+
+
+@contextmanager
+def _asked_to_stop_by_signals(state: Path) -> Iterator[None]:
+    """The first signal asks for an end after the step under way; a second one ends the command at once."""
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGINT, signal.SIGTERM)
+
+    def stop() -> None:
+        (state / ABORT_FILE).touch()
+        say_error(
+            "migrator: stops after the step under way; the same signal again stops at once, 'resume' goes on then"
+        )
+        for each in signals:
+            loop.remove_signal_handler(each)
+
+    for each in signals:
+        loop.add_signal_handler(each, stop)
+    try:
+        yield
+    finally:
+        for each in signals:
+            loop.remove_signal_handler(each)
+
+
+@command.command("status")
+@_inventory
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status(inventory: Path, as_json: bool) -> None:
+    """Show how far the rollout is, what failed, who holds the lock, and what the cluster says.
+
+    Exit codes: 0 the rollout is complete, 1 it is not, or there is none, 2 failed.
+    """
+    standing = asyncio.run(_standing(site_of(inventory)))
+    if as_json:
+        say_json(standing.as_json(), indent=True)
+    else:
+        for line in status_lines(standing):
+            say(line)
+    raise click.exceptions.Exit(ExitCode.OK if standing.is_complete else ExitCode.DIFFERENT)
+
+
+async def _standing(site: Site) -> Standing:
+    entries = read_journal(site.state)
+    running = site.state.exists() and is_in_use(site.state)
+    try:
+        async with parts_at(site, say) as (parts, _):
+            seen = await parts.observer.observe()
+            holder = await parts.lock.holder()
+    except OperatorError as error:
+        return standing_of(site.inventory, entries, running=running, trouble=str(error))
+    return standing_of(site.inventory, entries, running=running, seen=seen, holder=holder)
+
+
+@command.command("history")
+@_inventory
+@click.option("--json", "as_json", is_flag=True, help="Print each line of the journal as JSON.")
+def history(inventory: Path, as_json: bool) -> None:
+    """Show the journal: what was begun, done and found, oldest first."""
+    for entry in read_journal(site_of(inventory).state):
+        if as_json:
+            say_json(entry.as_json())
+        else:
+            say(history_line(entry))
+
+
+@command.command("abort")
+@_inventory
+def abort(inventory: Path) -> None:
+    """Let the command that runs stop after its step, or in its soak. 'resume' goes on later.
+
+    Exit codes: 0 it is going to stop, 1 no command runs on this host.
+    """
+    state = site_of(inventory).state
+    if not (state.exists() and is_in_use(state)):
+        say("no command of this rollout runs on this host; there is nothing to stop")
+        raise click.exceptions.Exit(ExitCode.DIFFERENT)
+    (state / ABORT_FILE).touch()
+    say("the command stops after the step under way; 'migrator rollout status' shows when")
+
+
+@command.command("unlock")
+@_inventory
+@click.option("--yes", is_flag=True, help="Don't ask.")
+def unlock(inventory: Path, yes: bool) -> None:
+    """Break the lock of a rollout whose host or journal is lost. Never do this while its command runs."""
+    site = site_of(inventory)
+
+    async def work(journal: RolloutJournal) -> None:
+        async with parts_at(site, say) as (parts, _):
+            holder = await parts.lock.holder()
+            if holder is None:
+                say("nobody holds the lock")
+                return
+            say(f"lock: {holder_line(holder)}")
+            if not yes:
+                await asyncio.to_thread(
+                    ask, "Does no command of that rollout run any more? Break its lock?", abort=True
+                )
+            await parts.lock.break_open()
+            if progress_of(journal.entries).rollout:
+                journal.append(parts.clock.wall_ms(), Event.LOCK_BROKEN, of=holder.rollout, host=holder.host)
+            say("the lock is broken")
+
+    with _journal(site) as journal:
+        asyncio.run(work(journal))
+
+
+@command.command("schema")
+def schema() -> None:
+    """Print the JSON schema of the inventory."""
+    say_json(json.loads(schema_text()), indent=True)

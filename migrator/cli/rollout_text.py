@@ -1,0 +1,172 @@
+"""What `migrator rollout` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from migrator.observe.printable import printable
+from migrator.rollout.apply import Ending
+from migrator.rollout.inventory import ControllerKind, Inventory, Roll
+from migrator.rollout.journal import Entry
+from migrator.rollout.plan import plan
+from migrator.rollout.ports import LockHolder
+from migrator.rollout.preview import StepPreview, StepState, asked
+from migrator.rollout.progress import progress_of
+from migrator.rollout.site import Site
+from migrator.rollout.standing import Standing, seen_lines
+from migrator.rollout.steps import TEXTS, Act, Direction, Phase
+from migrator.rollout.summary import durations_of, forecast_of, line_of, of_last, without_controller
+from migrator.rollout.world import World
+
+DOES = {
+    Act.CONFIRM: "asks you",
+    Act.EDIT: "changes {file}",
+    Act.STOP: "stops {node}",
+    Act.START: "starts {started}",
+    Act.RESTART: "restarts {node}",
+    Act.SOAK: "watches both sides being written for {soak:.0f} s",
+    Act.RUN: "runs {command}",
+}
+NEXT = {
+    Ending.REACHED: "'migrator rollout resume' goes on",
+    Ending.PAUSED: "'migrator rollout resume' goes on",
+    Ending.ABORTED: "'migrator rollout resume' goes on",
+    Ending.NOT_CONFIRMED: "'migrator rollout resume' asks again, 'migrator rollout rollback' goes back",
+    Ending.COMPLETE: "",
+}
+
+
+def plan_lines(site: Site, world: World, shown: Sequence[StepPreview], entries: Sequence[Entry]) -> Iterator[str]:
+    """All steps."""
+    inventory = site.inventory
+    yield from _head(inventory, world, entries)
+    if any(one.step.phase is Phase.STOP_QUORUM for one in shown):
+        yield from way_back(shown)
+    yield from step_lines(shown, inventory)
+
+
+def step_lines(shown: Sequence[StepPreview], inventory: Inventory) -> Iterator[str]:
+    """Each step, with a number."""
+    for number, one in enumerate(shown, 1):
+        yield from _step(number, one, inventory)
+
+
+def _head(inventory: Inventory, world: World, entries: Sequence[Entry]) -> Iterator[str]:
+    controllers, brokers = inventory.controllers, inventory.brokers
+    whose = "Kafka's" if controllers.kind is ControllerKind.STOCK else "of this program"
+    roll = "one rack at a time" if brokers.roll is Roll.RACK else "one at a time"
+    how_many = f"{len(controllers.nodes)} controllers {whose}, {len(brokers.nodes)} brokers"
+    yield f"cluster {inventory.cluster}: {how_many}, {roll}"
+    yield f"a gate waits at most {inventory.times.gate:.0f} s, then the rollout stops"
+    if world.lock_is_local:
+        yield "the lock is on this host only: no ZooKeeper answers. Let nobody begin a rollout on another host"
+    elif inventory.handover is not None:
+        yield "once Kafka's controllers have taken over and ZooKeeper is gone, the lock is on this host only"
+    yield from world.notes
+    forecast = forecast_of(entries)
+    yield f"forecast: {forecast}" if forecast is not None else "forecast: none yet; the step 'rehearse' makes one"
+
+
+def way_back(shown: Sequence[StepPreview]) -> Iterator[str]:
+    """What it costs to go back."""
+    yield "nothing is lost: ZooKeeper gets everything that the quorum has committed before the controllers stop"
+    gives_back = any(one.step.phase is Phase.GIVE_BACK and one.state is StepState.OPEN for one in shown)
+    if gives_back:
+        yield (
+            "without a controller: from the stop of the last controller until 'migrator rollback' has ended, mostly "
+            "some seconds. Clients read and write meanwhile; elections and changes of topics wait"
+        )
+    else:
+        yield "without a controller: never. A broker is the ZooKeeper controller already"
+
+
+def _step(number: int, one: StepPreview, inventory: Inventory) -> Iterator[str]:
+    step, text = one.step, TEXTS[one.step.phase]
+    started = step.successor or step.node
+    where = "" if step.node is None else f" (node {step.node.node_id} on {step.node.host})"
+    yield f"{number:>3} {step.name}{where}: {one.state.value}"
+    if one.state in (StepState.DONE, StepState.NOT_NEEDED):
+        return
+    yield f"      why: {text.why}"
+    for line in asked(step.before):
+        yield f"      before: {line}"
+    for act in step.acts:
+        if act in DOES and (act is not Act.RUN or one.command):
+            yield "      does: " + DOES[act].format(
+                file=one.file,
+                node="" if step.node is None else step.node.name,
+                started="" if started is None else started.name,
+                soak=inventory.times.soak,
+                command=" ".join(one.command),
+            )
+        if act is Act.EDIT:
+            yield from (f"        {line}" for line in one.changes or ("nothing is to be changed in the file",))
+    for line in asked(step.after):
+        yield f"      after: {line}"
+    yield f"      undo: {text.undo}"
+
+
+def finish_question(inventory: Inventory) -> tuple[str, ...]:
+    """Before there is no way back."""
+    warning = (
+        f"The next step ends the migration of {inventory.cluster}. Until now 'migrator rollout rollback' returns the "
+        "cluster to ZooKeeper. After the next step there is no way back."
+    )
+    return warning, "End the migration?"
+
+
+def ending_lines(inventory: Inventory, ending: Ending, entries: Sequence[Entry]) -> Iterator[str]:
+    """Why a command has ended, and what comes next."""
+    last = of_last(entries)
+    yield f"{ending.value}{f'. {NEXT[ending]}' if NEXT[ending] else ''}"
+    if ending is Ending.COMPLETE:
+        progress = progress_of(last)
+        yield str(durations_of(last, plan(inventory, progress.direction, progress.canary)))
+        gap = without_controller(last)
+        if progress.direction is Direction.BACK and gap is not None:
+            yield f"without a controller: {gap:.1f} s"
+        archive = next((entry.details["archive"] for entry in reversed(last) if "archive" in entry.details), None)
+        if archive is not None:
+            yield f"archive: {archive}"
+
+
+def status_lines(standing: Standing) -> Iterator[str]:
+    """How a rollout stands."""
+    if standing.state == "none":
+        yield f"cluster {standing.cluster}: no rollout was begun"
+    else:
+        way = "forward" if standing.direction is Direction.FORWARD else "back"
+        yield (
+            f"cluster {standing.cluster}: rollout {standing.rollout}, {way}: {standing.state}; "
+            f"{standing.done} of {standing.steps} steps"
+        )
+    if standing.step is not None:
+        yield f"next: {standing.step.name}: {TEXTS[standing.step.phase].why}"
+    if standing.soaked_seconds:
+        yield f"soaked: {standing.soaked_seconds} s"
+    if standing.failure is not None:
+        yield f"failed: {standing.failure}"
+    if standing.trouble:
+        yield f"the cluster could not be looked at: {standing.trouble}"
+        return
+    yield f"lock: {'nobody holds it' if standing.holder is None else holder_line(standing.holder)}"
+    if standing.seen is not None:
+        yield from seen_lines(standing.seen)
+
+
+def holder_line(holder: LockHolder) -> str:
+    """Who holds the lock."""
+    return f"rollout {holder.rollout}, {holder.owner} on {holder.host}, since {_time(holder.since_ms)}"
+
+
+def history_line(entry: Entry) -> str:
+    """One line of the journal."""
+    return f"{_time(entry.time_ms)} {printable(line_of(entry))}"
+
+
+def _time(milliseconds: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
+    except (OverflowError, ValueError, OSError):
+        return f"at {milliseconds} ms"

@@ -1,0 +1,310 @@
+"""The acts of a step, each done on the cluster: noted as begun, done, and noted as done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePosixPath
+
+from migrator.errors import OperatorError
+from migrator.rollout import engine, jobs
+from migrator.rollout.archive import keep_verdict, make_archive
+from migrator.rollout.engine import Decision
+from migrator.rollout.files import backup, backup_of, text_of
+from migrator.rollout.journal import Detail, Event
+from migrator.rollout.modes import FileMode, digest, file_mode, parsed, rewritten, stock_file
+from migrator.rollout.nodes import Node
+from migrator.rollout.parts import RolloutParts
+from migrator.rollout.ports import FileChangedError, Gate, GateQuestion, Observation, Output, Waiting
+from migrator.rollout.progress import Progress
+from migrator.rollout.steps import Act, Job, Step
+
+Note = Callable[..., None]
+SOAK_NOTE_MS = 60_000
+"""How much of a soak a crash may cost."""
+SHOWN_MAX = 5
+
+
+class GateTimeoutError(OperatorError):
+    """A gate stayed shut; says for whom or what it waits."""
+
+
+class UntrueRestartError(OperatorError):
+    """A restart command succeeded, and the same process runs."""
+
+
+class JobFailedError(OperatorError):
+    """A command of a step failed, or its answer is no."""
+
+
+class AbortedError(OperatorError):
+    """The operator wants no more of a soak, which may last for days."""
+
+
+class StepActs:
+    """Of one run.
+
+    :param note: writes a line of the journal.
+    :param is_aborted: whether the operator asks for an end.
+    """
+
+    def __init__(self, parts: RolloutParts, state: Path, note: Note, is_aborted: Callable[[], bool]) -> None:
+        self._parts = parts
+        self._is_aborted = is_aborted
+        self._state = state
+        self._note = note
+        self.found: tuple[str, str | None] = ("", None)
+        """Node and digest of the file that was found changed last."""
+
+    async def look(self, step: Step) -> tuple[FileMode | None, bool]:
+        """What the file of a step's node is for, and whether its process runs."""
+        if step.node is None:
+            return None, False
+        runs = await self._parts.executor.incarnation(step.node) is not None
+        if step.mode is None or step.mode is FileMode.STOCK:
+            return None, runs
+        return file_mode(step.node.role, parsed(step.node, await text_of(self._parts.executor, step.node))), runs
+
+    async def check(self, step: Step, act: Act, questions: Sequence[GateQuestion]) -> None:
+        """Wait until all gates are open.
+
+        :raises GateTimeoutError: one stays shut.
+        """
+        await self._wait(questions, step.name)
+        self._note(Event.PASSED, step.name, act)
+
+    async def do(self, step: Step, act: Act, progress: Progress) -> None:
+        """One act that changes something, or a job.
+
+        :raises OperatorError: it fails.
+        """
+        if act is Act.SOAK:
+            await self._soak(step, progress)
+        elif act is Act.RUN:
+            await self._run(step, progress)
+        elif step.node is not None:
+            work = {Act.EDIT: self._edit, Act.RESTART: self._restart, Act.START: self._start, Act.STOP: self._stop}
+            await work[act](step, step.node, progress)
+
+    async def _edit(self, step: Step, node: Node, progress: Progress) -> None:
+        target = step.successor or node
+        ours = await text_of(self._parts.executor, node)
+        here = FileMode.STOCK if step.mode is FileMode.STOCK else file_mode(node.role, parsed(node, ours))
+        if engine.is_past(step, here):
+            self._note(Event.FOUND, step.name, Act.EDIT, past=True)
+            return
+        old = ours.encode() if step.successor is None else await self._parts.executor.read(target, target.properties)
+        new, restored = await self._wanted(step, node, ours, progress.rollout)
+        before, wanted = digest(old), digest(new)
+        known = progress.knows(target.name, before)
+        decision = engine.decide_edit(progress.of(step.name), before, wanted, file_is_known=known)
+        if decision is Decision.FILE_CHANGED:
+            raise self._changed(target, before)
+        if decision is Decision.DO:
+            kept = "" if old is None else backup(target, step.phase, progress.rollout)
+            self._note(Event.BEGUN, step.name, Act.EDIT, node=target.name, before=before, after=wanted, backup=kept)
+            self._parts.tell(f"{step.name}: writes {target.properties}")
+            try:
+                await self._parts.executor.write(target, target.properties, new, expected=before, backup=kept)
+            except FileChangedError:
+                self.found = target.name, await self._digest(target)
+                raise
+        event = Event.FOUND if decision is Decision.FOUND else Event.DONE
+        self._note(event, step.name, Act.EDIT, node=target.name, file=wanted, restored=restored)
+
+    async def _wanted(self, step: Step, node: Node, text: str, rollout: str) -> tuple[bytes, bool]:
+        """The file as it has to be, and whether that is as it was before this rollout."""
+        if step.mode is None:
+            raise ValueError(step.name)
+        if step.mode is FileMode.STOCK:
+            release = self._parts.inventory.handover
+            return (text if release is None else stock_file(text, release)).encode(), False
+        kept = backup_of(node, step.mode, rollout)
+        earlier = await self._parts.executor.read(node, kept) if kept else None
+        was = None if earlier is None else earlier.decode()
+        new = rewritten(node, text, step.mode, self._parts.mode_settings, was)
+        return new.encode(), new == was
+
+    async def _restart(self, step: Step, node: Node, progress: Progress) -> None:
+        known = progress.of(step.name)
+        seen = await self._parts.observer.observe()
+        before = await self._parts.executor.incarnation(node)
+        now = await self._digest(node)
+        decision = engine.decide_restart(step, known, seen, before, file_is_known=progress.knows(node.name, now))
+        if decision is Decision.FILE_CHANGED:
+            raise self._changed(node, now)
+        if decision is Decision.FOUND:
+            self._note(Event.FOUND, step.name, Act.RESTART)
+            return
+        if decision is not Decision.TOOK_EFFECT:
+            if known.begun is not Act.RESTART:
+                self._note(Event.BEGUN, step.name, Act.RESTART, **_begun(node, seen, before))
+            if decision is Decision.START:
+                await self._start_again(step, node)
+            else:
+                await self._stop_and_start(step, node)
+            await self._believe(node, before)
+        self._note(Event.DONE, step.name, Act.RESTART, node=node.name)
+
+    async def _stop_and_start(self, step: Step, node: Node) -> None:
+        self._parts.tell(f"{step.name}: restarts {node.name}")
+        if not self._parts.executor.stops_and_starts(node):
+            await self._parts.executor.restart(node)
+            return
+        await self._parts.executor.stop(node)
+        await self._start_again(step, node)
+
+    async def _start_again(self, step: Step, node: Node) -> None:
+        """A broker that could not close its session leaves a znode, and would end at its start because of it."""
+        if step.mode in (FileMode.BROKER_MIGRATING, FileMode.BROKER_ZOOKEEPER):
+            await self._wait((GateQuestion(Gate.BROKER_GONE, node),), step.name)
+        await self._parts.executor.start(node)
+
+    async def _believe(self, node: Node, before: str | None) -> None:
+        """
+        :raises UntrueRestartError: the same process runs as before.
+        """
+        after = await self._parts.executor.incarnation(node)
+        if after is not None and after == before and after != engine.UNKNOWN_INCARNATION:
+            raise UntrueRestartError(
+                "the restart command succeeded, but the same process runs",
+                where=f"{node.name} on {node.host}",
+                remedy="Correct the command in the inventory; then 'migrator rollout resume'",
+            )
+
+    async def _start(self, step: Step, node: Node, progress: Progress) -> None:
+        target = step.successor or node
+        decision = engine.decide_start(progress.of(step.name), await self._parts.executor.incarnation(target))
+        if decision is Decision.DO:
+            self._note(Event.BEGUN, step.name, Act.START, node=target.name)
+            self._parts.tell(f"{step.name}: starts {target.name}")
+            await self._parts.executor.start(target)
+        self._note(Event.FOUND if decision is Decision.FOUND else Event.DONE, step.name, Act.START, node=target.name)
+
+    async def _stop(self, step: Step, node: Node, progress: Progress) -> None:
+        decision = engine.decide_stop(progress.of(step.name), await self._parts.executor.incarnation(node))
+        if decision is Decision.DO:
+            self._note(Event.BEGUN, step.name, Act.STOP, node=node.name)
+            self._parts.tell(f"{step.name}: stops {node.name}")
+            await self._parts.executor.stop(node)
+        self._note(Event.FOUND if decision is Decision.FOUND else Event.DONE, step.name, Act.STOP, node=node.name)
+
+    async def _soak(self, step: Step, progress: Progress) -> None:
+        """Only time that is watched counts: the wall clock may jump, and nobody watched before this process."""
+        soaked, wanted = progress.soaked_ms, int(self._parts.inventory.times.soak * 1000)
+        poll = self._parts.inventory.times.poll
+        last, noted = self._parts.clock.monotonic_ms(), soaked
+        while soaked < wanted:
+            await self._wait(step.before, step.name)
+            await self._parts.clock.sleep(min(poll, (wanted - soaked) / 1000))
+            now = self._parts.clock.monotonic_ms()
+            soaked, last = soaked + now - last, now
+            if soaked - noted >= SOAK_NOTE_MS or soaked >= wanted:
+                self._note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=soaked)
+                noted = soaked
+            if self._is_aborted():
+                self._note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=soaked)
+                raise AbortedError("the soak was stopped")
+        self._note(Event.DONE, step.name, Act.SOAK)
+
+    async def _run(self, step: Step, progress: Progress) -> None:
+        job, node = step.job, step.node
+        if job is None or node is None:
+            raise ValueError(step.name)
+        known, seen = progress.of(step.name), await self._parts.observer.observe()
+        if known.begun is Act.RUN and job is Job.GIVE_BACK and seen.controller_broker is not None:
+            self._note(Event.DONE, step.name, Act.RUN)
+            return
+        self._note(Event.BEGUN, step.name, Act.RUN, job=job.value)
+        details: dict[str, Detail] = {}
+        if job is Job.ARCHIVE:
+            details["archive"] = str(await make_archive(self._parts, node, self._state, progress.rollout))
+        elif job is Job.SET_ASIDE:
+            await self._set_aside(node, progress.rollout)
+        else:
+            details |= await self._command(step, job, self._runner(job, node, seen, progress), seen)
+        self._note(Event.DONE, step.name, Act.RUN, job=job.value, **details)
+
+    def _runner(self, job: Job, node: Node, seen: Observation, progress: Progress) -> Node:
+        """The controller on whose machine a job runs: its log has to be the newest."""
+        controllers = self._parts.inventory.controllers.nodes
+        if job is Job.GIVE_BACK:
+            return next((each for each in controllers if each.name == progress.last_stopped), node)
+        if job is Job.VERIFY and seen.quorum is not None:
+            return next((each for each in controllers if each.node_id == seen.quorum.leader_id), node)
+        return node
+
+    async def _command(self, step: Step, job: Job, node: Node, seen: Observation) -> dict[str, int]:
+        if job is Job.FORMAT and not seen.cluster_id:
+            raise JobFailedError(
+                "nobody says the cluster's id",
+                where=node.name,
+                remedy="ZooKeeper has it in /cluster/id: see that 'access' of the inventory reaches ZooKeeper",
+            )
+        words = jobs.command_of(job, node, self._parts.inventory, seen.cluster_id)
+        self._parts.tell(f"{step.name}: {job.value} on {node.host}")
+        output = await self._parts.executor.run(node, words, seconds=self._parts.inventory.times.command)
+        report = jobs.printed(output)
+        if job is Job.VERIFY and report is not None:
+            keep_verdict(self._state, step.name, report)
+        self._raise_if_failed(job, node, output)
+        return jobs.figures(job, report)
+
+    def _raise_if_failed(self, job: Job, node: Node, output: Output) -> None:
+        """What the command said goes to the terminal, and nowhere else."""
+        what = jobs.meaning(job, output)
+        if what:
+            for line in jobs.tail(output):
+                self._parts.tell(f"  {line}")
+            raise JobFailedError(what, where=f"{node.name} on {node.host}", remedy=jobs.REMEDIES[job])
+
+    async def _set_aside(self, node: Node, rollout: str) -> None:
+        for directory in jobs.directories_of(parsed(node, await text_of(self._parts.executor, node))):
+            if await self._parts.executor.read(node, str(PurePosixPath(directory) / jobs.META_PROPERTIES)) is None:
+                continue
+            words = jobs.move_aside(directory, rollout)
+            output = await self._parts.executor.run(node, words, seconds=self._parts.inventory.times.command)
+            self._raise_if_failed(Job.SET_ASIDE, node, output)
+
+    async def _wait(self, questions: Sequence[GateQuestion], step: str) -> None:
+        times, clock = self._parts.inventory.times, self._parts.clock
+        deadline = clock.monotonic_ms() + int(times.gate * 1000)
+        said: tuple[Waiting, ...] = ()
+        while True:
+            seen = await self._parts.observer.observe()
+            waiting = tuple(found for question in questions for found in self._parts.judge(question, seen))
+            if not waiting:
+                return
+            if waiting != said:
+                said = waiting
+                self._parts.tell(f"{step}: waits: {_shown(waiting)}")
+            if clock.monotonic_ms() >= deadline:
+                raise GateTimeoutError(
+                    f"not within {times.gate:.0f} s: {_shown(waiting)}", where=step, remedy=waiting[0].remedy
+                )
+            await clock.sleep(times.poll)
+
+    async def _digest(self, node: Node) -> str | None:
+        return digest(await self._parts.executor.read(node, node.properties))
+
+    def _changed(self, node: Node, now: str | None) -> FileChangedError:
+        self.found = node.name, now
+        return FileChangedError(
+            "somebody else has changed the file since this rollout looked at it; nothing was done",
+            where=f"{node.name} on {node.host}: {node.properties}",
+            remedy="Look at it. 'migrator rollout resume' goes on with the file as it is now",
+        )
+
+
+def _begun(node: Node, seen: Observation, incarnation: str | None) -> dict[str, Detail]:
+    details: dict[str, Detail] = {"node": node.name, "incarnation": incarnation}
+    broker = engine.broker_before(node, seen)
+    if broker is not None:
+        mode = None if broker.mode is None else broker.mode.value
+        details |= {"broker": broker.broker_id, "registration": broker.registration, "mode": mode}
+        details["release"] = broker.release
+    return details
+
+
+def _shown(waiting: Sequence[Waiting]) -> str:
+    said = list(dict.fromkeys(f"{each.who}: {each.what}" for each in waiting))
+    return "; ".join(said[:SHOWN_MAX]) + (f"; and {len(said) - SHOWN_MAX} more" if len(said) > SHOWN_MAX else "")

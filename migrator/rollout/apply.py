@@ -1,0 +1,196 @@
+"""Drives a rollout: engine, executor, observer, journal and lock, one act after the other.
+
+Before an act the lock is looked at, and what is to be done stands in the journal on disk. Whoever runs the same journal
+again goes on where it ended, however it ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+
+from migrator.errors import OperatorError
+from migrator.rollout.acts import AbortedError, GateTimeoutError, StepActs
+from migrator.rollout.engine import is_down, is_needed, next_step, questions_after
+from migrator.rollout.journal import Detail, Event, RolloutJournal
+from migrator.rollout.parts import RolloutParts
+from migrator.rollout.plan import canary_steps, plan
+from migrator.rollout.ports import FileChangedError, Observation
+from migrator.rollout.progress import Progress, after, progress_of
+from migrator.rollout.steps import TEXTS, Act, Phase, Step
+from migrator.values import value
+
+ORDER = list(Phase)
+ABORT_FILE = "abort"
+
+
+class Ending(Enum):
+    """Why a run came to its end, without a failure."""
+
+    COMPLETE = "the rollout is complete"
+    REACHED = "it is as far as was asked for"
+    PAUSED = "it waits after this step, as was asked for"
+    ABORTED = "it stopped after the step under way, as was asked for"
+    NOT_CONFIRMED = "it stopped before the end of the migration: nobody confirmed that there is no way back"
+
+
+@value
+class StopAt:
+    """Where a run ends before the plan does: after a phase, or after a step."""
+
+    phase: Phase | None = None
+    step: str = ""
+
+
+class RolloutRun:
+    """One run of the rollout that the journal has opened.
+
+    :param state: the directory of the journal; `ABORT_FILE` in it asks for an end.
+    :param confirm: whether the operator wants what cannot be undone.
+    """
+
+    def __init__(
+        self, parts: RolloutParts, journal: RolloutJournal, state: Path, confirm: Callable[[], Awaitable[bool]]
+    ) -> None:
+        self._parts = parts
+        self._journal = journal
+        self._state = state
+        self._confirm = confirm
+        self._progress = progress_of(journal.entries)
+        self._steps = plan(parts.inventory, self._progress.direction, self._progress.canary)
+        self._acts = StepActs(parts, state, self._note, self._is_asked_to_stop)
+
+    @property
+    def progress(self) -> Progress:
+        """How far it is."""
+        return self._progress
+
+    async def run(self, stop: StopAt = StopAt()) -> Ending:  # noqa: B008 - a value that nobody changes
+        """To the end of the plan, or as far as was asked for. May be called again after any failure.
+
+        :raises OperatorError: something is not as it has to be; the journal and the message say what.
+        """
+        names = [step.name for step in self._steps]
+        if stop.step and stop.step not in names:
+            raise OperatorError(
+                f"there is no step {stop.step}", where="--pause-after", remedy=f"Name one of {', '.join(names)}"
+            )
+        if stop.step and self._progress.of(stop.step).finished:
+            return Ending.PAUSED
+        self._abort_file.unlink(missing_ok=True)
+        await self._parts.lock.acquire(self._progress.rollout)
+        try:
+            return await self._run(stop)
+        except AbortedError:
+            return self._aborted()
+
+    async def _run(self, stop: StopAt) -> Ending:
+        while True:
+            if self._is_asked_to_stop():
+                return self._aborted()
+            if canary := self._canary_done():
+                self._note(Event.PAUSED, canary)
+                return Ending.PAUSED
+            seen = await self._parts.observer.observe()
+            step = next_step(self._steps, self._progress, seen)
+            if step is None:
+                await self._parts.lock.release(self._progress.rollout)
+                self._note(Event.CLOSED)
+                return Ending.COMPLETE
+            if stop.phase is not None and ORDER.index(step.phase) > ORDER.index(stop.phase):
+                return Ending.REACHED
+            if not await self._take(step, seen):
+                return Ending.NOT_CONFIRMED
+            if step.name == stop.step:
+                self._note(Event.PAUSED, step.name)
+                return Ending.PAUSED
+
+    async def _take(self, step: Step, seen: Observation) -> bool:
+        """One step to its end; False: the operator does not want it."""
+        known = self._progress.of(step.name)
+        act: Act | None = None
+        try:
+            if not known.done and known.begun is None:
+                here, runs = await self._acts.look(step)
+                if not is_needed(step, seen, here, runs=runs):
+                    self._note(Event.SKIPPED, step.name)
+                    return True
+                self._parts.tell(f"{step.name}: {TEXTS[step.phase].why}")
+            for act in step.acts:
+                if act in self._progress.of(step.name).done:
+                    continue
+                await self._parts.lock.check(self._progress.rollout)
+                if act is Act.CONFIRM:
+                    if not self._progress.confirmed and not await self._confirm():
+                        return False
+                    self._note(Event.CONFIRMED)
+                    self._note(Event.PASSED, step.name, act)
+                else:
+                    await self._do(step, act, seen)
+        except AbortedError:
+            raise
+        except OperatorError as error:
+            with suppress(OperatorError):  # the disk may be full; the error that counts is the first one
+                self._fail(step, act, error)
+            raise
+        self._note(Event.DONE, step.name)
+        return True
+
+    async def _do(self, step: Step, act: Act, seen: Observation) -> None:
+        if act is Act.CHECK_BEFORE:
+            questions = () if is_down(step, seen) else step.before
+            await self._acts.check(step, act, questions)
+        elif act is Act.CHECK_AFTER:
+            await self._acts.check(step, act, questions_after(step, self._steps, self._progress))
+        else:
+            await self._acts.do(step, act, self._progress)
+
+    def _note(self, event: Event, step: str = "", act: str = "", **details: Detail) -> None:
+        entry = self._journal.append(self._parts.clock.wall_ms(), event, step, act, **details)
+        self._progress = after(self._progress, entry)
+
+    def _fail(self, step: Step, act: Act | None, error: OperatorError) -> None:
+        """Names and kinds only: what a command said may hold anything."""
+        details: dict[str, Detail] = {"error": type(error).__name__, "where": error.where}
+        if isinstance(error, GateTimeoutError):
+            details["what"] = error.what
+        if isinstance(error, FileChangedError):
+            node, found = self._acts.found
+            details |= {"again": Act.EDIT.value, "node": node, "file": found}
+        self._note(Event.FAILED, step.name, "" if act is None else act, **details)
+
+    def _canary_done(self) -> str:
+        """The canary's step that was done, and after which the rollout has not waited for the operator yet; or ""."""
+        steps = canary_steps(self._steps, self._progress.canary) - self._progress.paused_after
+        return next((name for name in sorted(steps) if self._was_done(name)), "")
+
+    def _was_done(self, name: str) -> bool:
+        known = self._progress.of(name)
+        return known.finished and bool(known.done)
+
+    @property
+    def _abort_file(self) -> Path:
+        return self._state / ABORT_FILE
+
+    def _is_asked_to_stop(self) -> bool:
+        return self._abort_file.exists()
+
+    def _aborted(self) -> Ending:
+        self._note(Event.PAUSED)
+        self._abort_file.unlink(missing_ok=True)
+        return Ending.ABORTED
+
+
+def until_phase(name: str) -> Phase:
+    """
+    :raises OperatorError: there is no such state.
+    """
+    states = {"MigrationIneligible": Phase.START, "DualWrite": Phase.COPY, "Finished": Phase.FINISH}
+    forward = ORDER[: ORDER.index(Phase.ARCHIVE) + 1]
+    found = states.get(name) or next((phase for phase in forward if phase.value == name), None)
+    if found is None:
+        names = ", ".join([*states, *(phase.value for phase in forward)])
+        raise OperatorError(f"there is no state {name}", where="--until", remedy=f"Name one of {names}")
+    return found

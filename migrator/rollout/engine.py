@@ -1,0 +1,233 @@
+"""What comes next, and whether it has to be done at all: decisions on the plan, the journal and what is seen. Pure.
+
+Every action that changes something is noted as begun, done, and noted as done. An action that was begun and not noted
+as done is looked at first: the digest of the file, or the process that runs, says whether it took effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import Enum, auto
+
+from migrator.errors import OperatorError
+from migrator.migration.machine.states import PublicState
+from migrator.rollout.modes import FileMode
+from migrator.rollout.nodes import Node, Role
+from migrator.rollout.ports import BrokerMode, BrokerSeen, ControllerProgram, Gate, GateQuestion, Observation
+from migrator.rollout.progress import Progress, StepProgress
+from migrator.rollout.steps import Act, Condition, Phase, Step
+
+COPIED = (PublicState.MIGRATE_ZK_DATA.label, PublicState.DUAL_WRITE.label, PublicState.FINISHED.label)
+LEADER_LAST = (Phase.FINISH, Phase.HANDOVER, Phase.STOP_QUORUM)
+MODES = {
+    FileMode.BROKER_ZOOKEEPER: BrokerMode.ZOOKEEPER,
+    FileMode.BROKER_MIGRATING: BrokerMode.MIGRATING,
+    FileMode.BROKER_KRAFT: BrokerMode.KRAFT,
+}
+UNKNOWN_INCARNATION = ""
+"""Of an executor that cannot tell: the registration of the broker tells then."""
+
+
+class Decision(Enum):
+    """What to do about one act."""
+
+    DO = auto()
+    START = auto()
+    """Of a restart: only the second half, nothing runs."""
+    FOUND = auto()
+    """Nothing is to be done, and nothing was begun."""
+    TOOK_EFFECT = auto()
+    """It was begun, and its effect is there."""
+    FILE_CHANGED = auto()
+    """Somebody else has changed the file: nothing is done before a person has looked."""
+
+
+def next_step(steps: Sequence[Step], progress: Progress, seen: Observation) -> Step | None:
+    """The step under way; else the first open one, but who is down before who serves, and who leads last.
+
+    :returns: None at the end of the plan.
+    """
+    unfinished = [step for step in steps if not progress.of(step.name).finished]
+    if not unfinished:
+        return None
+    for step in unfinished:
+        known = progress.of(step.name)
+        if known.done or known.begun is not None:
+            return step
+    first = unfinished[0]
+    candidates = [step for step in unfinished if step.phase is first.phase and step.node is not None] or [first]
+    if first.phase in LEADER_LAST:
+        leader = None if seen.quorum is None else seen.quorum.leader_id
+        return min(candidates, key=lambda step: step.node is not None and step.node.node_id == leader)
+    if first.node is not None and first.node.role is Role.BROKER and first.before and first.after:
+        alone = [step for step in candidates if step.before and step.after]
+        return min(alone, key=lambda step: not is_down(step, seen))
+    return first
+
+
+def is_down(step: Step, seen: Observation) -> bool:
+    """Whether the broker of a step is registered nowhere: then its restart harms nobody, and no gate holds it up."""
+    if step.node is None or step.node.role is not Role.BROKER or seen.brokers is None:
+        return False
+    broker = seen.brokers.get(step.node.node_id)
+    return broker is None or broker.mode is None
+
+
+def refuse_back(seen: Observation, files: Sequence[FileMode], *, one_ends_it: bool) -> None:
+    """
+    :param files: what the controllers' property files are for.
+    :param one_ends_it: whether one leader without the migration ends it, as with Kafka's controllers.
+    :raises OperatorError: the end of the migration was reached, or nobody can say that it was not.
+    """
+    state = "" if seen.migration is None else seen.migration.state
+    off = [mode is FileMode.CONTROLLER_ENDED for mode in files]
+    if state == PublicState.FINISHED.label:
+        raise OperatorError(
+            "the migration is finished: there is no way back",
+            where="rollback",
+            remedy="Go on with 'migrator rollout resume', or restore ZooKeeper and the brokers from a backup",
+        )
+    if not state and (any(off) if one_ends_it else all(off)):
+        raise OperatorError(
+            "controllers have the migration off, and none of them answers: the migration may be finished",
+            where="rollback",
+            remedy="Start the controllers; 'migrator status' says whether it is finished",
+        )
+
+
+def is_needed(step: Step, seen: Observation, here: FileMode | None, *, runs: bool) -> bool:
+    """Whether a step that was not begun has to be done.
+
+    :param here: what the node's property file is for; None where the step is about no file.
+    :param runs: whether the node's process does.
+    """
+    state = "" if seen.migration is None else seen.migration.state
+    node_id = -1 if step.node is None else step.node.node_id
+    broker = (seen.brokers or {}).get(node_id)
+    voter = None if seen.quorum is None else seen.quorum.voters.get(node_id)
+    mode = None if broker is None else broker.mode
+    migrates = None if voter is None else voter.migration_on
+    finished = state == PublicState.FINISHED.label
+    return {
+        Condition.ALWAYS: True,
+        Condition.NOT_COPIED: state not in COPIED,
+        Condition.NOT_FINISHED: not finished,
+        Condition.DUAL_WRITING: state == PublicState.DUAL_WRITE.label,
+        Condition.NODE_DOWN: not finished and not runs,
+        Condition.STILL_MIGRATING: here is FileMode.CONTROLLER_MIGRATING or migrates is True,
+        Condition.MIGRATION_OFF: here is FileMode.CONTROLLER_ENDED or (runs and migrates is False),
+        Condition.IN_KRAFT: here is FileMode.BROKER_KRAFT or mode is BrokerMode.KRAFT,
+        Condition.NOT_IN_ZOOKEEPER: here is not FileMode.BROKER_ZOOKEEPER or mode is not BrokerMode.ZOOKEEPER,
+        Condition.NOT_STOCK: voter is None or voter.program is not ControllerProgram.STOCK,
+        Condition.NO_ZOOKEEPER_CONTROLLER: seen.controller_broker is None,
+    }[step.condition]
+
+
+def is_past(step: Step, here: FileMode) -> bool:
+    """Whether a broker's file is beyond what the step wants: it was taken further before this rollout."""
+    return step.phase is Phase.MIGRATE and here is FileMode.BROKER_KRAFT
+
+
+def decide_edit(step: StepProgress, now: str | None, wanted: str | None, *, file_is_known: bool) -> Decision:
+    """
+    :param now: digest of the file as it is.
+    :param wanted: as it has to be.
+    :param file_is_known: whether the file is as this rollout has seen it or left it.
+    """
+    if step.begun is Act.EDIT:
+        if now == step.expected["after"]:
+            return Decision.TOOK_EFFECT
+        return Decision.DO if now == step.expected["before"] else Decision.FILE_CHANGED
+    if not file_is_known:
+        return Decision.FILE_CHANGED
+    return Decision.FOUND if now == wanted else Decision.DO
+
+
+def decide_restart(
+    step: Step, known: StepProgress, seen: Observation, incarnation: str | None, *, file_is_known: bool
+) -> Decision:
+    """
+    :param incarnation: of the process that runs now; None: none does.
+    :param file_is_known: whether the file is as this rollout has left it.
+    """
+    decision = _decide_restart(step, known, seen, incarnation)
+    touches = decision in (Decision.DO, Decision.START)
+    return Decision.FILE_CHANGED if touches and not file_is_known else decision
+
+
+def _decide_restart(step: Step, known: StepProgress, seen: Observation, incarnation: str | None) -> Decision:
+    if known.begun is Act.RESTART:
+        if incarnation is None:
+            return Decision.START
+        old = known.expected["incarnation"]
+        if UNKNOWN_INCARNATION in (incarnation, old):
+            return Decision.TOOK_EFFECT if _registered_anew(step, known, seen) else Decision.DO
+        return Decision.DO if incarnation == old else Decision.TOOK_EFFECT
+    if known.past:
+        return Decision.FOUND
+    if incarnation is None:
+        return Decision.START
+    as_wanted = runs_as_wanted(step, seen)
+    if known.wrote and not (known.restored and as_wanted):
+        return Decision.DO
+    return Decision.DO if as_wanted is False else Decision.FOUND
+
+
+def decide_start(known: StepProgress, incarnation: str | None) -> Decision:
+    """Of a process that has to run."""
+    if incarnation is None:
+        return Decision.DO
+    return Decision.TOOK_EFFECT if known.begun is Act.START else Decision.FOUND
+
+
+def decide_stop(known: StepProgress, incarnation: str | None) -> Decision:
+    """Of a process that must not run."""
+    if incarnation is not None:
+        return Decision.DO
+    return Decision.TOOK_EFFECT if known.begun is Act.STOP else Decision.FOUND
+
+
+def runs_as_wanted(step: Step, seen: Observation) -> bool | None:
+    """Whether the node is seen in the step's mode; None while it is not seen."""
+    if step.node is None or step.mode is None:
+        return None
+    if step.node.role is Role.BROKER:
+        broker = (seen.brokers or {}).get(step.node.node_id)
+        return None if broker is None or broker.mode is None else broker.mode is MODES[step.mode]
+    voter = None if seen.quorum is None else seen.quorum.voters.get(step.node.node_id)
+    if voter is None or voter.migration_on is None:
+        return None
+    return voter.migration_on is (step.mode is FileMode.CONTROLLER_MIGRATING)
+
+
+def broker_before(node: Node, seen: Observation) -> BrokerSeen | None:
+    """What is seen of a broker before its restart, for the gate behind it."""
+    if node.role is not Role.BROKER:
+        return None
+    return (seen.brokers or {}).get(node.node_id) or BrokerSeen(node.node_id, None)
+
+
+def questions_after(step: Step, steps: Sequence[Step], progress: Progress) -> tuple[GateQuestion, ...]:
+    """What the check after a step asks, with what was seen before each restart; nothing of nodes that were left out."""
+    asked = []
+    for question in step.after:
+        if question.gate is Gate.BROKER_BACK and question.node is not None:
+            known = progress.of(_step_of(question.node, step.phase, steps).name)
+            if known.past or (known.finished and not known.done):
+                continue
+            restarted = known.before is not None
+            question = replace(question, before=known.before if restarted else None)  # noqa: PLW2901
+        asked.append(question)
+    return tuple(asked)
+
+
+def _step_of(node: Node, phase: Phase, steps: Sequence[Step]) -> Step:
+    return next(step for step in steps if step.node is not None and step.node.name == node.name and step.phase is phase)
+
+
+def _registered_anew(step: Step, known: StepProgress, seen: Observation) -> bool:
+    if step.node is None or known.before is None:
+        return False
+    broker = (seen.brokers or {}).get(step.node.node_id)
+    return broker is not None and bool(broker.registration) and broker.registration != known.before.registration

@@ -1,0 +1,104 @@
+"""The commands that a rollout runs on a controller's machine: which words, and what their exit codes mean. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+import orjson
+
+from migrator.config.types import split_list
+from migrator.errors import ExitCode
+from migrator.rollout.inventory import ControllerKind, Inventory
+from migrator.rollout.nodes import Node
+from migrator.rollout.ports import Output
+from migrator.rollout.steps import Job
+
+META_PROPERTIES = "meta.properties"
+MEANINGS: Mapping[Job, Mapping[int, str]] = {
+    Job.PREFLIGHT: {
+        ExitCode.DIFFERENT: "preflight has found blockers",
+        ExitCode.REFUSED: "preflight could not examine everything",
+    },
+    Job.REHEARSE: {ExitCode.DIFFERENT: "the rehearsal has found blockers"},
+    Job.VERIFY: {ExitCode.DIFFERENT: "ZooKeeper and the metadata log differ"},
+}
+REMEDIES: Mapping[Job, str] = {
+    Job.PREFLIGHT: "Mend what it names (docs/checks.md), then 'migrator rollout resume'",
+    Job.REHEARSE: "Mend what it names, then 'migrator rollout resume'",
+    Job.VERIFY: "'migrator verify --repair' mends ZooKeeper; then 'migrator rollout resume'",
+    Job.FORMAT: "Empty the directory if it is that of an earlier quorum, then 'migrator rollout resume'",
+    Job.GIVE_BACK: "Do what it says, then 'migrator rollout resume'",
+    Job.SET_ASIDE: "Move the directory away by hand, then 'migrator rollout resume'",
+}
+
+
+def command_of(job: Job, node: Node, inventory: Inventory, cluster_id: str) -> list[str]:
+    """The words of a job that is one command."""
+    controllers = inventory.controllers
+    stock = controllers.kind is ControllerKind.STOCK
+    file = ["-c", node.properties]
+    if job is Job.FORMAT and stock:
+        return [
+            word.replace("{path}", node.properties).replace("{cluster_id}", cluster_id) for word in controllers.format
+        ]
+    more = {
+        Job.PREFLIGHT: [*file, "--controllers", "stock" if stock else "ours", "--json"],
+        Job.REHEARSE: [*file, "--release-version", controllers.release_version, "--no-spark", "--json"],
+        Job.FORMAT: [*file, "-t", cluster_id, "-r", controllers.release_version, "--ignore-formatted"],
+        Job.VERIFY: [*file, "--json"],
+        Job.GIVE_BACK: [*file, "--yes"],
+    }[job]
+    return [controllers.program, job.value, *more]
+
+
+def move_aside(directory: str, rollout: str) -> list[str]:
+    """The words that keep a directory under another name."""
+    return ["mv", "-n", "-T", directory, f"{directory}.rolled-back-{rollout}"]
+
+
+def directories_of(properties: Mapping[str, str]) -> list[str]:
+    """Those of a controller that hold its identity."""
+    named = [
+        properties.get("metadata.log.dir", ""),
+        *split_list(properties.get("log.dirs") or properties.get("log.dir", "")),
+    ]
+    return list(dict.fromkeys(str(PurePosixPath(name)) for name in named if name))
+
+
+def meaning(job: Job, output: Output) -> str:
+    """Why a job failed, in words; "" if it did not."""
+    if output.exit_code == 0:
+        return ""
+    return MEANINGS.get(job, {}).get(output.exit_code, f"{job.value} ended with exit code {output.exit_code}")
+
+
+def printed(output: Output) -> dict[str, Any] | None:
+    """The JSON object that a command printed; None if it printed none."""
+    start, end = output.text.find("{"), output.text.rfind("}")
+    try:
+        found = orjson.loads(output.text[start : end + 1]) if 0 <= start < end else None
+    except orjson.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def figures(job: Job, report: Mapping[str, Any] | None) -> dict[str, int]:
+    """What of a report is kept in the journal: numbers only."""
+    found: dict[str, int] = {}
+    if report is None:
+        return found
+    if job is Job.REHEARSE:
+        forecast = (report.get("forecast") or {}).get("dual_write") or {}
+        for name in ("seconds", "error"):
+            if isinstance(forecast.get(name), int | float):
+                found[f"forecast_{name}"] = round(forecast[name])
+    elif job is Job.VERIFY and isinstance(report.get("differences"), int):
+        found["differences"] = report["differences"]
+    return found
+
+
+def tail(output: Output, lines: int = 12) -> Sequence[str]:
+    """The last lines of what a command said, for the terminal only."""
+    return [line for line in f"{output.text}\n{output.errors}".splitlines() if line.strip()][-lines:]

@@ -1,0 +1,219 @@
+"""What a node's property file says in each mode of the migration, as changes of keys. Pure.
+
+Source: Kafka's manual, "ZooKeeper to KRaft Migration": which keys a broker has in migration mode and in KRaft mode, and
+which keys a controller loses at the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from enum import Enum
+
+from migrator.config.checks import STANDARD_AUTHORIZER
+from migrator.config.properties import parse_properties, without_keys
+from migrator.config.property_edits import Edit, edited
+from migrator.config.sensitive import REDACTED, broker_type, is_sensitive
+from migrator.errors import OperatorError
+from migrator.handover.target_release import TargetRelease
+from migrator.migration.machine.finish import FLAG
+from migrator.rollout.nodes import Node, Role
+from migrator.rollout.ports import BrokerMode
+from migrator.values import value
+
+CONNECT, BROKER_ID, NODE_ID, ROLES = "zookeeper.connect", "broker.id", "node.id", "process.roles"
+PROTOCOLS, AUTHORIZER = "listener.security.protocol.map", "authorizer.class.name"
+BETWEEN_BROKERS = "inter.broker.protocol.version"
+ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
+DEFAULT_PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+ONLY_WITH_ZOOKEEPER = (BETWEEN_BROKERS, "control.plane.listener.name")
+"""Keys of a broker, beside ``zookeeper.*``, that KRaft mode does not have."""
+ENDED_CONTROLLER = (FLAG, CONNECT, "inter.broker.listener.name")
+
+
+class FileMode(Enum):
+    """What a property file is for; brokers' modes in the order in which a migration goes through them."""
+
+    BROKER_ZOOKEEPER = "ZooKeeper mode"
+    BROKER_MIGRATING = "migration mode"
+    BROKER_KRAFT = "KRaft mode"
+    CONTROLLER_MIGRATING = "the migration on"
+    CONTROLLER_ENDED = "the migration off"
+    STOCK = "Kafka's own controller"
+
+
+OF_BROKERS = {
+    BrokerMode.ZOOKEEPER: FileMode.BROKER_ZOOKEEPER,
+    BrokerMode.MIGRATING: FileMode.BROKER_MIGRATING,
+    BrokerMode.KRAFT: FileMode.BROKER_KRAFT,
+}
+
+
+@value
+class ModeSettings:
+    """Of one cluster: what its brokers get for the migration, and what stands for what a file has lost.
+
+    ``zookeeper_connect`` and ``release_version`` are for files that no longer hold them.
+    """
+
+    for_brokers: Mapping[str, str]
+    controller_protocol: str
+    zookeeper_connect: str
+    release_version: str
+
+
+def file_mode(role: Role, properties: Mapping[str, str]) -> FileMode:
+    """What a file is for, as it stands there."""
+    migrating = properties.get(FLAG, "").strip().lower() == "true"
+    if role is Role.CONTROLLER:
+        return FileMode.CONTROLLER_MIGRATING if migrating else FileMode.CONTROLLER_ENDED
+    if properties.get(ROLES, "").strip():
+        return FileMode.BROKER_KRAFT
+    return FileMode.BROKER_MIGRATING if migrating else FileMode.BROKER_ZOOKEEPER
+
+
+def parsed(node: Node, text: str) -> dict[str, str]:
+    """
+    :raises OperatorError: it is no property file, or another node's.
+    """
+    where = f"{node.name}: {node.properties}"
+    try:
+        properties = parse_properties(text)
+    except ValueError as error:
+        raise OperatorError(str(error), where=where, remedy="Correct this line") from error
+    found = (properties.get(NODE_ID) or properties.get(BROKER_ID) or "").strip()
+    if found and found != str(node.node_id):
+        raise OperatorError(
+            f"the file is that of node {found}, and the inventory says {node.node_id}",
+            where=where,
+            remedy="Correct the id or the path in the inventory",
+        )
+    return properties
+
+
+def rewritten(node: Node, text: str, target: FileMode, settings: ModeSettings, earlier: str | None = None) -> str:
+    """The file in another mode. Only the keys of the mode change; comments and order stay.
+
+    :param earlier: the file as this rollout found it in the mode ``target``, where there is such a backup. It comes
+        back as it was, if nobody has changed anything since; else what the mode needs is taken from it.
+    :raises OperatorError: the file can't be read, or a value is lost.
+    """
+    properties = parsed(node, text)
+    was = {} if earlier is None else parsed(node, earlier)
+    if earlier is not None and file_mode(node.role, was) is target:
+        here = file_mode(node.role, properties)
+        if here is not target and rewritten(node, earlier, here, settings) == text:
+            return earlier
+    return edited(text, list(_edits(node, properties, target, settings, was)))
+
+
+def stock_file(text: str, release: TargetRelease) -> str:
+    """Of Kafka's controller, which takes over from ours: without what only this program needs."""
+    return without_keys(text, release.drops)
+
+
+def changes_shown(before: str, after: str) -> list[str]:
+    """A line for each key that is changed; values that may be secrets are hidden."""
+    old, new = parse_properties(before), parse_properties(after)
+    lines = []
+    for key in [*old, *(key for key in new if key not in old)]:
+        if old.get(key) == new.get(key):
+            continue
+        hidden = is_sensitive(broker_type(key))
+        lines += [
+            f"{sign} {key}={REDACTED if hidden else side[key]}"
+            for sign, side in (("-", old), ("+", new))
+            if key in side
+        ]
+    return lines
+
+
+def digest(content: bytes | None) -> str | None:
+    """SHA-256 in hexadecimal; None for a file that is not there."""
+    return None if content is None else hashlib.sha256(content).hexdigest()
+
+
+def _edits(
+    node: Node, properties: Mapping[str, str], target: FileMode, settings: ModeSettings, was: Mapping[str, str]
+) -> Iterator[Edit]:
+    wanted = dict(_wanted(node, properties, target, settings, was))
+    for key, text in wanted.items():
+        if text is None and key in properties:
+            yield Edit(key, as_comment=True)
+        elif text is not None and properties.get(key) != text:
+            yield Edit(key, text)
+
+
+def _wanted(
+    node: Node, properties: Mapping[str, str], target: FileMode, settings: ModeSettings, was: Mapping[str, str]
+) -> Iterator[tuple[str, str | None]]:
+    """Keys of the mode with their values; None: the mode does not have this key."""
+    if target is FileMode.CONTROLLER_ENDED:
+        yield from dict.fromkeys(ENDED_CONTROLLER).items()
+    elif target is FileMode.CONTROLLER_MIGRATING:
+        yield from _lost(properties, was, ENDED_CONTROLLER)
+        yield FLAG, "true"
+        yield CONNECT, properties.get(CONNECT) or was.get(CONNECT) or _known(node, settings)
+    elif target is FileMode.BROKER_KRAFT:
+        yield from settings.for_brokers.items()
+        yield from dict.fromkeys((BROKER_ID, *ONLY_WITH_ZOOKEEPER)).items()
+        yield from ((key, None) for key in properties if key.startswith("zookeeper."))
+        yield ROLES, "broker"
+        yield NODE_ID, str(node.node_id)
+        yield from _authorizer(properties, ACL_AUTHORIZER, STANDARD_AUTHORIZER)
+    else:
+        yield from _with_zookeeper(node, properties, target, settings, was)
+
+
+def _with_zookeeper(
+    node: Node, properties: Mapping[str, str], target: FileMode, settings: ModeSettings, was: Mapping[str, str]
+) -> Iterator[tuple[str, str | None]]:
+    """Of a broker that still knows ZooKeeper."""
+    if ROLES in properties:  # it comes back from KRaft mode
+        yield from _lost(properties, was, [key for key in was if key.startswith("zookeeper.")])
+        yield from _lost(properties, was, ONLY_WITH_ZOOKEEPER)
+        if BETWEEN_BROKERS not in was:
+            yield BETWEEN_BROKERS, settings.release_version
+        yield from _authorizer(properties, STANDARD_AUTHORIZER, ACL_AUTHORIZER)
+        yield CONNECT, was.get(CONNECT) or properties.get(CONNECT) or _known(node, settings)
+        yield BROKER_ID, str(node.node_id)
+        yield from dict.fromkeys((ROLES, NODE_ID)).items()
+    if target is FileMode.BROKER_MIGRATING:
+        yield FLAG, "true"
+        yield from settings.for_brokers.items()
+        yield PROTOCOLS, _protocols(properties, settings)
+    else:
+        yield FLAG, None
+        yield from ((key, was.get(key)) for key in settings.for_brokers)
+        if PROTOCOLS in was:
+            yield PROTOCOLS, was[PROTOCOLS]
+
+
+def _lost(
+    properties: Mapping[str, str], was: Mapping[str, str], keys: tuple[str, ...] | list[str]
+) -> Iterator[tuple[str, str]]:
+    yield from ((key, was[key]) for key in keys if key in was and key not in properties)
+
+
+def _known(node: Node, settings: ModeSettings) -> str:
+    if settings.zookeeper_connect:
+        return settings.zookeeper_connect
+    raise OperatorError(
+        "the file has lost zookeeper.connect, and nothing else names ZooKeeper",
+        where=f"{node.name}: {node.properties}",
+        remedy="Add zookeeper.connect to the file that 'access' of the inventory names",
+    )
+
+
+def _authorizer(properties: Mapping[str, str], old: str, new: str) -> Iterator[tuple[str, str]]:
+    if properties.get(AUTHORIZER) == old:
+        yield AUTHORIZER, new
+
+
+def _protocols(properties: Mapping[str, str], settings: ModeSettings) -> str:
+    """With an entry for each listener of the controllers."""
+    found = properties.get(PROTOCOLS) or settings.for_brokers.get(PROTOCOLS) or DEFAULT_PROTOCOLS
+    known = {entry.partition(":")[0].strip().upper() for entry in found.split(",")}
+    names = settings.for_brokers["controller.listener.names"].split(",")
+    missing = [name.strip() for name in names if name.strip().upper() not in known]
+    return ",".join([found, *(f"{name}:{settings.controller_protocol}" for name in missing)])

@@ -1,0 +1,89 @@
+"""How a rollout begins, and how it is turned back: the first lines of its journal."""
+
+from __future__ import annotations
+
+from secrets import token_hex
+
+from migrator.errors import OperatorError
+from migrator.rollout.engine import refuse_back
+from migrator.rollout.files import text_of
+from migrator.rollout.inventory import ControllerKind
+from migrator.rollout.journal import Event, RolloutJournal
+from migrator.rollout.modes import digest, file_mode, parsed
+from migrator.rollout.parts import RolloutParts
+from migrator.rollout.plan import plan
+from migrator.rollout.progress import Progress, progress_of
+from migrator.rollout.steps import Direction
+
+ID_BYTES = 4
+
+
+async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str = "") -> None:
+    """Begin a rollout, unless one is under way: then that one is gone on with.
+
+    The journal knows every property file from then on, so that a change by somebody else is seen.
+
+    :raises OperatorError: the one under way goes back, a file cannot be read, or there is no such canary.
+    """
+    progress = progress_of(journal.entries)
+    if progress.rollout and not progress.closed:
+        if progress.direction is Direction.BACK:
+            raise OperatorError(
+                "a rollback is under way",
+                where=str(journal.path),
+                remedy="Bring it to its end with 'migrator rollout resume'; then a new rollout can begin",
+            )
+        if canary and canary != progress.canary:
+            has = f"the canary {progress.canary}" if progress.canary else "no canary"
+            raise OperatorError(
+                f"the rollout that is under way has {has}",
+                where="--canary",
+                remedy="Go on without --canary. A canary is chosen when a rollout begins",
+            )
+        return
+    plan(parts.inventory, Direction.FORWARD, canary)
+    files = {}
+    for node in parts.inventory.nodes:
+        text = await text_of(parts.executor, node)
+        parsed(node, text)
+        files[node.name] = digest(text.encode())
+    rollout = token_hex(ID_BYTES)
+    now = parts.clock.wall_ms()
+    journal.append(now, Event.OPENED, rollout=rollout, direction=Direction.FORWARD.value, canary=canary)
+    for name, found in files.items():
+        journal.append(now, Event.FILE, node=name, file=found)
+
+
+async def may_turn_back(parts: RolloutParts, journal: RolloutJournal) -> None:
+    """
+    :raises OperatorError: there is no way back any more, or nobody can say whether there is.
+    """
+    if _goes_back(progress_of(journal.entries)):
+        return
+    files = [
+        file_mode(node.role, parsed(node, await text_of(parts.executor, node)))
+        for node in parts.inventory.controllers.nodes
+    ]
+    one_ends_it = parts.inventory.controllers.kind is ControllerKind.STOCK
+    refuse_back(await parts.observer.observe(), files, one_ends_it=one_ends_it)
+
+
+async def turn_back(parts: RolloutParts, journal: RolloutJournal) -> None:
+    """From here on the rollout goes back. One that came to its end, or never began, can be taken back, too.
+
+    :raises OperatorError: as `may_turn_back`.
+    """
+    progress = progress_of(journal.entries)
+    if _goes_back(progress):
+        return
+    await may_turn_back(parts, journal)
+    now = parts.clock.wall_ms()
+    if not progress.rollout or progress.direction is Direction.BACK:
+        rollout = token_hex(ID_BYTES)
+        journal.append(now, Event.OPENED, rollout=rollout, direction=Direction.BACK.value, canary="")
+    else:
+        journal.append(now, Event.TURNED)
+
+
+def _goes_back(progress: Progress) -> bool:
+    return bool(progress.rollout) and progress.direction is Direction.BACK and not progress.closed

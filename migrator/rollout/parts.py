@@ -1,0 +1,35 @@
+"""All that one rollout is run with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from migrator.rollout.inventory import Inventory
+from migrator.rollout.modes import ModeSettings
+from migrator.rollout.ports import Clock, Executor, Judge, Lock, Observer
+from migrator.values import value
+
+
+@value
+class RolloutParts:
+    """``zookeeper_connect``: of the file that the inventory's ``access`` names, or "". ``tell`` shows a sentence."""
+
+    inventory: Inventory
+    executor: Executor
+    observer: Observer
+    judge: Judge
+    lock: Lock
+    clock: Clock
+    tell: Callable[[str], None]
+    zookeeper_connect: str = ""
+
+    @property
+    def mode_settings(self) -> ModeSettings:
+        """For the property files."""
+        brokers = self.inventory.brokers
+        return ModeSettings(
+            brokers.settings,
+            brokers.controller_protocol,
+            self.zookeeper_connect,
+            self.inventory.controllers.release_version,
+        )

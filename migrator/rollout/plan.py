@@ -1,0 +1,184 @@
+"""The plan: an inventory -> the steps of the whole way, forward or back. Pure.
+
+It has every step, also those whose effect is there already: the engine finds that out by looking at their turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from migrator.errors import OperatorError
+from migrator.migration.machine.states import PublicState
+from migrator.rollout.inventory import ControllerKind, Inventory, Roll
+from migrator.rollout.modes import OF_BROKERS, FileMode
+from migrator.rollout.nodes import Node
+from migrator.rollout.ports import BrokerMode, ControllerProgram, Gate, GateQuestion
+from migrator.rollout.steps import Act, Condition, Direction, Job, Phase, Step
+
+INELIGIBLE, DUAL_WRITE, FINISHED = (
+    GateQuestion(Gate.MIGRATION_STATE, state=state.label)
+    for state in (PublicState.MIGRATION_INELIGIBLE, PublicState.DUAL_WRITE, PublicState.FINISHED)
+)
+HEALTHY, QUORUM = GateQuestion(Gate.PARTITIONS_HEALTHY), GateQuestion(Gate.QUORUM_HEALTHY)
+WRITTEN, ALONE = GateQuestion(Gate.WRITE_BEHIND_IDLE), GateQuestion(Gate.NO_FOREIGN_WRITES)
+UNFINISHED = Condition.NOT_FINISHED
+ROLL_CONDITIONS = {Phase.LEAVE_KRAFT: Condition.IN_KRAFT, Phase.LEAVE_MIGRATION: Condition.NOT_IN_ZOOKEEPER}
+
+
+def plan(inventory: Inventory, direction: Direction, canary: str = "") -> tuple[Step, ...]:
+    """Every step of the way.
+
+    :param canary: name or id of the broker that goes first in every roll; "" for none.
+    :raises OperatorError: there is no such broker.
+    """
+    steps = _forward(inventory, canary) if direction is Direction.FORWARD else _back(inventory, canary)
+    return tuple(steps)
+
+
+def _forward(inventory: Inventory, canary: str) -> Iterator[Step]:
+    controllers, left_out = inventory.controllers.nodes, inventory.left_out
+    first, proof = controllers[0], () if left_out.verify else (Act.RUN,)
+    if not left_out.preflight:
+        yield _job(Phase.PREFLIGHT, Job.PREFLIGHT, first, Condition.NOT_COPIED)
+    if not left_out.rehearse:
+        yield _job(Phase.REHEARSE, Job.REHEARSE, first, Condition.NOT_COPIED)
+    for node in controllers:
+        acts, mode = (Act.EDIT, Act.RUN), FileMode.CONTROLLER_MIGRATING
+        yield Step(_name(Phase.FORMAT, node), Phase.FORMAT, acts, node, mode, Job.FORMAT, Condition.NODE_DOWN)
+    for node in controllers:
+        after = (QUORUM, INELIGIBLE) if node is controllers[-1] else ()
+        yield Step(
+            _name(Phase.START, node), Phase.START, (Act.START, Act.CHECK_AFTER), node, condition=UNFINISHED, after=after
+        )
+    yield from _roll(inventory, Phase.MIGRATE, BrokerMode.MIGRATING, canary, before=(QUORUM, HEALTHY))
+    yield Step("copy", Phase.COPY, (Act.CHECK_AFTER,), condition=UNFINISHED, after=(DUAL_WRITE, QUORUM, WRITTEN))
+    if inventory.times.soak or not left_out.verify:
+        yield Step("soak", Phase.SOAK, (Act.SOAK, *proof), first, None, Job.VERIFY, UNFINISHED, before=(QUORUM, ALONE))
+    yield from _roll(inventory, Phase.KRAFT, BrokerMode.KRAFT, canary, before=(DUAL_WRITE, QUORUM, HEALTHY))
+    in_kraft = GateQuestion(Gate.BROKERS_IN_MODE, mode=BrokerMode.KRAFT)
+    before = (in_kraft, QUORUM, WRITTEN, ALONE)
+    yield Step("verify", Phase.VERIFY, (Act.CHECK_BEFORE, *proof), first, None, Job.VERIFY, UNFINISHED, before=before)
+    yield from _finish(inventory)
+    if inventory.handover is not None:
+        yield from _hand_over(inventory)
+    yield Step("archive", Phase.ARCHIVE, (Act.RUN,), first, None, Job.ARCHIVE)
+
+
+def _finish(inventory: Inventory) -> Iterator[Step]:
+    controllers = inventory.controllers.nodes
+    acts = (Act.CONFIRM, Act.CHECK_BEFORE, Act.EDIT, Act.RESTART, Act.CHECK_AFTER)
+    for node in controllers:
+        yield Step(
+            _name(Phase.FINISH, node),
+            Phase.FINISH,
+            acts,
+            node,
+            FileMode.CONTROLLER_ENDED,
+            condition=Condition.STILL_MIGRATING,
+            before=(GateQuestion(Gate.OTHERS_CAUGHT_UP, node),),
+            after=(GateQuestion(Gate.CONTROLLER_BACK, node, program=_program(inventory), migration_on=False), QUORUM),
+        )
+    yield Step("finished", Phase.FINISH, (Act.CHECK_AFTER,), after=(FINISHED, QUORUM))
+
+
+def _hand_over(inventory: Inventory) -> Iterator[Step]:
+    for node in inventory.controllers.nodes:
+        yield Step(
+            _name(Phase.HANDOVER, node),
+            Phase.HANDOVER,
+            (Act.CHECK_BEFORE, Act.EDIT, Act.STOP, Act.START, Act.CHECK_AFTER),
+            node,
+            FileMode.STOCK,
+            condition=Condition.NOT_STOCK,
+            successor=inventory.controllers.stock[node.node_id],
+            before=(FINISHED, GateQuestion(Gate.OTHERS_CAUGHT_UP, node)),
+            after=(GateQuestion(Gate.CONTROLLER_BACK, node, program=ControllerProgram.STOCK), QUORUM),
+        )
+
+
+def _back(inventory: Inventory, canary: str) -> Iterator[Step]:
+    controllers = inventory.controllers.nodes
+    for node in controllers:
+        yield Step(
+            _name(Phase.MIGRATION_ON, node),
+            Phase.MIGRATION_ON,
+            (Act.EDIT, Act.RESTART, Act.CHECK_AFTER),
+            node,
+            FileMode.CONTROLLER_MIGRATING,
+            condition=Condition.MIGRATION_OFF,
+            after=(GateQuestion(Gate.CONTROLLER_BACK, node, program=_program(inventory), migration_on=True),),
+        )
+    yield from _roll(inventory, Phase.LEAVE_KRAFT, BrokerMode.MIGRATING, canary, before=(DUAL_WRITE, QUORUM, HEALTHY))
+    yield Step("drain", Phase.DRAIN, (Act.CHECK_AFTER,), condition=Condition.DUAL_WRITING, after=(QUORUM, WRITTEN))
+    for node in controllers:
+        yield Step(_name(Phase.STOP_QUORUM, node), Phase.STOP_QUORUM, (Act.STOP,), node)
+    yield Step(
+        "give-back",
+        Phase.GIVE_BACK,
+        (Act.RUN, Act.CHECK_AFTER),
+        controllers[0],
+        job=Job.GIVE_BACK,
+        condition=Condition.NO_ZOOKEEPER_CONTROLLER,
+        after=(GateQuestion(Gate.ZOOKEEPER_CONTROLLER),),
+    )
+    yield from _roll(inventory, Phase.LEAVE_MIGRATION, BrokerMode.ZOOKEEPER, canary, before=(HEALTHY,))
+    for node in controllers:
+        yield Step(_name(Phase.SET_ASIDE, node), Phase.SET_ASIDE, (Act.RUN,), node, job=Job.SET_ASIDE)
+
+
+def _roll(
+    inventory: Inventory, phase: Phase, mode: BrokerMode, canary: str, before: tuple[GateQuestion, ...]
+) -> Iterator[Step]:
+    """One step a broker. Those of one group are restarted one after the other, and waited for together."""
+    for group in _groups(inventory, canary):
+        for node in group:
+            back = tuple(GateQuestion(Gate.BROKER_BACK, each, mode) for each in group)
+            yield Step(
+                _name(phase, node),
+                phase,
+                (Act.CHECK_BEFORE, Act.EDIT, Act.RESTART, Act.CHECK_AFTER),
+                node,
+                OF_BROKERS[mode],
+                condition=ROLL_CONDITIONS.get(phase, UNFINISHED),
+                before=before if node is group[0] else (),
+                after=(*back, HEALTHY) if node is group[-1] else (),
+            )
+
+
+def _groups(inventory: Inventory, canary: str) -> list[list[Node]]:
+    """Brokers rack by rack, in the order of the inventory; the canary is alone, and first."""
+    brokers = inventory.brokers.nodes
+    racks: dict[str, list[Node]] = {}
+    for node in brokers:
+        racks.setdefault(node.rack, []).append(node)
+    chosen = [node for node in brokers if canary and canary in (node.name, str(node.node_id))]
+    if canary and not chosen:
+        names = ", ".join(node.name for node in brokers)
+        raise OperatorError(f"there is no broker {canary}", where="--canary", remedy=f"Name one of {names}")
+    others = [[node for node in rack if node not in chosen] for rack in racks.values()]
+    if inventory.brokers.roll is Roll.BROKER:
+        others = [[node] for rack in others for node in rack]
+    return [group for group in (chosen, *others) if group]
+
+
+def canary_steps(steps: Sequence[Step], canary: str) -> set[str]:
+    """Names of the steps after which a rollout with this canary waits for the operator."""
+    return {
+        step.name
+        for step in steps
+        if canary and step.phase in (Phase.MIGRATE, Phase.KRAFT)
+        if step.node is not None and canary in (step.node.name, str(step.node.node_id))
+    }
+
+
+def _job(phase: Phase, job: Job, node: Node, condition: Condition) -> Step:
+    return Step(phase.value, phase, (Act.RUN,), node, None, job, condition)
+
+
+def _name(phase: Phase, node: Node) -> str:
+    return f"{phase.value}/{node.name}"
+
+
+def _program(inventory: Inventory) -> ControllerProgram:
+    stock = inventory.controllers.kind is ControllerKind.STOCK
+    return ControllerProgram.STOCK if stock else ControllerProgram.MIGRATOR

@@ -1,0 +1,153 @@
+"""What a rollout is going to do: each step of the plan with what it finds, changes, waits for, and how it is undone.
+
+Nothing is changed. The property files are taken through all modes of the plan, as they stand now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+
+from migrator.rollout import engine, jobs
+from migrator.rollout.files import backup_of, text_of
+from migrator.rollout.modes import FileMode, changes_shown, file_mode, parsed, rewritten, stock_file
+from migrator.rollout.nodes import Node
+from migrator.rollout.parts import RolloutParts
+from migrator.rollout.ports import GateQuestion, Observation
+from migrator.rollout.progress import Progress
+from migrator.rollout.steps import TEXTS, Act, Job, Step
+from migrator.values import value
+
+CLUSTER_ID = "CLUSTER-ID"
+_NOTHING: tuple[str, ...] = ()
+
+
+class StepState(Enum):
+    """How far one step is."""
+
+    DONE = "done"
+    UNDER_WAY = "under way"
+    NOT_NEEDED = "not needed, as it looks now"
+    OPEN = "open"
+
+
+@value
+class StepPreview:
+    """``changes``: lines ``- key=value`` and ``+ key=value`` of ``file``. ``command``: what a job runs."""
+
+    step: Step
+    state: StepState
+    file: str = ""
+    changes: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, object]:
+        """For scripts."""
+        step, text = self.step, TEXTS[self.step.phase]
+        return {
+            "step": step.name,
+            "phase": step.phase.value,
+            "state": self.state.value,
+            "node": None if step.node is None else step.node.name,
+            "host": None if step.node is None else step.node.host,
+            "acts": [act.value for act in step.acts],
+            "why": text.why,
+            "undo": text.undo,
+            "before": asked(step.before),
+            "after": asked(step.after),
+            "file": self.file or None,
+            "changes": list(self.changes),
+            "command": list(self.command),
+        }
+
+
+@value
+class Facts:
+    """What the preview is made from. ``texts``: property files by node; ``running``: nodes whose process runs.
+    ``earlier``: by node and mode, the file as this rollout found it in that mode."""
+
+    seen: Observation
+    texts: Mapping[str, str]
+    running: frozenset[str]
+    earlier: Mapping[tuple[str, FileMode], str]
+
+
+async def gather(parts: RolloutParts, steps: Sequence[Step], progress: Progress) -> Facts:
+    """Look at everything that the steps are about.
+
+    :raises OperatorError: a host cannot be reached, or a file cannot be read.
+    """
+    texts: dict[str, str] = {}
+    running = set()
+    for node in parts.inventory.nodes:
+        texts[node.name] = await text_of(parts.executor, node)
+        parsed(node, texts[node.name])
+        if await parts.executor.incarnation(node) is not None:
+            running.add(node.name)
+    earlier = {}
+    for step in steps:
+        if not progress.rollout or step.node is None or step.mode is None:
+            continue
+        kept = backup_of(step.node, step.mode, progress.rollout)
+        content = await parts.executor.read(step.node, kept) if kept else None
+        if content is not None:
+            earlier[step.node.name, step.mode] = content.decode()
+    return Facts(await parts.observer.observe(), texts, frozenset(running), earlier)
+
+
+def preview(parts: RolloutParts, steps: Sequence[Step], progress: Progress, facts: Facts) -> list[StepPreview]:
+    """All steps, in the order of the plan."""
+    texts = dict(facts.texts)
+    return [_preview(parts, step, progress, facts, texts) for step in steps]
+
+
+def _preview(parts: RolloutParts, step: Step, progress: Progress, facts: Facts, texts: dict[str, str]) -> StepPreview:
+    known, node = progress.of(step.name), step.node
+    if known.finished:
+        return StepPreview(step, StepState.DONE)
+    begun = bool(known.done) or known.begun is not None
+    runs = node is not None and node.name in facts.running
+    if not begun and not engine.is_needed(step, facts.seen, _mode(step, texts), runs=runs):
+        return StepPreview(step, StepState.NOT_NEEDED)
+    state = StepState.UNDER_WAY if begun else StepState.OPEN
+    file, changes = "", _NOTHING
+    if node is not None and step.mode is not None and Act.EDIT in step.acts and Act.EDIT not in known.done:
+        file, changes = _edited(parts, step, node, facts, texts)
+    return StepPreview(step, state, file, changes, _command(parts, step, facts.seen.cluster_id))
+
+
+def _mode(step: Step, texts: Mapping[str, str]) -> FileMode | None:
+    if step.node is None or step.mode in (None, FileMode.STOCK):
+        return None
+    return file_mode(step.node.role, parsed(step.node, texts[step.node.name]))
+
+
+def _edited(
+    parts: RolloutParts, step: Step, node: Node, facts: Facts, texts: dict[str, str]
+) -> tuple[str, tuple[str, ...]]:
+    """Path and changes of the step's file; ``texts`` is taken along."""
+    before, release = texts[node.name], parts.inventory.handover
+    if step.successor is not None and release is not None:
+        return step.successor.properties, tuple(changes_shown(before, stock_file(before, release)))
+    here = file_mode(node.role, parsed(node, before))
+    if step.mode is None or engine.is_past(step, here):
+        return node.properties, ()
+    after = rewritten(node, before, step.mode, parts.mode_settings, facts.earlier.get((node.name, step.mode)))
+    texts[node.name] = after
+    return node.properties, tuple(changes_shown(before, after))
+
+
+def _command(parts: RolloutParts, step: Step, cluster_id: str) -> tuple[str, ...]:
+    if step.job is None or step.node is None or step.job in (Job.ARCHIVE, Job.SET_ASIDE):
+        return ()
+    return tuple(jobs.command_of(step.job, step.node, parts.inventory, cluster_id or CLUSTER_ID))
+
+
+def asked(questions: Iterable[GateQuestion]) -> list[str]:
+    """The gates, in words."""
+    lines = []
+    for question in questions:
+        who = "" if question.node is None else f"{question.node.name}: "
+        what = question.state or ("" if question.mode is None else question.mode.value)
+        lines.append(f"{who}{question.gate.value}{f' ({what})' if what else ''}")
+    return lines

@@ -1,0 +1,141 @@
+"""How far a rollout has come: the journal, folded into one value. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import field, replace
+
+from migrator.rollout.journal import Detail, Entry, Event
+from migrator.rollout.ports import BrokerMode, BrokerSeen
+from migrator.rollout.steps import Act, Direction
+from migrator.values import value
+
+
+@value
+class StepProgress:
+    """``done``: acts that have come to their end. ``begun``: the one that was begun, with what was ``expected``.
+    ``wrote``: the file was changed in this step; ``restored``: to what it was before. ``past``: the node was found
+    beyond this step. ``before``: what was seen of the broker before its restart."""
+
+    done: tuple[Act, ...] = ()
+    begun: Act | None = None
+    expected: Mapping[str, Detail] = field(default_factory=dict)
+    wrote: bool = False
+    restored: bool = False
+    past: bool = False
+    finished: bool = False
+    before: BrokerSeen | None = None
+
+
+@value
+class Progress:
+    """Of the rollout that was opened last. ``files``: by node, the digest of its property file as last seen or written;
+    None for a file that was not there. ``written``: by node, the digest of a write that was begun and whose end is not
+    known. ``last_stopped``: the controller that was stopped last."""
+
+    rollout: str = ""
+    direction: Direction = Direction.FORWARD
+    canary: str = ""
+    steps: Mapping[str, StepProgress] = field(default_factory=dict)
+    files: Mapping[str, str | None] = field(default_factory=dict)
+    written: Mapping[str, str | None] = field(default_factory=dict)
+    confirmed: bool = False
+    soaked_ms: int = 0
+    closed: bool = False
+    last_stopped: str = ""
+    paused_after: frozenset[str] = frozenset()
+
+    def knows(self, node: str, digest: str | None) -> bool:
+        """Whether a property file is as this rollout has seen it or left it; of a file never seen, too."""
+        return node not in self.files or digest in (self.files[node], self.written.get(node, self.files[node]))
+
+    def of(self, step: str) -> StepProgress:
+        """Of one step."""
+        return self.steps.get(step, StepProgress())
+
+
+def progress_of(entries: Iterable[Entry]) -> Progress:
+    """The fold of a whole journal."""
+    progress = Progress()
+    for entry in entries:
+        progress = after(progress, entry)
+    return progress
+
+
+def after(progress: Progress, entry: Entry) -> Progress:
+    """One more line."""
+    details = entry.details
+    if entry.event is Event.OPENED:
+        return Progress(
+            rollout=str(details["rollout"]),
+            direction=Direction(str(details["direction"])),
+            canary=str(details.get("canary", "")),
+        )
+    if entry.event is Event.TURNED:
+        return replace(progress, direction=Direction.BACK, closed=False)
+    if entry.event is Event.CLOSED:
+        return replace(progress, closed=True)
+    if entry.event is Event.CONFIRMED:
+        return replace(progress, confirmed=True)
+    if entry.event is Event.SOAKED:
+        return replace(progress, soaked_ms=_number(details["soaked_ms"]))
+    if entry.event is Event.PAUSED:
+        return replace(progress, paused_after=progress.paused_after | {entry.step})
+    progress = _files_after(progress, entry)
+    if not entry.step:
+        return progress
+    step = _step_after(progress.of(entry.step), entry)
+    stopped = str(details["node"]) if entry.event is Event.DONE and entry.act == Act.STOP else progress.last_stopped
+    return replace(progress, steps={**progress.steps, entry.step: step}, last_stopped=stopped)
+
+
+def _files_after(progress: Progress, entry: Entry) -> Progress:
+    details = entry.details
+    if entry.event is Event.BEGUN and entry.act == Act.EDIT:
+        return replace(progress, written={**progress.written, str(details["node"]): _text(details["after"])})
+    if "file" not in details:
+        return progress
+    node = str(details["node"])
+    written = {name: digest for name, digest in progress.written.items() if name != node}
+    return replace(progress, files={**progress.files, node: _text(details["file"])}, written=written)
+
+
+def _step_after(step: StepProgress, entry: Entry) -> StepProgress:
+    details = entry.details
+    if entry.event is Event.SKIPPED or (entry.event is Event.DONE and not entry.act):
+        return replace(step, finished=True, begun=None)
+    if not entry.act:
+        return step
+    act = Act(entry.act)
+    if entry.event is Event.BEGUN:
+        return replace(step, begun=act, expected=details, before=_seen(details) or step.before)
+    if entry.event in (Event.DONE, Event.FOUND, Event.PASSED):
+        step = replace(step, done=(*step.done, act), begun=None, expected={})
+        if act is Act.EDIT:
+            wrote, restored = entry.event is Event.DONE, bool(details.get("restored"))
+            return replace(step, wrote=wrote, restored=restored, past=bool(details.get("past")))
+    if entry.event is Event.FAILED and details.get("again"):
+        again = Act(str(details["again"]))
+        done = step.done[: step.done.index(again)] if again in step.done else step.done
+        return replace(step, done=done, begun=None, expected={})
+    return step
+
+
+def _seen(details: Mapping[str, Detail]) -> BrokerSeen | None:
+    if "registration" not in details:
+        return None
+    mode = details.get("mode")
+    return BrokerSeen(
+        broker_id=_number(details["broker"]),
+        mode=BrokerMode(mode) if mode else None,
+        registration=str(details["registration"]),
+        release=str(details.get("release") or ""),
+    )
+
+
+def _number(detail: Detail) -> int:
+    return int(detail) if isinstance(detail, int) else 0
+
+
+def _text(detail: Detail) -> str | None:
+    return detail if isinstance(detail, str) else None

@@ -1,0 +1,73 @@
+"""One inventory with all that a command needs of it: the parts of a rollout, and the directory of its journal."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from migrator.errors import OperatorError
+from migrator.log.files import PRIVATE_DIRECTORY, sync_directory
+from migrator.rollout.inventory import Inventory, parse_inventory
+from migrator.rollout.parts import RolloutParts
+from migrator.rollout.world import World, open_world
+from migrator.values import value
+
+STATE_SUFFIX = ".rollout"
+
+
+@value
+class Site:
+    """``state``: the directory of the journal, the verdicts and the archive; it may not be there yet."""
+
+    path: Path
+    inventory: Inventory
+    state: Path
+
+    def make_state(self) -> None:
+        """
+        :raises OperatorError: the directory cannot be made.
+        """
+        try:
+            self.state.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+            sync_directory(self.state.parent)
+        except OSError as error:
+            raise OperatorError(
+                f"the directory of the journal cannot be made: {error.strerror or error}",
+                where=str(self.state),
+                remedy="Name another one with 'state' in the inventory",
+            ) from error
+
+
+def site_of(path: Path) -> Site:
+    """
+    :raises OperatorError: the inventory cannot be read, or it is wrong.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OperatorError(f"the inventory cannot be read: {error}", where=str(path)) from error
+    inventory = parse_inventory(text, str(path))
+    state = path.parent / (inventory.state or path.stem + STATE_SUFFIX)
+    return Site(path, inventory, state)
+
+
+@asynccontextmanager
+async def parts_at(site: Site, tell: Callable[[str], None]) -> AsyncIterator[tuple[RolloutParts, World]]:
+    """
+    :raises OperatorError: an executor is wrong, or ``access`` is.
+    """
+    async with open_world(site.inventory, site.path, site.state) as world:
+        yield (
+            RolloutParts(
+                site.inventory,
+                world.executor,
+                world.observer,
+                world.judge,
+                world.lock,
+                world.clock,
+                tell,
+                world.zookeeper_connect,
+            ),
+            world,
+        )

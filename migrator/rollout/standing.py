@@ -1,0 +1,134 @@
+"""How a rollout stands: its journal, its lock and what the cluster says, in one value for `status`. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from migrator.rollout.engine import next_step
+from migrator.rollout.inventory import Inventory
+from migrator.rollout.journal import Entry
+from migrator.rollout.plan import plan
+from migrator.rollout.ports import LockHolder, Observation
+from migrator.rollout.progress import progress_of
+from migrator.rollout.steps import TEXTS, Direction, Step
+from migrator.rollout.summary import Failure, Forecast, counted, failure_of, forecast_of, of_last
+from migrator.values import value
+
+
+@value
+class Standing:
+    """``state``: none, running, stopped, failed or complete. ``step``: under way, or next. ``trouble``: why the cluster
+    could not be looked at; ``seen`` and ``holder`` are then None."""
+
+    cluster: str
+    state: str
+    rollout: str
+    direction: Direction
+    done: int
+    steps: int
+    step: Step | None
+    soaked_seconds: int
+    failure: Failure | None
+    forecast: Forecast | None
+    seen: Observation | None
+    holder: LockHolder | None
+    trouble: str
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the last rollout has come to its end."""
+        return self.state == "complete"
+
+    def as_json(self) -> dict[str, Any]:
+        """For scripts."""
+        holder, step = self.holder, self.step
+        return {
+            "cluster": self.cluster,
+            "state": self.state,
+            "rollout": self.rollout or None,
+            "direction": self.direction.value,
+            "steps_done": self.done,
+            "steps": self.steps,
+            "step": None if step is None else step.name,
+            "why": None if step is None else TEXTS[step.phase].why,
+            "soaked_seconds": self.soaked_seconds,
+            "failure": None if self.failure is None else str(self.failure),
+            "forecast_seconds": None if self.forecast is None else self.forecast.seconds,
+            "lock": None
+            if holder is None
+            else {"rollout": holder.rollout, "owner": holder.owner, "host": holder.host, "since_ms": holder.since_ms},
+            "seen": None if self.seen is None else seen_lines(self.seen),
+            "trouble": self.trouble or None,
+        }
+
+
+def standing_of(
+    inventory: Inventory,
+    entries: Sequence[Entry],
+    *,
+    running: bool,
+    seen: Observation | None = None,
+    holder: LockHolder | None = None,
+    trouble: str = "",
+) -> Standing:
+    """
+    :param running: whether a command of the rollout runs on this host.
+    """
+    progress, last = progress_of(entries), of_last(entries)
+    steps = plan(inventory, progress.direction, progress.canary)
+    failure = failure_of(last)
+    done, count = counted(steps, progress)
+    if not progress.rollout:
+        state = "none"
+    elif progress.closed:
+        state = "complete"
+    elif running:
+        state = "running"
+    else:
+        state = "stopped" if failure is None else "failed"
+    return Standing(
+        cluster=inventory.cluster,
+        state=state,
+        rollout=progress.rollout,
+        direction=progress.direction,
+        done=done,
+        steps=count,
+        step=None if state in ("none", "complete") else next_step(steps, progress, seen or Observation()),
+        soaked_seconds=progress.soaked_ms // 1000,
+        failure=failure,
+        forecast=forecast_of(entries),
+        seen=seen,
+        holder=holder,
+        trouble=trouble,
+    )
+
+
+def seen_lines(seen: Observation) -> list[str]:
+    """What the cluster says, a sentence each."""
+    lines = []
+    migration, quorum, partitions = seen.migration, seen.quorum, seen.partitions
+    lines.append(f"migration: {migration.state if migration is not None and migration.state else 'unknown'}")
+    if quorum is not None:
+        leader = "nobody leads" if quorum.leader_id is None else f"controller {quorum.leader_id} leads"
+        silent = [str(voter.node_id) for voter in quorum.voters.values() if voter.program is None]
+        no_answer = f"; no answer from {', '.join(silent)}" if silent else ""
+        lines.append(f"quorum: {leader}{no_answer}")
+    if seen.controller_broker is not None:
+        lines.append(f"ZooKeeper controller: broker {seen.controller_broker}")
+    if seen.brokers is not None:
+        modes = Counter(
+            "no mode (down)" if each.mode is None else f"{each.mode.value} mode" for each in seen.brokers.values()
+        )
+        lines.append("brokers: " + ", ".join(f"{count} in {mode}" for mode, count in modes.items()))
+    if partitions is not None:
+        lines.append(
+            f"partitions: {partitions.offline} offline, {partitions.under_replicated} under-replicated, "
+            f"{partitions.reassigning} being reassigned"
+        )
+    if migration is not None and migration.write_behind_lag >= 0:
+        lines.append(f"ZooKeeper is {migration.write_behind_lag} records behind")
+    lines += [f"foreign write: {path}" for path in (() if migration is None else migration.foreign_writes)]
+    lines += [f"waits: {problem}" for problem in (() if migration is None else migration.problems)]
+    return [*lines, *(f"unknown: {each}" for each in seen.unknown)]

@@ -1,0 +1,441 @@
+"""A model of a cluster behind the interfaces of a rollout: brokers, controllers, ZooKeeper, files, processes, time.
+
+It obeys what real parts obey, and notes in `violations` whatever would have harmed a real cluster. `Points` names every
+boundary at which a process may die: before and after each line of the journal, before and after each effect.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from migrator.config.properties import parse_properties
+from migrator.migration.machine.states import PublicState
+from migrator.rollout.inventory import ControllerKind, Inventory, parse_inventory
+from migrator.rollout.modes import FileMode, file_mode
+from migrator.rollout.nodes import Node, Role
+from migrator.rollout.ports import (
+    BrokerMode,
+    BrokerSeen,
+    ControllerProgram,
+    ControllerSeen,
+    FileChangedError,
+    LockedError,
+    LockHolder,
+    MigrationSeen,
+    Observation,
+    Output,
+    PartitionsSeen,
+    QuorumSeen,
+)
+
+SECRET = "s3cr3t-of-the-model"
+MODES = {
+    FileMode.BROKER_ZOOKEEPER: BrokerMode.ZOOKEEPER,
+    FileMode.BROKER_MIGRATING: BrokerMode.MIGRATING,
+    FileMode.BROKER_KRAFT: BrokerMode.KRAFT,
+}
+INELIGIBLE, _, DUAL_WRITE, FINISHED = (state.label for state in PublicState)
+
+
+def nothing(*_: object) -> None:
+    """Happens."""
+
+
+class Points:
+    """Boundaries at which a process may die: `at` is called at each, with its name."""
+
+    def __init__(self) -> None:
+        self.at: Callable[[str], None] = nothing
+
+    def boundary(self, where: str) -> None:
+        self.at(where)
+
+
+class ModelClock:
+    """Time passes only while somebody sleeps. `wall_jump_ms` is added to the time of day at each look."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+        self.wall_jump_ms = 0
+        self._jumps = 0
+
+    def wall_ms(self) -> int:
+        self._jumps += self.wall_jump_ms
+        return max(0, 1_700_000_000_000 + self.now_ms + self._jumps)
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    async def sleep(self, seconds: float) -> None:
+        self.now_ms += max(1, int(seconds * 1000))
+
+
+class ModelLock:
+    """In the model's ZooKeeper or quorum: it outlives who took it."""
+
+    def __init__(self) -> None:
+        self.owner: LockHolder | None = None
+
+    async def acquire(self, rollout: str) -> None:
+        if self.owner is not None and self.owner.rollout != rollout:
+            raise LockedError("another rollout holds the lock", where=self.owner.host)
+        self.owner = LockHolder(rollout, "operator", "ops-1", 1)
+
+    async def check(self, rollout: str) -> None:
+        if self.owner is None or self.owner.rollout != rollout:
+            raise LockedError("this rollout has lost its lock", where="lock")
+
+    async def release(self, rollout: str) -> None:
+        if self.owner is not None and self.owner.rollout == rollout:
+            self.owner = None
+
+    async def holder(self) -> LockHolder | None:
+        return self.owner
+
+    async def break_open(self) -> LockHolder | None:
+        found, self.owner = self.owner, None
+        return found
+
+
+class Process:
+    def __init__(self, incarnation: int, properties: dict[str, str]) -> None:
+        self.incarnation = incarnation
+        self.properties = properties
+
+
+Fault = Callable[[str, Node], None]
+
+
+class ModelCluster:
+    """Executor and observer of a model cluster, and what happens in it.
+
+    :param fault: called with action and node before each effect; may raise, or change the model.
+    """
+
+    def __init__(self, inventory: Inventory, *, stops: bool = True, replicas: int = 3, min_isr: int = 2) -> None:
+        self.inventory = inventory
+        self.points = Points()
+        self.stops = stops
+        self.files: dict[tuple[str, str], bytes] = {}
+        self.processes: dict[str, Process] = {}
+        self.restarts: Counter[str] = Counter()
+        self.violations: list[str] = []
+        self.commands: list[tuple[str, ...]] = []
+        self.formatted: set[str] = set()
+        self.state = ""
+        self.kraft_claims = False
+        self.controller_broker: int | None = inventory.brokers.nodes[0].node_id
+        self.fault: Fault = nothing
+        self.lies: set[str] = set()
+        self.old_settings: set[str] = set()
+        self.foreign_writes: tuple[str, ...] = ()
+        self.exit_codes: dict[str, int] = {}
+        self.zookeeper_answers = True
+        self._incarnations = 0
+        self._old_content: dict[str, bytes] = {}
+        self._min_isr = min_isr
+        self._partitions = _placed(inventory, replicas)
+        self._homes = {node.name: node for node in self._everybody()}
+        for node in inventory.controllers.nodes:
+            self.files[node.name, node.properties] = controller_file(node)
+        for node in inventory.brokers.nodes:
+            self.files[node.name, node.properties] = broker_file(node)
+            self._start(node)
+
+    # What a rollout does.
+
+    async def read(self, node: Node, path: str) -> bytes | None:
+        self.fault("read", node)
+        return self.files.get((self._home(node), path))
+
+    async def write(self, node: Node, path: str, content: bytes, *, expected: str | None, backup: str) -> None:
+        self.fault("write", node)
+        self.points.boundary(f"before write {node.name}")
+        key = self._home(node), path
+        old = self.files.get(key)
+        if (None if old is None else hashlib.sha256(old).hexdigest()) != expected:
+            raise FileChangedError("the file has another digest", where=node.name)
+        if backup and old is not None:
+            self.files.setdefault((key[0], backup), old)
+        self.files[key] = content
+        self.points.boundary(f"after write {node.name}")
+
+    async def stop(self, node: Node) -> None:
+        self.fault("stop", node)
+        self.points.boundary(f"before stop {node.name}")
+        if node.name not in self.lies:
+            self._stop(node)
+        self.points.boundary(f"after stop {node.name}")
+
+    async def start(self, node: Node) -> None:
+        self.fault("start", node)
+        self.points.boundary(f"before start {node.name}")
+        if node.name not in self.lies and node.name not in self.processes:
+            self._start(node)
+        self.points.boundary(f"after start {node.name}")
+
+    async def restart(self, node: Node) -> None:
+        self.fault("restart", node)
+        self.points.boundary(f"before restart {node.name}")
+        if node.name not in self.lies:
+            self._stop(node)
+            self._start(node)
+        self.points.boundary(f"after restart {node.name}")
+
+    def stops_and_starts(self, node: Node) -> bool:
+        return self.stops
+
+    async def incarnation(self, node: Node) -> str | None:
+        self.fault("incarnation", node)
+        process = self.processes.get(node.name)
+        return None if process is None else str(process.incarnation)
+
+    async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
+        name = words[0] if words[0] in ("mv", "ls") else words[1]
+        self.fault(name, node)
+        self.points.boundary(f"before {name} {node.name}")
+        self.commands.append(tuple(words))
+        code = self.exit_codes.get(name, 0)
+        if code == 0:
+            self._run(name, node, words)
+        self.points.boundary(f"after {name} {node.name}")
+        said = {"said": SECRET, "differences": code, "forecast": {"dual_write": {"seconds": 12.2, "error": 3.1}}}
+        return Output(code, json.dumps(said), SECRET)
+
+    # What a rollout sees.
+
+    async def observe(self) -> Observation:
+        self._settle()
+        quorum = self._quorum()
+        leads = quorum is not None and quorum.leader_id is not None
+        return Observation(
+            cluster_id="XkYOzJkUQQ-rHVYhnWGvTg",
+            brokers={node.node_id: self._seen(node) for node in self.inventory.brokers.nodes},
+            partitions=self._health(),
+            quorum=quorum,
+            migration=MigrationSeen(self.state, 0, self.foreign_writes) if leads else None,
+            controller_broker=self.controller_broker,
+            zookeeper_answers=self.zookeeper_answers,
+        )
+
+    async def close(self) -> None:
+        pass
+
+    # What the cluster is.
+
+    def end_state(self) -> dict[str, object]:
+        """What has to be the same, however often the rollout was killed."""
+        self._settle()
+        return {
+            "files": {key: text for key, text in self.files.items() if ".before-" not in key[1]},
+            "modes": self.modes(),
+            "processes": sorted(self.processes),
+            "state": self.state,
+            "controller": self.controller_broker is not None,
+        }
+
+    def modes(self) -> dict[str, BrokerMode | None]:
+        """How each broker runs."""
+        return {node.name: self._mode(node) for node in self.inventory.brokers.nodes}
+
+    def crash(self, node: Node) -> None:
+        """The process ends by itself."""
+        self._stop(node)
+
+    def start_as_configured(self, node: Node) -> None:
+        """Somebody else starts it again."""
+        self.old_settings.discard(node.name)
+        self._stop(node)
+        self._start(node)
+
+    def _home(self, node: Node) -> str:
+        return node.name.removesuffix("-stock")
+
+    def _everybody(self) -> list[Node]:
+        return [*self.inventory.nodes, *self.inventory.controllers.stock.values()]
+
+    def _start(self, node: Node) -> None:
+        content = self.files[self._home(node), node.properties]
+        if node.role is Role.CONTROLLER and node.name not in self.formatted:
+            self.violations.append(f"{node.name} started with an unformatted directory")
+        if node.name in self.old_settings:
+            content = self._old_content[node.name]
+        self._incarnations += 1
+        self.processes[node.name] = Process(self._incarnations, parse_properties(content.decode()))
+        self.restarts[node.name] += 1
+        self._old_content[node.name] = content
+        self._judge_start(node)
+        self._settle()
+
+    def _judge_start(self, node: Node) -> None:
+        if node.role is not Role.BROKER:
+            return
+        mode = self._mode(node)
+        if mode is BrokerMode.KRAFT and self.state not in (DUAL_WRITE, FINISHED):
+            self.violations.append(f"{node.name} in KRaft mode before the copy")
+        if mode is BrokerMode.ZOOKEEPER and self.kraft_claims:
+            self.violations.append(f"{node.name} in ZooKeeper mode while the quorum rules")
+        if mode is not BrokerMode.KRAFT and self.state == FINISHED:
+            self.violations.append(f"{node.name} in ZooKeeper after the end")
+
+    def _stop(self, node: Node) -> None:
+        if self.processes.pop(node.name, None) is None:
+            return
+        if node.role is Role.BROKER:
+            down = {each.node_id for each in self.inventory.brokers.nodes if each.name not in self.processes}
+            for replicas in self._partitions:
+                if len(replicas - down) < self._min_isr:
+                    self.violations.append(f"a partition of {sorted(replicas)} below min ISR without {sorted(down)}")
+                    break
+        self._settle()
+
+    def _run(self, name: str, node: Node, words: Sequence[str]) -> None:
+        if name == "format":
+            self.formatted.add(node.name)
+            self.files[node.name, f"/data/{node.name}/meta.properties"] = b"x"
+        elif name == "rollback":
+            if any(each.name in self.processes for each in self.inventory.controllers.nodes):
+                self.violations.append("rollback while a controller runs")
+            self.kraft_claims = False
+            self.state = ""
+            self.controller_broker = self.inventory.brokers.nodes[0].node_id
+        elif name == "mv":
+            self.formatted.discard(node.name)
+            self.files.pop((node.name, f"{words[-2]}/meta.properties"), None)
+
+    def _settle(self) -> None:
+        """What the cluster does by itself."""
+        voters = [self._voter(node) for node in self.inventory.controllers.nodes]
+        up = [voter for voter in voters if voter.program is not None]
+        if 2 * len(up) <= len(voters):
+            return
+        if not self.state:
+            self.state = INELIGIBLE
+        modes = [self._mode(node) for node in self.inventory.brokers.nodes]
+        if self.state == INELIGIBLE and len(up) == len(voters) and all(mode is BrokerMode.MIGRATING for mode in modes):
+            self.state, self.kraft_claims, self.controller_broker = DUAL_WRITE, True, None
+        off = len(up) == len(voters) and all(voter.migration_on is False for voter in up)
+        if self.inventory.controllers.kind is ControllerKind.STOCK:  # one leader without the flag is enough
+            off = min(up, key=lambda voter: voter.node_id).migration_on is False
+        if self.state == DUAL_WRITE and off:
+            if any(mode is not BrokerMode.KRAFT for mode in modes):
+                self.violations.append("finished while a broker is not in KRaft mode")
+            self.state = FINISHED
+
+    def _quorum(self) -> QuorumSeen | None:
+        voters = {node.node_id: self._voter(node) for node in self.inventory.controllers.nodes}
+        up = [voter.node_id for voter in voters.values() if voter.program is not None]
+        if not up:
+            return None
+        return QuorumSeen(min(up) if 2 * len(up) > len(voters) else None, voters)
+
+    def _voter(self, node: Node) -> ControllerSeen:
+        stock = self.inventory.controllers.stock.get(node.node_id)
+        if stock is not None and stock.name in self.processes:
+            if node.name in self.processes:
+                self.violations.append(f"two processes on the directory of {node.name}")
+            return ControllerSeen(node.node_id, ControllerProgram.STOCK, migration_on=False, lag_records=0)
+        process = self.processes.get(node.name)
+        if process is None:
+            return ControllerSeen(node.node_id, None)
+        on = file_mode(Role.CONTROLLER, process.properties) is FileMode.CONTROLLER_MIGRATING
+        is_stock = self.inventory.controllers.kind is ControllerKind.STOCK
+        program = ControllerProgram.STOCK if is_stock else ControllerProgram.MIGRATOR
+        return ControllerSeen(node.node_id, program, migration_on=on, lag_records=0)
+
+    def _mode(self, node: Node) -> BrokerMode | None:
+        process = self.processes.get(node.name)
+        return None if process is None else MODES[file_mode(Role.BROKER, process.properties)]
+
+    def _seen(self, node: Node) -> BrokerSeen:
+        process = self.processes.get(node.name)
+        if process is None:
+            return BrokerSeen(node.node_id, None)
+        return BrokerSeen(node.node_id, self._mode(node), str(process.incarnation), serving=True, release="3.9.1")
+
+    def _health(self) -> PartitionsSeen:
+        down = {node.node_id for node in self.inventory.brokers.nodes if node.name not in self.processes}
+        offline = sum(1 for replicas in self._partitions if replicas <= down)
+        return PartitionsSeen(offline, sum(1 for replicas in self._partitions if replicas & down))
+
+
+def _placed(inventory: Inventory, replicas: int) -> list[frozenset[int]]:
+    """Partitions with their replicas in as many racks as there are, as Kafka places them."""
+    racks: dict[str, list[int]] = {}
+    for node in inventory.brokers.nodes:
+        racks.setdefault(node.rack, []).append(node.node_id)
+    groups = list(racks.values())
+    if len(groups) == 1:
+        ids = groups[0]
+        return [frozenset((ids * 2)[start : start + min(replicas, len(ids))]) for start in range(len(ids))]
+    return [
+        frozenset(groups[(start + number) % len(groups)][start % len(groups[0])] for number in range(replicas))
+        for start in range(len(inventory.brokers.nodes))
+    ]
+
+
+def broker_file(node: Node) -> bytes:
+    """As an operator writes it, with a secret and a comment."""
+    return f"""# Broker {node.name}, see the wiki
+broker.id={node.node_id}
+listeners=PLAINTEXT://:9092
+log.dirs=/data/{node.name}
+zookeeper.connect=zk:2181/kafka
+inter.broker.protocol.version=3.9
+authorizer.class.name=kafka.security.authorizer.AclAuthorizer
+ssl.keystore.password={SECRET}
+zookeeper.ssl.keystore.password={SECRET}
+""".encode()
+
+
+def controller_file(node: Node) -> bytes:
+    """As Kafka's manual has it."""
+    return f"""process.roles=controller
+node.id={node.node_id}
+log.dirs=/data/{node.name}
+zookeeper.metadata.migration.enable=true
+zookeeper.connect=zk:2181/kafka
+inter.broker.listener.name=PLAINTEXT
+password.encoder.secret={SECRET}
+""".encode()
+
+
+@cache
+def model_inventory(
+    brokers: int = 3, racks: int = 1, *, roll: str = "broker", kind: str = "migrator", handover: bool = True
+) -> Inventory:
+    """Three controllers and so many brokers."""
+    return parse_inventory(inventory_text(brokers, racks, roll=roll, kind=kind, handover=handover), "model.yaml")
+
+
+def inventory_text(
+    brokers: int = 3, racks: int = 1, *, roll: str = "broker", kind: str = "migrator", handover: bool = True
+) -> str:
+    """As an operator writes it."""
+    lines = "".join(
+        f"    - {{id: {number}, properties: /etc/b{number}.properties, rack: r{number % racks}}}\n"
+        for number in range(1, brokers + 1)
+    )
+    controllers = "".join(
+        f"    - {{id: {number}, properties: /etc/c{number}.properties}}\n" for number in (3001, 3002, 3003)
+    )
+    return f"""
+cluster: model
+access: access.properties
+controllers:
+  kind: {kind}
+  nodes:
+{controllers}
+brokers:
+  roll: {roll}
+  settings: {{controller.listener.names: CONTROLLER, controller.quorum.voters: "3001@c:9093"}}
+  nodes:
+{lines}
+executors: {{default: {{preset: local}}}}
+{'handover: {release: "3.9.1"}' if handover else ""}
+gates: {{seconds: 60, poll_seconds: 20, soak_seconds: 180}}
+"""

@@ -1,0 +1,102 @@
+"""Runs of a rollout on a model cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from migrator.rollout.apply import Ending, RolloutRun, StopAt
+from migrator.rollout.gates import judge
+from migrator.rollout.journal import FILE_NAME, Detail, Entry, Event, RolloutJournal, read_journal
+from migrator.rollout.opening import open_rollout, turn_back
+from migrator.rollout.parts import RolloutParts
+from tests.rollout.support.model import ModelClock, ModelCluster, ModelLock, Points
+
+
+class CountingJournal(RolloutJournal):
+    """Passes a boundary before and after each line."""
+
+    def __init__(self, directory: Path, points: Points) -> None:
+        super().__init__(directory)
+        self._points = points
+
+    def append(self, time_ms: int, event: Event, step: str = "", act: str = "", **details: Detail) -> Entry:
+        self._points.boundary(f"before {event.value} {step} {act}")
+        entry = super().append(time_ms, event, step, act, **details)
+        self._points.boundary(f"after {event.value} {step} {act}")
+        return entry
+
+
+class Operator:
+    """Runs the commands of a rollout on one model cluster; each run is a process of its own."""
+
+    def __init__(self, cluster: ModelCluster, state: Path) -> None:
+        self.cluster = cluster
+        self.state = state
+        self.lock = ModelLock()
+        self.clock = ModelClock()
+        self.said: list[str] = []
+        self.confirms = True
+
+    def copy(self, state: Path) -> Operator:
+        """Another world that is as this one is now, with a journal of its own."""
+        state.mkdir()
+        if (self.state / FILE_NAME).exists():
+            (state / FILE_NAME).write_bytes((self.state / FILE_NAME).read_bytes())
+        same: dict[int, object] = {id(each): each for each in (self.cluster.inventory, self.cluster.points)}
+        other = Operator(deepcopy(self.cluster, same), state)
+        other.cluster.points = Points()
+        other.lock, other.clock = deepcopy(self.lock), deepcopy(self.clock)
+        return other
+
+    def parts(self) -> RolloutParts:
+        return RolloutParts(
+            self.cluster.inventory, self.cluster, self.cluster, judge, self.lock, self.clock, self.said.append
+        )
+
+    def apply(self, stop: StopAt = StopAt(), *, canary: str = "") -> Ending:  # noqa: B008 - a value that nobody changes
+        """Begin, or go on forward."""
+
+        async def work(journal: RolloutJournal) -> Ending:
+            await open_rollout(self.parts(), journal, canary)
+            return await self._run(journal).run(stop)
+
+        return self._with_journal(work)
+
+    def rollback(self) -> Ending:
+        """Turn, and go all the way back."""
+
+        async def work(journal: RolloutJournal) -> Ending:
+            await turn_back(self.parts(), journal)
+            return await self._run(journal).run()
+
+        return self._with_journal(work)
+
+    def resume(self) -> Ending:
+        """Go on, whichever way."""
+
+        async def work(journal: RolloutJournal) -> Ending:
+            return await self._run(journal).run()
+
+        return self._with_journal(work)
+
+    def _run(self, journal: RolloutJournal) -> RolloutRun:
+        async def confirm() -> bool:
+            return self.confirms
+
+        return RolloutRun(self.parts(), journal, self.state, confirm)
+
+    @property
+    def entries(self) -> list[Entry]:
+        """What the journal says."""
+        return read_journal(self.state)
+
+    def _with_journal(self, work: Callable[[RolloutJournal], Coroutine[Any, Any, Ending]]) -> Ending:
+        journal = CountingJournal(self.state, self.cluster.points)
+        try:
+            return asyncio.run(work(journal))
+        finally:
+            journal.close()

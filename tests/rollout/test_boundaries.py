@@ -1,0 +1,141 @@
+"""A rollout that is killed at any boundary and resumed ends as one that was not killed.
+
+The boundaries: before and after each line of the journal, and before and after each effect on a node. Behind every
+second one, the last line of the journal is torn.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import OperatorError
+from migrator.rollout.apply import Ending, StopAt
+from migrator.rollout.journal import FILE_NAME, Event, read_journal
+from migrator.rollout.ports import BrokerMode
+from migrator.rollout.steps import Act, Phase
+from tests.rollout.support.model import ModelCluster, model_inventory, nothing
+from tests.rollout.support.runs import Operator
+
+Way = Callable[[Operator], Ending]
+
+
+@pytest.fixture(autouse=True)
+def _without_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of lines; what is on disk after a kill is decided by the boundaries."""
+    monkeypatch.setattr(os, "fsync", nothing)
+
+
+def begun_restarts(state: Path) -> set[str]:
+    """Nodes whose restart or start the journal shows begun, and not ended."""
+    begun: dict[tuple[str, str], str] = {}
+    for entry in read_journal(state):
+        if entry.act in (Act.RESTART, Act.START):
+            if entry.event is Event.BEGUN:
+                begun[entry.step, entry.act] = str(entry.details["node"])
+            elif entry.event in (Event.DONE, Event.FOUND):
+                begun.pop((entry.step, entry.act), None)
+    return set(begun.values())
+
+
+def forward(operator: Operator) -> Ending:
+    return operator.apply()
+
+
+def back(operator: Operator) -> Ending:
+    return operator.rollback()
+
+
+def with_canary(operator: Operator) -> Ending:
+    """The operator goes on each time the rollout waits behind the canary."""
+    while (ending := operator.apply(canary="2")) is Ending.PAUSED:
+        assert operator.entries[-1].event is Event.PAUSED
+    return ending
+
+
+def tear(state: Path) -> None:
+    """A part of a line reached the disk."""
+    with (state / FILE_NAME).open("ab") as file:
+        file.write(b'{"n":7,"t":17000')
+
+
+def boundaries_of(clean: Operator, way: Way, tmp_path: Path) -> list[tuple[str, Operator]]:
+    """The world as a kill at each boundary of one run would leave it."""
+    left: list[tuple[str, Operator]] = []
+
+    def leave(where: str) -> None:
+        other = clean.copy(tmp_path / str(len(left)))
+        if len(left) % 2:
+            tear(other.state)
+        left.append((f"{len(left)}, {where}", other))
+
+    clean.cluster.points.at = leave
+    assert way(clean) is Ending.COMPLETE
+    assert not clean.cluster.violations
+    return left
+
+
+def killed_everywhere(clean: Operator, way: Way, tmp_path: Path) -> int:
+    """Goes on from each boundary of one run as another process, and compares; says at how many boundaries."""
+    left = boundaries_of(clean, way, tmp_path)
+    for where, operator in left:
+        begun = begun_restarts(operator.state)
+        assert way(operator) is Ending.COMPLETE, where
+        assert operator.cluster.end_state() == clean.cluster.end_state(), where
+        assert not operator.cluster.violations, where
+        more = operator.cluster.restarts - clean.cluster.restarts
+        assert sum(more.values()) <= 1, where
+        assert set(more) <= begun, where
+        assert not clean.cluster.restarts - operator.cluster.restarts, where
+        assert operator.lock.owner is None, where
+    return len(left)
+
+
+STOPS = pytest.mark.parametrize("stops", [True, False], ids=["stop and start", "restart in one command"])
+
+
+@STOPS
+@pytest.mark.parametrize("way", [forward, with_canary])
+def test_killed_at_every_boundary(tmp_path: Path, way: Way, *, stops: bool) -> None:
+    (tmp_path / "clean").mkdir()
+    clean = Operator(ModelCluster(model_inventory(), stops=stops), tmp_path / "clean")
+    assert killed_everywhere(clean, way, tmp_path) > 300
+
+
+@STOPS
+@pytest.mark.parametrize("reached", [Phase.START, Phase.MIGRATE, Phase.COPY, Phase.KRAFT])
+def test_killed_at_every_boundary_of_the_way_back(tmp_path: Path, reached: Phase, *, stops: bool) -> None:
+    (tmp_path / "clean").mkdir()
+    clean = Operator(ModelCluster(model_inventory(), stops=stops), tmp_path / "clean")
+    assert clean.apply(StopAt(reached)) is Ending.REACHED
+    assert killed_everywhere(clean, back, tmp_path) > 50
+
+
+def test_rolled_back_from_every_boundary(tmp_path: Path) -> None:
+    """Until the end of the migration; then a second rollout succeeds."""
+    (tmp_path / "clean").mkdir()
+    clean = Operator(ModelCluster(model_inventory()), tmp_path / "clean")
+    left = boundaries_of(clean, forward, tmp_path)
+    last = max(number for number, (_, operator) in enumerate(left) if operator.cluster.state != "Finished")
+    for number, (where, operator) in enumerate(left):
+        if number > last:
+            with pytest.raises(OperatorError, match="there is no way back"):
+                back(operator)
+            continue
+        assert back(operator) is Ending.COMPLETE, where
+        assert set(operator.cluster.modes().values()) == {BrokerMode.ZOOKEEPER}, where
+        assert not operator.cluster.kraft_claims, where
+        if number % 10 == 0:
+            assert forward(operator) is Ending.COMPLETE, where
+            assert operator.cluster.end_state() == clean.cluster.end_state(), where
+        assert not operator.cluster.violations, where
+
+
+def test_killed_at_every_boundary_with_stock_controllers_and_racks(tmp_path: Path) -> None:
+    (tmp_path / "clean").mkdir()
+    inventory = model_inventory(brokers=6, racks=3, roll="rack", kind="stock", handover=False)
+    clean = Operator(ModelCluster(inventory), tmp_path / "clean")
+    assert killed_everywhere(clean, forward, tmp_path) > 300

@@ -1,0 +1,231 @@
+"""`migrator rollout` on a model cluster: what is printed, asked and answered, and that no secret is in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from migrator.cli.main import migrator
+from migrator.config.sensitive import REDACTED
+from migrator.errors import OperatorError
+from migrator.rollout import site
+from migrator.rollout.apply import ABORT_FILE
+from migrator.rollout.gates import judge
+from migrator.rollout.inventory import Inventory
+from migrator.rollout.ports import BrokerMode, LockHolder
+from migrator.rollout.world import World
+from tests.rollout.support.model import SECRET, ModelClock, ModelCluster, ModelLock, inventory_text, model_inventory
+
+
+class Desk:
+    """Where an operator types the commands of a rollout."""
+
+    def __init__(self, directory: Path) -> None:
+        self.inventory = directory / "model.yaml"
+        self.inventory.write_text(inventory_text())
+        self.state = directory / "model.rollout"
+        self.cluster, self.lock, self.clock = ModelCluster(model_inventory()), ModelLock(), ModelClock()
+        self.shown = ""
+
+    def type(self, words: str, *, answer: str = "") -> Result:
+        name, *more = words.split()
+        result = CliRunner().invoke(migrator, ["rollout", name, "-i", str(self.inventory), *more], input=answer)
+        if name in ("plan", "status", "history"):  # what a command of a step said is shown once, and never kept
+            self.shown += result.output + str(result.exception)
+        return result
+
+    def printed(self, words: str, *, exit_code: int = 0, answer: str = "") -> str:
+        result = self.type(words, answer=answer)
+        assert result.exit_code == exit_code, result.output + str(result.exception)
+        return result.output
+
+    def refused(self, words: str) -> str:
+        result = self.type(words)
+        assert isinstance(result.exception, OperatorError), result.output
+        return str(result.exception)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    desk = Desk(tmp_path)
+
+    @asynccontextmanager
+    async def world(inventory: Inventory, path: Path, state: Path) -> AsyncIterator[World]:
+        assert path == desk.inventory
+        assert state == desk.state
+        desk.cluster.inventory = inventory
+        yield World(
+            executor=desk.cluster,
+            observer=desk.cluster,
+            judge=judge,
+            lock=desk.lock,
+            clock=desk.clock,
+            zookeeper_connect="zk:2181/kafka",
+            lock_is_local=False,
+            notes=(),
+        )
+
+    monkeypatch.setattr(site, "open_world", world)
+    yield desk
+    kept = "".join(path.read_text() for path in desk.state.rglob("*") if path.is_file() and path.suffix == ".jsonl")
+    words = " ".join(" ".join(command) for command in desk.cluster.commands)
+    assert SECRET not in desk.shown + kept + words
+
+
+def test_from_plan_to_archive(desk: Desk) -> None:
+    before = dict(desk.cluster.files)
+    plan = desk.printed("plan")
+    assert desk.cluster.files == before
+    assert not desk.state.exists()
+    for piece in (
+        "cluster model: 3 controllers of this program, 3 brokers, one at a time",
+        "forecast: none yet",
+        "migrate/broker-2 (node 2 on localhost): open",
+        "why: the broker registers with the quorum; ZooKeeper still rules",
+        "before: no partition is offline, under-replicated or being reassigned",
+        "does: changes /etc/b2.properties\n        + zookeeper.metadata.migration.enable=true",
+        "does: restarts broker-2",
+        "after: broker-2: the broker serves again, in the mode and with the release that are expected (migration)",
+        "undo: 'migrator rollout rollback'",
+        "- broker.id=2",
+        "+ process.roles=broker",
+        f"- zookeeper.ssl.keystore.password={REDACTED}",
+        "does: starts controller-3001-stock",
+    ):
+        assert piece in plan
+    assert "it is as far as was asked for" in desk.printed("apply --until DualWrite")
+    assert "dual-write, give or take 3 s" in desk.printed("plan")
+    assert desk.printed("resume --pause-after kraft/broker-2").endswith(
+        "it waits after this step, as was asked for. 'migrator rollout resume' goes on\n"
+    )
+    assert desk.cluster.modes()["broker-2"] is BrokerMode.KRAFT
+    assert desk.cluster.modes()["broker-3"] is BrokerMode.MIGRATING
+    ended = desk.printed("apply", answer="y\n")
+    assert "After the next step there is no way back" in ended
+    assert "the rollout is complete" in ended
+    assert "restarts " in ended
+    archive = Path(ended.rsplit("archive: ", 1)[1].strip())
+    assert {"journal.jsonl", "SHA256SUMS"} <= {path.name for path in archive.iterdir()}
+    assert "complete" in desk.printed("status")
+    assert len(desk.printed("history").splitlines()) == len(desk.printed("history --json").splitlines()) > 100
+
+
+def test_the_plan_in_json_says_what_the_plan_says(desk: Desk) -> None:
+    desk.printed("apply --until MigrationIneligible")
+    steps = {step["step"]: step for step in json.loads(desk.printed("plan --json"))["steps"]}
+    assert steps["start/controller-3001"]["state"] == "done"
+    step = steps["kraft/broker-1"]
+    assert step["state"] == "open"
+    assert step["acts"] == ["check-before", "edit", "restart", "check-after"]
+    assert "+ process.roles=broker" in step["changes"]
+    assert step["before"]
+    assert step["after"]
+    assert steps["format/controller-3001"]["command"] == []
+
+
+def test_nobody_agrees_to_the_end_of_the_migration(desk: Desk) -> None:
+    assert "nobody confirmed" in desk.printed("apply", answer="n\n", exit_code=1)
+    assert desk.cluster.state == "DualWrite"
+    assert "the question has no answer" in desk.refused("resume")
+    assert "the rollout is complete" in desk.printed("resume --yes")
+
+
+def test_there_and_back_and_there_again(desk: Desk) -> None:
+    desk.printed("apply --until kraft")
+    said = desk.printed("rollback", answer="y\n")
+    assert "nothing is lost" in said
+    assert "leave-kraft/broker-1 (node 1 on localhost): open" in said
+    assert "without a controller: " in said.split("Go back?")[1]
+    assert set(desk.cluster.modes().values()) == {BrokerMode.ZOOKEEPER}
+    assert "no rollout is under way" in desk.refused("resume")
+    assert "the rollout is complete" in desk.printed("apply --yes")
+    assert "there is no way back" in desk.refused("rollback")
+
+
+def test_a_rollback_that_is_not_wanted(desk: Desk) -> None:
+    desk.printed("apply --until DualWrite")
+    files = dict(desk.cluster.files)
+    assert desk.type("rollback", answer="n\n").exit_code == 1
+    assert desk.cluster.files == files
+    assert json.loads(desk.printed("status --json", exit_code=1))["direction"] == "forward"
+
+
+def test_the_canary_goes_first_and_the_rollout_waits_behind_it(desk: Desk) -> None:
+    assert "it waits after this step" in desk.printed("apply --canary 2")
+    assert [name for name, mode in desk.cluster.modes().items() if mode is BrokerMode.MIGRATING] == ["broker-2"]
+    assert "the rollout that is under way has the canary 2" in desk.refused("apply --canary 3")
+    assert "it waits after this step" in desk.printed("resume")
+    assert [name for name, mode in desk.cluster.modes().items() if mode is BrokerMode.KRAFT] == ["broker-2"]
+    assert "the rollout is complete" in desk.printed("resume --yes")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("apply --until DualRead", "there is no state DualRead"),
+        ("apply --pause-after migrate/broker-9", "there is no step migrate/broker-9"),
+        ("apply --canary broker-9", "there is no broker broker-9"),
+        ("resume", "no rollout is under way"),
+    ],
+)
+def test_what_is_not_there_is_refused(desk: Desk, words: str, message: str) -> None:
+    assert message in desk.refused(words)
+    assert desk.cluster.state == ""
+
+
+def test_a_step_that_is_done_is_waited_for_no_more(desk: Desk) -> None:
+    desk.printed("apply --until DualWrite")
+    files = dict(desk.cluster.files)
+    assert "it waits after this step" in desk.printed("resume --pause-after migrate/broker-1")
+    assert desk.cluster.files == files
+
+
+def test_status_says_what_failed_and_who_holds_the_lock(desk: Desk) -> None:
+    assert "no rollout was begun" in desk.printed("status", exit_code=1)
+    desk.cluster.exit_codes["verify"] = 1
+    desk.refused("apply")
+    said = desk.printed("status", exit_code=1)
+    for piece in ("forward: failed", "failed: soak (run): JobFailedError, ", "lock: rollout ", "migration: DualWrite"):
+        assert piece in said
+    found = json.loads(desk.printed("status --json", exit_code=1))
+    assert (found["state"], found["step"], found["lock"]["host"]) == ("failed", "soak", "ops-1")
+
+
+def test_one_command_at_a_time_and_it_can_be_stopped(desk: Desk) -> None:
+    desk.printed("apply --until DualWrite")
+    assert "there is nothing to stop" in desk.printed("abort", exit_code=1)
+    asked = []
+
+    def stops(where: str) -> None:
+        if where == "before write broker-2":
+            (desk.state / ABORT_FILE).touch()
+            asked.append(where)
+
+    desk.cluster.points.at = stops
+    assert "it stopped after the step under way" in desk.printed("resume")
+    assert asked
+    assert desk.cluster.modes()["broker-2"] is BrokerMode.KRAFT
+    assert desk.cluster.modes()["broker-3"] is BrokerMode.MIGRATING
+    assert not (desk.state / ABORT_FILE).exists()
+
+
+def test_a_lock_of_a_lost_host_is_broken_only_by_the_command_for_it(desk: Desk) -> None:
+    desk.lock.owner = LockHolder("0000aaaa", "somebody", "ops-2", 1_700_000_000_000)
+    assert "another rollout holds the lock" in desk.refused("apply")
+    assert desk.type("unlock", answer="n\n").exit_code == 1
+    assert desk.lock.owner is not None
+    said = desk.printed("unlock", answer="y\n")
+    assert "lock: rollout 0000aaaa, somebody on ops-2, since 2023-11-14 22:13:20Z" in said
+    assert "nobody holds the lock" in desk.printed("unlock")
+    assert "lock-broken" in desk.printed("history")
+    assert "the rollout is complete" in desk.printed("resume --yes")
+
+
+def test_the_schema_is_printed() -> None:
+    result = CliRunner().invoke(migrator, ["rollout", "schema"])
+    assert json.loads(result.output)["title"].startswith("Inventory of a rollout")

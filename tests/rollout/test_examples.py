@@ -1,0 +1,57 @@
+"""The inventories that we hand out, and what the page says of executors, can be used as they stand."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from migrator.rollout import presets
+from migrator.rollout.executors import ACTIONS, NodeExecutor
+from migrator.rollout.inventory import parse_inventory
+from tests.results import ROOT
+
+EXAMPLES = sorted((ROOT / "deploy" / "rollout").glob("*.yaml"))
+PAGE = (ROOT / "docs" / "rollout-executors.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_every_command_of_an_example_can_be_made(path: Path) -> None:
+    inventory = parse_inventory(path.read_text(encoding="utf-8"), str(path))
+    NodeExecutor(inventory.executors, (*inventory.nodes, *inventory.controllers.stock.values()))
+
+
+def test_the_page_names_presets_variables_scripts_and_exit_codes() -> None:
+    assert [name for name in presets.PRESETS if f"`{name}`" not in PAGE] == []
+    assert [action for action in (*ACTIONS, "stop", "start", "restart") if f"| `{action}` |" not in PAGE] == []
+    named = {variable for preset in presets.PRESETS.values() for variable in preset.variables}
+    assert [variable for variable in sorted(named) if f"`{variable}`" not in PAGE] == []
+    assert [script for script in presets.SCRIPTS if f"`{{{script}}}`" not in PAGE] == []
+    codes = (presets.NO_SUCH_FILE, presets.OTHER_DIGEST, presets.CUT_OFF, presets.NOT_KEPT)
+    assert [code for code in codes if f"{code}:" not in PAGE] == []
+
+
+@pytest.mark.parametrize("name", presets.SCRIPTS)
+def test_the_exit_codes_of_the_scripts_are_those_that_are_understood(name: str) -> None:
+    known = {
+        presets.NO_SUCH_FILE,
+        presets.OTHER_DIGEST,
+        presets.CUT_OFF,
+        presets.NOT_KEPT,
+        presets.NO_SUCH_UNIT,
+        presets.MAY_NOT_LOOK,
+    }
+    assert set(map(int, re.findall(r"exit (\d+)", presets.SCRIPTS[name]))) <= known
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "busybox sh"])
+@pytest.mark.parametrize("name", presets.SCRIPTS)
+def test_every_shell_at_hand_reads_the_scripts(name: str, shell: str) -> None:
+    words = shlex.split(shell)
+    if shutil.which(words[0]) is None:
+        pytest.skip(f"there is no {shell} here")
+    subprocess.run([*words, "-n", "-c", presets.SCRIPTS[name]], check=True)
