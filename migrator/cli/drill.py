@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 
 from migrator.cli.drill_display import draw, progress, shown, verdict
+from migrator.cli.interrupted import INTERRUPTED
 from migrator.cli.terminal import console, say_json
 from migrator.drill.cluster import ClusterOptions
 from migrator.drill.report import DATA, LIGHT, DrillBrokers, DrillReport
@@ -23,8 +24,6 @@ from migrator.parts.kafka import KafkaRelease, StockKafka
 KAFKA_VERSION = "3.9.1"
 KAFKA_PARTITIONS, LIGHT_PARTITIONS = 300, 2000
 PICTURE = "summary.svg"
-INTERRUPTED = 130
-"""The exit code of what SIGINT ended, as shells have it."""
 STATES = click.Choice([state.label for state in PublicState], case_sensitive=False)
 
 

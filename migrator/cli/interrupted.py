@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn
 
 INTERRUPTED = 130
 """As shells have it: 128, and SIGINT."""
@@ -28,3 +31,17 @@ LEFT = {
 def what_is_left(arguments: Sequence[str]) -> str:
     """To tell an operator who has just pressed Ctrl-C."""
     return LEFT.get(next((each for each in arguments if not each.startswith("-")), ""), _NOTHING)
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Ctrl-C ends also what blocks an event loop, which would let it wait for the loop's next turn."""
+    before = signal.signal(signal.SIGINT, _interrupt)  # asyncio replaces only Python's own
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt

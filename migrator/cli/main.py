@@ -84,7 +84,7 @@ def migrator() -> None:
     """Move an Apache Kafka cluster from ZooKeeper to KRaft.
 
     Exit codes: 0 done, or the answer is yes; 1 the answer is no (different, not ready); 2 refused or failed: the
-    message says why, and what to do.
+    message says why, and what to do; 130 interrupted with Ctrl-C.
     """
 
 

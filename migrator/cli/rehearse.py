@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from migrator.cli.interrupted import at_once
 from migrator.cli.options import config_option
 from migrator.cli.terminal import console, say, say_json
 from migrator.config.load import load_settings, settings_from
@@ -110,7 +111,8 @@ def command(
             broker_seconds=broker_seconds,
         )
         calm_garbage_collector()
-        report = asyncio.run(rehearse(request, lambda phase: say(f"{phase} ...", err=True)))
+        with at_once():
+            report = asyncio.run(rehearse(request, lambda phase: say(f"{phase} ...", err=True)))
     if as_json:
         say_json(report.to_json(), indent=True)
     else:

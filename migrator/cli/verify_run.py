@@ -86,8 +86,7 @@ def _again_and_again(job: Job, output: Output, progress: Progress, given: Mappin
             job.request, given["watch"], partial(job.run, tell=output.say), output.show_again, output.history, metrics,
             given["transaction_logs"],
         )  # fmt: skip
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: watch.stopping.set())
+        signal.signal(signal.SIGTERM, lambda *_: watch.stopping.set())
         found = watch.run(spark)
     if isinstance(found, OperatorError):
         raise found
