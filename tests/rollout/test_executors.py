@@ -36,7 +36,7 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackSshd]:
         yield found
 
 
-@pytest.fixture(params=["local", "ssh"])
+@pytest.fixture(params=["local", pytest.param("ssh", marks=pytest.mark.lane("test-all"))])
 def hands(request: pytest.FixtureRequest, tmp_path: Path) -> Hands:
     """Their file is not there yet."""
     if request.param == "local":
@@ -311,6 +311,7 @@ def test_a_start_that_keeps_its_output_open_does_not_hang(tmp_path: Path) -> Non
     end("sleep", "4713")
 
 
+@pytest.mark.lane("test-all")
 def test_a_host_that_is_not_reached_is_told_from_a_command_that_fails(sshd: LoopbackSshd, tmp_path: Path) -> None:
     there = node(tmp_path / "server.properties", "127.0.0.1")
     gone = Hands(there, "ssh", WORDED, ssh=sshd.ssh.replace(f"Port={sshd.port}", "Port=1"))
@@ -325,6 +326,7 @@ def test_a_host_that_is_not_reached_is_told_from_a_command_that_fails(sshd: Loop
     assert not isinstance(failed.value, UnreachableError)
 
 
+@pytest.mark.lane("test-all")
 def test_ssh_that_breaks_in_the_middle_is_not_reached(tmp_path: Path) -> None:
     require_sshd()
     with LoopbackSshd(tmp_path / "sshd") as own:

@@ -18,6 +18,7 @@ from migrator.rollout.ports import ExecutorError, FileChangedError
 from tests.rollout.support.hosts import SERVER, Hands, end, node, running
 from tests.rollout.support.sshd import LoopbackSshd, require_sshd
 
+pytestmark = pytest.mark.lane("test-all")
 SUDO = """#!/bin/sh
 [ "$1" = -n ] || exit 9
 shift
