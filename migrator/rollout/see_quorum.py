@@ -67,6 +67,8 @@ class QuorumEyes:
         self._signals = VoterSignals(settings, lambda: self._endpoints, self._security)
         self._image = RemoteImage()
         self._committed = -1
+        self._why = ""
+        """The end of a sentence: why the last one that did not answer did not."""
 
     async def look(self) -> QuorumLook:
         """The quorum as it is now; raises nothing. How far somebody is behind is measured by what was committed at the
@@ -79,7 +81,7 @@ class QuorumEyes:
         answers = dict(zip(ids, await asyncio.gather(*map(self._signals.ask_one, ids)), strict=True))
         if not any(answers.values()) and not somebody:
             self._image, self._committed = RemoteImage(), -1  # what comes next may be another quorum
-            return QuorumLook(None, None, -1, ("no controller answers",))
+            return QuorumLook(None, None, -1, (f"no controller answers{self._why}",))
         now = -1 if described is None else int(described.high_watermark)
         before, self._committed = self._committed, max(now, self._committed)
         measure = before if before >= 0 else now
@@ -140,7 +142,8 @@ class QuorumEyes:
             version = await client.highest_version(DESCRIBE_QUORUM, DESCRIBE_VERSIONS, ASK_SECONDS)
             partition = {"topic_name": METADATA_TOPIC, "partitions": ({"partition_index": 0},)}
             return await client.request(build(request_type(DESCRIBE_QUORUM, version), topics=(partition,)), ASK_SECONDS)
-        except TransportError:
+        except TransportError as error:
+            self._why = f": {error}"
             return None
         finally:
             await client.close()
