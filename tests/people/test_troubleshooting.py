@@ -9,6 +9,7 @@ import pytest
 import yaml
 from kio.schema.errors import ErrorCode
 
+from migrator.cli.interrupted import INTERRUPTED
 from migrator.errors import ExitCode
 from migrator.migration.broker_rpcs.channels import Answered
 from migrator.migration.machine.states import PROPERTIES, State
@@ -96,7 +97,8 @@ def test_each_state_that_waits_for_a_person_has_its_row() -> None:
 
 def test_each_exit_code_has_its_row() -> None:
     found = re.findall(r"^\| (\d+) \| (\w+) \|", section("Exit codes"), re.MULTILINE)
-    assert found == [(str(int(code)), code.name) for code in ExitCode]
+    codes = [(str(int(code)), code.name) for code in ExitCode]
+    assert found == [*codes, (str(INTERRUPTED), "INTERRUPTED")]
 
 
 def test_each_alert_has_its_row() -> None:
