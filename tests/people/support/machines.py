@@ -158,7 +158,9 @@ class Machines:
         said = ""
 
         def done() -> bool:
-            nonlocal said
+            nonlocal machine, said
+            if block.repeat and block.where == runbook.LEADER:
+                machine = self._leader()  # another one may lead by now
             code, said = self.run(command.typed, machine)
             self._restart_what_failed()
             if block.repeat and ALTER_PARTITION_ENDED in part.prose:
