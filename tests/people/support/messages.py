@@ -74,11 +74,26 @@ def kinds(tree: ast.Module) -> set[str]:
 
 def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, Mapping[str, list[ast.expr]]]]:
     """Those in functions, with what names mean there: the constants of the file, and what the function assigns."""
-    constants = _assigned(ast.Module([node for node in tree.body if isinstance(node, ast.Assign)], []))
+    constants = {**_imported(tree), **_constants(tree)}
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             named = {**constants, **_assigned(function)}
             yield from ((node, named) for node in ast.walk(function) if isinstance(node, ast.Call))
+
+
+def _constants(tree: ast.Module) -> Mapping[str, list[ast.expr]]:
+    return _assigned(ast.Module([node for node in tree.body if isinstance(node, ast.Assign)], []))
+
+
+def _imported(tree: ast.Module) -> Mapping[str, list[ast.expr]]:
+    """The constants that a file takes from others of the program."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in (each for each in tree.body if isinstance(each, ast.ImportFrom)):
+        file = ROOT / f"{(node.module or '').replace('.', '/')}.py"
+        if file.is_file() and any(alias.name.isupper() for alias in node.names):
+            constants = _constants(ast.parse(file.read_text(encoding="utf-8")))
+            found |= {alias.name: constants[alias.name] for alias in node.names if alias.name in constants}
+    return found
 
 
 def _assigned(tree: ast.AST) -> Mapping[str, list[ast.expr]]:
