@@ -1,0 +1,76 @@
+"""docs/metrics.md has every metric with its alerts, docs/journal.md every kind of entry, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import yaml
+
+from migrator.handover import execute
+from migrator.migration.machine.states import PROPERTIES
+from migrator.observe.metrics import HISTOGRAM, METRICS
+from migrator.observe.propagation import PROPAGATION
+from migrator.rollout.journal import Event
+
+ROOT = Path(__file__).parents[2]
+ALERTS = ROOT / "deploy/prometheus/alerts.yaml"
+METRIC = re.compile(r"\b(?:kafka|migrator)_[a-z_]+\b")
+
+
+def rows(page: str, heading: str = "") -> list[list[str]]:
+    """The cells of each row of a page, or of the part below a heading; heads of tables left out."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    if heading:
+        assert f"\n{heading}\n" in text
+        text = re.split(r"^#+ ", text.partition(f"\n{heading}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+    lines = [line for line in text.splitlines() if line.startswith("| `")]
+    cells = [[cell.strip() for cell in line.strip("|").split(" |")] for line in lines]
+    return [[first.strip("`"), *others] for first, *others in cells]
+
+
+def test_every_metric_has_one_row() -> None:
+    names = [cells[0] for cells in rows("metrics.md")]
+    assert len(set(names)) == len(names)
+    assert set(names) == METRICS - set(HISTOGRAM) | {PROPAGATION}
+
+
+def test_each_row_names_the_alerts_that_use_the_metric() -> None:
+    groups = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
+    using = {rule["alert"]: set(METRIC.findall(rule["expr"])) for group in groups for rule in group["rules"]}
+    for name, *_, alerts in rows("metrics.md"):
+        named = {alert for alert in alerts.split(", ") if alert}
+        assert named == {alert for alert, metrics in using.items() if name in metrics}, name
+
+
+def test_every_state_has_its_sentence_on_the_page() -> None:
+    assert rows("journal.md", "### States") == [[state.value, row.sentence] for state, row in PROPERTIES.items()]
+
+
+def details_of(kind: str) -> set[str]:
+    """What the program puts into entries of a kind, as far as it is written as keywords of the call."""
+    found = set()
+    for file in sorted((ROOT / "migrator/node").rglob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        kinds = re.search(r'^JOURNAL_KIND = "(.*)"$', file.read_text(encoding="utf-8"), re.MULTILINE)
+        for call in ast.walk(tree):
+            if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in ("note", "_note", "append"):
+                texts = [ast.unparse(argument).strip("'") for argument in call.args[:2]]
+                if kind in texts or ("JOURNAL_KIND" in texts and kinds is not None and kinds[1] == kind):
+                    found |= {keyword.arg or "by, address" for keyword in call.keywords}
+    return {name for each in found for name in each.split(", ")}
+
+
+def test_each_kind_of_a_controllers_journal_has_its_details() -> None:
+    """That the kinds are complete is a test of docs/troubleshooting.md, which has the same."""
+    found = {cells[0]: set(re.findall(r"`(\w+)`", cells[-1])) for cells in rows("journal.md", "## Of a controller")}
+    page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+    other = re.split(r"^## ", page.partition("\n## What the journal says\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+    assert set(found) == set(re.findall(r"^\| `([^`]+)` \|", other, re.MULTILINE))
+    assert {kind: details_of(kind) for kind in found} == found
+
+
+def test_the_journals_of_hand_over_and_rollout_have_every_entry() -> None:
+    assert {cells[0] for cells in rows("journal.md", "## Of a hand-over")} == {execute.BEGUN, execute.SEEN}
+    assert [cells[0] for cells in rows("journal.md", "## Of a rollout")] == [event.value for event in Event]
