@@ -19,6 +19,8 @@ def command(ctx: click.Context, shell: str) -> None:
     """Print what SHELL needs to complete the commands and options of migrator."""
     found = get_completion_class(shell)
     if found is None:
-        raise OperatorError(f"there is no completion for {shell}", remedy=f"Choose one of {', '.join(SHELLS)}")
+        raise OperatorError(
+            f"there is no completion for {shell}", where="completion", remedy=f"Choose one of {', '.join(SHELLS)}"
+        )
     for line in found(ctx.find_root().command, {}, PROGRAM, VARIABLE).source().splitlines():
         say(line)

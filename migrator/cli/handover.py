@@ -120,7 +120,11 @@ def run_command(
     wanted = _voters(way, voters)
     if wanted:
         if stop_command or start_command:
-            raise OperatorError("--way members starts and stops nothing", where="--stop-command, --start-command")
+            raise OperatorError(
+                "--way members starts and stops nothing",
+                where="--stop-command, --start-command",
+                remedy="Leave these options away. Start the controllers that join yourself",
+            )
         members = MembersRun(configs[0], wanted, tell=say, patience_seconds=patience)
         if not yes:
             for line in _members_described(asyncio.run(_look_at_members(members))):

@@ -149,7 +149,11 @@ async def _reached(where: Where, target: str) -> None:
 
 def _look_at_end(target: str) -> None:
     if target:
-        raise OperatorError(f"another operator has replaced the target by {target}", remedy="Agree on one of the two")
+        raise OperatorError(
+            f"another operator has replaced the target by {target}",
+            where="--to",
+            remedy="Agree on one of the two, and order that one again",
+        )
 
 
 def sentences(answer: VotersAnswer) -> list[str]:

@@ -83,6 +83,9 @@ def _provider(raw: Mapping[str, str], name: str, where: str) -> Lookup:
         raise OperatorError(str(error), where=f"{where}: {parameter}", remedy="Correct the value") from error
 
 
+_READABLE = "Correct the path in the placeholder, or let the user that runs this process read that file"
+
+
 def _from_files(allowed: str | None) -> Lookup:
     paths = _AllowedPaths(allowed)
 
@@ -91,9 +94,15 @@ def _from_files(allowed: str | None) -> Lookup:
         try:
             values = parse_properties(read_text(file))
         except (OSError, ValueError) as error:
-            raise OperatorError(f"a value is kept in {path}, which can't be read: {error}", where=where) from error
+            raise OperatorError(
+                f"a value is kept in {path}, which can't be read: {error}", where=where, remedy=_READABLE
+            ) from error
         if key not in values:
-            raise OperatorError(f"a value is kept in {path} under {key!r}, which is not there", where=where)
+            raise OperatorError(
+                f"a value is kept in {path} under {key!r}, which is not there",
+                where=where,
+                remedy="Write the key into that file, or correct the placeholder",
+            )
         return values[key]
 
     return look_up
@@ -104,12 +113,18 @@ def _from_directories(allowed: str | None) -> Lookup:
 
     def look_up(path: str, key: str, where: str) -> str:
         if Path(key).name != key:
-            raise OperatorError(f"a value is kept in {path} under {key!r}, which is no file's name", where=where)
+            raise OperatorError(
+                f"a value is kept in {path} under {key!r}, which is no file's name",
+                where=where,
+                remedy="Write ${name:DIRECTORY:FILE}",
+            )
         file = Path(path) / key
         try:
             return read_text(paths.check(str(file), where))
         except (OSError, ValueError) as error:
-            raise OperatorError(f"a value is kept in {file}, which can't be read: {error}", where=where) from error
+            raise OperatorError(
+                f"a value is kept in {file}, which can't be read: {error}", where=where, remedy=_READABLE
+            ) from error
 
     return look_up
 
@@ -127,7 +142,11 @@ def _from_environment(pattern: str | None) -> Lookup:
                 remedy="Correct the placeholder, or allowlist.pattern",
             )
         if key not in os.environ:
-            raise OperatorError(f"a value is kept in the environment variable {key}, which is not set", where=where)
+            raise OperatorError(
+                f"a value is kept in the environment variable {key}, which is not set",
+                where=where,
+                remedy="Set this variable for the user that runs this process, or correct the placeholder",
+            )
         return os.environ[key]
 
     return look_up

@@ -80,7 +80,11 @@ class HandoverRun:
         self._patience_seconds = patience_seconds
         self.sites = {site.node_id: site for site in map(self._site, property_files)}
         if len(self.sites) != len(property_files):
-            raise OperatorError("two of the property files belong to the same voter", where="-c")
+            raise OperatorError(
+                "two of the property files belong to the same voter",
+                where="-c",
+                remedy="Give the file of each voter on this machine once",
+            )
         self._survey = Survey(next(iter(self.sites.values())).settings)
         self._taken: dict[int, Action] = {}
         self._attempts: Counter[HandoverStep] = Counter()

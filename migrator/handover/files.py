@@ -83,7 +83,11 @@ async def look_into(settings: Settings, known: MetadataDirectory | None) -> Meta
     if identity is None:
         return MetadataDirectory()
     if identity.node_id != settings.node_id:
-        raise OperatorError(f"the directory belongs to node {identity.node_id}", where=str(directory))
+        raise OperatorError(
+            f"the directory belongs to node {identity.node_id}, and the property file is of node {settings.node_id}",
+            where=str(directory),
+            remedy="Correct node.id or metadata.log.dir (log.dirs)",
+        )
     if not (directory / DIRECTORY_NAME).is_dir():
         return MetadataDirectory(formatted=True)
     image = await asyncio.to_thread(read_image, directory)

@@ -108,7 +108,7 @@ class MembersRun:
         while True:
             seen = await self.look()
             for refusal in refusals(seen):
-                raise OperatorError(refusal.reason.rstrip("."), remedy=refusal.remedy)
+                raise OperatorError(refusal.reason.rstrip("."), where="--voters", remedy=refusal.remedy)
             step = next_step(seen)
             if is_done(step):
                 self._tell(f"The voters are {', '.join(map(str, seen.wanted))}. Stop the other controllers now")
@@ -151,5 +151,7 @@ class MembersRun:
 
     def _impatience(self, wait: Wait) -> OperatorError:
         return OperatorError(
-            f"did not complete within {self._patience_seconds:.0f} s: {wait.reason.rstrip('.')}", remedy=wait.remedy
+            f"did not complete within {self._patience_seconds:.0f} s: {wait.reason.rstrip('.')}",
+            where="--voters",
+            remedy=wait.remedy,
         )

@@ -136,7 +136,11 @@ class MembersSurvey:
             return ""
         why = f"{answer.error_code.name}: {answer.error_message or 'no reason given'}"
         if answer.error_code in FINAL:
-            raise OperatorError(f"controller {found.partition.leader_id} refuses to change the voters: {why}")
+            raise OperatorError(
+                f"the leader refuses to change the voters: {why}",
+                where=f"controller {found.partition.leader_id}",
+                remedy="See the log of this controller, and 'migrator quorum describe'",
+            )
         return why
 
     @property

@@ -81,7 +81,9 @@ async def _run(words: list[str], node_id: int, file: Path | None) -> None:
             stderr=asyncio.subprocess.STDOUT,
         )
     except OSError as error:
-        raise OperatorError(f"the command can't be run: {error}", where=where) from error
+        raise OperatorError(
+            f"the command can't be run: {error}", where=where, remedy="Give its whole path; it runs without a shell"
+        ) from error
     try:
         async with asyncio.timeout(COMMAND_SECONDS):
             output, _ = await process.communicate()
@@ -97,4 +99,8 @@ async def _run(words: list[str], node_id: int, file: Path | None) -> None:
         ) from None
     if process.returncode:
         tail = output[-TAIL_BYTES:].decode("utf-8", "replace").strip()
-        raise OperatorError(f"the command ended with exit code {process.returncode}: {tail}", where=where)
+        raise OperatorError(
+            f"the command ended with exit code {process.returncode}: {tail}",
+            where=where,
+            remedy="Correct this, and repeat 'migrator handover run': it goes on from here",
+        )

@@ -77,7 +77,11 @@ class Survey:
             answer = await self._ask(voter, build(request_type(DESCRIBE_CLUSTER, 1), **fields))
             if answer is not None and answer.error_code is ErrorCode.none:
                 return str(answer.cluster_id)
-        raise OperatorError("no controller answers with the cluster id", remedy="See 'migrator status'")
+        raise OperatorError(
+            "no controller answers with the cluster id",
+            where="controller.quorum.voters",
+            remedy="See 'migrator status'",
+        )
 
     async def _describe(self, voters: list[int]) -> Any:
         """The leader's DescribeQuorum; None without a leader."""

@@ -54,17 +54,20 @@ def newest_of(logs: Sequence[SeenLog], voters: Collection[int], named_by: str = 
     """
     if not logs:
         raise OperatorError(
-            "there is no metadata log", remedy="Name the metadata directories of controllers with --log"
+            "there is no metadata log", where="--log", remedy="Name the metadata directories of controllers with --log"
         )
     read = tuple(sorted(log.node_id for log in logs))
     for node_id in read:
         if node_id not in voters:
             raise OperatorError(
                 f"a log is of node {node_id}, which is none of {named_by}",
+                where="--log",
                 remedy="Name others with --log",
             )
         if read.count(node_id) > 1:
-            raise OperatorError(f"two logs are of controller {node_id}", remedy="Name each controller's log once")
+            raise OperatorError(
+                f"two logs are of controller {node_id}", where="--log", remedy="Name each controller's log once"
+            )
     newest = max(logs, key=lambda log: (log.end.epoch, log.end.offset))
     is_majority = len(read) > len(voters) // 2
     return SeenLogs(newest, read, () if is_majority else tuple(sorted(set(voters) - set(read))))

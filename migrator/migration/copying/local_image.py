@@ -40,6 +40,7 @@ def load_image(directory: Path, at: EpochOffset, on_bytes: OnBytes = ignore) -> 
         raise OperatorError(
             f"the log does not hold a complete image at offset {at.offset}, only at {image.provenance.offset}",
             where=str(directory),
+            remedy="Report this with the controller's log. Another controller can lead meanwhile: restart this one",
         )
     return image
 
