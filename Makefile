@@ -1,7 +1,7 @@
 # Everything runs in ./.venv; nothing is installed outside this directory.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: picture help setup drill test test-all test-all-but-test test-long lanes check simulate bench bench-verify format clean
+.PHONY: picture picture-of-verify help setup drill test test-all test-all-but-test test-long lanes check simulate bench bench-verify format clean
 
 PYTHON ?=
 BIN := .venv/bin
@@ -31,6 +31,9 @@ drill: $(DRILL_READY)
 picture: $(READY) $(DRILL_READY)  # docs/drill.svg and docs/top.svg, of real runs
 	$(BIN)/python -m tests.people.support.top_picture docs/top.svg
 	directory=$$(mktemp -d) && $(BIN)/migrator drill --dir $$directory/drill && cp $$directory/drill/summary.svg docs/drill.svg
+
+picture-of-verify: $(READY)  # docs/verify.png, of made-up data; needs Chromium
+	$(BIN)/python -m tests.verify.support.sample_pages
 
 # Three lanes of tests; tests/lanes.py says which test runs where, docs/lanes.md how to choose.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile $(if $(LOG),--log-lane)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from rich.console import Console
@@ -12,19 +14,32 @@ from rich.table import Table
 
 from migrator.cli.terminal import console, say, say_json
 from migrator.clock import wall_ms
+from migrator.config.load import load_settings
 from migrator.errors import ExitCode, OperatorError
 from migrator.verify.comparison import EXAMPLES_MAX, Difference
 from migrator.verify.foreign import ForeignWrite
 from migrator.verify.history import History
 from migrator.verify.named import Sources
-from migrator.verify.page import render, write
+from migrator.verify.next_step import next_step
+from migrator.verify.page import About, render, write
 from migrator.verify.verdict import Verdict
 
 
 def labels(sources: Sources) -> Mapping[str, str]:
-    """What is compared, for the page."""
-    zookeeper = sources.zookeeper or ", ".join(sources.zookeeper_files) or sources.config or "archive"
-    return {"ZooKeeper": zookeeper, "Metadata log": sources.metadata or sources.archive or ""}
+    """What is compared, for the page.
+
+    :raises OperatorError: the property file cannot be read, or is not in order.
+    """
+    if sources.archived:
+        return {"Archive": sources.archive or ""}
+    if sources.zookeeper_files:
+        chroot = f" (chroot {sources.chroot})" if sources.chroot else ""
+        zookeeper = ", ".join(sources.zookeeper_files) + chroot
+    elif sources.zookeeper is None and sources.config is not None:
+        zookeeper = load_settings(Path(sources.config))[0].zookeeper_connect or ""
+    else:
+        zookeeper = sources.zookeeper or ""
+    return {"ZooKeeper": zookeeper, "Metadata log": sources.metadata or ""}
 
 
 @dataclass(slots=True)
@@ -33,7 +48,7 @@ class Output:
 
     page: Path | None
     history: History | None
-    sources: Mapping[str, str]
+    sources: Sources
     say: Callable[[str], None]
     as_json: bool = False
 
@@ -73,7 +88,12 @@ class Output:
     def _write_page(self, verdict: Verdict) -> None:
         if self.page is not None:
             entries = [] if self.history is None else self.history.entries()
-            write(self.page, render(verdict, self.sources, entries, wall_ms()))
+            write(self.page, render(verdict, self._about(verdict), entries, wall_ms()))
+
+    def _about(self, verdict: Verdict) -> About:
+        return About(
+            labels(self.sources), socket.gethostname(), version("kraft-migrator"), next_step(verdict, self.sources)
+        )
 
 
 def _json(one: ForeignWrite) -> dict[str, object]:

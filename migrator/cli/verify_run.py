@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from migrator.cli import terminal
 from migrator.cli.progress import Progress
 from migrator.cli.terminal import console
-from migrator.cli.verify_output import Output, labels
+from migrator.cli.verify_output import Output
 from migrator.clock import wall_ms
 from migrator.config.load import load_settings
 from migrator.errors import OperatorError
@@ -40,7 +40,7 @@ def run(request: VerifyRequest, controller: OpenActive, given: Mapping[str, Any]
     find_java()
     history = None if given["history"] is None else History(given["history"])
     with Progress(console(stderr=True)) as progress:
-        output = Output(given["page"], history, labels(request.sources), progress.say, as_json=given["as_json"])
+        output = Output(given["page"], history, request.sources, progress.say, as_json=given["as_json"])
         mend = partial(_mend, controller, output, progress, ask=not given["yes"]) if given["mend"] else None
         job = Job(request, report_to=controller if given["tell_controller"] else None, repair=mend)
         if given["watch"] is None:

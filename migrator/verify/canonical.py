@@ -44,12 +44,17 @@ class Rule:
 
 RULES: tuple[Rule, ...] = (
     Rule("topic", "id", Equality.SAME, "Topic id. Topics with a pending deletion in ZooKeeper are left out."),
-    Rule("topic", "partitions", Equality.SAME, "How many partitions."),
+    Rule("topic", "partitions", Equality.SAME, "Number of partitions."),
     Rule("partition", "replicas", Equality.SAME, "Broker ids in order."),
     Rule(
         "partition", "adding", Equality.SAME, "Replicas that a reassignment adds, sorted; no row when there are none."
     ),
-    Rule("partition", "removing", Equality.SAME, "Replicas that it removes, likewise."),
+    Rule(
+        "partition",
+        "removing",
+        Equality.SAME,
+        "Replicas that a reassignment removes, sorted; no row when there are none.",
+    ),
     Rule("partition", "isr", Equality.SAME, "In-sync replicas, sorted. Without a state znode: all replicas."),
     Rule("partition", "leader", Equality.SAME, "Broker id or -1. Without a state znode: the first replica."),
     Rule("partition", "leader_epoch", Equality.SAME, "Without a state znode: 0."),

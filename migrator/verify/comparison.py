@@ -15,13 +15,15 @@ SUSPECTS_MAX = 2_000
 
 @value
 class Difference:
-    """One leaf that differs; None where a side has no such row."""
+    """One leaf that differs; None where a side has no such row. ``zxid``: ZooKeeper's last transaction when this
+    value was read, None where nothing was read again."""
 
     kind: str
     entity: str
     field: str
     zookeeper: str | None
     kraft: str | None
+    zxid: int | None = None
 
     @property
     def key(self) -> tuple[str, str, str]:

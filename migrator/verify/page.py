@@ -1,14 +1,12 @@
-"""The verdict as one HTML page that needs no network: charts as SVG, and a table to search.
+"""The verdict as one HTML page that needs no network: what differs, charts, the next command, a table to search.
 
-The page's own policy forbids it to load anything; the template escapes whatever comes from the cluster.
+The page's own policy forbids it to load anything; the template escapes whatever comes from the cluster. How a page of
+this product looks is in `page.css`: light and dark, on a telephone, on paper.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
@@ -17,80 +15,30 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.observe.printable import printable
 from migrator.values import value
 from migrator.verify.canonical import RULES
-from migrator.verify.comparison import KindCounts
+from migrator.verify.charts import difference_bars, line, row_bars, utc
 from migrator.verify.history import Entry
+from migrator.verify.next_step import NextStep
 from migrator.verify.verdict import Verdict
 
 ROWS_MAX = 5_000
 """Differences in the table; the counts are of all."""
-WIDTH, LINE_WIDTH, LINE_HEIGHT = 540, 1120, 180
-LABEL, MARGIN, BAR = 90, 80, 14
-_TONES = {"equal": "good", "different": "bad"}
 UNSURE = "unsure"
 
-Series = Mapping[str, Sequence[int]]
-"""Name of a series, which is its class in the style sheet -> one value a row."""
-
 
 @value
-class Bar:
-    """One bar; ``top`` and ``width`` in the chart's units."""
+class About:
+    """Where a comparison was made. ``sources``: what was compared, by label; ``host``: the machine that compared;
+    ``version``: of this tool; ``next_step``: see there."""
 
-    series: str
-    number: int
-    top: int
-    width: float
-
-
-@value
-class BarGroup:
-    """The bars of one name, one below the other; ``middle``: where the name stands."""
-
-    name: str
-    middle: int
-    bars: tuple[Bar, ...]
+    sources: Mapping[str, str]
+    host: str
+    version: str
+    next_step: NextStep
 
 
-@value
-class BarChart:
-    """Horizontal bars from ``left``, ``thickness`` high each."""
-
-    groups: tuple[BarGroup, ...]
-    height: int
-    logarithmic: bool
-    width: int = WIDTH
-    left: int = LABEL
-    thickness: int = BAR - 2
-
-
-@value
-class Point:
-    """A number at a time, in the tone of its verdict."""
-
-    x: float
-    y: float
-    time: str
-    number: int
-    tone: str
-
-
-@value
-class LineChart:
-    """Numbers over time; the axis is at ``bottom``, from ``left`` to ``right``."""
-
-    points: tuple[Point, ...]
-    most: int
-    bottom: int = LINE_HEIGHT - 24
-    left: int = 60
-    right: int = LINE_WIDTH - 20
-    width: int = LINE_WIDTH
-    height: int = LINE_HEIGHT
-
-
-def render(verdict: Verdict, sources: Mapping[str, str], history: Sequence[Entry], now_ms: int) -> str:
+def render(verdict: Verdict, about: About, history: Sequence[Entry], now_ms: int) -> str:
     """The whole page.
 
-    :param sources: what was compared, by label.
     :param history: earlier comparisons, oldest first; a chart from two on.
     """
     kinds = verdict.comparison.kinds
@@ -99,14 +47,16 @@ def render(verdict: Verdict, sources: Mapping[str, str], history: Sequence[Entry
         verdict=verdict.word,
         tone={ExitCode.OK: "good", ExitCode.DIFFERENT: "bad"}.get(verdict.exit_code, UNSURE),
         sentence=_sentence(verdict),
-        facts={**_facts(verdict, now_ms), **sources},
-        rows_chart=bars(tuple(kinds), _series(kinds, "zookeeper", "kraft"), logarithmic=True),
-        differences_chart=bars(tuple(kinds), _series(kinds, "missing", "extra", "different")),
-        history=line(history) if len(history) > 1 else None,
+        next=about.next_step,
+        facts=_facts(verdict, about, now_ms),
+        row_bars=row_bars(kinds),
+        difference_bars=difference_bars(kinds),
+        history=line(history),
+        utc=utc,
         differences=shown,
         undecided=frozenset(difference.key for difference in verdict.undecided),
-        shown=f"{len(shown):,} of {verdict.comparison.differences + len(verdict.undecided):,}",
-        kinds=kinds,
+        with_zxid=any(difference.zxid is not None for difference in shown),
+        total=verdict.comparison.differences + len(verdict.undecided),
         rules=RULES,
     )
 
@@ -119,30 +69,40 @@ def write(page: Path, text: str) -> None:
     try:
         page.write_text(text, "utf-8")
     except OSError as error:
-        raise OperatorError(f"the page cannot be written: {error.strerror}", where=str(page)) from error
+        raise OperatorError(
+            f"the page cannot be written: {error.strerror}",
+            where=str(page),
+            remedy="Name a file with --page, in a directory that you may write to",
+        ) from error
 
 
 def _sentence(verdict: Verdict) -> str:
-    rows = f"{verdict.comparison.rows:,} rows compared in {verdict.seconds:.1f} s"
+    rows = f"{verdict.comparison.rows:,} rows compared"
     if verdict.exit_code is ExitCode.OK:
         return f"{rows}: ZooKeeper and the metadata log hold the same."
     if verdict.exit_code is ExitCode.DIFFERENT:
         return f"{rows}: {verdict.comparison.differences:,} of them differ."
-    return f"{rows}, {len(verdict.undecided):,} could not be decided: {verdict.why or 'they kept changing'}."
+    why = verdict.why or "these rows kept changing"
+    return f"{rows}, {len(verdict.undecided):,} could not be decided: {why}."
 
 
-def _facts(verdict: Verdict, now_ms: int) -> dict[str, str]:
-    return {
-        "Time": _time(now_ms),
-        "ZooKeeper's transaction": f"{verdict.at.zxid:#x}",
-        "Offset of the log": f"{verdict.at.offset:,}" if verdict.at.offset >= 0 else "no KRaft quorum writes there",
-        "ZooKeeper behind by": "unknown" if verdict.lag is None else f"{verdict.lag:,} records",
-        "Read more than once": f"{verdict.read_again:,} rows",
+def _facts(verdict: Verdict, about: About, now_ms: int) -> dict[str, str]:
+    """What is known, by label."""
+    at = verdict.at
+    offset = f"{at.offset:,}" if at.offset >= 0 else "no KRaft quorum writes there"
+    facts = {
+        "Cluster id": verdict.cluster_id,
+        **about.sources,
+        "Compared on": about.host,
+        "Time": utc(now_ms),
+        "Duration": f"{verdict.seconds:.1f} s",
+        "ZooKeeper's transaction (zxid)": f"{at.zxid:#x}" if at.zxid >= 0 else "",
+        "Offset of the log": offset if at.zxid >= 0 else "",
+        "ZooKeeper behind by": "" if verdict.lag is None else f"{verdict.lag:,} records",
+        "Read more than once": f"{verdict.read_again:,} rows" if verdict.read_again else "",
+        "Version of migrator": about.version,
     }
-
-
-def _time(time_ms: int) -> str:
-    return dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return {label: text for label, text in facts.items() if text}
 
 
 def _template() -> Template:
@@ -152,50 +112,8 @@ def _template() -> Template:
         autoescape=True,
         undefined=StrictUndefined,
         finalize=lambda text: printable(text) if type(text) is str else text,  # not what a macro has made of it
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters["thousands"] = "{:,}".format
     return environment.get_template(here.with_suffix(".html").name)
-
-
-def _series(kinds: Mapping[str, KindCounts], *columns: str) -> Series:
-    return {column: [getattr(counts, column) for counts in kinds.values()] for column in columns}
-
-
-def bars(names: Sequence[str], series: Series, *, logarithmic: bool = False) -> BarChart:
-    """A group for each name, with a bar of each series."""
-    scale = (lambda number: math.log10(number + 1)) if logarithmic else float
-    most = max((scale(number) for numbers in series.values() for number in numbers), default=0) or 1
-    group = BAR * len(series) + 10
-
-    def bar(index: int, place: int, name: str) -> Bar:
-        number = series[name][index]
-        return Bar(name, number, index * group + place * BAR, round(scale(number) / most * (WIDTH - LABEL - MARGIN), 1))
-
-    groups = (
-        BarGroup(
-            name,
-            index * group + BAR * len(series) // 2 + 4,
-            tuple(bar(index, place, series_name) for place, series_name in enumerate(series)),
-        )
-        for index, name in enumerate(names)
-    )
-    return BarChart(tuple(groups), group * len(names), logarithmic)
-
-
-def line(history: Sequence[Entry]) -> LineChart:
-    """How many records ZooKeeper was behind at each comparison."""
-    first, last = history[0].time_ms, history[-1].time_ms
-    lags = [max(entry.lag or 0, 0) for entry in history]
-    chart = LineChart((), max(*lags, 1))
-
-    def point(entry: Entry, lag: int) -> Point:
-        across = (entry.time_ms - first) / max(last - first, 1)
-        return Point(
-            round(chart.left + across * (chart.right - chart.left), 1),
-            round(chart.bottom - lag / chart.most * (chart.bottom - 12), 1),
-            _time(entry.time_ms),
-            lag,
-            _TONES.get(entry.verdict, UNSURE),
-        )
-
-    return replace(chart, points=tuple(map(point, history, lags)))

@@ -203,13 +203,14 @@ class Recheck:
         try:
             passed = self._until_passed(self.log.image.provenance.offset)
             found = self.zookeeper.rows(left)
+            zxid = self.zookeeper.zxid
             complete = self._until_complete(self.zookeeper.mark())
         finally:
             self.log.on_step = None
         if self.log.generation != generation:
             self._why = "the log was truncated, or restarted from a snapshot, while verify read it"
             passed = False
-        return [_judged(key, found.get(key), window, sure=passed and complete) for key in left]
+        return [_judged(key, found.get(key), zxid, window, sure=passed and complete) for key in left]
 
     def _until_passed(self, offset: int) -> bool:
         """Wait until ZooKeeper holds everything up to there; whether it does, or nobody writes to it any more."""
@@ -252,9 +253,9 @@ class Recheck:
             time.sleep(POLL_SECONDS)
 
 
-def _judged(key: Key, found: str | None, window: _Window, *, sure: bool) -> tuple[Key, _Finding, Difference]:
+def _judged(key: Key, found: str | None, zxid: int, window: _Window, *, sure: bool) -> tuple[Key, _Finding, Difference]:
     held = window.held(key)
-    seen = Difference(*key, found, held[-1])
+    seen = Difference(*key, found, held[-1], zxid)
     if any(agrees(key, found, text) for text in held):
         return key, _Finding.AGREES, seen
     return key, _Finding.DIFFERS if sure and window.constant(key) else _Finding.MOVES, seen

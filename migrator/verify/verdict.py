@@ -44,7 +44,8 @@ class VerifyRequest:
 class Verdict:
     """``at``: where the sides were seen to be equal, or to differ; offset -1 where no KRaft quorum writes to this
     ZooKeeper. ``undecided`` kept changing, for the reason ``why``. ``read_again``: leaves that differed at first.
-    ``lag``: records that ZooKeeper is behind the log, None where nobody writes to it."""
+    ``lag``: records that ZooKeeper is behind the log, None where no KRaft quorum writes to it. ``stock``: that quorum's
+    controllers are Kafka's own, or were when they last wrote. ``cluster_id`` is empty where nothing says it."""
 
     comparison: Comparison
     seconds: float
@@ -53,6 +54,8 @@ class Verdict:
     why: str = ""
     read_again: int = 0
     lag: int | None = None
+    cluster_id: str = ""
+    stock: bool = False
 
     @property
     def exit_code(self) -> ExitCode:
@@ -71,6 +74,7 @@ class Verdict:
         return {
             "verdict": self.word,
             "equal": self.exit_code is ExitCode.OK,
+            "cluster_id": self.cluster_id or None,
             "zxid": self.at.zxid,
             "offset": self.at.offset if self.at.offset >= 0 else None,
             "rows": self.comparison.rows,
@@ -95,7 +99,7 @@ def _counts(counts: KindCounts) -> dict[str, int]:
     }
 
 
-def _example(difference: Difference) -> dict[str, str | None]:
+def _example(difference: Difference) -> dict[str, str | int | None]:
     return {
         "kind": difference.kind,
         "entity": difference.entity,
@@ -103,4 +107,5 @@ def _example(difference: Difference) -> dict[str, str | None]:
         "status": difference.status,
         "zookeeper": difference.zookeeper,
         "kraft": difference.kraft,
+        "zxid": difference.zxid,
     }

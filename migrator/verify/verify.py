@@ -13,9 +13,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from migrator.errors import OperatorError
+from migrator.log.meta_properties import read_meta_properties
+from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.verify.comparison import Comparison, settled
 from migrator.verify.kraft.log_tail import LogTail
 from migrator.verify.kraft.observed_tail import end_of_metadata, metadata_tail
+from migrator.verify.named import Sources
 from migrator.verify.recheck import Pair, Recheck
 from migrator.verify.spark.compare import compare
 from migrator.verify.spark.failures import operator_error
@@ -55,7 +58,8 @@ def verify_in(spark: SparkSession, request: VerifyRequest, *, frozen: bool = Fal
     started = time.monotonic()
     begin("comparing everything in Spark")
     if not request.sources.live:
-        return Verdict(compare_sides(spark, request), time.monotonic() - started, Pair(-1, -1))
+        cluster_id = _formatted_for(request.sources)
+        return Verdict(compare_sides(spark, request), time.monotonic() - started, Pair(-1, -1), cluster_id=cluster_id)
     salt = secrets.token_bytes(32)
     log: LogTail | None = None
     metadata = request.sources.metadata or ""
@@ -65,9 +69,11 @@ def verify_in(spark: SparkSession, request: VerifyRequest, *, frozen: bool = Fal
             begin("reading how far ZooKeeper follows the log")
             mark = zookeeper.mark()
             lag = max(end_of_metadata(metadata, request.config) - 1 - mark.offset, 0) if mark.copied else None
+            stock = mark.copied and mark.state.batch_crc is None
+            cluster_id = zookeeper.cluster_id() or ""
             if not first.found:
                 at = Pair(mark.zxid, mark.offset, mark.state.kraft_metadata_epoch)
-                return Verdict(first, time.monotonic() - started, at, lag=lag)
+                return Verdict(first, time.monotonic() - started, at, lag=lag, cluster_id=cluster_id, stock=stock)
             begin(f"reading again the {len(first.found):,} rows that differed")
             log = log or metadata_tail(metadata, request.config, Path(scratch), mark.offset if frozen else None)
             settlement = Recheck(zookeeper, log, salt, request.patience).settle(first.found)
@@ -80,6 +86,8 @@ def verify_in(spark: SparkSession, request: VerifyRequest, *, frozen: bool = Fal
                     settlement.why,
                     len(first.found),
                     lag,
+                    cluster_id,
+                    stock,
                 )
             begin("comparing everything in Spark again")
     raise OperatorError(
@@ -98,3 +106,12 @@ def compare_sides(spark: SparkSession, request: VerifyRequest) -> Comparison:
     if comparison.rows == 0:
         raise OperatorError("could not tell: neither side holds any metadata", remedy="Check both addresses")
     return comparison
+
+
+def _formatted_for(sources: Sources) -> str:
+    """The cluster id in the metadata directory, if that is what is compared, and if it is formatted."""
+    directory = Path(sources.metadata or "")
+    if sources.archived or not directory.is_dir():
+        return ""
+    identity = read_meta_properties(directory.parent if directory.name == DIRECTORY_NAME else directory)
+    return "" if identity is None else identity.cluster_id

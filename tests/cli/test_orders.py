@@ -19,7 +19,7 @@ from migrator.observe.status import JournalEvent, Orderer
 from migrator.verify import job
 from tests.rpc.support.identities import OPERATOR, command_config
 from tests.rpc.support.operator_node import WRITTEN, PlayedNode, property_file, served
-from tests.verify.test_page import DIFFERENT, EQUAL
+from tests.verify.support.sample_pages import DIFFERENT, EQUAL
 
 
 def at(server: str) -> tuple[str, ...]:

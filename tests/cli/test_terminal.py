@@ -42,7 +42,7 @@ from migrator.records.versions import LATEST_SUPPORTED
 from migrator.rehearse.report import Outcome, RehearsalCheck, RehearsalReport
 from migrator.verify.comparison import Comparison, Difference
 from migrator.verify.page import render
-from tests.verify.test_page import DIFFERENT, NOW_MS
+from tests.verify.support.sample_pages import DIFFERENT, NOW_MS, about
 
 FORGED = "[2026-01-01 00:00:00,000] INFO all is well"
 MARKUP = "[red]RED[/red] :skull:"
@@ -130,7 +130,7 @@ def test_a_verdict_shows_names_as_text() -> None:
     file = io.StringIO()
     verify_output._print(terminal.console(file=file, width=5_000), verdict)
     check(file.getvalue())
-    page = render(verdict, {EVIL: EVIL}, [], NOW_MS)
+    page = render(verdict, replace(about(verdict), sources={EVIL: EVIL}, host=EVIL), [], NOW_MS)
     assert "<b>" not in page.replace("<b></b>", "")
     assert [char for char in page if not char.isprintable() and char != "\n"] == []
 

@@ -106,9 +106,11 @@ def again_and_again(act: Callable[[], None]) -> Iterator[None]:
 def test_what_differs_at_rest_differs_at_a_named_point(pair: Pair) -> None:
     pair.set_retention("77")
     found = pair.settle()
-    assert found.different == (replace(SUSPECT, zookeeper="77", kraft=found.different[0].kraft),)
+    (one,) = found.different
+    assert one == replace(SUSPECT, zookeeper="77", kraft=one.kraft, zxid=one.zxid)
     assert found.at.offset == pair.log.image.provenance.offset
-    assert found.at.zxid >= pair.client.get(paths.topic_config(TOPIC))[1].mzxid
+    assert one.zxid is not None
+    assert found.at.zxid >= one.zxid >= pair.client.get(paths.topic_config(TOPIC))[1].mzxid
     assert (found.undecided, found.rounds) == ((), 1)
 
 

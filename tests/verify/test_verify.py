@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import pytest
 from kazoo.client import KazooClient
 from pyspark.sql import SparkSession
@@ -15,7 +17,9 @@ from migrator.parts.java import ONE_TIER
 from migrator.verify.comparison import Comparison
 from migrator.verify.spark.session import JAVA_OPTIONS, spark_session
 from migrator.verify.verdict import VerifyRequest
-from migrator.verify.verify import compare_sides
+from migrator.verify.verify import compare_sides, verify_in
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.migration import decode_migration, encode_migration
 from tests.conftest import ZooKeeperSpace
 from tests.verify.support.stock_pair import AFTER, restore, stock_metadata, stock_property_file
 
@@ -44,6 +48,19 @@ def test_a_stock_migration_of_every_family_is_equal(compare: Compare) -> None:
     comparison = compare()
     assert comparison.examples == ()
     assert all(counts.zookeeper > 0 and counts.kraft > 0 for counts in comparison.kinds.values()), comparison.kinds
+
+
+def test_a_verdict_names_the_cluster_and_whose_controllers_write(
+    spark: SparkSession, zookeeper_client: KazooClient, metadata: Path, config: Path
+) -> None:
+    restore(zookeeper_client, AFTER)
+    cluster_id = orjson.loads(zookeeper_client.get(paths.CLUSTER_ID)[0])["id"]
+    live = VerifyRequest(None, str(metadata), str(config))
+    assert (verify_in(spark, live).cluster_id, verify_in(spark, live).stock) == (cluster_id, True)
+    state = decode_migration(paths.MIGRATION, zookeeper_client.get(paths.MIGRATION)[0])
+    assert state is not None
+    zookeeper_client.set(paths.MIGRATION, encode_migration(replace(state, batch_crc=7)))
+    assert verify_in(spark, live).stock is False
 
 
 def test_one_changed_state_is_found(compare: Compare, zookeeper_client: KazooClient) -> None:

@@ -26,7 +26,7 @@ from migrator.zookeeper.znodes.configs import encode_config
 from tests.conftest import ZooKeeperSpace
 from tests.faults.support.cluster import cluster_in, start_all
 from tests.patience import PATIENCE_SECONDS
-from tests.verify.test_page import DIFFERENT, EQUAL
+from tests.verify.support.sample_pages import DIFFERENT, EQUAL
 
 
 def scraped(port: int) -> dict[str, float]:

@@ -16,6 +16,7 @@ from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.ops import Stat
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, options_from
 from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.cluster_id import decode_cluster_id
 from migrator.zookeeper.znodes.migration import INITIAL_STATE, MigrationState, decode_migration
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
@@ -83,6 +84,11 @@ class ZooKeeperSide:
     def zxid(self) -> int:
         """The last transaction that the server had seen when it last answered."""
         return int(self._session.client.last_zxid)
+
+    def cluster_id(self) -> str | None:
+        """The content of ``/cluster/id``; None if it is missing. Errors as `mark`."""
+        (znode,) = self._reader.read([paths.CLUSTER_ID])
+        return None if znode is None else decode_cluster_id(paths.CLUSTER_ID, znode.data)
 
     def mark(self) -> Mark:
         """How far ZooKeeper follows the log.
