@@ -87,9 +87,10 @@ def faults(browser: Browser) -> list[str]:
     """In the page and the view that the browser has now."""
     found: list[str] = browser.evaluate(_SCRIPT)
     told = browser.accessible()
-    found += [f"a {one['role']} has no name" for one in told if one["role"] in _NAMED_ROLES and not one["name"]]
+    found += [f"a {one['role']} has no name" for one in told if one["role"] in _NAMED_ROLES and not one["name"].strip()]
     roles = Counter(one["role"] for one in told)
-    tables = browser.evaluate("document.querySelectorAll('table').length")
-    if roles["table"] != tables or roles["columnheader"] < tables:
-        found.append(f"of {tables} tables a screen reader finds {roles['table']}, {roles['columnheader']} column heads")
+    for what, selector in (("table", "table"), ("columnheader", "thead th")):
+        drawn = browser.evaluate(f"document.querySelectorAll('{selector}').length")
+        if roles[what] != drawn:
+            found.append(f"of {drawn} {selector} a screen reader finds {roles[what]}")
     return found
