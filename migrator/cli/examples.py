@@ -60,6 +60,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "rollout history": (f"migrator rollout history {INVENTORY}",),
     "rollout abort": (f"migrator rollout abort {INVENTORY}",),
     "rollout unlock": (f"migrator rollout unlock {INVENTORY}",),
+    "rollout remove-znodes": (f"migrator rollout remove-znodes {INVENTORY}",),
     "rollout schema": ("migrator rollout schema > inventory.schema.json",),
     "handover": (f"migrator handover check {C}", f"migrator handover run {C}"),
     "handover check": (

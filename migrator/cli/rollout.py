@@ -23,12 +23,13 @@ from migrator.cli.rollout_text import (
     step_lines,
     way_back,
 )
-from migrator.cli.terminal import ask, say, say_error, say_json
+from migrator.cli.terminal import ask, ask_for, say, say_error, say_json
 from migrator.errors import ExitCode, OperatorError
 from migrator.log.lock import DirectoryLock, is_in_use
 from migrator.rollout.apply import ABORT_FILE, Ending, RolloutRun, StopAt, until_phase
 from migrator.rollout.inventory import schema_text
 from migrator.rollout.journal import Event, RolloutJournal, read_journal
+from migrator.rollout.leaving_zookeeper import keep, refuse_removal, remove_all
 from migrator.rollout.opening import may_turn_back, open_rollout, turn_back
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import plan
@@ -318,6 +319,38 @@ def unlock(inventory: Path, yes: bool) -> None:
 
     with _journal(site) as journal:
         asyncio.run(work(journal))
+
+
+@command.command("remove-znodes")
+@_inventory
+@click.option("--cluster", metavar="NAME", default="", help="The cluster's name, for scripts. Default: you are asked.")
+def remove_znodes(inventory: Path, cluster: str) -> None:
+    """Remove what Kafka has in ZooKeeper, after the migration. The znodes are kept in a file before.
+
+    The command is refused while the migration is not finished, or a broker is not in KRaft mode. Znodes of others stay.
+    """
+    site = site_of(inventory)
+
+    async def work() -> None:
+        async with parts_at(site, say) as (parts, world):
+            refuse_removal(await parts.observer.observe())
+            file = site.state / "zookeeper-before-removal.jsonl"
+            why_not = await keep(world.zookeeper, file)
+            if why_not or world.zookeeper is None:
+                raise OperatorError(f"the znodes cannot be kept: {why_not}", where=str(file))
+            say(f"kept: {file}")
+            where = f"{site.inventory.cluster} ({world.zookeeper_connect})"
+            question = f"This removes all znodes of Kafka of {where}. Type the cluster's name"
+            typed = cluster or await asyncio.to_thread(ask_for, question)
+            if typed != site.inventory.cluster:
+                raise OperatorError(
+                    f"{typed!r} is not the name of the cluster",
+                    remedy="Nothing was removed. The inventory has the name",
+                )
+            say(f"removed: {await asyncio.to_thread(remove_all, world.zookeeper)} znodes")
+
+    with _journal(site):
+        asyncio.run(work())
 
 
 @command.command("schema")

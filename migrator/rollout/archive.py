@@ -10,6 +10,7 @@ from typing import Any
 from migrator.log.files import PRIVATE_DIRECTORY, sync_directory, write_durably
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.observe.printable import json_text
+from migrator.rollout.files import text_of
 from migrator.rollout.jobs import directories_of
 from migrator.rollout.journal import FILE_NAME
 from migrator.rollout.modes import parsed
@@ -18,7 +19,8 @@ from migrator.rollout.parts import RolloutParts
 from migrator.rollout.ports import ExecutorError
 
 VERDICTS, SUMS = "verdicts", "SHA256SUMS"
-SNAPSHOT_SUFFIX = ".checkpoint"
+ZOOKEEPER = "zookeeper.jsonl"
+SNAPSHOT_SUFFIX, SEGMENT_SUFFIX = ".checkpoint", ".log"
 
 
 def keep_verdict(state: Path, step: str, report: Mapping[str, Any]) -> None:
@@ -31,36 +33,40 @@ def keep_verdict(state: Path, step: str, report: Mapping[str, Any]) -> None:
 
 
 async def make_archive(parts: RolloutParts, node: Node, state: Path, rollout: str) -> Path:
-    """The journal, the verdicts, and the newest snapshot of the metadata that the controller ``node`` has.
+    """The journal, the verdicts, the metadata that the controller ``node`` has, and what Kafka has in ZooKeeper.
 
     :raises StorageError: the disk refuses.
     """
     directory = _directory(state / f"archive-{rollout}")
     for source in (state / FILE_NAME, *sorted((state / VERDICTS).glob("*.json"))):
         write_durably(directory / source.name, source.read_bytes())
-    found = await _snapshot(parts, node)
-    if found is None:
-        parts.tell(f"archive: {node.name} gives no snapshot of the metadata; keep a copy of its directory yourself")
-    else:
-        write_durably(directory / found[0], found[1])
+    for name, content in (await _metadata(parts, node)).items():
+        write_durably(directory / name, content)
+    why_not = await parts.keep_zookeeper(directory / ZOOKEEPER)
+    if why_not:
+        parts.tell(f"archive: ZooKeeper's znodes are not in it: {why_not}")
     names = sorted(path.name for path in directory.iterdir() if path.name != SUMS)
     sums = "".join(f"{hashlib.sha256((directory / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
     write_durably(directory / SUMS, sums.encode())
     return directory
 
 
-async def _snapshot(parts: RolloutParts, node: Node) -> tuple[str, bytes] | None:
-    """Name and content of the newest one; None where there is none, or where it cannot be brought here."""
+async def _metadata(parts: RolloutParts, node: Node) -> dict[str, bytes]:
+    """Files of the metadata log by name: the newest snapshot, and the segments; what cannot be brought here is said."""
+    files: dict[str, bytes] = {}
     try:
-        text = await parts.executor.read(node, node.properties)
-        where = directories_of(parsed(node, (text or b"").decode()))
-        log = str(PurePosixPath(where[0]) / DIRECTORY_NAME) if where else ""
-        listed = await parts.executor.run(node, ["ls", "-1", log], seconds=parts.inventory.times.command)
-        names = sorted(name for name in listed.text.splitlines() if name.endswith(SNAPSHOT_SUFFIX))
-        content = await parts.executor.read(node, str(PurePosixPath(log) / names[-1])) if names else None
-    except ExecutorError:
-        return None
-    return None if content is None else (names[-1], content)
+        where = directories_of(parsed(node, await text_of(parts.executor, node)))
+        log = PurePosixPath(where[0] if where else "/") / DIRECTORY_NAME
+        listed = await parts.executor.run(node, ["ls", "-1", str(log)], seconds=parts.inventory.times.command)
+        names = sorted(listed.text.splitlines())
+        snapshots = [name for name in names if name.endswith(SNAPSHOT_SUFFIX)]
+        for name in (*snapshots[-1:], *(name for name in names if name.endswith(SEGMENT_SUFFIX))):
+            content = await parts.executor.read(node, str(log / name))
+            if content is not None:
+                files[name] = content
+    except ExecutorError as error:
+        parts.tell(f"archive: the metadata of {node.name} are not complete in it: {error.what}. Keep a copy yourself")
+    return files
 
 
 def _directory(path: Path) -> Path:

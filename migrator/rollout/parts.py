@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.modes import ModeSettings
@@ -12,7 +13,8 @@ from migrator.values import value
 
 @value
 class RolloutParts:
-    """``zookeeper_connect``: of the file that the inventory's ``access`` names, or "". ``tell`` shows a sentence."""
+    """``zookeeper_connect``: of the file that the inventory's ``access`` names, or "". ``tell`` shows a sentence.
+    ``keep_zookeeper`` writes Kafka's znodes to a file, and says why not, or ""."""
 
     inventory: Inventory
     executor: Executor
@@ -21,6 +23,7 @@ class RolloutParts:
     lock: Lock
     clock: Clock
     tell: Callable[[str], None]
+    keep_zookeeper: Callable[[Path], Awaitable[str]]
     zookeeper_connect: str = ""
 
     @property

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from migrator.errors import OperatorError
 from migrator.log.files import PRIVATE_DIRECTORY, sync_directory
 from migrator.rollout.inventory import Inventory, parse_inventory
+from migrator.rollout.leaving_zookeeper import keep
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.world import World, open_world
 from migrator.values import value
@@ -67,6 +69,7 @@ async def parts_at(site: Site, tell: Callable[[str], None]) -> AsyncIterator[tup
                 world.lock,
                 world.clock,
                 tell,
+                partial(keep, world.zookeeper),
                 world.zookeeper_connect,
             ),
             world,

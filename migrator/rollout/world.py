@@ -33,7 +33,8 @@ NO_ZOOKEEPER = (
 
 @value
 class World:
-    """``lock_is_local``: only this host knows of the lock. ``notes``: what cannot be seen, for the operator."""
+    """``lock_is_local``: only this host knows of the lock. ``notes``: what cannot be seen, for the operator.
+    ``zookeeper``: a session, maybe not connected; None where 'access' names no ZooKeeper."""
 
     executor: Executor
     observer: Observer
@@ -43,6 +44,7 @@ class World:
     zookeeper_connect: str
     lock_is_local: bool
     notes: tuple[str, ...]
+    zookeeper: ZooKeeperSession | None = None
 
 
 class SystemClock:
@@ -98,6 +100,7 @@ async def open_world(inventory: Inventory, inventory_path: Path, state: Path) ->
             settings.zookeeper_connect or "",
             lock_is_local=session is None,
             notes=() if session is not None else (NO_ZOOKEEPER,),
+            zookeeper=session,
         )
     finally:
         await observer.close()

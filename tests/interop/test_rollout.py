@@ -12,6 +12,7 @@ from kazoo.client import KazooClient
 
 from migrator.drill.cluster import CLUSTER_ID
 from migrator.drill.kafka.clients import Admin, Traffic, consume
+from migrator.errors import ExitCode
 from migrator.parts.kafka import StockKafka
 from migrator.rollout.journal import Event
 from migrator.rollout.steps import Act, Phase
@@ -94,14 +95,22 @@ def killed_and_resumed(desk: RolloutDesk, kills: list[KillAt], *begin: str) -> i
     return under_way
 
 
-def test_to_stock_controllers_with_one_kill(desk: RolloutDesk) -> None:
+def test_to_stock_controllers_with_one_kill(desk: RolloutDesk, zookeeper_client: KazooClient) -> None:
     with Traffic(desk.cluster.bootstrap, TOPIC) as traffic:
         killed_and_resumed(desk, [KillAt(Phase.KRAFT, Act.RESTART)], "apply", "--yes")
         nothing_is_lost(desk, traffic)
     assert "the rollout is complete" in desk.output
+    archive = next(desk.state.glob("archive-*"))
+    assert {"zookeeper.jsonl", "00000000000000000000.log", "journal.jsonl"} <= {file.name for file in archive.iterdir()}
     assert sum(map(desk.broker_starts, desk.cluster.brokers)) in (9, 10)
     assert desk.type("status", "--json") == 0
     assert json.loads(desk.output)["state"] == "complete"
+    assert zookeeper_client.exists(paths.topic(TOPIC))
+    assert desk.type("remove-znodes", "--cluster", "drills") == ExitCode.REFUSED
+    assert zookeeper_client.exists(paths.topic(TOPIC))
+    assert desk.type("remove-znodes", "--cluster", "drill") == 0, desk.output
+    assert zookeeper_client.get_children("/") == []
+    assert consume(desk.cluster.bootstrap, TOPIC, "later", 10)
 
 
 @pytest.mark.lane("test-long")

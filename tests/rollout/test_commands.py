@@ -226,6 +226,14 @@ def test_a_lock_of_a_lost_host_is_broken_only_by_the_command_for_it(desk: Desk) 
     assert "the rollout is complete" in desk.printed("resume --yes")
 
 
+def test_znodes_are_removed_only_when_nobody_needs_them(desk: Desk) -> None:
+    assert "is in state unknown, not finished" in desk.refused("remove-znodes --cluster model")
+    desk.printed("apply --until kraft")
+    assert "is in state DualWrite, not finished" in desk.refused("remove-znodes --cluster model")
+    desk.printed("apply --yes")
+    assert "the znodes cannot be kept" in desk.refused("remove-znodes --cluster model")
+
+
 def test_the_schema_is_printed() -> None:
     result = CliRunner().invoke(migrator, ["rollout", "schema"])
     assert json.loads(result.output)["title"].startswith("Inventory of a rollout")

@@ -30,6 +30,11 @@ class CountingJournal(RolloutJournal):
         return entry
 
 
+async def keep_nothing(file: Path) -> str:
+    """The model has no znodes."""
+    return f"no {file.name}"
+
+
 class Operator:
     """Runs the commands of a rollout on one model cluster; each run is a process of its own."""
 
@@ -54,7 +59,14 @@ class Operator:
 
     def parts(self) -> RolloutParts:
         return RolloutParts(
-            self.cluster.inventory, self.cluster, self.cluster, judge, self.lock, self.clock, self.said.append
+            self.cluster.inventory,
+            self.cluster,
+            self.cluster,
+            judge,
+            self.lock,
+            self.clock,
+            self.said.append,
+            keep_nothing,
         )
 
     def apply(self, stop: StopAt = StopAt(), *, canary: str = "") -> Ending:  # noqa: B008 - a value that nobody changes
