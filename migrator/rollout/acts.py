@@ -103,13 +103,18 @@ class StepActs:
             kept = "" if old is None else backup(target, step.phase, progress.rollout)
             self._note(Event.BEGUN, step.name, Act.EDIT, node=target.name, before=before, after=wanted, backup=kept)
             self._parts.tell(f"{step.name}: writes {target.properties}")
-            try:
-                await self._parts.executor.write(target, target.properties, new, expected=before, backup=kept)
-            except FileChangedError:
-                self.found = target.name, await self._digest(target)
-                raise
+            await self._write(target, new, before, kept)
         event = Event.FOUND if decision is Decision.FOUND else Event.DONE
         self._note(event, step.name, Act.EDIT, node=target.name, file=wanted, restored=restored)
+
+    async def _write(self, node: Node, content: bytes, before: str | None, kept: str) -> None:
+        try:
+            await self._parts.executor.write(node, node.properties, content, expected=before, backup=kept)
+        except FileChangedError:
+            now = await self._digest(node)
+            if now != digest(content):  # else what a killed command had begun has ended just now
+                self.found = node.name, now
+                raise
 
     async def _wanted(self, step: Step, node: Node, text: str, rollout: str) -> tuple[bytes, bool]:
         """The file as it has to be, and whether that is as it was before this rollout."""

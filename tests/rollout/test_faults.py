@@ -171,6 +171,21 @@ def test_a_file_is_edited_between_its_change_and_the_restart(tmp_path: Path) -> 
     both_ways_are_open(operator, tmp_path, nothing)
 
 
+def test_what_a_killed_command_had_begun_ends_meanwhile(tmp_path: Path) -> None:
+    """The command that writes the file outlives the rollout that was killed."""
+    operator = operator_at(tmp_path)
+    other = operator.copy(tmp_path / "other")
+    other.apply(StopAt(step=f"migrate/{BROKER}"))
+
+    def ends(where: str) -> None:
+        if where == f"before write {BROKER}":
+            operator.cluster.files[BROKER, PATH] = other.cluster.files[BROKER, PATH]
+
+    operator.cluster.points.at = ends
+    assert operator.apply(StopAt(step=f"migrate/{BROKER}")) is Ending.PAUSED
+    assert operator.cluster.end_state() == other.cluster.end_state()
+
+
 def test_the_lock_is_lost(tmp_path: Path) -> None:
     operator = operator_at(tmp_path)
     other = LockHolder("another", "somebody", "ops-2", 5)
