@@ -19,6 +19,7 @@ from typing import Self
 
 import psutil
 import pytest
+from kazoo.client import KazooClient
 
 from migrator.cli.interrupted import INTERRUPTED
 from migrator.cli.main import COMMANDS
@@ -28,7 +29,10 @@ from migrator.parts.processes import free_port
 from migrator.rpc.operator_socket import SOCKET_DIRECTORY, SOCKET_NAME
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
+from tests.conftest import ZooKeeperSpace
+from tests.faults.support.cluster import every_znode
 from tests.golden.stock import STOCK_391
+from tests.migration.test_abandoned_claim import LeftBehind
 from tests.patience import PATIENCE_SECONDS
 from tests.people.support.commands import MIGRATOR
 from tests.verify.zookeeper.support.writer import Node, write_nodes
@@ -214,6 +218,16 @@ def until_said(process: subprocess.Popen[str], text: str) -> None:
         more = process.stdout.read(1)
         assert more, said
         said += more
+
+
+def test_at_a_question(scene: Scene, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path) -> None:
+    """Before what cannot be undone."""
+    left = LeftBehind(zookeeper_client, zookeeper.hosts, tmp_path)
+    before = every_znode(left.client)
+    with scene.running("rollback", "-c", str(left.file), "--without-log") as process:
+        until_said(process, "Type the cluster id")
+        scene.interrupt(process)
+    assert every_znode(left.client) == before
 
 
 def both_sides_as_files(scene: Scene, directory: Path) -> tuple[str, ...]:
