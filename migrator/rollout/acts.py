@@ -93,7 +93,7 @@ class StepActs:
             self._note(Event.FOUND, step.name, Act.EDIT, past=True)
             return
         old = ours.encode() if step.successor is None else await self._parts.executor.read(target, target.properties)
-        new, restored = await self._wanted(step, node, ours, progress.rollout)
+        new, was = await self._wanted(step, node, ours, progress.rollout)
         before, wanted = digest(old), digest(new)
         known = progress.knows(target.name, before)
         decision = engine.decide_edit(progress.of(step.name), before, wanted, file_is_known=known)
@@ -105,7 +105,9 @@ class StepActs:
             self._parts.tell(f"{step.name}: writes {target.properties}")
             await self._write(target, new, before, kept)
         event = Event.FOUND if decision is Decision.FOUND else Event.DONE
-        self._note(event, step.name, Act.EDIT, node=target.name, file=wanted, restored=restored)
+        now = before if decision is Decision.TOOK_EFFECT else wanted
+        restored = was is not None and now == digest(was)
+        self._note(event, step.name, Act.EDIT, node=target.name, file=now, restored=restored)
 
     async def _write(self, node: Node, content: bytes, before: str | None, kept: str) -> None:
         try:
@@ -116,18 +118,18 @@ class StepActs:
                 self.found = node.name, now
                 raise
 
-    async def _wanted(self, step: Step, node: Node, text: str, rollout: str) -> tuple[bytes, bool]:
-        """The file as it has to be, and whether that is as it was before this rollout."""
+    async def _wanted(self, step: Step, node: Node, text: str, rollout: str) -> tuple[bytes, bytes | None]:
+        """The file as it has to be, and as it was in this mode before, where that is known."""
         if step.mode is None:
             raise ValueError(step.name)
         if step.mode is FileMode.STOCK:
             release = self._parts.inventory.handover
-            return (text if release is None else stock_file(text, release)).encode(), False
+            return (text if release is None else stock_file(text, release)).encode(), None
         kept = backup_of(node, step.mode, rollout)
         earlier = await self._parts.executor.read(node, kept) if kept else None
         was = None if earlier is None else earlier.decode()
         new = rewritten(node, text, step.mode, self._parts.mode_settings, was)
-        return new.encode(), new == was
+        return new.encode(), earlier
 
     async def _restart(self, step: Step, node: Node, progress: Progress) -> None:
         known = progress.of(step.name)

@@ -386,6 +386,7 @@ listeners=PLAINTEXT://:9092
 log.dirs=/data/{node.name}
 zookeeper.connect=zk:2181/kafka
 inter.broker.protocol.version=3.9
+zookeeper.metadata.migration.enable=false
 authorizer.class.name=kafka.security.authorizer.AclAuthorizer
 ssl.keystore.password={SECRET}
 zookeeper.ssl.keystore.password={SECRET}
