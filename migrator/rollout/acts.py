@@ -199,7 +199,8 @@ class StepActs:
         """Only time that is watched counts: the wall clock may jump, and nobody watched before this process."""
         soaked, wanted = progress.soaked_ms, int(self._parts.inventory.times.soak * 1000)
         poll = self._parts.inventory.times.poll
-        last, noted = self._parts.clock.monotonic_ms(), soaked
+        last, noted, verified = self._parts.clock.monotonic_ms(), soaked, soaked
+        verify = int(self._parts.inventory.times.verify * 1000)
         while soaked < wanted:
             await self._wait(step.before, step.name)
             await self._parts.clock.sleep(min(poll, (wanted - soaked) / 1000))
@@ -208,10 +209,19 @@ class StepActs:
             if soaked - noted >= SOAK_NOTE_MS or soaked >= wanted:
                 self._note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=soaked)
                 noted = soaked
+            if verify and soaked - verified >= verify and soaked < wanted:
+                await self._verify_while_soaking(step, progress)
+                verified = soaked
             if self._is_aborted():
                 self._note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=soaked)
                 raise AbortedError("the soak was stopped")
         self._note(Event.DONE, step.name, Act.SOAK)
+
+    async def _verify_while_soaking(self, step: Step, progress: Progress) -> None:
+        seen = await self._parts.observer.observe()
+        if step.node is not None:
+            runner = self._runner(Job.VERIFY, step.node, seen, progress)
+            self._note(Event.VERIFIED, step.name, **await self._command(step, Job.VERIFY, runner, seen))
 
     async def _run(self, step: Step, progress: Progress) -> None:
         job, node = step.job, step.node

@@ -45,12 +45,14 @@ class Roll(Enum):
 
 @value
 class GateTimes:
-    """In seconds. ``command`` bounds preflight, rehearse, verify and the like."""
+    """In seconds. ``command`` bounds preflight, rehearse, verify and the like. ``verify``: between two of them in the
+    soak; 0 for one at its end."""
 
     gate: float = 600.0
     poll: float = 1.0
     soak: float = 0.0
     command: float = 3600.0
+    verify: float = 0.0
 
 
 @value
@@ -229,6 +231,7 @@ def _inventory(content: Mapping[str, Any]) -> Inventory:
             float(times.get("poll_seconds", 1)),
             float(times.get("soak_seconds", 0)),
             float(times.get("command_seconds", 3600)),
+            float(times.get("verify_seconds", 0)),
         ),
         handover=None if handover is None else _target(handover["release"]),
     )

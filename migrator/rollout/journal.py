@@ -41,6 +41,8 @@ class Event(StrEnum):
     PASSED = "passed"
     """All gates of a check were open."""
     SOAKED = "soaked"
+    VERIFIED = "verified"
+    """Both sides were equal, while they were watched."""
     CONFIRMED = "confirmed"
     FAILED = "failed"
     PAUSED = "paused"

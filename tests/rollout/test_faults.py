@@ -293,6 +293,15 @@ def test_a_command_says_no(tmp_path: Path, job: str, code: int, message: str) ->
     both_ways_are_open(operator, tmp_path)
 
 
+def test_both_sides_are_compared_in_the_soak(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    operator = Operator(ModelCluster(model_inventory(verify_seconds=60)), tmp_path / "state")
+    assert operator.apply(StopAt(Phase.SOAK)) is Ending.REACHED
+    verdicts = [entry.details["differences"] for entry in operator.entries if entry.event is Event.VERIFIED]
+    assert verdicts == [0, 0]
+    assert len([words for words in operator.cluster.commands if "verify" in words]) == 3
+
+
 def test_after_the_end_there_is_no_way_back(tmp_path: Path) -> None:
     operator = operator_at(tmp_path)
     operator.apply(StopAt(Phase.FINISH))

@@ -407,14 +407,29 @@ password.encoder.secret={SECRET}
 
 @cache
 def model_inventory(
-    brokers: int = 3, racks: int = 1, *, roll: str = "broker", kind: str = "migrator", handover: bool = True
+    brokers: int = 3,
+    racks: int = 1,
+    *,
+    roll: str = "broker",
+    kind: str = "migrator",
+    handover: bool = True,
+    verify_seconds: int = 0,
 ) -> Inventory:
     """Three controllers and so many brokers."""
-    return parse_inventory(inventory_text(brokers, racks, roll=roll, kind=kind, handover=handover), "model.yaml")
+    return parse_inventory(
+        inventory_text(brokers, racks, roll=roll, kind=kind, handover=handover, verify_seconds=verify_seconds),
+        "model.yaml",
+    )
 
 
 def inventory_text(
-    brokers: int = 3, racks: int = 1, *, roll: str = "broker", kind: str = "migrator", handover: bool = True
+    brokers: int = 3,
+    racks: int = 1,
+    *,
+    roll: str = "broker",
+    kind: str = "migrator",
+    handover: bool = True,
+    verify_seconds: int = 0,
 ) -> str:
     """As an operator writes it."""
     lines = "".join(
@@ -438,5 +453,5 @@ brokers:
 {lines}
 executors: {{default: {{preset: local}}}}
 {'handover: {release: "3.9.1"}' if handover else ""}
-gates: {{seconds: 60, poll_seconds: 20, soak_seconds: 180}}
+gates: {{seconds: 60, poll_seconds: 20, soak_seconds: 180, verify_seconds: {verify_seconds}}}
 """
