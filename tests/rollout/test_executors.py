@@ -280,6 +280,17 @@ def test_who_only_looks_at_the_file_is_not_the_process(tmp_path: Path) -> None:
         editor.wait()
 
 
+def test_who_brings_the_command_is_not_the_process(tmp_path: Path) -> None:
+    """As sudo or ssh: their command line has the property file and the mark, too."""
+    brings = PRESETS["local"].commands["start"].replace("{python}", "env -u NOTHING sh -c '\"$@\"' brings {python}")
+    hands = Hands(node(tmp_path / "server.properties"), commands={"start": brings})
+    hands.start()
+    try:
+        assert hands.incarnation() is not None
+    finally:
+        hands.stop()
+
+
 def test_a_process_that_does_not_end_is_an_error_and_no_kill(tmp_path: Path) -> None:
     there = node(tmp_path / "server.properties", command=server(lingers=1000))
     hands = Hands(there)
