@@ -39,6 +39,7 @@ PLACES = {
     "tests/interop/test_log_tools.py": Place(TEST_ALL, BESIDE),
     "tests/interop/test_pages.py": Place(TEST, BESIDE),
     "tests/faults/": Place(TEST_ALL, CLUSTERS),
+    "tests/people/test_mistakes.py": Place(TEST_ALL, BESIDE),
     "tests/people/test_status.py": Place(TEST_ALL, CLUSTERS),
     "tests/people/test_top.py": Place(TEST_ALL, CLUSTERS),
     "tests/people/test_runbook.py": Place(TEST_LONG, CLUSTERS),

@@ -19,6 +19,7 @@ from migrator.drill.run import run_drill
 from migrator.drill.scenario.steps import DrillOptions
 from migrator.errors import ExitCode, OperatorError
 from migrator.migration.machine.states import PublicState
+from migrator.parts.java import find_java
 from migrator.parts.kafka import KafkaRelease, StockKafka
 
 KAFKA_VERSION = "3.9.1"
@@ -94,6 +95,7 @@ def command(
             "Run the drill twice, once with each option."
         )
     terminal = console(quiet=as_json)
+    find_java()
     release, chosen = _brokers(kafka, terminal)
     count = partitions or (LIGHT_PARTITIONS if release is None else KAFKA_PARTITIONS)
     cluster = ClusterOptions(count, brokers, controllers, transport, secure)
@@ -114,6 +116,9 @@ def _end(report: DrillReport, terminal: Console, where: Path, *, keep: bool, as_
     """What came of it, and where it lies."""
     if as_json:
         say_json(report.to_json(), indent=True)
+    if not terminal.is_terminal:
+        for line in filter(None, (report.failure, report.remedy)):
+            terminal.print(line, soft_wrap=True)
     terminal.print(verdict(report), soft_wrap=True)
     draw(report, where / PICTURE)
     terminal.print(f"Report: {where / 'report.json'}", soft_wrap=True)

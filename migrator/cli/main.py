@@ -108,7 +108,9 @@ def main() -> None:
         say_error(f"Interrupted. {what_is_left(sys.argv[1:])}")
         sys.exit(INTERRUPTED)
     except click.ClickException as error:
-        click.UsageError(printable_lines(error.format_message()), getattr(error, "ctx", None)).show()
+        click.UsageError(
+            printable_lines(error.format_message().replace("\n\t", " ")), getattr(error, "ctx", None)
+        ).show()
         sys.exit(ExitCode.REFUSED)
     except OperatorError as error:
         say_error(f"migrator: {error}")

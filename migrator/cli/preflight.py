@@ -94,6 +94,8 @@ def _lines(report: PreflightReport, evidence: Evidence) -> Iterable[str]:
     for unknown in report.unknown:
         yield f"COULD NOT TELL  {unknown.where}: {unknown.what}"
         yield f"    {unknown.remedy}"
+    if not evidence.brokers and evidence.no_cluster is None:
+        yield "no broker's file was given, so the settings of brokers were not checked: give the files with --brokers"
     warnings = len(report.findings) - report.blockers
     counts = ", ".join(f"{number:,} {what}" for what, number in _looked_at(evidence).items() if number)
     if evidence.no_cluster is None:

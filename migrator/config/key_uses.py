@@ -120,8 +120,13 @@ def unknown_keys(settings: Settings) -> Iterator[str]:
 
 def misspelt(settings: Settings, key: str) -> str:
     """An unknown key of the file that is probably meant to be this one, or ""."""
-    unknown = (name for name in settings.explicit if listed_use(name) is Use.UNKNOWN)
-    return next((name for name in unknown if _meant(name) == key), "") if key not in settings.explicit else ""
+    return misspelt_in(settings.explicit, key)
+
+
+def misspelt_in(names: Collection[str], key: str) -> str:
+    """The same, of any file: of a broker, too."""
+    unknown = (name for name in names if listed_use(name) is Use.UNKNOWN)
+    return next((name for name in unknown if _meant(name) == key), "") if key not in names else ""
 
 
 def ignored_keys(settings: Settings) -> tuple[str, ...]:

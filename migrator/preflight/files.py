@@ -47,6 +47,10 @@ class FileGatherer:
         if raw is None:
             return None
         file = self._resolved(path, raw)
+        if file.get("process.roles") == "broker" or ("broker.id" in raw and not file.sets("process.roles")):
+            what, remedy = "it is a broker's file, given as a controller's", "Give brokers' files after --brokers"
+            self.unknown.append(UnknownFact(str(path), what, remedy))
+            return None
         try:
             settings = typed_settings(dict(file.values), str(path))
         except OperatorError as error:

@@ -406,6 +406,7 @@ def _resumed(memory: VolatileState) -> Interpretation:
 
 
 UNREACHABLE = "ZooKeeper is out of reach"
+"""How the reason of such a situation begins."""
 
 
 def _unreachable(reason: str) -> Situation:

@@ -279,9 +279,9 @@ def forceable_in(what: Force) -> tuple[State, ...]:
 def check_forceable(what: Force, state: State) -> None:
     """:raises OperatorError: the migration does not wait for that order."""
     if what not in state.properties.forceable:
-        good = " or ".join(sorted(each.value for each in forceable_in(what)))
+        good = " or ".join(sorted(f"'{each.value}'" for each in forceable_in(what)))
         raise OperatorError(
-            f"nothing was forced: the migration is {state.value}, and this order needs {good}",
+            f"nothing was forced: the state of the migration is '{state.value}', and this order is for {good} only",
             where=f"force {what}",
             remedy="'migrator status' shows what the migration waits for",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from migrator.config.key_uses import misspelt_in
 from migrator.config.types import split_list
 from migrator.migration.machine.readiness import Severity
 from migrator.preflight.check import Found, PreflightCheck, of_zookeeper
@@ -182,7 +183,9 @@ def not_prepared(evidence: Evidence) -> Iterator[Found]:
         }
         missing = [key for key, is_set in needed.items() if not is_set]
         if missing:
-            what = f"it is not prepared: it lacks {', '.join(missing)}"
+            written = [name for key in missing if (name := misspelt_in(broker.file.values, key))]
+            hint = f" (it sets {', '.join(written)}, which Kafka does not know)" if written else ""
+            what = f"it is not prepared: it lacks {', '.join(missing)}{hint}"
             yield Found(broker.file.at(missing[0]), what, hosts=(broker.who,))
 
 

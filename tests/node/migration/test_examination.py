@@ -5,7 +5,7 @@ from __future__ import annotations
 from kazoo.client import KazooClient
 
 from migrator.image.model import EMPTY_IMAGE
-from migrator.migration.examination import read_brokers, read_running
+from migrator.migration.examination import read_brokers, read_registered, read_running
 from migrator.node.migration.runtime import NodeZooKeeper
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes import paths
@@ -20,8 +20,10 @@ def test_names_that_only_look_like_broker_ids_are_none(
         zookeeper_client.create(f"{paths.BROKER_CONFIGS}/{name}", makepath=True)
     zookeeper_client.create(f"{paths.BROKER_IDS}/²", makepath=True)
     with ZooKeeperSession(SessionOptions(zookeeper.hosts)) as session:
-        found, holder = read_brokers(NodeZooKeeper(session), EMPTY_IMAGE)
+        found = read_registered(NodeZooKeeper(session).reader)
+        polled, holder = read_brokers(NodeZooKeeper(session), EMPTY_IMAGE)
     assert found.configured == frozenset({7})
+    assert polled.configured == frozenset(), "whether it holds replicas has not been read"
     assert (found.listeners, found.faults, holder) == ({}, (), None)
 
 
