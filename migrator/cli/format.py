@@ -156,16 +156,20 @@ def _voters(
     where = f"{settings.source}: controller.quorum.voters"
     given = [standalone, listed is not None, no_initial_controllers].count(True)
     if given > 1:
-        raise OperatorError("these exclude each other", where=_CHOICES, remedy="Give one of them")
+        raise OperatorError(
+            "only one of these options can be given", where=_CHOICES, remedy="Give one of these options"
+        )
     if (standalone or listed is not None) and settings.voters:
         raise OperatorError(
-            "is set, so the voters are those of the configuration",
+            "the key is set, so the voters are those of the configuration",
             where=where,
             remedy="Remove the key and set controller.quorum.bootstrap.servers; or format without --standalone and "
             "--initial-controllers",
         )
     if not given and not settings.voters:
-        raise OperatorError("is not set, so who votes has to be said", where=where, remedy=f"Give one of {_CHOICES}")
+        raise OperatorError(
+            "the key is not set, so who votes has to be said", where=where, remedy=f"Give one of {_CHOICES}"
+        )
     if standalone:
         return VoterSet.of([initial_voter(settings.node_id, random_uuid(SystemRandom()), _own_endpoint(settings))])
     if listed is None:

@@ -100,7 +100,9 @@ def main() -> None:
             raise
         remedy = f"Install them: pip install 'kraft-migrator[{extra}]', or 'WHEEL[{extra}]' with the path of the wheel"
         missing = OperatorError(
-            f"this command needs packages that are not installed, {error.name} first", remedy=remedy
+            f"the command needs packages that are not installed, {error.name} first",
+            where=f"the Python environment {sys.prefix}",
+            remedy=remedy,
         )
         say_error(f"migrator: {missing}")
         sys.exit(ExitCode.REFUSED)

@@ -337,7 +337,8 @@ def remove_znodes(inventory: Path, cluster: str) -> None:
             file = site.state / "zookeeper-before-removal.jsonl"
             why_not = await keep(world.zookeeper, file)
             if why_not or world.zookeeper is None:
-                raise OperatorError(f"the znodes cannot be kept: {why_not}", where=str(file))
+                remedy = "Nothing was removed. Correct this problem, and run the command again"
+                raise OperatorError(f"the znodes cannot be kept: {why_not}", where=str(file), remedy=remedy)
             say(f"kept: {file}")
             where = f"{site.inventory.cluster} ({world.zookeeper_connect})"
             question = f"This removes all znodes of Kafka of {where}. Type the cluster's name"
@@ -345,6 +346,7 @@ def remove_znodes(inventory: Path, cluster: str) -> None:
             if typed != site.inventory.cluster:
                 raise OperatorError(
                     f"{typed!r} is not the name of the cluster",
+                    where="--cluster",
                     remedy="Nothing was removed. The inventory has the name",
                 )
             say(f"removed: {await asyncio.to_thread(remove_all, world.zookeeper)} znodes")

@@ -42,7 +42,9 @@ def ask(*lines: str, abort: bool = False, err: bool = False) -> bool:
     with _somebody_answers():
         agreed = click.confirm("\n".join(map(printable, lines)), err=err)
     if not agreed and abort:
-        raise OperatorError("the answer was no, so the command ends here", remedy="Nothing more was changed")
+        raise OperatorError(
+            "the answer was no, so the command ends here", where="the question", remedy="Nothing more was changed"
+        )
     return agreed
 
 
@@ -67,7 +69,8 @@ def _somebody_answers() -> Iterator[None]:
         if sys.stdin.isatty() or isinstance(error.__context__, KeyboardInterrupt):
             raise
         raise OperatorError(
-            "the question has no answer: the input has ended",
+            "the question has no answer, because the input has ended",
+            where="standard input",
             remedy="Nothing was changed. In a script, give the answer as an option (see --help)",
         ) from None
 

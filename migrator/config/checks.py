@@ -64,10 +64,10 @@ def warnings_of(settings: Settings) -> list[str]:
 def _roles(settings: Settings) -> Iterator[Problem]:
     roles = settings.process_roles
     if roles == ("broker",) or (not roles and "broker.id" in settings.explicit):
-        what = f"is {'broker' if roles else 'not set, and broker.id is'}: this looks like the file of a broker"
+        what = f"the key is {'broker' if roles else 'not set, and broker.id is'}: this looks like the file of a broker"
         yield "process.roles", what, "Give the file of a controller, which sets process.roles=controller"
     elif not roles:
-        yield "process.roles", "is not set", "Set process.roles=controller"
+        yield "process.roles", "the key is not set", "Set process.roles=controller"
     elif "controller" not in roles:
         yield "process.roles", f"{','.join(roles)} is no role of a controller", "Set process.roles=controller"
     elif roles != ("controller",):
@@ -81,10 +81,10 @@ def _roles(settings: Settings) -> Iterator[Problem]:
 
 def _identity(settings: Settings) -> Iterator[Problem]:
     if settings.node_id < 0:
-        yield "node.id", "is not set", "Set the id of this node, as controller.quorum.voters names it"
+        yield "node.id", "the key is not set", "Set the id of this node, as controller.quorum.voters names it"
     log_dirs = split_list(settings.log_dirs or settings.log_dir)
     if not log_dirs:
-        yield "log.dirs", "is empty", "Set one directory for the metadata log"
+        yield "log.dirs", "the key is empty", "Set one directory for the metadata log"
 
 
 def _quorum(settings: Settings) -> Iterator[Problem]:
@@ -103,18 +103,18 @@ def _quorum(settings: Settings) -> Iterator[Problem]:
             "Set id@host:port of each controller, separated by commas. Or set controller.quorum.bootstrap.servers to "
             "their host:port, where the log says who votes"
         )
-        yield "controller.quorum.voters", "is not set", remedy
+        yield "controller.quorum.voters", "the key is not set", remedy
     elif voters and settings.node_id not in {voter.voter_id for voter in voters}:
         yield (
             "controller.quorum.voters",
-            f"does not name this node, {settings.node_id}",
+            f"the key does not name this node, {settings.node_id}",
             f"Add {settings.node_id}@host:port, or correct node.id",
         )
 
 
 def _listeners(settings: Settings) -> Iterator[Problem]:
     if not settings.controller_listeners:
-        yield "controller.listener.names", "is not set", "Set it, for example to CONTROLLER"
+        yield "controller.listener.names", "the key is not set", "Set the key, for example to CONTROLLER"
         return
     for key, read in (
         ("listener.security.protocol.map", lambda: settings.protocol_map),
@@ -128,7 +128,11 @@ def _listeners(settings: Settings) -> Iterator[Problem]:
             return
     bound = {listener.name for listener in settings.parsed_listeners}
     if missing := [name for name in settings.controller_listeners[:1] if name not in bound]:
-        yield "listeners", f"has no listener {missing[0]}", f"Add {missing[0]}://host:port, a controller.listener.name"
+        yield (
+            "listeners",
+            f"the key has no listener {missing[0]}",
+            f"Add {missing[0]}://host:port, a controller.listener.name",
+        )
     if extra := sorted(bound - set(settings.controller_listeners)):
         yield "listeners", f"{extra[0]} is not a controller listener", "List only controller.listener.names"
 
@@ -142,7 +146,7 @@ def _java_classes(settings: Settings) -> Iterator[Problem]:
     ):
         if name and name != accepted:
             instead = f", or use {accepted}" if accepted else ""
-            yield key, f"{name} is a Java class, which can't run here", f"Remove the key for the migration{instead}"
+            yield key, f"{name} is a Java class, which cannot run here", f"Remove the key for the migration{instead}"
 
 
 def _super_users(settings: Settings) -> Iterator[Problem]:
@@ -180,11 +184,11 @@ def _protected_znodes(settings: Settings) -> Iterator[Problem]:
     if migrates and settings.zookeeper_set_acl and not settings.zookeeper_authenticated:
         remedy = (
             "Set migrator.zookeeper.jaas.file, or zookeeper.ssl.client.enable and zookeeper.ssl.keystore.location, "
-            "as the brokers log in; else set zookeeper.set.acl=false"
+            "as the brokers log in; or set zookeeper.set.acl=false"
         )
         yield (
             "zookeeper.set.acl",
-            "is true, but this node has no login at ZooKeeper, so its znodes could have no owner",
+            "the key is true, but this node has no login at ZooKeeper, so its znodes could have no owner",
             remedy,
         )
 
@@ -196,7 +200,7 @@ def _migration(settings: Settings) -> Iterator[Problem]:
         remedy = (
             "Set host:port[,host:port][/chroot]; to end a migration, remove zookeeper.metadata.migration.enable too"
         )
-        yield "zookeeper.connect", "is not set, while the migration is turned on", remedy
+        yield "zookeeper.connect", "the key is not set, while the migration is turned on", remedy
     try:
         check_zookeeper_connect(settings.zookeeper_connect or "localhost")
     except ValueError as error:
@@ -226,9 +230,17 @@ def _own(settings: Settings) -> Iterator[Problem]:
         yield "migrator.grpc.voters", str(error), "Write id@host:port, separated by commas"
         return
     if named and settings.voters and named != {voter.voter_id for voter in settings.voters}:
-        yield "migrator.grpc.voters", "names other ids than controller.quorum.voters", "Name the same voters in both"
+        yield (
+            "migrator.grpc.voters",
+            "the key names other ids than controller.quorum.voters",
+            "Name the same voters in both",
+        )
     if named and not settings.migrator_grpc_listener:
-        yield "migrator.grpc.listener", "is not set, while migrator.grpc.voters is", "Set this node's own host:port"
+        yield (
+            "migrator.grpc.listener",
+            "the key is not set, while migrator.grpc.voters is",
+            "Set this node's own host:port",
+        )
 
 
 def _grpc_doors(settings: Settings) -> Iterator[Problem]:
@@ -241,7 +253,7 @@ def _grpc_doors(settings: Settings) -> Iterator[Problem]:
         "migrator.grpc.tls.ca.file": settings.migrator_grpc_tls_ca_file,
     }
     for key in (key for key, file in files.items() if not file):
-        what = "is not set, while migrator.grpc.listener is: gRPC needs mutual TLS on every address"
+        what = "the key is not set, while migrator.grpc.listener is: gRPC needs mutual TLS on every address"
         yield key, what, f"Set {', '.join(files)}, or remove every migrator.grpc.* key"
     key, form = "migrator.grpc.voter.principals", "Write id@User:SUBJECT of each voter's certificate, with semicolons"
     try:
@@ -251,11 +263,23 @@ def _grpc_doors(settings: Settings) -> Iterator[Problem]:
         return
     voters = {voter.voter_id for voter in settings.voters or settings.grpc_voters}
     if not ids:
-        yield key, "is not set, while migrator.grpc.listener is: no certificate would be known as a voter's", form
+        yield (
+            key,
+            "the key is not set, while migrator.grpc.listener is: no certificate would be known as a voter's",
+            form,
+        )
     elif settings.voters and (strangers := sorted(ids - voters)):
-        yield key, f"names {strangers[0]}, which controller.quorum.voters does not", "Name the ids of the voters"
+        yield (
+            key,
+            f"the key names {strangers[0]}, which controller.quorum.voters does not",
+            "Name the ids of the voters",
+        )
     elif nameless := sorted(voters - ids):
-        yield key, f"has no principal for voter {nameless[0]}", f"Add {nameless[0]}@User:SUBJECT of its certificate"
+        yield (
+            key,
+            f"the key has no principal for voter {nameless[0]}",
+            f"Add {nameless[0]}@User:SUBJECT of its certificate",
+        )
     try:
         _ = settings.grpc_operator_principals
     except ValueError as error:
@@ -267,13 +291,13 @@ def _metrics(settings: Settings) -> Iterator[Problem]:
     if bool(certificate) != bool(key):
         yield (
             f"migrator.metrics.tls.{'key' if certificate else 'certificate'}.file",
-            "is not set, while the other half of the pair is",
+            "the key is not set, while the other half of the pair is",
             "Set both, or neither",
         )
     if settings.migrator_metrics_tls_ca_file and not certificate:
         yield (
             "migrator.metrics.tls.ca.file",
-            "is set, while the endpoint has no certificate of its own, so nobody would be asked for theirs",
+            "the key is set, while the endpoint has no certificate of its own, so nobody would be asked for theirs",
             "Set migrator.metrics.tls.certificate.file and .key.file as well",
         )
 
@@ -308,17 +332,17 @@ def _warnings(settings: Settings) -> Iterator[str]:
     yield from unknown_keys(settings)
     yield from relative_directories(settings)
     if settings.broker_heartbeat_interval_ms * 2 > settings.broker_session_timeout_ms:
-        yield "broker.session.timeout.ms: is less than two heartbeats: one late heartbeat fences a broker"
+        yield "broker.session.timeout.ms: the value is less than two heartbeats: one late heartbeat fences a broker"
     if settings.zookeeper_metadata_migration_enable and not settings.inter_broker_listener_name:
         yield (
-            "inter.broker.listener.name: is not set, brokers will be sought on their "
-            f"{settings.broker_rpc_listener} listener; copy it from the brokers if they set it"
+            "inter.broker.listener.name: the key is not set, brokers will be sought on their "
+            f"{settings.broker_rpc_listener} listener; copy the key from the brokers if they set it"
         )
     if settings.zookeeper_metadata_migration_enable and settings.password_encoder_secret is None:
-        yield "password.encoder.secret: is not set; encoded passwords in ZooKeeper, if there are any, stop the copy"
+        yield "password.encoder.secret: the key is not set, so any encoded password in ZooKeeper stops the copy"
     if settings.zookeeper_metadata_migration_enable and _accepts_scram_only(settings):
         yield (
-            "sasl.enabled.mechanisms: names SCRAM only, while the migration is turned on. Brokers have to log in "
-            "before their credentials are copied from ZooKeeper: accept PLAIN as well until the cluster is in DualWrite"
+            "sasl.enabled.mechanisms: the key names SCRAM only, while the migration is turned on. Brokers have to log "
+            "in before their credentials are copied from ZooKeeper: accept PLAIN, too, until the state is DualWrite"
         )
     yield from java_options(settings)

@@ -47,9 +47,9 @@ def java_options(settings: Settings) -> Iterator[str]:
         key = KEYS.get(name)
         if key is not None and not _is_set(settings, key):
             said = f"{VARIABLE} sets {name}, which is not read"
-            yield f"{key}: is not set, while {said}. Set the key if the brokers need it"
+            yield f"{key}: the key is not set, while {said}. Set the key if the brokers need it"
         elif name in WITHOUT_A_KEY:
-            yield f"{VARIABLE}: sets {name}, which is not read: {WITHOUT_A_KEY[name]}"
+            yield f"{VARIABLE}: the variable sets {name}, which is not read: {WITHOUT_A_KEY[name]}"
 
 
 def _properties() -> Iterator[str]:

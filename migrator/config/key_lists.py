@@ -147,16 +147,18 @@ REFUSED: Mapping[str, Refusal] = {
         ("org.apache.kafka.common.security.ssl.DefaultSslEngineFactory",),
     ),
     "ssl.keymanager.algorithm": Refusal(
-        "it names a key manager of Java's", "Remove the key", ("SunX509", "NewSunX509", "PKIX")
+        "the value names a key manager of Java's", "Remove the key", ("SunX509", "NewSunX509", "PKIX")
     ),
     "ssl.protocol": Refusal(
         "that protocol is not safe, or not known", "Set TLSv1.3 or remove the key", ("TLSv1.3", "TLSv1.2", "TLS")
     ),
     "ssl.provider": Refusal(
-        "it names a provider of Java's", "Remove the key: this node's TLS library is OpenSSL", ("SunJSSE",)
+        "the value names a provider of Java's", "Remove the key: this node's TLS library is OpenSSL", ("SunJSSE",)
     ),
     "ssl.trustmanager.algorithm": Refusal(
-        "it names a trust manager of Java's, whose checks are not made here", "Remove the key", ("PKIX", "SunX509")
+        "the value names a trust manager of Java's, whose checks are not made here",
+        "Remove the key",
+        ("PKIX", "SunX509"),
     ),
     "zookeeper.clientCnxnSocket": Refusal(
         JAVA_CLASS,

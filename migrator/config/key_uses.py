@@ -155,7 +155,7 @@ def _by_its_list(key: str, text: str) -> Judged:
         refusal = REFUSED[key]
         if text.strip().lower() in [harmless.lower() for harmless in refusal.harmless]:
             return Judged(Use.ACTED_UPON)
-        return Judged(use, f"cannot be obeyed here: {refusal.because}", refusal.remedy)
+        return Judged(use, f"this value cannot be obeyed here: {refusal.because}", refusal.remedy)
     if use is Use.ACTED_UPON:
         if PLACEHOLDER.fullmatch(text.strip()) and key.startswith(SECURITY_FAMILIES):
             return Judged(
@@ -184,7 +184,7 @@ def _of_one_listener(name: str, text: str, listeners: Collection[str]) -> Judged
     if not mine:
         meant = _closest(listener.lower(), listeners)
         hint = f"write {PREFIX}{meant}. if you mean that one" if meant else "remove the key if nothing needs it"
-        what = f"is a key for listener {listener!r}, which this node does not know, so that it would protect nothing"
+        what = f"the key is for listener {listener!r}, which this node does not know, so that it would protect nothing"
         return Judged(Use.REFUSED, what, f"Map the listener in listener.security.protocol.map, or {hint}")
     if key == part == JAAS:
         return Judged(Use.IGNORED)

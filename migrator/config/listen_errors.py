@@ -33,4 +33,4 @@ def cannot_listen(error: OSError, host: str, port: int, where: str) -> OperatorE
     else:
         otherwise = (error.strerror or str(error), "Choose an address of this machine and a free port")
         why, remedy = _BY_NUMBER.get(error.errno or 0, otherwise)
-    return OperatorError(f"cannot listen on {host}:{port}: {why}", where=where, remedy=remedy)
+    return OperatorError(f"this process cannot listen on {host}:{port}: {why}", where=where, remedy=remedy)

@@ -34,19 +34,19 @@ def read_properties(path: Path) -> dict[str, str]:
         found = parse_properties(read_text(path))
     except OSError as error:
         what, remedy = (
-            f"can't be read: {error.strerror}",
-            "Check the path and its rights, and give a Java property file",
+            f"the file cannot be read: {error.strerror}",
+            "Check the path and the rights of the file, and give a Java property file",
         )
         raise OperatorError(what, where=str(path), remedy=remedy) from error
     except ValueError as error:
         remedy = "Give a Java property file in UTF-8: save it in that encoding, and write a backslash as two"
-        raise OperatorError(f"can't be read: {error}", where=str(path), remedy=remedy) from error
+        raise OperatorError(f"the file cannot be read: {error}", where=str(path), remedy=remedy) from error
     first = next(iter(found), "")
     if first.startswith(BYTE_ORDER_MARK) and first[1:2] not in ("#", "!"):
         raise OperatorError(
-            f"begins with a byte order mark, which Java reads into the first key: {first[1:]} would have no effect",
+            f"the file begins with a byte order mark, so that Java does not know its first key, {first[1:]}",
             where=str(path),
-            remedy="Save it as UTF-8 without a byte order mark",
+            remedy="Save the file as UTF-8 without a byte order mark",
         )
     return found
 

@@ -89,7 +89,7 @@ def _of_sasl(settings: Settings, name: str, protocol: str) -> Iterator[OpenDoor]
     for mechanism in _mechanisms(settings, name):
         if protocol.startswith("SASL_") and mechanism == "OAUTHBEARER" and not _checks_signatures(settings, name):
             what = f"listener {name} takes tokens that nobody has signed: whoever reaches it logs in under any name"
-            yield _own_key(name, _VALIDATOR), what, f"Set it to {OAUTHBEARER_VALIDATORS[0]}"
+            yield _own_key(name, _VALIDATOR), what, f"Set this key to {OAUTHBEARER_VALIDATORS[0]}"
     if protocol == "SASL_SSL" and settings.ssl_client_auth != "none":
         own = _own_key(name, _CLIENT_AUTH)
         if own not in settings.explicit:
@@ -144,7 +144,7 @@ def _metrics(settings: Settings) -> Iterator[OpenDoor]:
         yield key, f"{what} cross the network in the clear", remedy
     elif not (settings.migrator_metrics_tls_ca_file or settings.migrator_metrics_basic_auth_file):
         remedy = "Set migrator.metrics.tls.ca.file, or migrator.metrics.basic.auth.file"
-        yield key, "whoever reaches it reads the metrics", remedy
+        yield key, "whoever reaches this address reads the metrics", remedy
 
 
 def _doubled_keys(settings: Settings) -> Iterator[OpenDoor]:
@@ -153,7 +153,9 @@ def _doubled_keys(settings: Settings) -> Iterator[OpenDoor]:
     except (OSError, ValueError):
         return
     for key, earlier, later in found:
-        what = f"is in line {earlier} and, with another value, in line {later}: the last one is used, as in Kafka"
+        what = (
+            f"the key is in line {earlier} and, with another value, in line {later}: the last one counts, as in Kafka"
+        )
         yield key, what, "Keep one of the lines"
 
 
@@ -161,8 +163,8 @@ def _host_names(settings: Settings) -> Iterator[OpenDoor]:
     """Where this node connects to without a look at whose certificate it is shown."""
     for key, text in settings.explicit.items():
         if last_part(key).endswith("ssl.endpoint.identification.algorithm") and not text.strip():
-            what = "it is empty, so that every certificate of the trust store is accepted for every host"
-            yield key, what, "Remove it, and give each certificate its host's name"
+            what = "the key is empty, so that every certificate of the trust store is accepted for every host"
+            yield key, what, "Remove the key, and give each certificate its host's name"
 
 
 def _files(settings: Settings) -> Iterator[OpenDoor]:
@@ -170,10 +172,11 @@ def _files(settings: Settings) -> Iterator[OpenDoor]:
     own = Path(settings.source)
     passwords = _passwords(own)
     if is_exposed(own) and any(not PLACEHOLDER.search(text) for text in passwords.values()):
-        yield "(the file itself)", "every user of this machine may read it, and it holds passwords", f"chmod 600 {own}"
+        what = "every user of this machine may read the file, and it holds passwords"
+        yield "(the file itself)", what, f"Run: chmod 600 {own}"
     for key, path in [*_named_files(settings), *_providers_files(own, passwords)]:
         if is_exposed(path):
-            yield key, f"every user of this machine may read {path}", f"chmod 600 {path}"
+            yield key, f"every user of this machine may read {path}", f"Run: chmod 600 {path}"
 
 
 def _named_files(settings: Settings) -> Iterator[tuple[str, Path]]:

@@ -65,7 +65,7 @@ def _provider(raw: Mapping[str, str], name: str, where: str) -> Lookup:
     kind = _KINDS.get(class_name.removeprefix(JAVA_PACKAGE))
     if kind is None:
         raise OperatorError(
-            f"the provider class {class_name!r} is Java and can't be used" if class_name else "is not set",
+            f"the provider class {class_name!r} is Java and cannot run here" if class_name else "the key is not set",
             where=f"{where}: {prefix}class",
             remedy=f"Write the values into this file, or use one of {', '.join(_KINDS)}",
         )
@@ -73,7 +73,7 @@ def _provider(raw: Mapping[str, str], name: str, where: str) -> Lookup:
     for key in raw:
         if key.startswith(prefix) and key not in (f"{prefix}class", parameter):
             raise OperatorError(
-                f"is not a setting of {class_name.removeprefix(JAVA_PACKAGE)}",
+                f"{class_name.removeprefix(JAVA_PACKAGE)} has no such setting",
                 where=f"{where}: {key}",
                 remedy=f"The only parameter is {parameter}",
             )
@@ -95,7 +95,7 @@ def _from_files(allowed: str | None) -> Lookup:
             values = parse_properties(read_text(file))
         except (OSError, ValueError) as error:
             raise OperatorError(
-                f"a value is kept in {path}, which can't be read: {error}", where=where, remedy=_READABLE
+                f"a value is kept in {path}, which cannot be read: {error}", where=where, remedy=_READABLE
             ) from error
         if key not in values:
             raise OperatorError(
@@ -123,7 +123,7 @@ def _from_directories(allowed: str | None) -> Lookup:
             return read_text(paths.check(str(file), where))
         except (OSError, ValueError) as error:
             raise OperatorError(
-                f"a value is kept in {file}, which can't be read: {error}", where=where, remedy=_READABLE
+                f"a value is kept in {file}, which cannot be read: {error}", where=where, remedy=_READABLE
             ) from error
 
     return look_up
@@ -150,6 +150,14 @@ def _from_environment(pattern: str | None) -> Lookup:
         return os.environ[key]
 
     return look_up
+
+
+def _unreadable(path: str, error: Exception, where: str) -> OperatorError:
+    return OperatorError(
+        f"a value is kept in {path}, which cannot be read: {error}",
+        where=where,
+        remedy="Let this process read the file, or correct the placeholder",
+    )
 
 
 _KINDS: Mapping[str, _Kind] = {

@@ -103,7 +103,7 @@ def tls_choice(versions: tuple[str, ...], suites: str | None) -> TlsChoice:
     newer = [name for name in names if name in SUITES_OF_TLS_1_3]
     spoken = tuple(it for it in versions if (newer if it == "TLSv1.3" else older))
     if not spoken:
-        raise ValueError(f"it names no suite of {' or '.join(versions)}")
+        raise ValueError(f"the key names no suite of {' or '.join(versions)}")
     missing = sorted(set(SUITES_OF_TLS_1_3) - set(newer))
     if "TLSv1.3" in spoken and missing:
         raise ValueError(

@@ -62,12 +62,12 @@ def activation_records(
     """
     level = image.features.metadata_version
     if migration_enabled and level < MinLevel.ZK_MIGRATION:
-        raise _too_low(level, MinLevel.ZK_MIGRATION, f"Set {FLAG}=false.")
+        raise _too_low(level, MinLevel.ZK_MIGRATION, f"Set {FLAG}=false")
     if migration_enabled and image.features.zk_migration_state is ZkMigrationState.NONE:
         raise OperatorError(
             "the cluster was created in KRaft mode, so there is nothing to migrate",
             where=FLAG,
-            remedy="Set it to false; to migrate, format the directories of a new quorum with the flag on.",
+            remedy="Set it to false; to migrate, format the directories of a new quorum with the flag on",
         )
     return (AbortTransactionRecord(FAILOVER),) if transaction_open else ()
 

@@ -257,5 +257,5 @@ def registration_ms(controller: ControllerProcess, broker: int) -> int | None:
 def log_tail(controller: ControllerProcess) -> str:
     """The last lines of a controller's output."""
     if controller.process is None:
-        raise OperatorError("was not started", where=f"controller {controller.node_id}")
+        raise OperatorError("the controller was not started", where=f"controller {controller.node_id}")
     return controller.process.tail()

@@ -176,9 +176,9 @@ class HandoverRun:
         self._attempts[step] += 1
         if self._attempts[step] > ATTEMPTS_MAX:
             raise OperatorError(
-                f"{step.action.value}: succeeded {ATTEMPTS_MAX} times, but did not last",
+                f"the step {step.action.value!r} succeeded {ATTEMPTS_MAX} times, but did not last",
                 where=f"controller {step.node_id}",
-                remedy="Look at its log",
+                remedy="Look at the log of this controller, mend the cause, and run the command again",
             )
         self._tell(str(step))
         journal.append(wall_ms(), BEGUN, str(step), node=str(step.node_id), to=self._wanted.target.version)
@@ -198,7 +198,7 @@ class HandoverRun:
         step = waits[0]
         done = f"{step.action.value} was started, but did not complete" if step.action is not Action.WAIT else step.why
         return OperatorError(
-            f"did not complete within {self._patience_seconds:.0f} s: {done}",
+            f"the hand-over made no progress for {self._patience_seconds:.0f} s: {done}",
             where=f"controller {step.node_id}",
             remedy=step.remedy
             or "Look at the log of this controller. Then run the command again: it continues from here",

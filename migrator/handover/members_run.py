@@ -151,7 +151,7 @@ class MembersRun:
 
     def _impatience(self, wait: Wait) -> OperatorError:
         return OperatorError(
-            f"did not complete within {self._patience_seconds:.0f} s: {wait.reason.rstrip('.')}",
+            f"the step did not complete within {self._patience_seconds:.0f} s: {wait.reason.rstrip('.')}",
             where="--voters",
             remedy=wait.remedy,
         )

@@ -82,7 +82,7 @@ async def _run(words: list[str], node_id: int, file: Path | None) -> None:
         )
     except OSError as error:
         raise OperatorError(
-            f"the command can't be run: {error}", where=where, remedy="Give its whole path; it runs without a shell"
+            f"the command cannot be run: {error}", where=where, remedy="Give its whole path; it runs without a shell"
         ) from error
     try:
         async with asyncio.timeout(COMMAND_SECONDS):

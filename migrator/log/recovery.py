@@ -83,7 +83,7 @@ def _check_end(log: RecoveredLog, directory: Path, synced: int) -> None:
     if end_offset < synced:
         reason = (
             f"the log ends at offset {end_offset}, but it was complete up to offset {synced} when this "
-            f"controller was last stopped cleanly. The missing records were acknowledged to the other voters"
+            f"controller was last stopped cleanly: records that the other voters count on are missing"
         )
         raise StorageError(reason, where=str(directory), remedy=_REMEDY)
 
@@ -168,8 +168,8 @@ def _cut(segment: Segment, damage: CorruptRecordsError, synced: int | None) -> R
         raise StorageError(f"the segment is damaged: {damage}", where=str(segment.path), remedy=_REMEDY)
     if segment.next_offset < synced:
         reason = (
-            f"the segment is damaged: {damage}, after offset {segment.next_offset}. When this controller was "
-            f"last stopped cleanly, the log was complete up to offset {synced}, so a crash is not the cause"
+            f"the segment is damaged: {damage}, after offset {segment.next_offset}, but the log was complete up to "
+            f"offset {synced} when this controller was last stopped cleanly, so a crash is not the cause"
         )
         raise StorageError(reason, where=str(segment.path), remedy=_REMEDY)
     torn = segment.path.stat().st_size - segment.size

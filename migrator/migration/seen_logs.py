@@ -62,7 +62,7 @@ def newest_of(logs: Sequence[SeenLog], voters: Collection[int], named_by: str = 
             raise OperatorError(
                 f"a log is of node {node_id}, which is none of {named_by}",
                 where="--log",
-                remedy="Name others with --log",
+                remedy="Name the directories of these controllers only",
             )
         if read.count(node_id) > 1:
             raise OperatorError(

@@ -173,7 +173,7 @@ def _content(name: str, key: str) -> bytes:
         return Path(name).read_bytes()
     except OSError as error:
         raise OperatorError(
-            f"cannot read {name}: {error.strerror}", where=key, remedy="Name a file that this user can read"
+            f"{name} cannot be read: {error.strerror}", where=key, remedy="Name a file that this user can read"
         ) from error
 
 

@@ -18,7 +18,7 @@ ONE_TIER = "-XX:TieredStopAtLevel=1"
 """The quick compiler alone: for processes that end soon, on few cores that others need, too. Spark compares some 10,000
 rows in two thirds of the processor time; from two million rows on the second tier pays."""
 _MINIMUM_VERSION = 17
-_REMEDY = "Install a Java runtime, e.g. 'apt-get install openjdk-17-jre-headless', or point JAVA_HOME at one"
+_REMEDY = "Install a Java runtime, for example 'apt-get install openjdk-17-jre-headless', or point JAVA_HOME at one"
 
 
 @value
@@ -59,7 +59,11 @@ def pyspark_jars() -> Path:
     """
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise OperatorError("pyspark is not installed, and its jars are needed", remedy="Run 'make setup'")
+        raise OperatorError(
+            "pyspark is not installed, and its jars are needed",
+            where="the Python environment",
+            remedy="Run 'make setup'",
+        )
     return Path(spec.origin).parent / "jars"
 
 

@@ -129,7 +129,11 @@ class ChildProcess:
         try:
             self._process = _guardian.start_child(argv, output, cwd, env)
         except OSError as error:
-            raise OperatorError(f"{name} could not be started: {error}", where=str(argv[0])) from error
+            raise OperatorError(
+                f"{name} could not be started: {error}",
+                where=str(argv[0]),
+                remedy="Check that the program exists, and that this user may run it",
+            ) from error
         self._forgotten = False
 
     @property

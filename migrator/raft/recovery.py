@@ -43,12 +43,14 @@ def plan_recovery(
     if membership.kraft_version < DYNAMIC_VERSION or voters is None:
         raise OperatorError(
             "the voters are those of controller.quorum.voters (kraft.version 0), not of the log",
+            where="quorum",
             remedy="Stop all controllers. Name only this controller in controller.quorum.voters of every controller "
             "and broker, and start this controller",
         )
     if not voters.has(survivor.node_id, survivor.directory_id):
         raise OperatorError(
             f"controller {survivor} is not one of the voters {_text(_keys(voters))}",
+            where="quorum",
             remedy="Run the command on a voter that is left",
         )
     others = tuple(key for key in _keys(voters) if key.node_id != survivor.node_id)
@@ -63,6 +65,7 @@ def plan_recovery(
     if len(missing) + 1 >= majority(len(voters)):
         raise OperatorError(
             f"a majority of the voters {_text(_keys(voters))} is not confirmed as lost",
+            where="--lost",
             remedy=f"Start {_text(missing)}: this controller and they elect a leader. Nothing is lost then. If their "
             "directories are lost for good, name each with --lost"
             if missing
@@ -76,7 +79,9 @@ def plan_recovery(
         )
     if epoch + EPOCH_STEP >= EPOCH_LIMIT:
         raise OperatorError(
-            f"no epoch is left above {epoch}", remedy="Restore the directory from a copy with a lower epoch"
+            f"no epoch is left above {epoch}",
+            where="quorum",
+            remedy="Restore the directory from a copy with a lower epoch",
         )
     own = VoterSet.of(voter for voter in voters.voters if voter.voter_id == survivor.node_id)
     return RecoveryPlan(voters, own, others, epoch + EPOCH_STEP, end_offset)

@@ -9,7 +9,7 @@ from migrator.errors import OperatorError
 from migrator.observe.status import Status
 from migrator.observe.status_page import Answers, Unreached
 from migrator.rpc.find_controller import addresses, connect
-from migrator.rpc.operator_client import OperatorClient
+from migrator.rpc.operator_client import OperatorClient, no_answer
 from migrator.values import value
 
 OTHERS_SECONDS = 2.0
@@ -82,7 +82,7 @@ class QuorumAsker:
         except OperatorError as error:
             return error
         except TimeoutError:
-            return OperatorError("the controller does not answer", where=at[0] or "")
+            return no_answer(at[0] or "the socket of this controller")
 
 
 def _best(answered: list[Status], asked: Status | None) -> Status:

@@ -41,7 +41,9 @@ def connect(
     settings = None if config is None else load_settings(config)[0]
     if server is None:
         if settings is None:
-            raise OperatorError("no controller is named", remedy="Give -c FILE or --server HOST:PORT")
+            raise OperatorError(
+                "no controller is named", where="-c, --server", remedy="Give -c FILE or --server HOST:PORT"
+            )
         return OperatorClient.on_socket(settings.metadata_directory)
     try:
         address = host_port(*parse_host_port(server))
@@ -115,11 +117,16 @@ async def _first(
     if leader >= 0:
         raise OperatorError(
             f"controller {leader} leads, and was not reached{or_else}",
+            where="quorum",
             remedy=f"Run this with the property file of controller {leader} on its machine, or name its "
             "migrator.grpc.listener with --server",
         )
     if failure is None or answered:
-        raise OperatorError("no controller leads", remedy="Wait for an election; see 'migrator status'")
+        raise OperatorError(
+            "no controller leads",
+            where="quorum",
+            remedy="Wait for an election. 'migrator status' says what it needs",
+        )
     raise failure
 
 
@@ -146,7 +153,7 @@ def _expected(settings: Settings, voter: int | None) -> frozenset[str]:
     found = names_of(voters, voters.values() if voter is None else (voter,))
     if not found:
         raise OperatorError(
-            "names nobody: any certificate of the CA could pass for a controller's",
+            "the key names nobody: any certificate of the CA could pass for a controller's",
             where=where,
             remedy="Copy the value of the controllers",
         )

@@ -87,7 +87,7 @@ class OperatorClient:
                     str(error), where=address, remedy="Check the address, migrator.grpc.tls.* and .voter.principals"
                 ) from error
             except OSError as error:  # TimeoutError is one
-                raise _no_answer(address) from error
+                raise no_answer(address) from error
 
         return cls(connect, address)
 
@@ -199,9 +199,11 @@ class OperatorClient:
 
     def _translate(self, error: grpc.aio.AioRpcError) -> OperatorError:
         if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-            return _no_answer(self._where)
+            return no_answer(self._where)
         return OperatorError(error.details() or error.code().name, where=self._where)
 
 
-def _no_answer(where: str) -> OperatorError:
-    return OperatorError("the controller does not answer", where=where, remedy="Check that it runs, and the address")
+def no_answer(where: str) -> OperatorError:
+    """What to tell of a controller that does not answer in time."""
+    remedy = "Check that the controller runs, that the address is right, and that the network lets you through"
+    return OperatorError("the controller does not answer", where=where, remedy=remedy)

@@ -64,15 +64,15 @@ class SocketDirectory:
         found = os.fstat(self._descriptor)
         if found.st_uid not in owners:
             raise OperatorError(
-                f"belongs to user {found.st_uid}, so it may be anybody's socket",
+                f"the directory belongs to user {found.st_uid}, so the socket in it may be anybody's",
                 where=str(self.path),
-                remedy="Remove it, and run this as the user that the controller runs as",
+                remedy="Remove the directory, and run this as the user that the controller runs as",
             )
         if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise OperatorError(
-                "others may write there, so it may be anybody's socket",
+                "other users may write to this directory, so the socket in it may be anybody's",
                 where=str(self.path),
-                remedy="Remove it, and restart the controller",
+                remedy="Remove the directory, and restart the controller",
             )
 
 

@@ -57,7 +57,9 @@ class GrpcServer:
             return int(self._server.add_secure_port(address, credentials))
         except RuntimeError as error:
             raise OperatorError(
-                f"cannot listen on {address}", where="migrator.grpc.listener", remedy="Choose a free port of this host"
+                f"this controller cannot listen on {address}",
+                where="migrator.grpc.listener",
+                remedy="Choose a free port of this host",
             ) from error
 
     def listen_unix(self, metadata_directory: Path) -> None:
@@ -71,7 +73,7 @@ class GrpcServer:
             self._socket.protect_socket()
         except (OSError, RuntimeError) as error:
             raise OperatorError(
-                f"cannot make the operator's socket: {error}",
+                f"the operator's socket cannot be made: {error}",
                 where=str(metadata_directory),
                 remedy="Check that this user may write to the directory",
             ) from error

@@ -200,7 +200,7 @@ def tls_files(settings: Settings) -> TlsFiles:
     for key, file in files.items():
         if not file:
             raise OperatorError(
-                "is not set, and gRPC needs mutual TLS on every address",
+                "the key is not set, and gRPC needs mutual TLS on every address",
                 where=f"{settings.source}: {key}",
                 remedy=f"Set {', '.join(files)}",
             )

@@ -66,7 +66,11 @@ class History:
             pq.write_table(pa.table(columns, schema=SCHEMA), part)
             part.replace(path)
         except OSError as error:
-            raise OperatorError(f"the history cannot be written: {error}", where=str(path)) from error
+            raise OperatorError(
+                f"the history cannot be written: {error}",
+                where=str(path),
+                remedy="Name a directory with --history that you may write to, on a disk with free space",
+            ) from error
 
     def entries(self) -> list[Entry]:
         """All of them, oldest first."""

@@ -93,6 +93,7 @@ def verify_in(spark: SparkSession, request: VerifyRequest, *, frozen: bool = Fal
     raise OperatorError(
         f"could not tell: {first.differences:,} rows differed at first; the rows that were read again agreed, or "
         f"kept changing",
+        where="verify",
         remedy="Run verify again when the cluster changes less",
     )
 
@@ -104,7 +105,11 @@ def compare_sides(spark: SparkSession, request: VerifyRequest) -> Comparison:
     except (PySparkException, Py4JError) as error:
         raise operator_error(error) from error
     if comparison.rows == 0:
-        raise OperatorError("could not tell: neither side holds any metadata", remedy="Check both addresses")
+        raise OperatorError(
+            "could not tell: neither side holds any metadata",
+            where="verify",
+            remedy="Check both addresses, and the chroot",
+        )
     return comparison
 
 

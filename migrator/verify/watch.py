@@ -112,7 +112,11 @@ class Watch:
 
         :raises OperatorError: the history can't be kept.
         """
-        found: Verdict | OperatorError = OperatorError("could not tell: stopped before the first comparison")
+        found: Verdict | OperatorError = OperatorError(
+            "could not tell: stopped before the first comparison",
+            where="--watch",
+            remedy="Let verify run until it has printed a verdict",
+        )
         foreign: ForeignWriteSearch | None = None
         with ExitStack() as stack:
             while not self.stopping.is_set():

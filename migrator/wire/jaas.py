@@ -41,7 +41,7 @@ def jaas_options(keys: ListenerKeys, mechanism: str) -> tuple[str, dict[str, str
     where, text = keys.find(f"{mechanism.lower()}.sasl.jaas.config")
     if not text:
         raise OperatorError(
-            "is not set, and a JAAS file of the JVM cannot be read here",
+            "the key is not set, and a JAAS file of the JVM cannot be read here",
             where=where if text is not None else keys.own_key(where),
             remedy='Put the login module\'s line into this key, as \'Module required username="..." password="...";\'',
         )
@@ -52,7 +52,7 @@ def jaas_options(keys: ListenerKeys, mechanism: str) -> tuple[str, dict[str, str
         name, options = "", {}
     if name != module:
         raise OperatorError(
-            f"is not one entry of {module} that ends with a semicolon, as Kafka reads it",
+            f"the value is not one entry of {module} that ends with a semicolon, as Kafka reads it",
             where=where,
             remedy=f"Write '{module} required name=\"value\" ...;', with all that is no plain word in quotes",
         )

@@ -35,14 +35,14 @@ def token_validator(keys: ListenerKeys) -> TokenValidator:
         return SignedTokenValidator(_token_rules(keys), _key_set(keys))
     if name not in (None, "", UNSECURED_VALIDATOR):
         raise OperatorError(
-            f"{name} is a Java class, which can't run here, and it decides who may log in",
+            f"{name} is a Java class, which cannot run here, and it decides who may log in",
             where=where,
             remedy=f"Use {OAUTHBEARER_VALIDATORS[0]} with {JWKS_URL}",
         )
     jwks, url = keys.find_for(OAUTHBEARER, JWKS_URL)
     if url:
         raise OperatorError(
-            f"is set, but {own} does not name the validator that uses it: unsigned tokens would be accepted",
+            f"the key is set, but {own} does not name the validator that uses it: unsigned tokens would be accepted",
             where=jwks,
             remedy=f"Set {own}={OAUTHBEARER_VALIDATORS[0]}",
         )
@@ -58,7 +58,7 @@ def bearer_login(keys: ListenerKeys) -> BearerLogin:
     for key in ("sasl.client.callback.handler.class", "sasl.login.class"):
         where, name = keys.find_for(OAUTHBEARER, key)
         if name:
-            raise OperatorError(f"{name} is a Java class, which can't run here", where=where, remedy="Remove the key")
+            raise OperatorError(f"{name} is a Java class, which cannot run here", where=where, remedy="Remove the key")
     where, name = keys.find_for(OAUTHBEARER, LOGIN_KEY)
     if name in OAUTHBEARER_LOGINS:
         extensions, fetch = _options_of(options, "extension_"), _fetch(keys, jaas, options)
@@ -66,7 +66,7 @@ def bearer_login(keys: ListenerKeys) -> BearerLogin:
         url_key, url = keys.find_for(OAUTHBEARER, TOKEN_URL)
         if url:
             raise OperatorError(
-                f"is set, but {keys.own_key(f'oauthbearer.{LOGIN_KEY}')} does not name the login that uses it",
+                f"the key is set, but {keys.own_key(f'oauthbearer.{LOGIN_KEY}')} does not name the login that uses it",
                 where=url_key,
                 remedy=f"Set that key to {OAUTHBEARER_LOGINS[0]}",
             )
@@ -79,14 +79,16 @@ def bearer_login(keys: ListenerKeys) -> BearerLogin:
             ) from error
     else:
         raise OperatorError(
-            f"{name} is a Java class, which can't run here",
+            f"{name} is a Java class, which cannot run here",
             where=where,
             remedy=f"Use {OAUTHBEARER_LOGINS[0]} with {TOKEN_URL}",
         )
     try:
         check_extensions(extensions)
     except ValueError as error:
-        raise OperatorError(str(error), where=jaas, remedy="Remove it, or write letters only in its name") from error
+        raise OperatorError(
+            str(error), where=jaas, remedy="Remove the extension, or write letters only in its name"
+        ) from error
     return BearerLogin(fetch, extensions)
 
 
@@ -165,7 +167,7 @@ def _address(keys: ListenerKeys, key: str) -> tuple[str, Address]:
         return where, parse_address((text or "").strip())
     except ValueError as error:
         raise OperatorError(
-            f"{error}" if text else "is not set",
+            f"{error}" if text else "the key is not set",
             where=where,
             remedy="Name an https: address, or a file: of this machine. With http, anybody on the network could answer",
         ) from error

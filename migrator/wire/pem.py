@@ -42,7 +42,9 @@ def load_key(context: ssl.SSLContext, store: PemStore, password: str | None, key
     """
     _check_whole(store, key)
     if not store.certificates or not store.private_key:
-        raise OperatorError("holds no certificate or no private key", where=key, remedy="Put both into this file")
+        raise OperatorError(
+            "the file holds no certificate or no private key", where=key, remedy="Put both into this file"
+        )
     # ssl wants a file. This one is in memory only, so that no crash leaves a key on a disk.
     with os.fdopen(os.memfd_create("key store"), "w", encoding="latin-1") as file:
         file.write(store.private_key + store.certificates)
@@ -52,7 +54,7 @@ def load_key(context: ssl.SSLContext, store: PemStore, password: str | None, key
             context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password=password or "")
         except ssl.SSLError as error:
             raise OperatorError(
-                f"its key cannot be used ({error.reason or error})",
+                f"the key in this file cannot be used ({error.reason or error})",
                 where=key,
                 remedy="Check that key and certificate belong together and that ssl.key.password is right",
             ) from error
@@ -68,7 +70,7 @@ def load_trust(context: ssl.SSLContext, store: PemStore, key: str) -> None:
         context.load_verify_locations(cadata=store.certificates)
     except (ssl.SSLError, ValueError, TypeError) as error:  # the last: a block that is not ASCII
         raise OperatorError(
-            "holds no usable certificate", where=key, remedy="Put the certificates to trust into it"
+            "the file holds no usable certificate", where=key, remedy="Put the certificates to trust into this file"
         ) from error
 
 
@@ -76,7 +78,9 @@ def _check_whole(store: PemStore, key: str) -> None:
     """A file that is being written ends in the middle of a block, or has lost one's end."""
     if len(_BEGIN.findall(store.text)) != len(_BLOCK.findall(store.text)):
         raise OperatorError(
-            "holds a PEM block without its end", where=key, remedy="Write the whole file, and then rename it into place"
+            "the file holds a PEM block without its end",
+            where=key,
+            remedy="Write the whole file, and then rename it into place",
         )
 
 

@@ -148,7 +148,7 @@ def _login(keys: ListenerKeys, mechanism: str, named_by: str) -> Login:
         where, name = keys.find_for(mechanism, key)
         if name:
             raise OperatorError(
-                f"{name} is a Java class, which can't run here",
+                f"{name} is a Java class, which cannot run here",
                 where=where,
                 remedy="Remove the key from this node's file, and put user and password into the JAAS entry",
             )
@@ -162,15 +162,15 @@ def _refuse_classes(keys: ListenerKeys, enabled: tuple[str, ...]) -> None:
     where, name = keys.find(SERVER_HANDLER)
     if name:
         raise OperatorError(
-            "has no mechanism in its name, and Kafka reads it only with one",
+            "the key has no mechanism in its name, and Kafka reads this key only with one",
             where=where,
-            remedy=f"Write {keys.own_key(f'<mechanism>.{SERVER_HANDLER}')}, or remove it",
+            remedy=f"Write {keys.own_key(f'<mechanism>.{SERVER_HANDLER}')}, or remove the key",
         )
     for mechanism in enabled:
         where, name = keys.find(f"{mechanism.lower()}.{SERVER_HANDLER}")
         if name and mechanism != OAUTHBEARER and not (mechanism == PLAIN and name == PLAIN_VALIDATOR):
             raise OperatorError(
-                f"{name} is a Java class, which can't run here, and it decides who may log in",
+                f"{name} is a Java class, which cannot run here, and it decides who may log in",
                 where=where,
                 remedy="Remove the key: Kafka's own credentials are then used. Or use TLS client certificates",
             )

@@ -45,7 +45,9 @@ def _read(path: str, key: str) -> bytes:
         with Path(path).open("rb") as file:
             data = file.read(_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
-        raise OperatorError(f"cannot read {path}: {error}", where=key, remedy="Give a readable file") from error
+        raise OperatorError(
+            f"{path} cannot be read: {error}", where=key, remedy="Name a file that this process can read"
+        ) from error
     if len(data) > _BYTES_MAX:
         raise OperatorError(f"{path} has more than {_BYTES_MAX >> 20} MiB", where=key, remedy="Name a key store")
     return data
@@ -68,7 +70,7 @@ def _pkcs12(data: bytes, path: str, key: str, password: str | None) -> PemStore:
             else "the file has a password, or is not PKCS12"
         )
         raise OperatorError(
-            f"cannot read {path} as PKCS12: {hint}",
+            f"{path} cannot be read as PKCS12: {hint}",
             where=key,
             remedy=f"Set {_password_key(key)}, which has to open both the store and the key in it",
         ) from error

@@ -121,17 +121,17 @@ class TlsStores:
         key = self._keys.find("ssl.keystore.location")[0]
         old, new = _first(self._contexts.own, key), _first(contexts.own, key)
         if new.not_valid_after_utc.timestamp() <= time.time():
-            raise OperatorError("holds a certificate that has expired", where=key, remedy="Put a valid one there")
+            raise OperatorError("the certificate has expired", where=key, remedy="Put a valid certificate there")
         if _distinguished(new) != _distinguished(old) and not self._allows("ssl.allow.dn.changes"):
             raise OperatorError(
-                f"holds a certificate of {_distinguished(new)}, and the previous one is of {_distinguished(old)}",
+                f"the certificate is of {_distinguished(new)}, and the previous one is of {_distinguished(old)}",
                 where=key,
                 remedy="Keep the subject, or set ssl.allow.dn.changes=true; a restart takes any certificate",
             )
         lost = _alternative_names(old) - _alternative_names(new)
         if lost and not self._allows("ssl.allow.san.changes"):
             raise OperatorError(
-                f"holds a certificate that lacks names of the previous one: {', '.join(sorted(lost))}",
+                f"the certificate lacks names of the previous one: {', '.join(sorted(lost))}",
                 where=key,
                 remedy="Keep the alternative names, or set ssl.allow.san.changes=true; a restart takes any certificate",
             )
@@ -178,7 +178,9 @@ def server_context(keys: ListenerKeys, protocol: str) -> ssl.SSLContext:
     context.num_tickets = 0
     key, store = _store(keys, "keystore", _KEY_KEYS)
     if store is None:
-        raise OperatorError("is not set, and a TLS listener needs it", where=key, remedy="Name a PKCS12 or PEM file")
+        raise OperatorError(
+            "the key is not set, and a TLS listener needs it", where=key, remedy="Name a PKCS12 or PEM file"
+        )
     load_key(context, store, keys.get("ssl.key.password") or None, key)
     where, wanted = keys.find("ssl.client.auth")
     if protocol != "SSL":
@@ -194,7 +196,7 @@ def server_context(keys: ListenerKeys, protocol: str) -> ssl.SSLContext:
         _trust_only(context, trust, trust_key)
     elif wanted != "none":
         raise OperatorError(
-            f"is not set, and {where}={wanted}: every certificate of every public CA would be let in",
+            f"the key is not set, and {where}={wanted}: every certificate of every public CA would be let in",
             where=trust_key,
             remedy="Name a PEM file with the CAs of your brokers and controllers, and ssl.truststore.type=PEM; "
             "to trust the CAs of the system, name their file",
@@ -210,7 +212,7 @@ def client_context(keys: ListenerKeys) -> ssl.SSLContext:
     where, algorithm = keys.find("ssl.endpoint.identification.algorithm")
     algorithm = "https" if algorithm is None else algorithm.strip().lower()
     if algorithm not in ("https", ""):
-        raise OperatorError(f"{algorithm!r} is not known", where=where, remedy="Set https, or leave it empty")
+        raise OperatorError(f"{algorithm!r} is not known", where=where, remedy="Set https, or leave the value empty")
     context.check_hostname = algorithm == "https"
     trust_key, trust = _store(keys, "truststore", _TRUST_KEYS)
     if trust is not None:
@@ -244,7 +246,7 @@ def _first(store: PemStore, key: str) -> x509.Certificate:
             return first
     except ValueError as error:
         raise OperatorError(
-            f"holds a malformed certificate: {error}", where=key, remedy="Issue the certificate again"
+            f"the file holds a malformed certificate: {error}", where=key, remedy="Issue the certificate again"
         ) from error
 
 
@@ -272,7 +274,9 @@ def _store(keys: ListenerKeys, kind: str, inline: tuple[str, ...]) -> tuple[str,
         return location_key, read_store(location, location_key, store_type or "JKS", password)
     if (store_type or "JKS").upper() != "PEM":
         raise OperatorError(
-            f"is {store_type or 'JKS'}, and {inline[0]} holds PEM", where=type_key, remedy=f"Set {type_key}=PEM"
+            f"the type is {store_type or 'JKS'}, but {inline[0]} holds PEM",
+            where=type_key,
+            remedy=f"Set {type_key}=PEM",
         )
     return keys.find(inline[0])[0], PemStore("\n".join(texts))
 

@@ -179,7 +179,11 @@ class BulkReader:
                 self._on_refused(path)
                 return None
             raise may_not_read(path, self._session.identity)
-        raise OperatorError(f"ZooKeeper refused to read it (error {result})", where=path)
+        raise OperatorError(
+            f"ZooKeeper refused to read this znode (error {result})",
+            where=path,
+            remedy="Look at the log of the ZooKeeper servers, and try again",
+        )
 
 
 class _ChunkSize:

@@ -285,7 +285,11 @@ class ZooKeeperSession:
         if isinstance(error, NoAuthError):
             what = f"{what}: {self.identity} has no right to it (NO_AUTH)"
             return OperatorError(what, where=where or self.options.hosts, remedy=FORBIDDEN_REMEDY)
-        return OperatorError(f"{what}: {type(error).__name__}", where=where or self.options.hosts)
+        return OperatorError(
+            f"{what}: {type(error).__name__}",
+            where=where or self.options.hosts,
+            remedy="Look at the log of the ZooKeeper servers, and try again",
+        )
 
     def acl_of(self, path: str) -> Sequence[ACL]:
         """The access control list that a znode is created with (``ZkData.defaultAcls``, by the full path)."""

@@ -90,7 +90,11 @@ class TlsOptions:
                 (own, *_) = x509.load_pem_x509_certificates(store.certificates.encode())
                 _ = own.subject  # a fault in it shows only now
         except ValueError as error:
-            raise OperatorError(f"{key} holds no certificate", where=self.key_file) from error
+            raise OperatorError(
+                f"the store of {key} holds no certificate",
+                where=self.key_file,
+                remedy="Put the certificate of this node and its chain into this file",
+            ) from error
         return own
 
 

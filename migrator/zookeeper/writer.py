@@ -68,7 +68,11 @@ class ConditionalWriter:
             if isinstance(result, int) and result != 0:
                 error = _ERRORS.get(result)
                 if error is None:
-                    raise OperatorError(f"ZooKeeper refused to write it (error {result})", where=ops[index].path)
+                    raise OperatorError(
+                        f"ZooKeeper refused to write this znode (error {result})",
+                        where=ops[index].path,
+                        remedy="Look at the log of the ZooKeeper servers",
+                    )
                 return Failed(index, error, self._session.identity if error is ZkError.NO_AUTH else "")
         return Applied(tuple(result for result in results if isinstance(result, Stat | str | None)))
 

@@ -110,7 +110,7 @@ BOTH = ("--standalone", "--no-initial-controllers")
     ("voters", "options", "said"),
     [
         ("", (), "is not set, so who votes has to be said"),
-        ("", BOTH, "exclude each other"),
+        ("", BOTH, "only one of these options"),
         ("", ("--initial-controllers", "1@h:1"), "is not id@host:port:directoryId"),
         ("", ("--standalone", "--release-version", "3.8"), "3.9-IV0"),
         ("1@127.0.0.1:9001", ("--standalone",), "is set, so the voters are those of the configuration"),

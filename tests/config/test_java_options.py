@@ -20,7 +20,7 @@ def warnings(opts: str, monkeypatch: pytest.MonkeyPatch, **keys: str) -> list[st
 @pytest.mark.parametrize("name", KEYS)
 def test_a_property_is_named_with_the_key_that_stands_for_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (warning,) = warnings(f'-Xmx1g -D{name}="hunter2 and more"', monkeypatch)
-    assert warning.startswith(f"{KEYS[name]}: is not set")
+    assert warning.startswith(f"{KEYS[name]}: the key is not set")
     assert f"sets {name}, which is not read" in warning
     assert "hunter2" not in warning
 

@@ -35,7 +35,7 @@ def test_half_a_pair_is_refused(keys: dict[str, str], where: str) -> None:
         (FAR, "metrics cross the network in the clear"),
         ({LISTENER: ":9404"}, "metrics cross the network in the clear"),
         (FAR | {PASSWORDS: "p"}, "passwords and metrics cross the network in the clear"),
-        (FAR | TLS, "whoever reaches it reads the metrics"),
+        (FAR | TLS, "whoever reaches this address reads the metrics"),
         (FAR | TLS | {PASSWORDS: "p"}, None),
         (FAR | TLS | {CA: "ca.pem"}, None),
         (NEAR, None),

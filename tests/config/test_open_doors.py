@@ -129,10 +129,10 @@ def test_a_file_that_a_provider_takes_passwords_from_is_named_when_everybody_may
         "password.encoder.secret": text,
     }
     file.write_text("".join(f"{key}={text}\n" for key, text in (MINIMAL | keys).items()))
-    for mode, found in ((0o644, [("delegation.token.secret.key", f"chmod 600 {secrets}")]), (0o600, [])):
+    for mode, found in ((0o644, [("delegation.token.secret.key", f"Run: chmod 600 {secrets}")]), (0o600, [])):
         secrets.chmod(mode)
         settings, _ = load_settings(file)
-        assert [(key, remedy) for key, _, remedy in open_doors(settings) if remedy.startswith("chmod")] == found
+        assert [(key, remedy) for key, _, remedy in open_doors(settings) if remedy.startswith("Run: chmod")] == found
 
 
 def test_a_key_that_stands_there_twice_is_named_with_its_lines(tmp_path: Path) -> None:
@@ -142,10 +142,11 @@ def test_a_key_that_stands_there_twice_is_named_with_its_lines(tmp_path: Path) -
     file.write_text(text + "node.id = 3000\n# super.users=User:c\nsuper.users=User:\\\n  mallory\n")
     settings, _ = load_settings(file)
     first = len(keys)
+    what = f"the key is in line {first} and, with another value, in line {first + 3}: the last one counts, as in Kafka"
     assert list(open_doors(settings)) == [
         (
             "super.users",
-            f"is in line {first} and, with another value, in line {first + 3}: the last one is used, as in Kafka",
+            what,
             "Keep one of the lines",
         )
     ]

@@ -155,7 +155,7 @@ async def test_a_command_that_fails_says_how() -> None:
     failing = OperatorCommands(None, f"{sys.executable} -c \"import sys; sys.exit('no such unit')\"", print)
     with pytest.raises(OperatorError, match=r"exit code 1: no such unit"):
         await failing.start(1, Path("file"))
-    with pytest.raises(OperatorError, match="can't be run"):
+    with pytest.raises(OperatorError, match="cannot be run"):
         await OperatorCommands("/nowhere/stop", None, print).stop(1)
     with pytest.raises(OperatorError, match="--stop-command"):
         OperatorCommands("'", None, print)

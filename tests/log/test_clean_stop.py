@@ -63,7 +63,7 @@ def test_damage_behind_a_clean_stop_is_refused_and_left_as_it_is(tmp_path: Path,
 def test_the_message_says_where(tmp_path: Path) -> None:
     path = stopped(tmp_path)
     flip(path, len(WHOLE) - 1)
-    with pytest.raises(StorageError, match=rf"at byte {len(WHOLE) - len(BATCHES[-1])}\), after offset 3\.") as caught:
+    with pytest.raises(StorageError, match=rf"at byte {len(WHOLE) - len(BATCHES[-1])}\), after offset 3,") as caught:
         MetadataLog.open(tmp_path)
     assert caught.value.where == str(path)
 

@@ -162,7 +162,7 @@ def test_a_file_that_is_no_property_file(cluster: ReadyCluster) -> None:
     broken.write_bytes(b"broker.id=\xff\xfe\n")
     result = CliRunner().invoke(migrator, ["preflight", *words, str(broken)])
     assert result.exit_code == 2, result.output
-    assert f"COULD NOT TELL  {broken}: can't be read" in result.stdout
+    assert f"COULD NOT TELL  {broken}: the file cannot be read" in result.stdout
 
 
 def test_files_in_the_wrong_place_are_not_judged(cluster: ReadyCluster) -> None:

@@ -263,7 +263,7 @@ async def test_a_second_authentication_is_refused() -> None:
 @pytest.mark.parametrize(
     ("keys", "protocol", "where", "remedy"),
     [
-        ({"ssl.keystore.location": "/a.jks"}, "SSL", "ssl.keystore.location", "readable"),
+        ({"ssl.keystore.location": "/a.jks"}, "SSL", "ssl.keystore.location", "can read"),
         ({"ssl.keystore.key": "a"}, "SSL", "ssl.keystore.type", "PEM"),
         ({f"{PREFIX}ssl.keystore.key": "a", f"{PREFIX}ssl.keystore.type": "PKCS12"}, "SSL", PREFIX, "PEM"),
         ({"ssl.keystore.location": "/nowhere.pem", "ssl.keystore.type": "PEM"}, "SSL", "ssl.keystore.location", ""),

@@ -153,7 +153,7 @@ def test_the_type_has_to_fit_and_what_is_neither_is_refused(tmp_path: Path) -> N
         read_store(str(file), TRUST, "JKS")
     assert caught.value.remedy == "Set ssl.truststore.type=PEM"
     file.write_bytes(b"\x30\x82" + bytes(1000))
-    with pytest.raises(OperatorError, match="cannot read"):
+    with pytest.raises(OperatorError, match="cannot be read"):
         read_store(str(file), TRUST, "PKCS12", PASSWORD)
-    with pytest.raises(OperatorError, match="cannot read"):
+    with pytest.raises(OperatorError, match="cannot be read"):
         read_store(str(tmp_path), TRUST, "PKCS12", PASSWORD)

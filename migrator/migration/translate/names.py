@@ -73,4 +73,6 @@ def quota_entities(name: str) -> tuple[QuotaEntity, ...]:
         case ["ips", ip]:
             return (entity(IP, ip),)
         case _:
-            raise ZnodeError(paths.config(name), "this is not the config of a user, client or ip", "Delete the znode")
+            raise ZnodeError(
+                paths.config(name), "the znode is not the config of a user, client or ip", "Delete the znode"
+            )

@@ -144,7 +144,9 @@ class RecordReader:
         """No image holds two topics of one id."""
         other = self._name_of.setdefault(topic_id, znodes.name)
         if other != znodes.name:
-            raise ZnodeError(paths.topic(znodes.name), f"it has the topic id of topic {other!r}", _SAME_ID_REMEDY)
+            raise ZnodeError(
+                paths.topic(znodes.name), f"the topic has the topic id of topic {other!r}", _SAME_ID_REMEDY
+            )
 
     def _assignment(self, topic: Znode | None) -> TopicAssignment | None:
         if topic is None:

@@ -69,7 +69,7 @@ def process_limits(settings: Settings) -> ProcessLimits:
     overrides = per_ip_overrides(settings)
     if settings.max_connections_per_ip == 0 and not overrides:
         raise OperatorError(
-            "is 0 and max.connections.per.ip.overrides is empty: nobody could connect",
+            "the key is 0, and max.connections.per.ip.overrides is empty: nobody could connect",
             where=f"{settings.source}: max.connections.per.ip",
             remedy="Set the addresses of brokers and controllers in max.connections.per.ip.overrides",
         )

@@ -28,9 +28,9 @@ def check_own_principal(settings: Settings, security: ListenerSecurity) -> None:
         principal = authentication_of(security).principal_of(shown_by(security))
     except ValueError as error:
         raise OperatorError(
-            f"gives the certificate of this node no name: {error}",
+            f"the rules give the certificate of this node no name: {error}",
             where=f"{settings.source}: ssl.principal.mapping.rules",
-            remedy="Add a rule for it, or DEFAULT at the end",
+            remedy="Add a rule for this certificate, or DEFAULT at the end",
         ) from error
     if principal is None:
         log.warning(
@@ -39,8 +39,8 @@ def check_own_principal(settings: Settings, security: ListenerSecurity) -> None:
         )
     elif principal not in settings.super_user_names:
         raise OperatorError(
-            f"does not name {principal}, for which the other controllers take this node. Access control entries are "
-            "known only once a leader is elected, so after a stop of all controllers none could be elected",
+            f"the key does not name {principal}, for which the other controllers take this node: without a leader no "
+            "access control entries are known, so after a stop of all controllers none could be elected",
             where=f"{settings.source}: super.users",
             remedy=f"Add {principal} to super.users of every controller, with ';' between names",
         )

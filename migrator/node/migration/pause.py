@@ -60,7 +60,11 @@ class PauseOrder:
                 remedy="To roll back, see docs/migration.md. To stay in this state, leave the migration flag on",
             )
         if self._core.metadata.published.features.zk_migration_state is not ZkMigrationState.PRE_MIGRATION:
-            raise OperatorError("this cluster has nothing to migrate", where="pause")
+            raise OperatorError(
+                "this cluster has nothing to migrate",
+                where="pause",
+                remedy="There is nothing to pause: leave it as it is",
+            )
         if status.state is State.INACTIVE:
             raise OperatorError("this controller has only just been elected", where="pause", remedy="Try again")
 
@@ -89,5 +93,6 @@ class PauseOrder:
         except NotLeadingError as error:
             raise OperatorError(
                 f"this controller lost the leadership before a majority had stored the order: {error}",
+                where=f"controller {self._node_id}",
                 remedy="Check 'migrator status', and give the order again",
             ) from error

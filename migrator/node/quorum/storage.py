@@ -111,7 +111,11 @@ class NodeStorage:
             self.drop_download()
             self._receiver = SnapshotReceiver(self.directory, snapshot_id)
         if self._receiver is None or self._receiver.snapshot_id != snapshot_id:
-            raise StorageError(f"no download of snapshot {snapshot_id} is under way", where=str(self.directory))
+            raise StorageError(
+                f"no download of snapshot {snapshot_id} is under way",
+                where=str(self.directory),
+                remedy="Nothing: the snapshot is fetched again from its beginning",
+            )
         self._receiver.write(position, data)
 
     def take_download(self, snapshot_id: EpochOffset) -> SnapshotReceiver | None:

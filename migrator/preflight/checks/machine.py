@@ -50,7 +50,7 @@ def changed_by_all(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         for path in controller.directory.changeable:
             what = "every user of this machine may put another log in the place of its own"
-            yield Found(path, what, f"chmod o-w {path}", (controller.who,))
+            yield Found(path, what, f"Run: chmod o-w {path}", (controller.who,))
 
 
 def read_by_all(evidence: Evidence) -> Iterator[Found]:
@@ -58,7 +58,9 @@ def read_by_all(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         if controller.directory.readable:
             what = "every user of this machine may enter its directory, and snapshots hold SCRAM credentials"
-            yield Found(controller.directory.path, what, f"chmod o= {controller.directory.path}", (controller.who,))
+            yield Found(
+                controller.directory.path, what, f"Run: chmod o= {controller.directory.path}", (controller.who,)
+            )
 
 
 def wrong_clock(evidence: Evidence) -> Iterator[Found]:

@@ -288,8 +288,8 @@ CHECKS = (
     ),
     PreflightCheck(
         "M020", Severity.WARNING, "Partitions that are in no assignment", stray_partitions,
-        "They are not migrated. If a broker has a directory of such a partition, the assignment lost it: put it back. "
-        "Else delete these znodes, with their states, lest a partition of that number inherits them",
+        "They are not migrated. If a broker has a directory of such a partition, put the "
+        "partition back into the assignment. Otherwise delete these znodes: a new partition would take their states",
     ),
     PreflightCheck(
         "M021", Severity.WARNING, "Partitions without a state", without_state,

@@ -74,7 +74,7 @@ class LogTail:
             else:
                 return
         raise OperatorError(
-            "its files disappear while verify reads them", where=str(self._directory), remedy="Try again"
+            "the files of the log disappear while verify reads them", where=str(self._directory), remedy="Try again"
         )
 
     def _restart(self) -> None:

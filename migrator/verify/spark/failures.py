@@ -33,9 +33,11 @@ def packing() -> Iterator[None]:
     except OperatorError as error:
         raise PackedError(_pack(error)) from error
     except InvariantViolation as error:
-        raise PackedError(_pack(OperatorError(str(error), remedy="Compare with another controller's log"))) from error
+        raise PackedError(
+            _pack(OperatorError(str(error), where="metadata log", remedy="Compare with another controller's log"))
+        ) from error
     except OSError as error:
-        what = f"can't be read: {error.strerror or error}"
+        what = f"the file cannot be read: {error.strerror or error}"
         raise PackedError(_pack(OperatorError(what, where=str(error.filename or ""), remedy=_AGAIN))) from error
 
 
@@ -51,12 +53,12 @@ def operator_error(error: Exception) -> OperatorError:
         return OperatorError(
             f"could not tell: the Python of Spark's workers has no {missing[1].partition('.')[0]!r}",
             where="spark.pyspark.python",
-            remedy="verify sends only pure Python packages to the workers. Install the packages that "
+            remedy="Spark's workers get only pure Python packages. Install the packages that "
             "docs/verify.md lists on the workers, or give a Python that has them: --conf spark.pyspark.python=PATH",
         )
     raised = _RAISED.findall(text)
     cause = raised[-1] if raised else text.partition("\n")[0] or type(error).__name__
-    return OperatorError(f"could not tell: {cause}", remedy=_AGAIN)
+    return OperatorError(f"could not tell: {cause}", where="Spark", remedy=_AGAIN)
 
 
 def _pack(error: OperatorError) -> str:

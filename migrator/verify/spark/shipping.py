@@ -30,5 +30,9 @@ def write_archive(directory: Path) -> Path:
 def _root(name: str) -> Path:
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
-        raise OperatorError(f"the Python package {name} is not installed", remedy="Install this package again")
+        raise OperatorError(
+            f"the Python package {name} is not installed",
+            where="the Python environment",
+            remedy="Install migrator again, with the extra 'verify'",
+        )
     return Path(spec.origin).parent

@@ -139,7 +139,9 @@ def access(hosts: str | None, config: str | None) -> tuple[SessionOptions, Passw
     """
     if config is None:
         if hosts is None:
-            raise OperatorError("no ZooKeeper is named", remedy="Give --zookeeper, or a property file with -c")
+            raise OperatorError(
+                "no ZooKeeper is named", where="--zookeeper", remedy="Give --zookeeper, or a property file with -c"
+            )
         return SessionOptions(hosts), PasswordEncoder(None, os.urandom)
     settings, _ = load_settings(Path(config))
     options = options_from(settings, hosts)
