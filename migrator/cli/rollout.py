@@ -258,13 +258,14 @@ def status(inventory: Path, as_json: bool) -> None:
 async def _standing(site: Site) -> Standing:
     entries = read_journal(site.state)
     running = site.state.exists() and is_in_use(site.state)
+    seen, holder, trouble = None, None, ""
     try:
         async with parts_at(site, say) as (parts, _):
             seen = await parts.observer.observe()
             holder = await parts.lock.holder()
     except OperatorError as error:
-        return standing_of(site.inventory, entries, running=running, trouble=str(error))
-    return standing_of(site.inventory, entries, running=running, seen=seen, holder=holder)
+        trouble = str(error)
+    return standing_of(site.inventory, entries, running=running, seen=seen, holder=holder, trouble=trouble)
 
 
 @command.command("history")

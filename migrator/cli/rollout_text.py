@@ -92,7 +92,9 @@ def _step(number: int, one: StepPreview, inventory: Inventory) -> Iterator[str]:
     for line in asked(step.before):
         yield f"      before: {line}"
     for act in step.acts:
-        if act in DOES and (act is not Act.RUN or one.command):
+        if act is Act.EDIT and not one.changes:
+            yield f"      does: leaves {one.file or 'the property file'} as it is"
+        elif act in DOES and (act is not Act.RUN or one.command):
             yield "      does: " + DOES[act].format(
                 file=one.file,
                 node="" if step.node is None else step.node.name,
@@ -101,7 +103,7 @@ def _step(number: int, one: StepPreview, inventory: Inventory) -> Iterator[str]:
                 command=" ".join(one.command),
             )
         if act is Act.EDIT:
-            yield from (f"        {line}" for line in one.changes or ("nothing is to be changed in the file",))
+            yield from (f"        {line}" for line in one.changes)
     for line in asked(step.after):
         yield f"      after: {line}"
     yield f"      undo: {text.undo}"
@@ -148,9 +150,9 @@ def status_lines(standing: Standing) -> Iterator[str]:
     if standing.failure is not None:
         yield f"failed: {standing.failure}"
     if standing.trouble:
-        yield f"the cluster could not be looked at: {standing.trouble}"
-        return
-    yield f"lock: {'nobody holds it' if standing.holder is None else holder_line(standing.holder)}"
+        yield f"{'the cluster' if standing.seen is None else 'the lock'} could not be looked at: {standing.trouble}"
+    else:
+        yield f"lock: {'nobody holds it' if standing.holder is None else holder_line(standing.holder)}"
     if standing.seen is not None:
         yield from seen_lines(standing.seen)
 

@@ -20,7 +20,7 @@ from migrator.values import value
 @value
 class Standing:
     """``state``: none, running, stopped, failed or complete. ``step``: under way, or next. ``trouble``: why the cluster
-    could not be looked at; ``seen`` and ``holder`` are then None."""
+    or its lock could not be looked at; ``seen`` or ``holder`` is then None."""
 
     cluster: str
     state: str

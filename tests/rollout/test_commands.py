@@ -197,6 +197,20 @@ def test_status_says_what_failed_and_who_holds_the_lock(desk: Desk) -> None:
     assert (found["state"], found["step"], found["lock"]["host"]) == ("failed", "soak", "ops-1")
 
 
+def test_status_says_what_is_seen_although_nobody_says_who_holds_the_lock(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.printed("apply --until DualWrite")
+
+    async def away() -> None:
+        raise OperatorError("ZooKeeper does not answer")
+
+    monkeypatch.setattr(desk.lock, "holder", away)
+    said = desk.printed("status", exit_code=1)
+    assert "the lock could not be looked at: ZooKeeper does not answer" in said
+    assert "migration: DualWrite" in said
+
+
 def test_one_command_at_a_time_and_it_can_be_stopped(desk: Desk) -> None:
     desk.printed("apply --until DualWrite")
     assert "there is nothing to stop" in desk.printed("abort", exit_code=1)
