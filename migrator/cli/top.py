@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -19,32 +20,44 @@ from migrator.cli.options import controller_options
 from migrator.cli.picture import save_picture
 from migrator.cli.status import table_of
 from migrator.cli.terminal import console
-from migrator.cli.watching import every_status
+from migrator.cli.watching import RETRY_SECONDS, every_status
+from migrator.config.load import load_settings
+from migrator.config.settings import Settings
 from migrator.errors import ExitCode, OperatorError
 from migrator.observe.printable import printable
 from migrator.observe.rates import RateMeter
+from migrator.observe.status import Status
 from migrator.observe.status_page import Answers
 from migrator.observe.top_page import Mark, Stage, TopPage, top_page_of
+from migrator.rollout.quorum_status import SeenQuorum
 from migrator.rpc.ask_quorum import QuorumAsker
 
 STYLES = {Mark.DONE: "green", Mark.NOW: "bold cyan", Mark.AHEAD: "dim"}
 LEAVE = "Ctrl-C ends this view. Nothing else ends with it."
-ONE_LOOK = (
-    "This is one look: the output is no terminal that can be redrawn. To see each change as a line, run 'migrator "
-    "status --watch'."
-)
+ONE_LOOK = "This is one look: the output is no terminal that can be redrawn."
+EACH_CHANGE = " To see each change as a line, run 'migrator status --watch'."
 TERMINATED = 128 + signal.SIGTERM
 
 
 @click.command("top")
 @controller_options
+@click.option(
+    "--controllers", "kind", type=click.Choice(["ours", "stock"]), default="ours", show_default=True,
+    help="Whose controllers these are: of this program (ours), or of Kafka (stock). Kafka's are seen from outside: "
+    "quorum, brokers and state of the migration, but not what they wait for. Needs -c: how they are reached.",
+)  # fmt: skip
 @click.option("--once", is_flag=True, help="Show one screen and end. Without a terminal this is the default.")
 @click.option(
     "--picture", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
     help="Also write the last screen to this file, as SVG, when the command ends.",
 )  # fmt: skip
 def command(
-    config: Path | None, server: str | None, command_config: Path | None, once: bool, picture: Path | None
+    config: Path | None,
+    server: str | None,
+    command_config: Path | None,
+    kind: str,
+    once: bool,
+    picture: Path | None,
 ) -> None:
     """Watch the migration on one screen: where it is, who takes part, how fast it goes, what it waits for.
 
@@ -52,17 +65,21 @@ def command(
 
     Exit codes: 0 answered, and a controller leads; 1 answered, but no controller leads; 2 no answer.
     """
-    asker, view, terminal = QuorumAsker(config, server, command_config), _View(), console()
+    if kind == "stock" and config is None:
+        raise click.UsageError("--controllers stock needs -c: a property file that names the controllers")
+    view, terminal = _View(), console()
+    settings = load_settings(config)[0] if config is not None and kind == "stock" else None
+    asker = QuorumAsker(config, server, command_config)
     redraws = terminal.is_terminal and not terminal.is_dumb_terminal
     try:
         if once or not redraws:
-            view.show(asyncio.run(asker.ask()).answers)
+            view.show(asyncio.run(_once(asker, settings)))
             terminal.print(view.screen)
             if not once:
-                terminal.print(Text(ONE_LOOK, "dim"), soft_wrap=True)
+                terminal.print(Text(ONE_LOOK + ("" if settings else EACH_CHANGE), "dim"), soft_wrap=True)
         else:
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # the terminal is given back as it was
-            asyncio.run(_follow(asker, view, terminal))
+            asyncio.run(_follow(asker, settings, view, terminal))
     finally:
         if picture is not None and view.answers is not None:
             save_picture(picture, "migrator top", view.screen)
@@ -89,12 +106,45 @@ class _View:
         self.screen = reason if self._last is None else Group(reason, self._last)
 
 
-async def _follow(asker: QuorumAsker, view: _View, terminal: Console) -> None:
+async def _once(asker: QuorumAsker, stock: Settings | None) -> Answers:
+    if stock is None:
+        return (await asker.ask()).answers
+    quorum = SeenQuorum(stock)
+    try:
+        return seen_answers(await quorum.status())
+    finally:
+        await quorum.close()
+
+
+async def _follow(asker: QuorumAsker, stock: Settings | None, view: _View, terminal: Console) -> None:
     """Until it is interrupted. Only the first question may fail."""
-    found = await asker.ask()
-    view.show(found.answers)
+    found = None if stock is not None else await asker.ask()
+    view.show(found.answers if found is not None else await _once(asker, stock))
     with Live(get_renderable=lambda: Fitted(view.screen), console=terminal, screen=True, refresh_per_second=4):
-        await every_status(asker, found, view.show, view.fail)
+        if stock is None:
+            await every_status(asker, found, view.show, view.fail)
+        else:
+            await every_look(SeenQuorum(stock), view.show, view.fail)
+
+
+async def every_look(
+    quorum: SeenQuorum, show: Callable[[Answers], None], fail: Callable[[OperatorError], None]
+) -> None:
+    """Show what is seen of controllers that tell nothing themselves, once a second and for ever."""
+    try:
+        while True:
+            try:
+                show(seen_answers(await quorum.status()))
+            except OperatorError as error:
+                fail(error)
+            await asyncio.sleep(RETRY_SECONDS)
+    finally:
+        await quorum.close()
+
+
+def seen_answers(status: Status) -> Answers:
+    """Of one who looks from outside: there are no others to ask."""
+    return Answers(status, status)
 
 
 class Fitted:

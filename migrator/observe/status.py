@@ -80,7 +80,7 @@ class QuorumStatus:
 class MigrationStatus:
     """Names are those of the migration's state table: MigrationIneligible, MigrateZkData, DualWrite or Finished, and
     the row behind it. ``active`` says whether this node is the one that acts; the others report from their image, and
-    do not know an age (-1)."""
+    do not know an age (-1). Nor does who sees the active one only from outside."""
 
     public_state: str
     internal_state: str

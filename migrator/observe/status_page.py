@@ -152,7 +152,7 @@ def _headline(answers: Answers) -> Iterable[str]:
         )
     yield f"next: {next_step(status, problems_of(answers))}"
     version = f", metadata.version {status.metadata_version}" if status.metadata_version else ""
-    yield f"cluster {status.cluster_id}{version}, this program {status.version}"
+    yield f"cluster {status.cluster_id or 'with an id that is not known here'}{version}, this program {status.version}"
     behind = status.write_behind
     if behind is not None:
         yield _behind(behind.lag_records, behind.lag_ms, behind.blocked_ms)
@@ -164,7 +164,8 @@ def _doing(answers: Answers) -> str:
     status = answers.best
     migration, leader = status.migration, status.quorum.leader_id
     if migration.active:
-        return f"({migration.internal_state} for {duration(migration.internal_state_age_ms)}{_paused(status)})"
+        age = "" if migration.internal_state_age_ms < 0 else f" for {duration(migration.internal_state_age_ms)}"
+        return f"({migration.internal_state}{age}{_paused(status)})"
     if leader < 0:
         when = "no controller has been elected yet" if status.is_blank else "no controller leads; the last known state"
         return f"({when}{_paused(status)})"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import field
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -41,12 +42,15 @@ NODE_ID = -1
 
 @value
 class QuorumLook:
-    """``seen`` is None while no controller answers. ``image`` is None where nobody leads, or nothing is committed."""
+    """``seen`` is None while no controller answers. ``image`` is None where nobody leads, or nothing is committed.
+    ``described``: the leader's DescribeQuorum, of its one partition. ``addresses``: of the voters, as far as known."""
 
     seen: QuorumSeen | None
     image: MetadataImage | None
     committed_before: int
     unknown: tuple[str, ...] = ()
+    described: Any = None
+    addresses: Mapping[int, ListenerEndpoint] = field(default_factory=dict)
 
 
 class QuorumEyes:
@@ -93,9 +97,9 @@ class QuorumEyes:
             },
         )
         if described is None:
-            return QuorumLook(seen, None, before, ("no controller leads the quorum",))
+            return QuorumLook(seen, None, before, ("no controller leads the quorum",), addresses=self._endpoints)
         image, why = await self._read()
-        return QuorumLook(seen, image, before, (why,) if why else ())
+        return QuorumLook(seen, image, before, (why,) if why else (), described, self._endpoints)
 
     async def close(self) -> None:
         """End connections."""
