@@ -117,7 +117,7 @@ def test_the_steps_make_a_program_that_runs_and_nothing_more(tmp_path: Path) -> 
     program = builder.inside(entry_point())
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, env={"PATH": ""})
     assert "migrator, version" in said.stdout
-    for command in COMMANDS:
+    for command in COMMANDS.keys() - {"drill"}:  # whose extra is not in the image
         subprocess.run([program, command, "--help"], capture_output=True, check=True, env={"PATH": ""})
     packages = {path.name.lower() for path in program.parents[1].glob("lib/python3*/site-packages/*")}
     assert not {"pip", "setuptools", "pytest", "grpc_tools"} & packages
