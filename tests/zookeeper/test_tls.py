@@ -147,7 +147,7 @@ def test_a_certificate_that_is_replaced_is_the_next_connections(secured: Secured
         key.unlink()
         session.client._connection._socket.shutdown(2)
         secured.server.process.wait_until(
-            lambda: "cannot read" in session.trouble, "the file missed", timeout_seconds=60
+            lambda: "cannot be read" in session.trouble, "the file missed", timeout_seconds=60
         )
         secured.authority.store(tmp_path / "key.pem", "after")
         assert session.wait_connected(60)

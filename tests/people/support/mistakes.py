@@ -59,20 +59,20 @@ FILES = (
     Mistake(
         "the file of a broker",
         lambda scene: starting(scene.preflight()[-1]),
-        "process.roles: is not set, and broker.id is: this looks like the file of a broker",
+        "process.roles: the key is not set, and broker.id is: this looks like the file of a broker",
         "Give the file of a controller, which sets process.roles=controller",
     ),
     Mistake(
         "an empty file",
         lambda scene: starting(scene.file("empty.properties", "")),
-        "empty.properties: process.roles: is not set",
+        "empty.properties: process.roles: the key is not set",
         "Set process.roles=controller",
     ),
     Mistake(
         "a byte order mark",
         lambda scene: starting(scene.file("bom.properties", BYTE_ORDER_MARK + scene.lines())),
-        "begins with a byte order mark, which Java reads into the first key: process.roles would have no effect",
-        "Save it as UTF-8 without a byte order mark",
+        "the file begins with a byte order mark, so that Java does not know its first key, process.roles",
+        "Save the file as UTF-8 without a byte order mark",
     ),
     Mistake(
         "line ends of Windows, blanks and tabs, which are none",
@@ -86,7 +86,7 @@ FILES = (
     Mistake(
         "a misspelt key that is needed",
         lambda scene: starting(scene.controller({VOTERS: None, "controller.quorum.voter": "3001@h:1"})),
-        f"{VOTERS}: is not set",
+        f"{VOTERS}: the key is not set",
         f"Did you mean {VOTERS}? The file sets controller.quorum.voter, which is unknown",
     ),
     Mistake(
@@ -131,13 +131,13 @@ FILES = (
                 }
             )
         ),
-        "ssl.keystore.location: cannot read {directory}/store.p12 as PKCS12: the password is wrong",
+        "ssl.keystore.location: {directory}/store.p12 cannot be read as PKCS12: the password is wrong",
         "Set ssl.keystore.password, which has to open both the store and the key in it",
     ),
     Mistake(
         "a node that is none of the voters",
         lambda scene: starting(scene.controller({"node.id": "7"})),
-        f"{VOTERS}: does not name this node, 7",
+        f"{VOTERS}: the key does not name this node, 7",
         "Add 7@host:port, or correct node.id",
     ),
     Mistake(
@@ -227,7 +227,7 @@ ADDRESSES = (
     Mistake(
         "a port that is in use",
         lambda scene: starting(scene.formatted({"listeners": f"CONTROLLER://127.0.0.1:{scene.port_in_use()}"})),
-        "listeners: CONTROLLER: cannot listen on 127.0.0.1:",
+        "listeners: CONTROLLER: this process cannot listen on 127.0.0.1:",
         "another program uses this port. Stop this program ('ss -ltnp' shows which one it is), or choose another port",
     ),
     Mistake(
@@ -440,7 +440,9 @@ def without_network(scene: Scene, *words: str) -> Sequence[str]:
 
 
 NO_JAVA = "Java 17 or newer is needed and none was found"
-INSTALL_JAVA = "Install a Java runtime, e.g. 'apt-get install openjdk-17-jre-headless', or point JAVA_HOME at one"
+INSTALL_JAVA = (
+    "Install a Java runtime, for example 'apt-get install openjdk-17-jre-headless', or point JAVA_HOME at one"
+)
 MACHINES = (
     Mistake(
         "verify without Java",
