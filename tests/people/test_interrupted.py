@@ -1,6 +1,7 @@
 """Ctrl-C while a command waits: exit code 130, a plain line, nothing half-changed, nothing left running or lying about.
 
-A controller that runs is stopped in good order, as by SIGTERM (tests/node); the drill has tests/drill/test_run.py.
+A controller that runs is stopped in good order, as by SIGTERM (tests/node); the drill has tests/drill/test_run.py. A
+rollout ends behind the step that it is in.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ WAIT_FOR_A_LISTENER = {
     "handover": ("check", "-c", C),
 }
 ENDS_AT_ONCE = {"log", "man", "completion"}
-ELSEWHERE = {"controller", "drill"}
+ELSEWHERE = {"controller", "drill", "rollout"}
 
 
 class Silence:
