@@ -1,0 +1,56 @@
+"""A whole rollout of real brokers with Kafka's own controllers: there, back, and there again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from migrator.drill.cluster import CLUSTER_ID
+from migrator.drill.kafka.clients import Admin, Traffic
+from migrator.parts.kafka import StockKafka
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
+from tests.conftest import ZooKeeperSpace
+from tests.interop.support.cluster import KafkaCluster
+from tests.interop.support.rollout import RolloutDesk
+from tests.interop.support.rollout_variants import StockDesk
+from tests.interop.test_rollout import TOPIC, nothing_is_lost
+
+pytestmark = pytest.mark.lane("test-long")
+BROKERS = 2
+
+
+@pytest.fixture
+def cluster(
+    kafka_391: StockKafka, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient, tmp_path: Path
+) -> Iterator[KafkaCluster]:
+    zookeeper_client.create(paths.CLUSTER_ID, encode_cluster_id(CLUSTER_ID), makepath=True)
+    with KafkaCluster(kafka_391, tmp_path, controllers=3, brokers=BROKERS, zookeeper=zookeeper.hosts) as found:
+        yield found
+
+
+@pytest.fixture
+def of_stock(cluster: KafkaCluster, tmp_path: Path) -> Iterator[RolloutDesk]:
+    yield from begun(StockDesk(cluster, tmp_path))
+
+
+def begun(desk: RolloutDesk) -> Iterator[RolloutDesk]:
+    try:
+        desk.prepare()
+        Admin(desk.cluster.bootstrap, BROKERS).create(TOPIC, 3, BROKERS)
+        yield desk
+    finally:
+        desk.close()
+
+
+def test_kafkas_own_controllers_there_and_back_and_there(of_stock: RolloutDesk, zookeeper_client: KazooClient) -> None:
+    with Traffic(of_stock.cluster.bootstrap, TOPIC) as traffic:
+        assert of_stock.type("apply", "--until", "kraft") == 0, of_stock.output
+        assert of_stock.type("rollback", "--yes") == 0, of_stock.output
+        assert b'"kraftControllerEpoch":-1' in zookeeper_client.get(paths.CONTROLLER)[0]
+        assert of_stock.type("apply", "--yes") == 0, of_stock.output
+        assert "the rollout is complete" in of_stock.output
+        nothing_is_lost(of_stock, traffic)
