@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from migrator.drill.cluster import ControllerProcess
+from migrator.drill.light.broker import LightBrokerMode
 from migrator.drill.report import DrillReport
 from migrator.errors import ExitCode
+from migrator.migration.machine.states import State
 from tests.conftest import ZooKeeperSpace
 from tests.faults.support.cluster import FaultCluster, cluster_in, start_all
 from tests.people.support.commands import MIGRATOR, Said, migrator
+
+OTHER_LEVEL = 20
+"""Of metadata.version: 3.9 is 21."""
 
 
 async def status(controller: ControllerProcess, *more: str) -> Said:
@@ -49,6 +55,49 @@ async def test_before_the_first_leader(zookeeper: ZooKeeperSpace, tmp_path: Path
         assert "next: start the controllers" in first
         assert "MigrationIneligible" not in first
         assert "metadata.version" not in first
+
+
+async def test_all_blockers_at_once_a_refused_registration_and_a_pause(
+    zookeeper: ZooKeeperSpace, tmp_path: Path
+) -> None:
+    async with cluster_in(tmp_path, zookeeper.hosts, brokers=3, partitions=30) as cluster:
+        one, two, three = cluster.controllers
+        prepared, wrong, without_flag = cluster.brokers
+        good = wrong.options
+        await asyncio.gather(*(broker.stop(controlled=False) for broker in cluster.brokers))
+        start_all(cluster)
+        leader = await cluster.until_state(State.WAITING_FOR_BROKERS)
+        blocked = await until_said(cluster, one, "no broker is registered in ZooKeeper. Start the brokers in migration")
+        assert blocked.code == ExitCode.OK
+        assert "Delete /config/brokers" not in blocked, "whether they hold replicas is not known yet"
+
+        wrong.options = replace(good, metadata_version=OTHER_LEVEL)
+        await asyncio.gather(prepared.start(), wrong.start(), without_flag.start(LightBrokerMode.ZOOKEEPER))
+        refused = await until_said(
+            cluster,
+            two,
+            "broker 2: its registration is refused: UNSUPPORTED_VERSION",
+            "broker 3: it runs, but has not registered with the quorum. Set zookeeper.metadata.migration.enable=true",
+        )
+        assert "The cluster is at level 21 of metadata.version; broker 2 supports 20 to 20" in refused
+        assert "set its inter.broker.protocol.version to the release" in refused
+        assert "broker 2: it runs, but has not registered" not in refused
+        assert "restart every broker with the settings of the migration" in refused
+
+        paused = await migrator("pause", "-c", str(leader.property_file), "--reason", "night")
+        assert paused.code == ExitCode.OK, paused.text
+        await until_said(cluster, three, "paused", "migrator resume", "its registration is refused")
+        await asyncio.gather(wrong.stop(controlled=False), without_flag.stop(controlled=False))
+        wrong.options = good
+        await asyncio.gather(wrong.start(), without_flag.start())
+        ready = await until_said(cluster, one, "(paused for", "next: run 'migrator resume'")
+        assert "refused" not in ready
+        assert "night" in ready
+        resumed = await migrator("resume", "-c", str(leader.property_file))
+        assert resumed.code == ExitCode.OK, resumed.text
+        await until_said(
+            cluster, two, "DualWrite (dual-writing for", "restart the brokers in KRaft mode", "brokers 1-3"
+        )
 
 
 async def test_who_is_down_who_leads_and_whom_to_ask(zookeeper: ZooKeeperSpace, tmp_path: Path) -> None:
