@@ -64,6 +64,10 @@ def test_a_stock_migration_is_foreseen_rehearsed_and_proven(
         cluster.roll_brokers(KafkaBrokerMode.MIGRATING, admin.in_sync)
         until("stock dual-writes", lambda: cluster.migration_state() == DUAL_WRITING, seconds=COPY_SECONDS)
         admin.alter_config(ResourceType.TOPIC, TOPIC, "retention.ms", "3600000")
+        top = [MIGRATOR, "top", "-c", file, "--controllers", "stock"]
+        seen = subprocess.run(top, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
+        for text in ("● DualWrite", f"controller {controller.node_id} leads", f"brokers: {BROKERS}", "ZooKeeper"):
+            assert text in seen.stdout, seen.stdout + seen.stderr
         (_, port), *_ = cluster.controller_addresses
         running = ("verify", "-c", file, "--metadata", f"127.0.0.1:{port}")
         assert command(*running)["equal"]

@@ -40,6 +40,12 @@ async def test_one_screen_follows_the_migration_and_its_leaders(zookeeper: ZooKe
         assert f"controller {leader.node_id} leads" in drawn
         assert not re.search(r"url\(['\"]?https?:|href=|@import", drawn), "it loads nothing"
 
+        outside = await migrator("top", "-c", str(follower.property_file), "--controllers", "stock")
+        assert outside.code == ExitCode.OK
+        assert "● DualWrite" in outside
+        assert f"controller {leader.node_id} leads" in outside
+        assert "restart the brokers in KRaft mode" in outside
+
         dumb = await migrator_on("top", "-c", str(follower.property_file), TERM="dumb")
         assert "This is one look" in dumb
         assert "\x1b" not in dumb
