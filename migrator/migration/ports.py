@@ -125,6 +125,12 @@ class MigratedCluster(Protocol):
     def away(self) -> tuple[str, str]:
         """Why it does not, as far as anybody knows, and the remedy."""
 
+    def cluster_id(self) -> str:
+        """What ``/cluster/id`` says; blocks.
+
+        :raises OperatorError: ZooKeeper is away, or no cluster is there.
+        """
+
     def start(self, on_connection: Callable[[SessionState], None]) -> None:
         """Connect, now and whenever the connection was lost; the listener is called on another thread."""
 

@@ -22,6 +22,7 @@ from migrator.node.migration.runtime import NodeBrokers, NodeZooKeeper
 from migrator.records.metadata import Endpoint
 from migrator.wire.client import KafkaClient
 from migrator.wire.listener_settings import broker_security
+from migrator.zookeeper.clusters import read_cluster_id
 from migrator.zookeeper.password_encoder import password_encoder
 from migrator.zookeeper.session import SessionState, ZooKeeperSession, options_from
 
@@ -68,6 +69,9 @@ class ReachedCluster:
     def troubles(self) -> Mapping[int, str]:
         return self._messenger.troubles
 
+    def cluster_id(self) -> str:
+        return read_cluster_id(self._session)
+
     def start(self, on_connection: Callable[[SessionState], None]) -> None:
         self._session.add_listener(on_connection)
         self._session.start_in_background()
@@ -104,6 +108,10 @@ class NoCluster:
     def start_worker(self, task: Task) -> NoReturn:
         """Nobody may ask."""
         raise _asked(f"a worker for {type(task).__name__}")
+
+    def cluster_id(self) -> NoReturn:
+        """Nobody may ask."""
+        raise _asked("the cluster id in ZooKeeper")
 
     def start(self, on_connection: Callable[[SessionState], None]) -> None:
         """There is nothing to connect to."""

@@ -25,6 +25,7 @@ from migrator.migration.translate.source import names_below
 from migrator.migration.write_behind.lag import Lag, has_effect
 from migrator.migration.write_behind.multis import limits_of
 from migrator.node.core import NodeCore
+from migrator.node.migration.address import check_address
 from migrator.node.migration.away import keep_telling
 from migrator.node.migration.behind import Debt, tell_of_write
 from migrator.node.migration.kafka_log import KafkaLog
@@ -56,6 +57,7 @@ READ_RETRY_SECONDS = 2.0
 
 CONNECTION_NEWS = TaskKind("zookeeper-connection-news", OnError.STOP)
 ZOOKEEPER_AWAY = TaskKind("zookeeper-away", OnError.RESTART)
+ADDRESS = TaskKind("zookeeper-address", OnError.DROP)
 
 
 class NodeController:
@@ -376,6 +378,9 @@ class MigrationRuntime:
     def _connection(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED:
             self.executor.feed(ev.ZooKeeperConnected())
+            if self._core.controller.epoch is None:
+                look = check_address(self._cluster.cluster_id, self._core.cluster_id, self._cluster.hosts)
+                self._supervisor.spawn(ADDRESS, look)
         else:
             self.executor.feed(ev.ZooKeeperLost(f"the connection is {state.value}"))
 

@@ -54,7 +54,7 @@ def test_only_what_the_migration_waits_for_can_be_forced(state: State) -> None:
             noted = ("force", "the audit said so", {"what": kind.value} | ALICE.details)
             assert runtime.seen == [noted, ev.OperatorForce(kind)], "the journal has it before it is done"
         else:
-            with pytest.raises(OperatorError, match=f"is {state.value}"):
+            with pytest.raises(OperatorError, match=f"is '{state.value}'"):
                 insight(runtime).force(kind, "the audit said so", ALICE)
             assert runtime.seen == []
 
