@@ -32,6 +32,7 @@ KINDS = {
     "address-gossip": OnError.RESTART,
     "roll-call": OnError.RESTART,
     "zookeeper-away": OnError.RESTART,
+    "zookeeper-address": OnError.DROP,
     "fetch-reads": OnError.STOP,
     "leadership": OnError.STOP,
     "listener-acceptor": OnError.RESTART,
@@ -92,6 +93,8 @@ UNOWNED = {
     ("parts/processors.py", "Process"): "psutil's view of a process that runs",
     ("observe/metrics_endpoint.py", "Thread"): "serves the metrics; who asks for them notices its end",
     ("parts/sampling.py", "Thread"): "of commands, not of a controller",
+    ("cli/progress.py", "Thread"): "of commands, not of a controller",
+    ("rollout/bounded.py", "create_task"): "the call that starts them ends them, and hears of their end",
 }
 
 

@@ -66,7 +66,7 @@ async def test_force_says_first_that_nothing_waits_for_the_order(kind: str, tmp_
     async with served(node, tmp_path):
         code, said = await run("force", kind, "-c", str(property_file(tmp_path)), "--reason", "x")
     assert code == ExitCode.REFUSED
-    assert "nothing was forced: the migration is" in said
+    assert "nothing was forced: the state of the migration is" in said
     assert "rolled back" not in said
     assert "Go on?" not in said
     assert node.orders == []

@@ -103,7 +103,7 @@ def test_the_last_comparison_is_the_verdict(
     comparisons: list[Comparison], mends: bool, code: ExitCode, asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = list(comparisons)
-    monkeypatch.setattr(job, "verify_in", lambda *_: Verdict(left.pop(0), 0.1, Pair(1, 1)))
+    monkeypatch.setattr(job, "verify_in", lambda *_, **__: Verdict(left.pop(0), 0.1, Pair(1, 1)))
     seen: list[Verdict] = []
 
     def mend(verdict: Verdict) -> bool:

@@ -66,7 +66,7 @@ def test_stores_are_read_once_before_anybody_connects(tmp_path: Path) -> None:
     assert "hunter2" not in repr(options)
     copy = pickle.loads(pickle.dumps(options))  # noqa: S301 - our own bytes
     assert copy == options
-    with pytest.raises(OperatorError, match=r"zookeeper\.ssl\.keystore\.location: its key cannot be used"):
+    with pytest.raises(OperatorError, match=r"zookeeper\.ssl\.keystore\.location: the key in this file cannot be used"):
         options_from(settings(**keys, zookeeper_ssl_keystore_location=str(pem)))
     old = tmp_path / "client.jks"
     old.write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
