@@ -15,15 +15,19 @@ from migrator.clock import wall_ms
 from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.config.types import split_list
+from migrator.controller.activation import SAME_AS_BROKERS, bootstrap_level, check_first_level
 from migrator.controller.first_credentials import FORM, SALT_BYTES, parse_credential
 from migrator.errors import OperatorError
+from migrator.log.bootstrap import bootstrap_records, read_bootstrap
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.log.initial_voters import initial_voter, initial_voters_text, parse_initial_voters
+from migrator.log.meta_properties import read_meta_properties
+from migrator.preflight.files import level_and_state
 from migrator.raft.voter_set import VoterSet
 from migrator.records.control import VoterEndpoint
 from migrator.records.metadata import UserScramCredentialRecord
 from migrator.records.uuid import random_uuid
-from migrator.records.versions import LATEST_SUPPORTED, parse_version, version_at
+from migrator.records.versions import LATEST_SUPPORTED, MetadataVersion, MinLevel, parse_version, version_at
 
 EXAMPLES = """\b
 Examples:
@@ -94,20 +98,21 @@ def command(
 ) -> None:
     """Prepare the directories of a new controller, as kafka-storage format does.
 
-    If the file has zookeeper.connect, the command compares the cluster id with ZooKeeper's. Exit codes: 0 formatted, 2
+    If the file has zookeeper.connect, the command compares the cluster id with ZooKeeper's. If the file has
+    zookeeper.metadata.migration.enable=true, a metadata.version below 3.6-IV1 is refused. Exit codes: 0 formatted, 2
     refused.
     """
     settings, warnings = load_settings(config)
-    for warning in warnings:
-        say(f"migrator: warning: {warning}", err=True)
     try:
         version = parse_version(release_version) if release_version else version_at(LATEST_SUPPORTED)
     except ValueError as error:
         raise OperatorError(str(error), where="--release-version", remedy="Write for example 3.9 or 3.9-IV0") from error
+    if settings.zookeeper_metadata_migration_enable:
+        _check_migration(settings.metadata_directory, version, ignore_formatted=ignore_formatted)
     voters = _voters(
         settings, standalone=standalone, listed=initial_controllers, no_initial_controllers=no_initial_controllers
     )
-    cluster, said_by = cluster_id_of(settings, cluster_id)
+    cluster, said_by, not_compared = cluster_id_of(settings, cluster_id)
     plan = FormatPlan(
         directories=tuple(Path(name) for name in split_list(settings.log_dirs or settings.log_dir)),
         metadata_directory=settings.metadata_directory,
@@ -119,9 +124,13 @@ def command(
         voters=voters,
         credentials=tuple(map(_credential, add_scram)),
     )
+    formatted = format_directories(plan, random=SystemRandom(), now_ms=wall_ms())
+    # Not before: whoever is refused reads the error only.
+    own = _warning_of_address(settings) if standalone else ()
+    for warning in (*warnings, *own, *not_compared):
+        say(f"migrator: warning: {warning}", err=True)
     if cluster_id is None:
         say(f"The cluster id is {cluster}, from {said_by}")
-    formatted = format_directories(plan, random=SystemRandom(), now_ms=wall_ms())
     for directory in formatted:
         say(f"Formatted {directory} for node {settings.node_id} with metadata.version {version.name}")
     if not formatted:
@@ -193,10 +202,27 @@ def _own_endpoint(settings: Settings) -> VoterEndpoint:
             where=f"{settings.source}: advertised.listeners",
             remedy=f"Set {own.name}://host:port",
         )
-    if not own.host:
-        say(
-            f"migrator: warning: {settings.source}: advertised.listeners: {own.name} has no host, so other controllers "
-            "will look for this one on localhost. Set a host before you format, if others are to join",
-            err=True,
-        )
     return VoterEndpoint(own.name, own.host or "localhost", own.port)
+
+
+def _warning_of_address(settings: Settings) -> tuple[str, ...]:
+    own = settings.advertised_controller_listeners[0]
+    if own.host:
+        return ()
+    what = f"{own.name} has no host, so other controllers will look for this one on localhost"
+    remedy = "If others are to join, set a host, empty the directory, and format it again"
+    return (f"{settings.source}: advertised.listeners: {what}. {remedy}",)
+
+
+def _check_migration(directory: Path, version: MetadataVersion, *, ignore_formatted: bool) -> None:
+    """Before anything is formatted: whether a migration can begin in this directory.
+
+    :raises OperatorError: the metadata.version is too low for it, the one asked for or the one that is there.
+    """
+    check_first_level(version.level, where="--release-version", remedy=f"Format the directory {SAME_AS_BROKERS}")
+    if not ignore_formatted or not directory.is_dir() or read_meta_properties(directory) is None:
+        return
+    first = bootstrap_level(read_bootstrap(directory) or bootstrap_records(version_at(LATEST_SUPPORTED)))
+    if first < MinLevel.TRANSACTIONS:
+        level, _ = level_and_state(directory)  # reads the whole log
+        check_first_level(first if level is None else level, where=f"{directory} (formatted earlier)")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from migrator.cli.terminal import say
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.zookeeper.clusters import NoClusterError, read_cluster_id
@@ -16,8 +15,8 @@ CONNECT_MS = 3_000
 """To find ZooKeeper at most, when the id was typed: scripts format machines from which it may not be reached yet."""
 
 
-def cluster_id_of(settings: Settings, typed: str | None) -> tuple[str, str]:
-    """The id, and who says so.
+def cluster_id_of(settings: Settings, typed: str | None) -> tuple[str, str, tuple[str, ...]]:
+    """The id, who says so, and warnings.
 
     :raises OperatorError: nobody does, or ZooKeeper says otherwise.
     """
@@ -28,14 +27,13 @@ def cluster_id_of(settings: Settings, typed: str | None) -> tuple[str, str]:
                 where=TYPED,
                 remedy="Give -t with the cluster.id in meta.properties of a broker, or set zookeeper.connect",
             )
-        return typed, TYPED
+        return typed, TYPED, ()
     try:
         found = _in_zookeeper(settings, patient=typed is None)
     except OperatorError as error:
         if typed is None or (isinstance(error, NoClusterError) and error.chroots):
             raise
-        say(f"migrator: warning: cluster id {typed} is not compared with ZooKeeper: {error}", err=True)
-        return typed, TYPED
+        return typed, TYPED, (f"cluster id {typed} is not compared with ZooKeeper: {error}",)
     source = f"{paths.CLUSTER_ID} of ZooKeeper at {settings.zookeeper_connect}"
     if typed not in (None, found):
         raise OperatorError(
@@ -43,7 +41,7 @@ def cluster_id_of(settings: Settings, typed: str | None) -> tuple[str, str]:
             where=TYPED,
             remedy=f"Nothing was formatted. Leave -t away, or correct zookeeper.connect in {settings.source}",
         )
-    return found, source
+    return found, source, ()
 
 
 def _in_zookeeper(settings: Settings, *, patient: bool) -> str:

@@ -25,6 +25,11 @@ from migrator.records.versions import FEATURE_NAME, MINIMUM_SUPPORTED, MinLevel,
 BOOTSTRAP: Final = "Bootstrap records"
 FAILOVER: Final = "Controller failover"
 FLAG: Final = "zookeeper.metadata.migration.enable"
+SAME_AS_BROKERS: Final = (
+    "with --release-version 3.6 or later. Give the release that inter.broker.protocol.version of the brokers names; if "
+    "that is older than 3.6, upgrade the brokers first"
+)
+FORMAT_ANEW: Final = f"Empty the metadata directory of this controller, and format it {SAME_AS_BROKERS}"
 
 
 def bootstrap_records(
@@ -36,11 +41,10 @@ def bootstrap_records(
     :param transaction_open: whether an earlier leader got no further than into its bootstrap transaction.
     :raises OperatorError: the migration is on and the level of metadata.version is too low for it.
     """
-    levels = [r.feature_level for r in bootstrap if isinstance(r, FeatureLevelRecord) and r.name == FEATURE_NAME]
-    level = levels[-1] if levels else MINIMUM_SUPPORTED
+    level = bootstrap_level(bootstrap)
+    if migration_enabled:
+        check_first_level(level)
     if level < MinLevel.TRANSACTIONS:
-        if migration_enabled:
-            raise _too_low(level, MinLevel.TRANSACTIONS, "Format it anew with --release-version 3.6 or later.")
         return tuple(bootstrap)
     state = ZkMigrationState.PRE_MIGRATION if migration_enabled else ZkMigrationState.NONE
     return (
@@ -50,6 +54,21 @@ def bootstrap_records(
         ZkMigrationStateRecord(state),
         EndTransactionRecord(),
     )
+
+
+def bootstrap_level(bootstrap: Sequence[MetadataRecord]) -> int:
+    """The metadata.version that a quorum begins with."""
+    levels = [r.feature_level for r in bootstrap if isinstance(r, FeatureLevelRecord) and r.name == FEATURE_NAME]
+    return levels[-1] if levels else MINIMUM_SUPPORTED
+
+
+def check_first_level(level: int, *, where: str = FLAG, remedy: str = FORMAT_ANEW) -> None:
+    """
+    :param level: of metadata.version, with which a quorum would begin a migration.
+    :raises OperatorError: it is too low for that.
+    """
+    if level < MinLevel.TRANSACTIONS:
+        raise _too_low(level, MinLevel.TRANSACTIONS, where, remedy)
 
 
 def activation_records(
@@ -62,7 +81,7 @@ def activation_records(
     """
     level = image.features.metadata_version
     if migration_enabled and level < MinLevel.ZK_MIGRATION:
-        raise _too_low(level, MinLevel.ZK_MIGRATION, f"Set {FLAG}=false")
+        raise _too_low(level, MinLevel.ZK_MIGRATION, FLAG, f"Set {FLAG}=false")
     if migration_enabled and image.features.zk_migration_state is ZkMigrationState.NONE:
         raise OperatorError(
             "the cluster was created in KRaft mode, so there is nothing to migrate",
@@ -72,8 +91,8 @@ def activation_records(
     return (AbortTransactionRecord(FAILOVER),) if transaction_open else ()
 
 
-def _too_low(level: int, needed: int, remedy: str) -> OperatorError:
+def _too_low(level: int, needed: int, where: str, remedy: str) -> OperatorError:
     have, want = version_at(level).name, version_at(needed).name
     return OperatorError(
-        f"metadata.version is {have}, and a migration needs {want} or later", where=FLAG, remedy=remedy
+        f"metadata.version is {have}, and a migration needs {want} or later", where=where, remedy=remedy
     )

@@ -11,6 +11,7 @@ from random import Random, SystemRandom
 
 from migrator.clock import monotonic_ms
 from migrator.config.settings import Settings
+from migrator.controller.activation import bootstrap_level, check_first_level
 from migrator.controller.delegation_tokens import secret_key
 from migrator.controller.given_up import recovered_of
 from migrator.controller.index import ControllerIndex
@@ -138,6 +139,7 @@ class NodeCore:
         random: Random | None = None,
     ) -> None:
         self._directory = directory
+        self._migrates = settings.zookeeper_metadata_migration_enable
         self.addresses = addresses = addresses or node_addresses(settings, directory)
         self._supervisor = Supervisor(on_failure)
         self.cluster_id = directory.identity.cluster_id
@@ -204,9 +206,15 @@ class NodeCore:
         self.leadership.attach(self.controller, PeriodicTasks(settings, self.controller))
 
     def boot(self) -> MetadataImage:
-        """Load what is on disk; the image at the end of the log, uncommitted records included."""
+        """Load what is on disk; the image at the end of the log, uncommitted records included.
+
+        :raises OperatorError: the log is empty, and this node could not begin the migration if it were elected.
+        """
         self.metadata.boot(self.storage.log.store.latest(), self._batches())
-        return self.metadata.image
+        image = self.metadata.image
+        if self._migrates and image.provenance.offset < 0:
+            check_first_level(bootstrap_level(self._directory.bootstrap))
+        return image
 
     def start(self) -> None:
         """Begin to take part in the quorum, after `boot`."""

@@ -171,9 +171,9 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     )
     journal = Journal(settings.metadata_directory, settings.migrator_journal_max_bytes)
     stack.callback(journal.close)
-    own = core.boot()
     asking = kafka_transport(settings, addresses, security)
     try:
+        own = core.boot()
         others = (*sorted(addresses.voter_ids - {settings.node_id}), *addresses.bootstrap_ids)
         await check_start(settings, own, cluster_id, asking, signals.ask, voters=addresses.voter_ids, others=others)
     except OperatorError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -25,7 +26,7 @@ from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.preflight.evidence import BrokerFile, ControllerFile, DirectoryFacts, PropertyFile, Trouble, UnknownFact
 from migrator.records.metadata import FeatureLevelRecord
 from migrator.records.versions import FEATURE_NAME, parse_version
-from migrator.verify.kraft.files import read_image
+from migrator.verify.kraft.files import EmptyLogError, read_image
 from migrator.wire.identity import authentication_of, shown_by
 from migrator.wire.listener_settings import broker_security, controller_security
 from migrator.zookeeper.session import options_from
@@ -151,7 +152,7 @@ class FileGatherer:
         try:
             identity = read_meta_properties(directory)
             in_use = directory.is_dir() and is_in_use(directory)
-            level, log_state = (None, None) if identity is None else _log(directory)
+            level, log_state = (None, None) if identity is None else level_and_state(directory)
         except MigratorError as error:
             self._cannot_tell(error, str(directory))
             return facts
@@ -162,11 +163,12 @@ class FileGatherer:
         self.unknown.append(UnknownFact(trouble.where, trouble.what, trouble.remedy))
 
 
-def _log(directory: Path) -> tuple[int | None, str | None]:
+def level_and_state(directory: Path) -> tuple[int | None, str | None]:
     """The metadata.version that a directory was formatted with or has reached, and how far its migration went."""
     if any((directory / DIRECTORY_NAME).glob("*.log")) and _has_records(directory):
-        image = read_image(directory)
-        return image.features.levels.get(FEATURE_NAME), image.features.zk_migration_state.name
+        with suppress(EmptyLogError):
+            image = read_image(directory)
+            return image.features.levels.get(FEATURE_NAME), image.features.zk_migration_state.name
     for record in read_bootstrap(directory) or ():
         if isinstance(record, FeatureLevelRecord) and record.name == FEATURE_NAME:
             return record.feature_level, None

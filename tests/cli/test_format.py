@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,13 @@ from kazoo.client import KazooClient
 from migrator.cli.format import command
 from migrator.errors import OperatorError
 from migrator.log.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
+from migrator.log.metadata_log import MetadataLog
 from migrator.parts.processes import free_port
+from migrator.records.batch import build_batch
+from migrator.records.codec import encode_all
+from migrator.records.control import LeaderChange, Voter, build_control_batch
+from migrator.records.metadata import FeatureLevelRecord
+from migrator.records.versions import FEATURE_NAME, LATEST_SUPPORTED
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.conftest import ZooKeeperSpace
@@ -25,7 +32,7 @@ class Controller:
     def __init__(self, directory: Path) -> None:
         self.metadata, self.file = directory / "metadata", directory / "controller.properties"
 
-    def format(self, *more: str, zookeeper: str | None = None) -> Result:
+    def format(self, *more: str, zookeeper: str | None = None, migrates: bool = False) -> Result:
         lines = {
             "process.roles": "controller", "node.id": "1", "controller.quorum.voters": "1@localhost:9093",
             "controller.listener.names": "CONTROLLER", "listeners": "CONTROLLER://localhost:9093",
@@ -33,6 +40,8 @@ class Controller:
         }  # fmt: skip
         if zookeeper is not None:
             lines["zookeeper.connect"] = zookeeper
+        if migrates:
+            lines |= {"zookeeper.metadata.migration.enable": "true", "inter.broker.listener.name": "PLAINTEXT"}
         self.file.write_text("".join(f"{key}={text}\n" for key, text in lines.items()))
         return CliRunner().invoke(command, ["-c", str(self.file), *more], standalone_mode=False)
 
@@ -108,3 +117,49 @@ def test_without_zookeeper_the_id_has_to_be_typed(controller: Controller) -> Non
     assert "names no ZooKeeper to ask" in text
     assert "meta.properties of a broker" in text
     assert controller.format("-t", CLUSTER).exit_code == 0
+
+
+def test_a_version_that_cannot_begin_a_migration_is_refused(controller: Controller) -> None:
+    away = f"127.0.0.1:{free_port()}"
+    done = controller.format("-t", CLUSTER, "--release-version", "3.5", zookeeper=away, migrates=True)
+    text = refused(done)
+    assert text.startswith("--release-version: metadata.version is 3.5-IV2, and a migration needs 3.6-IV1 or later")
+    assert "inter.broker.protocol.version of the brokers" in text
+    assert not done.output, "warnings in front of the error"
+    assert controller.cluster_id is None
+    assert controller.format("-t", CLUSTER, "-r", "3.6", zookeeper=away, migrates=True).exit_code == 0
+
+
+def test_a_directory_formatted_so_is_refused_too(controller: Controller) -> None:
+    """Formatted while the flag was off, or by Kafka's tool."""
+    away = f"127.0.0.1:{free_port()}"
+    assert controller.format("-t", CLUSTER, "-r", "3.5").exit_code == 0
+    text = refused(controller.format("-t", CLUSTER, "--ignore-formatted", zookeeper=away, migrates=True))
+    assert text.startswith(f"{controller.metadata} (formatted earlier): metadata.version is 3.5-IV2, and a migration")
+    assert "Empty the metadata directory" in text
+    assert controller.format("-t", CLUSTER, "--ignore-formatted").exit_code == 0, "without a migration it is right"
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_the_version_that_the_log_has_reached_counts(controller: Controller, ends: bool) -> None:
+    away = f"127.0.0.1:{free_port()}"
+    assert controller.format("-t", CLUSTER, "-r", "3.5").exit_code == 0
+    level = [FeatureLevelRecord(FEATURE_NAME, LATEST_SUPPORTED)] if ends else []
+    with closing(MetadataLog.open(controller.metadata)) as log:
+        leader = LeaderChange(1, (Voter(1),), (Voter(1),))
+        log.append(build_control_batch([leader], timestamp_ms=0, base_offset=0, leader_epoch=1))
+        if level:
+            log.append(build_batch(encode_all(level, LATEST_SUPPORTED), timestamp_ms=0, base_offset=1, leader_epoch=1))
+        log.sync()
+    done = controller.format("-t", CLUSTER, "--ignore-formatted", zookeeper=away, migrates=True)
+    if ends:
+        assert done.exit_code == 0, done.exception
+    else:
+        assert "metadata.version is 3.5-IV2" in refused(done), "an election alone changes nothing"
+
+
+def test_who_is_refused_reads_no_warnings(controller: Controller) -> None:
+    assert controller.format("-t", CLUSTER).exit_code == 0
+    done = controller.format("-t", CLUSTER)
+    assert "already formatted" in refused(done)
+    assert not done.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -15,23 +16,35 @@ from migrator.controller.configs import AlterConfigsRequest, ConfigChange, Confi
 from migrator.controller.context import Context
 from migrator.controller.decision import Decision, RefusedError
 from migrator.controller.migration_gate import Operation
+from migrator.errors import OperatorError
 from migrator.image.model import ConfigResource, MetadataImage
 from migrator.log.errors import NoSpaceError
+from migrator.log.metadata_log import MetadataLog
 from migrator.node.core import NodeCore
 from migrator.raft.messages import EpochOffset
-from migrator.records.batch import BATCH_BYTES_MAX
+from migrator.records.batch import BATCH_BYTES_MAX, build_batch
+from migrator.records.codec import encode_all
+from migrator.records.control import LeaderChange, Voter, build_control_batch
 from migrator.records.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     ConfigRecord,
     ConfigResourceType,
     EndTransactionRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
     ZkMigrationState,
+    ZkMigrationStateRecord,
 )
 from migrator.records.primitives import MAX_STRING_BYTES
-from migrator.records.versions import FEATURE_NAME, parse_version
+from migrator.records.versions import FEATURE_NAME, LATEST_SUPPORTED, parse_version
 from tests.node.support.cluster import Cluster, running, until
 
+MIGRATES = {
+    "zookeeper.metadata.migration.enable": "true",
+    "zookeeper.connect": "nowhere.invalid:1",
+    "inter.broker.listener.name": "PLAINTEXT",
+}
 RESOURCE = ConfigResource(ConfigResourceType.BROKER, "")
 
 
@@ -64,6 +77,43 @@ async def test_an_empty_quorum_bootstraps_and_every_node_sees_what_is_written(tm
             assert image.features.levels[FEATURE_NAME] == parse_version("3.9").level
             assert image.features.zk_migration_state is ZkMigrationState.NONE
             assert node.metadata.image == image
+
+
+async def test_a_level_that_cannot_begin_a_migration_stops_the_start_and_not_the_election(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, 1, **MIGRATES)
+    cluster.format("3.5")
+    text = await refused_start(cluster)
+    assert text.startswith("zookeeper.metadata.migration.enable: metadata.version is 3.5-IV2, and a migration needs")
+    assert "Empty the metadata directory of this controller" in text
+    with closing(MetadataLog.open(cluster.settings(1).metadata_directory)) as log:  # an election went before
+        leader = LeaderChange(1, (Voter(1),), (Voter(1),))
+        log.append(build_control_batch([leader], timestamp_ms=0, base_offset=0, leader_epoch=1))
+        log.sync()
+    assert await refused_start(cluster) == text
+
+
+async def test_the_level_that_the_log_has_reached_counts_at_the_start(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, 1, **MIGRATES)
+    cluster.format("3.5")
+    records: list[MetadataRecord] = [
+        FeatureLevelRecord(FEATURE_NAME, LATEST_SUPPORTED),
+        ZkMigrationStateRecord(ZkMigrationState.MIGRATION),
+    ]
+    with closing(MetadataLog.open(cluster.settings(1).metadata_directory)) as log:
+        log.append(build_batch(encode_all(records, LATEST_SUPPORTED), timestamp_ms=0, base_offset=0, leader_epoch=1))
+        log.sync()
+    cluster.start(1)
+    leader = await cluster.leader()
+    assert leader.metadata.published.features.metadata_version == LATEST_SUPPORTED
+    await cluster.stop(1)
+    assert not cluster.failures
+
+
+async def refused_start(cluster: Cluster) -> str:
+    with pytest.raises(OperatorError) as refused:
+        cluster.start(1)
+    await cluster.stop(1)
+    return str(refused.value)
 
 
 async def test_a_follower_refuses_to_write(tmp_path: Path) -> None:

@@ -67,6 +67,10 @@ def in_share(topic_id: bytes, number: int, count: int) -> bool:
     return zlib.crc32(topic_id) % count == number
 
 
+class EmptyLogError(OperatorError):
+    """There is no metadata in the log, though perhaps elections."""
+
+
 def read_image(directory: Path, until: int | None = None, decode: Decode = every_record) -> MetadataImage:
     """The image at the end of a directory's log, without what belongs to an open transaction.
 
@@ -142,7 +146,7 @@ def _read_image(log_directory: Path, until: int | None, decode: Decode) -> Metad
         raise OperatorError(str(error), where=str(log_directory), remedy=_COMPARE) from error
     image = loader.published
     if image.provenance.offset < 0:
-        raise OperatorError("the metadata log is empty", where=str(log_directory), remedy=_REMEDY)
+        raise EmptyLogError("the metadata log is empty", where=str(log_directory), remedy=_REMEDY)
     return image
 
 

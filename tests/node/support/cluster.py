@@ -93,10 +93,10 @@ class Cluster:
     def settings(self, node_id: int) -> Settings:
         return settings_from(self.keys(node_id), "test")[0]
 
-    def format(self) -> None:
+    def format(self, release: str = "3.9") -> None:
         for node_id in range(1, self.size + 1):
             directory = self.settings(node_id).metadata_directory
-            plan = FormatPlan((directory,), directory, CLUSTER_ID, node_id, parse_version("3.9"))
+            plan = FormatPlan((directory,), directory, CLUSTER_ID, node_id, parse_version(release))
             format_directories(plan, random=Random(node_id), now_ms=0)
 
     def start(self, node_id: int) -> NodeCore:
