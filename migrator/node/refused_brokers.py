@@ -10,7 +10,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from migrator.clock import monotonic_ms
-from migrator.migration.machine.readiness import UNREGISTERED
+from migrator.migration.machine.readiness import NOT_RUNNING, UNREGISTERED
 from migrator.observe.status import Problem
 from migrator.values import value
 
@@ -27,8 +27,9 @@ REMEDIES: Final[Mapping[ErrorCode, str]] = {
     "meta.properties of the broker with the one of the controllers, and give the broker the right controllers",
     ErrorCode.duplicate_broker_registration: "If another process uses this id, give one of them another id. Otherwise "
     "wait until the session of the earlier process is over (broker.session.timeout.ms)",
-    ErrorCode.broker_id_not_registered: "Start the broker in the mode that the state of the migration allows: in "
-    "ZooKeeper mode with zookeeper.metadata.migration.enable=true before the copy, in KRaft mode after the end",
+    ErrorCode.broker_id_not_registered: "Start the broker in a mode that the state of the migration allows. Before "
+    "DualWrite: in ZooKeeper mode with zookeeper.metadata.migration.enable=true. In DualWrite: in KRaft mode, or in "
+    "ZooKeeper mode as before. After the end: in KRaft mode",
     ErrorCode.invalid_registration: "Correct what the message names in the file of the broker, and restart the broker",
     ErrorCode.unsupported_version: "Run a release of Kafka on the broker that supports the metadata.version of the "
     "quorum, and set its inter.broker.protocol.version to the release that the quorum was formatted with",
@@ -89,7 +90,8 @@ class RefusedBrokers:
 def with_refusals(
     problems: Iterable[Problem], refused: Mapping[int, RefusedRegistration], *, leads: bool
 ) -> tuple[Problem, ...]:
-    """The problems, where a broker that was refused is not said to have not registered: the refusal is why.
+    """The problems, where a broker that was refused is said neither to run without a registration, nor to be down: the
+    refusal is why.
 
     :param leads: refusals of a controller that no longer leads say nothing any more.
     """
@@ -99,7 +101,7 @@ def with_refusals(
     waited_for = set()
     for problem in problems:
         broker = next((each for each in refused if problem.who == f"broker {each}"), None)
-        if broker is not None and problem.what == UNREGISTERED:
+        if broker is not None and problem.what in (UNREGISTERED, NOT_RUNNING):
             waited_for.add(broker)
         else:
             found.append(problem)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from migrator.migration.machine.readiness import UNREGISTERED
+from migrator.migration.machine.readiness import NOT_RUNNING, UNREGISTERED
 from migrator.node.endpoint import ControllerEndpoint
 from migrator.node.refused_brokers import KEPT_MS, REFUSED_MAX, REMEDIES, RefusedBrokers, with_refusals
 from migrator.observe.status import Problem
@@ -53,6 +53,18 @@ def test_it_takes_the_place_of_has_not_registered() -> None:
     assert "inter.broker.protocol.version" in first.remedy
     assert not first.warning, "the migration waits for this broker"
     assert second is WAITS[1]
+
+
+def test_a_broker_that_came_in_kraft_mode_too_early_is_not_said_to_be_down() -> None:
+    """ZooKeeper does not know it, so it looks like one that does not run."""
+    refused = RefusedBrokers(lambda: 0)
+    refused.refused(3, ErrorCode.broker_id_not_registered, "Brokers in KRaft mode can register only when ... migrated.")
+    down = tuple(Problem(f"broker {number}", NOT_RUNNING, "Start it") for number in (2, 3))
+    refusal, other = with_refusals(down, refused.current(), leads=True)
+    assert (refusal.who, other) == ("broker 3", down[0])
+    assert not refusal.warning, "the migration waits for this broker"
+    assert "Before DualWrite: in ZooKeeper mode" in refusal.remedy
+    assert "In DualWrite: in KRaft mode" in refusal.remedy
 
 
 def test_a_broker_that_nothing_waits_for_is_a_warning() -> None:

@@ -26,7 +26,8 @@ FIRST_METADATA_VERSION_WITH_CONTROLLER_REGISTRATION = 15
 
 
 UNREGISTERED = "it runs, but has not registered with the quorum"
-"""Status says why, where the registration was refused."""
+NOT_RUNNING = "it holds replicas, but is not running"
+"""As far as ZooKeeper shows: a broker in KRaft mode is not there. Status says why, where a registration was refused."""
 TOO_MANY_STOCK = "they are stock controllers, and enough of them to elect a leader that ends the migration at once"
 TOO_MANY_STOCK_REMEDY = "Let this program run on a majority of the voters until the migration is finished."
 
@@ -310,7 +311,7 @@ def _unregistered(who: str, *, in_zookeeper: bool) -> Gap:
         )
     return Gap(
         who,
-        "it holds replicas, but is not running",
+        NOT_RUNNING,
         "Start it in migration mode, or move its replicas away if it will never come back.",
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from migrator.config.key_uses import misspelt_in
 from migrator.config.types import split_list
@@ -176,6 +176,8 @@ def maybe_generated_ids(evidence: Evidence) -> Iterator[Found]:
 def not_prepared(evidence: Evidence) -> Iterator[Found]:
     """Files as the roll into migration mode needs them."""
     for broker in evidence.brokers:
+        if _cannot_start(broker):
+            continue
         needed = {
             _MIGRATION: broker.file.is_on(_MIGRATION),
             "controller.quorum.voters": any(map(broker.file.sets, QUORUM_KEYS)),
@@ -183,10 +185,31 @@ def not_prepared(evidence: Evidence) -> Iterator[Found]:
         }
         missing = [key for key, is_set in needed.items() if not is_set]
         if missing:
-            written = [name for key in missing if (name := misspelt_in(broker.file.values, key))]
-            hint = f" (it sets {', '.join(written)}, which Kafka does not know)" if written else ""
-            what = f"it is not prepared: it lacks {', '.join(missing)}{hint}"
+            what = f"it is not prepared: it lacks {', '.join(missing)}{_misspelt(broker, missing)}"
             yield Found(broker.file.at(missing[0]), what, hosts=(broker.who,))
+
+
+def half_prepared(evidence: Evidence) -> Iterator[Found]:
+    """Files that are neither those before the migration nor those of it, and with which Kafka does not start."""
+    for broker in filter(_cannot_start, evidence.brokers):
+        what = (
+            f"Kafka refuses to start with this file: it sets controller.listener.names, and lacks {_MIGRATION}=true"
+            f"{_misspelt(broker, [_MIGRATION])}"
+        )
+        yield Found(broker.file.at(_MIGRATION), what, hosts=(broker.who,))
+
+
+def _cannot_start(broker: BrokerFile) -> bool:
+    """``controller.listener.names must be empty when not running in KRaft mode`` (``KafkaConfig``)."""
+    file = broker.file
+    is_kraft = file.sets("process.roles")
+    migrates = file.is_on(_MIGRATION) or _MIGRATION in file.hidden
+    return file.sets("controller.listener.names") and not is_kraft and not migrates
+
+
+def _misspelt(broker: BrokerFile, missing: Sequence[str]) -> str:
+    written = [name for key in missing if (name := misspelt_in(broker.file.values, key))]
+    return f" (it sets {', '.join(written)}, which Kafka does not know)" if written else ""
 
 
 def wrong_quorum(evidence: Evidence) -> Iterator[Found]:
@@ -451,5 +474,10 @@ CHECKS = (
         "M124", Severity.BLOCKER, "Brokers that cannot read voters in the log", cannot_read_voters,
         "Upgrade the broker to 3.9, or set controller.quorum.voters on all controllers and brokers and format the "
             "controllers without --standalone and --initial-controllers; 'migrator quorum upgrade' comes later",
+    ),
+    PreflightCheck(
+        "M125", Severity.BLOCKER, "Broker files that are prepared by half", half_prepared,
+        "For the roll into migration mode, set zookeeper.metadata.migration.enable=true and controller.quorum.voters "
+            "(or controller.quorum.bootstrap.servers). For a broker that stays as it is, remove controller.listener.names",
     ),
 )  # fmt: skip

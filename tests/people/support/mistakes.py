@@ -295,14 +295,14 @@ PREFLIGHT = (
     Mistake(
         "the flag is missing on one broker",
         lambda scene: scene.preflight(of_broker={FLAG: None}),
-        f"broker-2.properties: {FLAG}: broker 2: it is not prepared: it lacks {FLAG}",
-        f"set {FLAG}=true, {VOTERS}",
+        f"broker-2.properties: {FLAG}: broker 2: Kafka refuses to start with this file",
+        f"set {FLAG}=true and {VOTERS}",
         Ends.NO,
     ),
     Mistake(
         "the flag is misspelt on one broker",
         lambda scene: scene.preflight(of_broker={FLAG: None, f"{FLAG}d": "true"}),
-        f"it lacks {FLAG} (it sets {FLAG}d, which Kafka does not know)",
+        f"and lacks {FLAG}=true (it sets {FLAG}d, which Kafka does not know)",
         f"set {FLAG}=true",
         Ends.NO,
     ),

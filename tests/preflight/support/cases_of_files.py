@@ -340,7 +340,19 @@ CASES = (
     Case("M109", formatted_for_3_8, "broker-0.properties", "metadata.version 3.8-IV0"),
     Case("M110", two_directories, BROKER, "2 log directories"),
     Case("M111", generated_id, BROKER, "its directories say 1001"),
-    Case("M113", broker_with(zookeeper_metadata_migration_enable="false"), BROKER, "not prepared"),
+    Case("M113", broker_with(controller_listener_names=None), BROKER, "not prepared"),
+    Case(
+        "M125",
+        broker_with(zookeeper_metadata_migration_enable="false"),
+        f"{BROKER}: zookeeper.metadata.migration.enable",
+        "broker 2: Kafka refuses to start with this file: it sets controller.listener.names, and lacks",
+    ),
+    Case(
+        "M125",
+        broker_with(zookeeper_metadata_migration_enable=None, controller_quorum_voters=None),
+        f"{BROKER}: zookeeper.metadata.migration.enable",
+        "Kafka refuses to start",
+    ),
     Case("M114", broker_with(controller_quorum_voters="3001@other:9093"), BROKER, "names 3001@other:9093"),
     Case("M114", broker_with(controller_listener_names="QUORUM"), BROKER, "looks for the listener QUORUM"),
     Case(
