@@ -42,6 +42,10 @@ NOT_TOLD_REMEDY = (
 )
 
 
+FOLLOWERS = ("migration", "ZooKeeper")
+"""Whose problems keep ZooKeeper from following the log."""
+
+
 class MigrationInsight:
     """A `MigrationView` on the runtime."""
 
@@ -106,7 +110,7 @@ class MigrationInsight:
         hold = self._core.metadata.published.features.migration_hold
         if status.state.properties.at_rest:
             return () if hold is None else (_held(hold),)
-        waits_for_operator = bool(status.situation.remedy) and status.state is not State.DUAL_WRITING
+        waits_for_operator = _waits_for_operator(status)
         found = []
         if status.situation.remedy or status.state is not State.DUAL_WRITING:
             why, remedy = status.situation.why, status.situation.remedy
@@ -234,7 +238,7 @@ def finish_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, ..
         Gate(
             "state",
             view.driver.public in (PublicState.DUAL_WRITE, PublicState.FINISHED),
-            f"the migration is in {view.driver.public.label}",
+            _where(view.driver),
             "Only a migration in DualWrite can be finished",
         ),
         Gate(
@@ -256,7 +260,7 @@ def rollback_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, 
         Gate(
             "state",
             view.driver.public is not PublicState.FINISHED,
-            f"the migration is in {view.driver.public.label}",
+            _where(view.driver),
             "A finished migration cannot be rolled back",
         ),
         Gate(
@@ -273,6 +277,16 @@ def rollback_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, 
             "A rollback would lose these changes. Make the entities smaller; 'migrator status' shows how",
         ),
     )
+
+
+def _waits_for_operator(status: DriverStatus) -> bool:
+    return bool(status.situation.remedy) and status.state is not State.DUAL_WRITING
+
+
+def _where(status: DriverStatus) -> str:
+    """Of a state that goes on by itself, the public name says enough."""
+    doing = f" ({status.state.value})" if _waits_for_operator(status) else ""
+    return f"the migration is in {status.public.label}{doing}"
 
 
 def _held(hold: MigrationHold) -> Problem:
@@ -300,7 +314,12 @@ def _lag_gate(view: MigrationInsight) -> Gate:
         if lag == UNKNOWN_LAG
         else f"ZooKeeper is {lag} records behind"
     )
-    return Gate("lag", lag == 0, what, "Wait until ZooKeeper has caught up")
+    remedy = "Wait until ZooKeeper has caught up"
+    if lag:
+        stands = next((it for it in view.problems() if it.who in FOLLOWERS and not it.warning and it.remedy), None)
+        if stands is not None:  # to wait does not help
+            what, remedy = f"{what}. {stands.who}: {stands.what.rstrip('.')}", stands.remedy.rstrip(".")
+    return Gate("lag", lag == 0, what, remedy)
 
 
 def _problem(gap: Gap) -> Problem:

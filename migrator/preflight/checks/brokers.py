@@ -478,6 +478,7 @@ CHECKS = (
     PreflightCheck(
         "M125", Severity.BLOCKER, "Broker files that are prepared by half", half_prepared,
         "For the roll into migration mode, set zookeeper.metadata.migration.enable=true and controller.quorum.voters "
-            "(or controller.quorum.bootstrap.servers). For a broker that stays as it is, remove controller.listener.names",
+            "(or controller.quorum.bootstrap.servers). For a broker that is not to be prepared yet, remove "
+            "controller.listener.names",
     ),
 )  # fmt: skip

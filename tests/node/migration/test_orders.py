@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from migrator.errors import OperatorError
+from migrator.image.model import EMPTY_IMAGE
 from migrator.migration.machine import events as ev
 from migrator.migration.machine.states import PublicState, State
 from migrator.migration.machine.volatile_state import DriverStatus, Situation
 from migrator.node.migration.status import MigrationInsight
 from migrator.node.status_source import NodeStatusSource
-from migrator.observe.status import Force, Orderer
+from migrator.observe.status import Force, Goal, Orderer
 from migrator.raft.core import QuorumInfo
+from migrator.raft.messages import EpochOffset
 from migrator.raft.states import Role
+from migrator.records.metadata import ZkMigrationState
 
 ALICE = Orderer("User:CN=alice", "ipv4:10.0.0.1:4711")
 WAITS_FOR = {
@@ -28,13 +32,14 @@ WAITS_FOR = {
 class Runtime:
     """The migration's runtime in one state; what happens is noted in order."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, situation: Situation | None = None) -> None:
         self.state = state
+        self.situation = situation or Situation()
         self.seen: list[object] = []
         self.executor = SimpleNamespace(coordinator=self, feed=self.seen.append)
 
     def status(self, now_ms: int) -> DriverStatus:
-        return DriverStatus(self.state, PublicState.DUAL_WRITE, 1, now_ms, Situation(), True, False, None)
+        return DriverStatus(self.state, PublicState.DUAL_WRITE, 1, now_ms, self.situation, True, False, None)
 
     def note(self, kind: str, text: str, **details: str) -> None:
         self.seen.append((kind, text, details))
@@ -57,6 +62,41 @@ def test_only_what_the_migration_waits_for_can_be_forced(state: State) -> None:
             with pytest.raises(OperatorError, match=f"is '{state.value}'"):
                 insight(runtime).force(kind, "the audit said so", ALICE)
             assert runtime.seen == []
+
+
+WRONG_CHROOT = Situation("no Kafka cluster is here", "Correct zookeeper.connect, and restart this controller.")
+
+
+def standing(state: State, situation: Situation, lag: int | None) -> MigrationInsight:
+    """An active controller in dual-write."""
+    unused = cast("Any", None)
+    runtime: Any = Runtime(state, situation)
+    runtime.lag = SimpleNamespace(records=lag, age_ms=0)
+    runtime.broker_troubles = {}
+    runtime.write_behind = SimpleNamespace(unanswered=None, set_aside=(), reached=EpochOffset(1, 1))
+    runtime.verified = None
+    image = replace(EMPTY_IMAGE, features=replace(EMPTY_IMAGE.features, zk_migration_state=ZkMigrationState.MIGRATION))
+    core: Any = SimpleNamespace(metadata=SimpleNamespace(published=image))
+    return MigrationInsight(core, runtime, cast("Any", SimpleNamespace(blocked_ms=0)), unused)
+
+
+@pytest.mark.parametrize("goal", Goal)
+def test_the_gates_of_a_refused_migration_say_what_the_status_says(goal: Goal) -> None:
+    refused = standing(State.REFUSED, WRONG_CHROOT, None)
+    gates = {gate.name: gate for gate in refused.gates(goal)}
+    assert gates["state"].what == "the migration is in DualWrite (refused)"
+    assert not gates["lag"].open
+    assert gates["lag"].what.endswith("is behind. migration: no Kafka cluster is here")
+    assert gates["lag"].remedy == "Correct zookeeper.connect, and restart this controller", "to wait does not help"
+    (problem,) = refused.problems()
+    assert (problem.what, problem.remedy) == (WRONG_CHROOT.why, WRONG_CHROOT.remedy)
+
+
+@pytest.mark.parametrize("lag", [7, None])
+def test_a_zookeeper_that_follows_is_waited_for(lag: int | None) -> None:
+    gates = {gate.name: gate for gate in standing(State.DUAL_WRITING, Situation("writes"), lag).gates(Goal.ROLLBACK)}
+    assert gates["state"].what == "the migration is in DualWrite"
+    assert (gates["lag"].open, gates["lag"].remedy) == (False, "Wait until ZooKeeper has caught up")
 
 
 def test_nothing_is_forced_without_a_reason() -> None:
