@@ -98,9 +98,12 @@ def main() -> None:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             raise
-        remedy = f"Install them: pip install 'kraft-migrator[{extra}]', or 'WHEEL[{extra}]' with the path of the wheel"
+        remedy = (
+            f"Install the wheel of migrator again with this extra: pip install 'WHEEL[{extra}]', where WHEEL is the "
+            f"path of the wheel; or, from your package index, pip install 'kraft-migrator[{extra}]'"
+        )
         missing = OperatorError(
-            f"the command needs packages that are not installed, {error.name} first",
+            f"the command needs the packages of the extra [{extra}], which are not installed (not found: {error.name})",
             where=f"the Python environment {sys.prefix}",
             remedy=remedy,
         )

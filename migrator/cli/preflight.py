@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -116,10 +116,20 @@ def _described(check: PreflightCheck, findings: list[PreflightFinding]) -> Itera
             subject = f"{who}: {what}" if who else what
             if len(finding.where) == 1:
                 yield f"    {finding.where[0]}: {subject}"
-            else:
-                yield f"    {subject}"
-                yield f"      in {sample_of(finding.where)}"
+                continue
+            places, key = _places(finding.where)
+            yield f"    {key}: {subject}" if key and key not in subject else f"    {subject}"
+            yield f"      in {sample_of(places)}"
         yield f"    {remedy}"
+
+
+def _places(where: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Files, and the key that all of them are about; "" if they are about no key, or about several."""
+    parts = [place.rpartition(": ") for place in where]
+    keys = {key for _, _, key in parts}
+    if len(keys) != 1 or not all(file for file, _, _ in parts):
+        return tuple(where), ""
+    return tuple(file for file, _, _ in parts), keys.pop()
 
 
 def _looked_at(evidence: Evidence) -> dict[str, int]:

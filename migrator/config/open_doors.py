@@ -60,7 +60,7 @@ def _listeners(settings: Settings) -> Iterator[OpenDoor]:
             yield (
                 "listener.security.protocol.map",
                 what,
-                f"Map {name} to SSL or SASL_SSL; TLS keys have no effect here",
+                f"Map {name} to SSL or SASL_SSL. As long as it is PLAINTEXT, this listener does not use the ssl.* keys",
             )
         yield from _of_sasl(settings, name, protocol)
         if protocol == "SASL_PLAINTEXT" and not is_loopback(listener.host):
@@ -129,7 +129,7 @@ def _secrets(settings: Settings) -> Iterator[OpenDoor]:
     ):
         yield (
             "delegation.token.secret.key",
-            "it is not set, so delegation tokens, if the cluster has any, can be neither made nor renewed",
+            "the key is not set, so delegation tokens, if the cluster has any, can be neither made nor renewed",
             "Copy it from the brokers if they set it",
         )
 

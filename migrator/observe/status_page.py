@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import field
 from datetime import UTC, datetime
 
+from migrator.config.endpoints import is_loopback
 from migrator.observe.durations import duration
 from migrator.observe.names import number_ranges
 from migrator.observe.next_steps import next_step
@@ -145,10 +146,10 @@ def _headline(answers: Answers) -> Iterable[str]:
     if answers.has_leader and not answers.is_leaders:
         leader = status.quorum.leader_id
         host = next((voter.host for voter in status.quorum.voters if voter.node_id == leader), "")
-        on = f" on {host}" if host else ""
+        on = f" on {host}" if host and not is_loopback(host) else ""
         yield (
             f"controller {leader} leads and knows more about the migration, but was not reached: run this command"
-            f"{on} with its property file, or give its migrator.grpc.listener with --server"
+            f"{on} with the property file of controller {leader}, or give its migrator.grpc.listener with --server"
         )
     yield f"next: {next_step(status, problems_of(answers))}"
     version = f", metadata.version {status.metadata_version}" if status.metadata_version else ""

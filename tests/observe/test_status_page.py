@@ -72,6 +72,16 @@ def test_a_follower_alone_says_whom_to_ask_and_no_age() -> None:
     assert page_of(answers).tables[0].columns == ("voter", "address"), "nothing that a follower does not know"
 
 
+def test_a_leader_on_this_machine_is_asked_with_its_own_file() -> None:
+    follower = a_status(State.INACTIVE, node=3002, public=PublicState.DUAL_WRITE)
+    assert "run this command on host-3001 with the property file of controller 3001, or" in headline(
+        Answers(follower, follower)
+    )
+    voters = tuple(replace(voter, host="127.0.0.1") for voter in follower.quorum.voters)
+    here = replace(follower, quorum=replace(follower.quorum, voters=voters))
+    assert "run this command with the property file of controller 3001, or" in headline(Answers(here, here))
+
+
 def test_a_cluster_of_kraft_shows_nothing_of_a_migration() -> None:
     status = a_status(State.NOTHING_TO_MIGRATE)
     page = page_of(Answers(status, status))

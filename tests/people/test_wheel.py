@@ -99,6 +99,8 @@ def test_a_command_names_the_extra_that_it_needs(installed: Path, arguments: tup
     answer = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
     assert answer.returncode == ExitCode.REFUSED
     assert "pip install 'kraft-migrator[verify]'" in answer.stderr
+    assert "needs the packages of the extra [verify]" in answer.stderr
+    assert "Install the wheel of migrator again with this extra: pip install 'WHEEL[verify]'" in answer.stderr
     assert set(EXTRAS.values()) == {"verify", "drill"}
 
 

@@ -102,6 +102,22 @@ def test_what_many_have_in_common_is_one_finding(cluster: ReadyCluster) -> None:
     assert shown.count("Copy the brokers' value to the controllers") == 1
 
 
+def test_what_several_files_lack_is_named_first(cluster: ReadyCluster) -> None:
+    """What is not set, before where."""
+    second = cluster.second_controller()
+    for properties in (cluster.controllers[0], second):
+        properties.pop("password.encoder.secret", None)
+        properties.pop("delegation.token.secret.key", None)
+    for broker in cluster.brokers[:2]:
+        broker["inter.broker.protocol.version"] = "3.3"
+    shown = run(cluster).stdout
+    assert "    password.encoder.secret: controllers 3001, 3002: the key is not set, so any encoded" in shown
+    assert "    delegation.token.secret.key: controllers 3001, 3002: the key is not set, so delegation" in shown
+    assert "    inter.broker.protocol.version: brokers 1, 2: each has 3.3: a migration needs" in shown
+    files = [line for line in shown.splitlines() if line.startswith("      in ")]
+    assert any(line.endswith("controller-1.properties") for line in files), "the key is said once"
+
+
 @pytest.mark.parametrize("chroot", ["", "/kafak", "/other/place"])
 def test_a_wrong_chroot_is_said_alone_with_the_right_one(cluster: ReadyCluster, chroot: str) -> None:
     """Above all nobody is told to delete what lies there, which is another one's."""
