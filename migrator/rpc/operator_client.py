@@ -13,6 +13,8 @@ import grpc
 import grpc.aio
 
 from migrator.errors import OperatorError
+from migrator.log.errors import StorageError
+from migrator.log.lock import is_in_use
 from migrator.observe.status import Force, Gate, Goal, JournalEvent, Status, VerdictAnswer, VerdictReport
 from migrator.observe.voters import VoterOrder, VotersAnswer, VotersDescription
 from migrator.rpc.channel import CLIENT_OPTIONS
@@ -199,8 +201,24 @@ class OperatorClient:
 
     def _translate(self, error: grpc.aio.AioRpcError) -> OperatorError:
         if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-            return no_answer(self._where)
+            return no_answer(self._where) if self._socket is None else _silent_socket(self._where)
         return OperatorError(error.details() or error.code().name, where=self._where)
+
+
+def _silent_socket(metadata_directory: str) -> OperatorError:
+    try:
+        in_use = is_in_use(Path(metadata_directory))
+    except StorageError:  # of another user
+        in_use = False
+    if not in_use:
+        return no_answer(metadata_directory)
+    return OperatorError(
+        "a process uses this directory, but does not answer as a controller of migrator does",
+        where=metadata_directory,
+        remedy="After a hand-over this is Kafka's own controller: ask it with kafka-metadata-quorum.sh, or with "
+        "'migrator top --controllers stock -c FILE'. Otherwise the controller is starting or stopping: wait, and read "
+        "its log",
+    )
 
 
 def no_answer(where: str) -> OperatorError:

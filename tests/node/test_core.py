@@ -81,7 +81,8 @@ async def test_an_empty_quorum_bootstraps_and_every_node_sees_what_is_written(tm
 
 async def test_a_level_that_cannot_begin_a_migration_stops_the_start_and_not_the_election(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, 1, **MIGRATES)
-    cluster.format("3.5")
+    cluster.release = "3.5"
+    cluster.format()
     text = await refused_start(cluster)
     assert text.startswith("zookeeper.metadata.migration.enable: metadata.version is 3.5-IV2, and a migration needs")
     assert "Empty the metadata directory of this controller" in text
@@ -94,7 +95,8 @@ async def test_a_level_that_cannot_begin_a_migration_stops_the_start_and_not_the
 
 async def test_the_level_that_the_log_has_reached_counts_at_the_start(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, 1, **MIGRATES)
-    cluster.format("3.5")
+    cluster.release = "3.5"
+    cluster.format()
     records: list[MetadataRecord] = [
         FeatureLevelRecord(FEATURE_NAME, LATEST_SUPPORTED),
         ZkMigrationStateRecord(ZkMigrationState.MIGRATION),

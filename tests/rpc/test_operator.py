@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -35,7 +37,7 @@ from migrator.observe.status import (
 from migrator.rpc.identity import SOCKET, local_user
 from migrator.rpc.operator_client import OperatorClient
 from migrator.rpc.operator_service import OperatorService
-from migrator.rpc.operator_socket import SOCKET_DIRECTORY, SOCKET_NAME
+from migrator.rpc.operator_socket import SOCKET_DIRECTORY, SOCKET_NAME, SocketDirectory
 from migrator.rpc.server import GrpcServer
 from migrator.rpc.stubs import operator_pb2
 from tests.rpc.support.identities import VOTERS, voter
@@ -221,6 +223,27 @@ async def test_a_controller_that_is_not_there(tmp_path: Path, unused_tcp_port: i
     with pytest.raises(OperatorError, match="does not answer"):
         async with OperatorClient.at(f"127.0.0.1:{unused_tcp_port}", voter(1), frozenset(VOTERS)):
             pass
+
+
+async def test_a_process_that_is_none_of_ours_is_said_so(tmp_path: Path) -> None:
+    """Kafka's own controller after a hand-over: it holds the lock of the directory, and has no operator socket."""
+    SocketDirectory(tmp_path, create=True).close()
+    with pytest.raises(OperatorError, match="the controller does not answer"):
+        async with OperatorClient.on_socket(tmp_path) as client:
+            await client.status()
+    kept = "import sys, pathlib, migrator.log.lock as lock; kept = lock.DirectoryLock(pathlib.Path(sys.argv[1]));"
+    other = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", f"{kept} print(flush=True); input()", tmp_path, stdin=PIPE, stdout=PIPE
+    )
+    try:
+        assert other.stdout is not None
+        assert await other.stdout.readline() == b"\n"
+        with pytest.raises(OperatorError, match="a process uses this directory, but does not answer") as refused:
+            async with OperatorClient.on_socket(tmp_path) as client:
+                await client.status()
+    finally:
+        await other.communicate(b"\n")
+    assert "Kafka's own controller" in refused.value.remedy
 
 
 async def test_a_port_in_use_is_said_so() -> None:

@@ -73,6 +73,7 @@ class Cluster:
         self.extra = extra
         self.wires = Wires()
         self.failures: list[BaseException] = []
+        self.release = "3.9"
 
     def keys(self, node_id: int) -> dict[str, str]:
         """Its property file."""
@@ -93,10 +94,10 @@ class Cluster:
     def settings(self, node_id: int) -> Settings:
         return settings_from(self.keys(node_id), "test")[0]
 
-    def format(self, release: str = "3.9") -> None:
+    def format(self) -> None:
         for node_id in range(1, self.size + 1):
             directory = self.settings(node_id).metadata_directory
-            plan = FormatPlan((directory,), directory, CLUSTER_ID, node_id, parse_version(release))
+            plan = FormatPlan((directory,), directory, CLUSTER_ID, node_id, parse_version(self.release))
             format_directories(plan, random=Random(node_id), now_ms=0)
 
     def start(self, node_id: int) -> NodeCore:
