@@ -48,7 +48,8 @@ def test_each_key_is_one_of_kafka_or_ours() -> None:
     )
     assert len(in_files) > 50
     assert len(in_words) > 10
-    assert sorted({*in_files, *in_words} - KEYS.keys()) == []
+    features = {"metadata.version"}  # a feature's name, in a message
+    assert sorted({*in_files, *in_words} - features - KEYS.keys()) == []
 
 
 def test_each_phase_is_in_the_table_and_on_the_checklist() -> None:
