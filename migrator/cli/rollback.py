@@ -10,6 +10,7 @@ import click
 from migrator.cli.confirm import confirm_cluster_id
 from migrator.cli.options import config_option
 from migrator.cli.terminal import ask, say
+from migrator.clock import wall_ms
 from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
@@ -27,7 +28,7 @@ from migrator.migration.abandoned_claim import (
 )
 from migrator.migration.rollback import apply, check_way_back, look, roll_back
 from migrator.migration.seen_logs import VOTERS_KEY, SeenLog, newest_of
-from migrator.parts.processes import port_is_open
+from migrator.parts.processes import port_is_open, probe
 from migrator.verify.kraft.files import last_of_log, membership_of, read_image
 from migrator.verify.kraft.quorum_logs import logs_in
 from migrator.wire.listener_settings import voter_endpoints
@@ -71,8 +72,14 @@ _WITHOUT_LOG = (
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Roll back although newer logs, or brokers that hold replicas, are lost. Changes that only those logs hold "
-    "are lost too.",
+    help="Roll back although newer logs are lost. Changes that only those logs hold are lost too.",
+)
+@click.option(
+    "--gone",
+    metavar="NODE",
+    multiple=True,
+    help="With --without-log: the id of a broker or controller that is gone for good, or HOST:PORT of a controller. "
+    "Repeat for each.",
 )
 @click.option("--yes", is_flag=True, help="Don't ask. Not enough for --without-log.")
 @click.option("--yes-cluster-id", metavar="ID", help="With --without-log: the cluster's id, instead of typing it.")
@@ -81,6 +88,7 @@ def command(
     others: tuple[Path, ...],
     without_log: bool,
     accept_loss: bool,
+    gone: tuple[str, ...],
     yes: bool,
     yes_cluster_id: str | None,
 ) -> None:
@@ -93,7 +101,9 @@ def command(
     """
     if without_log:
         _check_options(others, yes=yes)
-        _end_claim(load_settings(config)[0], yes_cluster_id, accept_loss=accept_loss)
+        _end_claim(load_settings(config)[0], yes_cluster_id, frozenset(gone), accept_loss=accept_loss)
+    elif gone:
+        raise OperatorError("only --without-log takes it", where="--gone", remedy="Leave --gone out")
     elif yes_cluster_id is not None:
         raise OperatorError("only --without-log asks for it", where="--yes-cluster-id", remedy="Give --yes instead")
     else:
@@ -136,12 +146,11 @@ def _roll_back(settings: Settings, others: tuple[Path, ...], *, accept_loss: boo
         _finish(session, done.raised_epoch)
 
 
-def _end_claim(settings: Settings, given_id: str | None, *, accept_loss: bool) -> None:
+def _end_claim(settings: Settings, given_id: str | None, gone: Collection[str], *, accept_loss: bool) -> None:
     """`rollback --without-log`: everything is looked at before anything is asked, and asked before it is written."""
     controllers = [*_configured(settings), *_bootstrap(settings)]
     _all_stopped(_running(controllers))
-    for name, host, port in controllers:
-        say(f"{name}: nobody answers at {host}:{port}")
+    _all_seen(controllers, gone)
     with ZooKeeperSession(options_from(settings)) as session:
         cluster_id = read_cluster_id(session)
         _same_cluster(settings.metadata_directory, cluster_id, settings)
@@ -149,8 +158,8 @@ def _end_claim(settings: Settings, given_id: str | None, *, accept_loss: bool) -
         found = read_left_overs(session)
         for line in described(found, session.options.hosts):
             say(line)
-        check_named(found, (voter.voter_id for voter in settings.voters), settings.source)
-        examine(found, accept_loss=accept_loss)
+        check_named(found, (voter.voter_id for voter in settings.voters), settings.source, gone)
+        examine(found, wall_ms(), gone=gone, accept_loss=accept_loss)
         if found.ops:
             say(f"watching for {WATCH_SECONDS:g} s whether a controller still writes there")
             check_silent(session, found.view, WATCH_SECONDS)
@@ -247,6 +256,25 @@ def _all_stopped(running: Controller | None) -> None:
             where=f"{host}:{port}",
             remedy="Stop every controller of the quorum with SIGTERM, the leader last; then repeat the command",
         )
+
+
+def _all_seen(controllers: Iterable[Controller], gone: Collection[str]) -> None:
+    """
+    :raises OperatorError: the machine of a controller does not answer, and nobody has said that it is gone.
+    """
+    for name, host, port in controllers:
+        at, node = f"{host}:{port}", name.rpartition(" ")[2]
+        if node in gone or at in gone:
+            say(f"{name} at {at}: gone, as you say")
+        elif probe(port, host) is None:
+            known = node if node.isdecimal() else at
+            raise OperatorError(
+                f"the machine of {name} does not answer, so nobody can see here whether it runs",
+                where=at,
+                remedy=f"Run this command where that machine answers. If it is gone for good, add --gone {known}",
+            )
+        else:
+            say(f"{name}: nobody answers at {at}")
 
 
 def _running(controllers: Iterable[Controller]) -> Controller | None:

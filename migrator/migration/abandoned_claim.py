@@ -7,7 +7,7 @@ yet written to ZooKeeper, brokers in KRaft mode, the end of the migration. So br
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
 
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
@@ -16,6 +16,7 @@ from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.migration.rollback import check_way_back, end_ops, epoch_to_raise, state_epochs
 from migrator.migration.translate.source import names_below
+from migrator.observe.durations import duration
 from migrator.observe.names import number_ranges
 from migrator.records.metadata import ZkMigrationState
 from migrator.values import value
@@ -26,7 +27,9 @@ from migrator.zookeeper.session import ZooKeeperSession
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.topics import decode_topic
 
-WATCH_SECONDS = 5.0
+WATCH_SECONDS = 10.0
+YOUNG_SECONDS = 3600.0
+"""A quorum writes nothing to ``/migration`` before its copy has ended; no copy lasts that long."""
 _POLL_SECONDS = 0.1
 _LOST = "If all logs of that quorum are lost for good, add --accept-loss"
 
@@ -50,6 +53,11 @@ class LeftOvers:
     def has_mark(self) -> bool:
         """Whether ``/migration`` is there, with or without content."""
         return self.view.migration_version is not None
+
+    @property
+    def unseen(self) -> frozenset[int]:
+        """Brokers that should hold replicas and are not registered. In KRaft mode they go on serving clients."""
+        return self.replicas - self.registered
 
     @property
     def raised_epoch(self) -> int | None:
@@ -96,32 +104,45 @@ def check_own_log(image: MetadataImage, where: str) -> None:
         )
 
 
-def examine(found: LeftOvers, *, accept_loss: bool) -> None:
+def examine(found: LeftOvers, now_ms: int, *, gone: Collection[str] = (), accept_loss: bool) -> None:
     """Whether ZooKeeper alone is enough to end the claim.
 
-    :param accept_loss: what only a log or a broker that is gone could tell is given up.
+    :param now_ms: of the wall clock.
+    :param gone: ids of brokers and controllers that the operator knows to be gone for good.
+    :param accept_loss: what only a log could tell is given up.
     :raises OperatorError: it is not.
     """
-    if not found.has_claim:
+    claim = found.view.controller
+    if claim is None or not found.has_claim:
         return
     if not found.registered:
         raise OperatorError(
             "no broker is registered: the brokers are stopped, or in KRaft mode, and then their metadata is only in "
             "the log of the quorum",
             where=paths.BROKER_IDS,
-            remedy="Start the brokers in ZooKeeper mode with the migration on, and run this again",
+            remedy="If the migration was finished, there is no way back: ZooKeeper's metadata is old. Otherwise start "
+            "the brokers in ZooKeeper mode with the migration on, and run this again",
         )
-    unseen = found.replicas - found.registered
-    if unseen and not accept_loss:
+    unseen = {broker for broker in found.unseen if str(broker) not in gone}
+    if unseen:
         raise OperatorError(
             f"{number_ranges('broker', unseen)} should hold replicas and "
             f"{'is' if len(unseen) == 1 else 'are'} not registered: stopped, gone, or in KRaft mode, which only the "
             "log of the quorum tells",
             where=paths.BROKER_IDS,
-            remedy="Start these brokers in ZooKeeper mode with the migration on. If they are gone for good, add "
-            "--accept-loss",
+            remedy="Start these brokers in ZooKeeper mode with the migration on. A broker in KRaft mode goes on "
+            f"serving clients, beside the new controller: stop it. If they are gone for good, add {_gone(unseen)}",
         )
     mark = found.view.migration
+    age_ms = now_ms - claim.timestamp_ms
+    if (mark is None or not mark.copied) and age_ms < YOUNG_SECONDS * 1000 and str(claim.broker_id) not in gone:
+        raise OperatorError(
+            f"controller {claim.broker_id} claimed the cluster {duration(max(age_ms, 0))} ago; a quorum that copies "
+            "writes nothing to /migration, so nobody can see here whether it runs",
+            where=paths.CONTROLLER,
+            remedy=f"Stop every controller of that quorum. If controller {claim.broker_id} is stopped, or gone for "
+            f"good, add {_gone([claim.broker_id])}",
+        )
     if mark is not None and mark.copied and not accept_loss:
         raise OperatorError(
             f"the quorum of controller {mark.kraft_controller_id} wrote its metadata here up to offset "
@@ -182,21 +203,30 @@ def described(found: LeftOvers, hosts: str) -> Iterator[str]:
         yield f"{paths.MIGRATION}: {'without content' if found.has_mark else 'missing'}"
     registered = number_ranges("broker", found.registered) if found.registered else "nobody"
     yield f"{paths.BROKER_IDS} of {hosts}: {registered}"
+    if found.unseen:
+        yield f"not registered, and should hold replicas: {number_ranges('broker', found.unseen)}"
 
 
-def check_named(found: LeftOvers, controllers: Iterable[int], where: str) -> None:
+def check_named(found: LeftOvers, controllers: Iterable[int], where: str, gone: Collection[str] = ()) -> None:
     """Whether the claim is of one of these controllers, whose addresses are known.
 
+    :param gone: as in `examine`.
     :raises OperatorError: it is another's: nobody here can tell whether that one runs.
     """
     known = sorted(controllers)
     claim = found.view.controller
-    if not found.has_claim or claim is None or not known or claim.broker_id in known:
+    if not found.has_claim or claim is None or claim.broker_id in known or str(claim.broker_id) in gone:
         return
+    named = number_ranges("controller", known) if known else "no controller by its id"
     raise OperatorError(
-        f"the claim is of controller {claim.broker_id}, and the file names {number_ranges('controller', known)}: it "
-        "cannot be seen here whether that one still runs",
+        f"the claim is of controller {claim.broker_id}, and the file names {named}: it cannot be seen here whether "
+        "that one still runs",
         where=where,
         remedy=f"Give the property file of controller {claim.broker_id}, or one that names it in "
-        "controller.quorum.voters",
+        f"controller.quorum.voters. If it is gone for good, add {_gone([claim.broker_id])}",
     )
+
+
+def _gone(nodes: Iterable[int]) -> str:
+    """The options that say so."""
+    return " ".join(f"--gone {node}" for node in sorted(nodes))

@@ -292,10 +292,17 @@ def free_port() -> int:
         return port
 
 
-def port_is_open(port: int, host: str = "127.0.0.1") -> bool:
-    """Whether something accepts connections there; not at a host that nobody knows."""
+def probe(port: int, host: str = "127.0.0.1") -> bool | None:
+    """Whether something accepts connections there; None: the machine does not answer, or nobody knows it."""
     try:
         socket.create_connection((host, port), PROBE_SECONDS).close()
-    except OSError:
+    except ConnectionRefusedError:
         return False
+    except OSError:
+        return None
     return True
+
+
+def port_is_open(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether something is known to accept connections there."""
+    return probe(port, host) is True

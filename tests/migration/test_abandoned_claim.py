@@ -14,6 +14,7 @@ from kazoo.client import KazooClient
 
 from migrator.cli import rollback
 from migrator.cli.rollback import command
+from migrator.clock import wall_ms
 from migrator.errors import OperatorError
 from migrator.image.model import EMPTY_IMAGE, Provenance
 from migrator.log.meta_properties import MetaProperties, write_meta_properties
@@ -165,6 +166,19 @@ def another_controllers_file(left: LeftBehind) -> None:
     left.write_file(node_id=4001)
 
 
+def only_bootstrap_servers(left: LeftBehind) -> None:
+    servers = {"controller.quorum.voters": "", "controller.quorum.bootstrap.servers": f"127.0.0.1:{left.port}"}
+    left.write_file(3001, **servers)
+
+
+def a_young_claim(left: LeftBehind) -> None:
+    left.client.set(paths.CONTROLLER, encode_controller(ControllerClaim(3001, wall_ms() - 60_000, 5)))
+
+
+def an_unknown_machine(left: LeftBehind) -> None:
+    left.write_file(3001, **{"controller.quorum.voters": f"3001@nobody.invalid:{left.port}"})
+
+
 def a_damaged_claim(left: LeftBehind) -> None:
     left.client.set(paths.CONTROLLER, b"{")
 
@@ -182,16 +196,24 @@ def no_cluster(left: LeftBehind) -> None:
 @pytest.mark.parametrize(
     ("broken", "said", "accepted"),
     [
-        (mark, "up to offset 900 of its log", True),
-        (one_broker_less, "broker 2 should hold replicas and is not registered", True),
-        (no_broker, "no broker is registered", False),
-        (another_controllers_file, "the claim is of controller 3001, and the file names controller 4001", False),
-        (a_damaged_claim, "JSON", False),
-        (another_clusters_directory, "is of cluster AAAAAAAAAAAAAAAAAAAAAA; ZooKeeper at", False),
-        (no_cluster, "no Kafka cluster is here", False),
+        (mark, "up to offset 900 of its log", "--accept-loss"),
+        (one_broker_less, "broker 2 should hold replicas and is not registered", "--gone 2"),
+        (no_broker, "no broker is registered", ""),
+        (
+            another_controllers_file,
+            "the claim is of controller 3001, and the file names controller 4001",
+            "--gone 3001",
+        ),
+        (only_bootstrap_servers, "the file names no controller by its id", "--gone 3001"),
+        (a_young_claim, "claimed the cluster", "--gone 3001"),
+        (an_unknown_machine, "the machine of controller 3001 does not answer", "--gone 3001"),
+        (a_damaged_claim, "JSON", ""),
+        (another_clusters_directory, "is of cluster AAAAAAAAAAAAAAAAAAAAAA; ZooKeeper at", ""),
+        (no_cluster, "no Kafka cluster is here", ""),
     ],
 )
-def test_what_only_a_log_could_tell_is_refused(left: LeftBehind, broken: object, said: str, accepted: bool) -> None:
+def test_what_only_a_log_could_tell_is_refused(left: LeftBehind, broken: object, said: str, accepted: str) -> None:
+    """One option accepts one thing: who gives up a log has said nothing of a broker."""
     assert callable(broken)
     broken(left)
     before = every_znode(left.client)
@@ -200,8 +222,14 @@ def test_what_only_a_log_could_tell_is_refused(left: LeftBehind, broken: object,
     assert said in str(refused.exception)
     assert refused.exception.remedy
     assert every_znode(left.client) == before
+    assert accepted in refused.exception.remedy
     left.elect()
-    assert (left.rollback("--accept-loss").exit_code == 0) is accepted
+    for option in {"--accept-loss", "--gone 2", "--gone 3001"} - {accepted}:
+        assert left.rollback(*option.split()).exit_code != 0, option
+    assert every_znode(left.client) == before
+    if accepted:
+        done = left.rollback(*accepted.split())
+        assert done.exit_code == 0, done.exception
 
 
 def test_a_controller_that_answers_is_seen_before_anything_is_asked(left: LeftBehind) -> None:
@@ -239,7 +267,7 @@ def test_a_quorum_that_cannot_be_reached_and_still_writes_is_seen(
 
 def test_another_claim_since_the_look_stays(left: LeftBehind, session: ZooKeeperSession) -> None:
     found = read_left_overs(session)
-    examine(found, accept_loss=False)
+    examine(found, wall_ms(), accept_loss=False)
     left.client.delete(paths.CONTROLLER)
     left.client.set(paths.CONTROLLER_EPOCH, b"9")
     left.client.create(paths.CONTROLLER, encode_controller(ControllerClaim(3002, 0, 6)))
