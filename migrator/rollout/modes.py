@@ -23,6 +23,7 @@ from migrator.values import value
 
 CONNECT, BROKER_ID, NODE_ID, ROLES = "zookeeper.connect", "broker.id", "node.id", "process.roles"
 PROTOCOLS, AUTHORIZER = "listener.security.protocol.map", "authorizer.class.name"
+GENERATED_IDS, RESERVED_IDS = "broker.id.generation.enable", "reserved.broker.max.id"
 BETWEEN_BROKERS = "inter.broker.protocol.version"
 ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 DEFAULT_PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
@@ -156,6 +157,7 @@ def _wanted(
         yield CONNECT, properties.get(CONNECT) or was.get(CONNECT) or _known(node, settings)
     elif target is FileMode.BROKER_KRAFT:
         yield from settings.for_brokers.items()
+        yield PROTOCOLS, _protocols(properties, settings)
         yield from dict.fromkeys((BROKER_ID, *ONLY_WITH_ZOOKEEPER)).items()
         yield from ((key, None) for key in properties if key.startswith("zookeeper."))
         yield ROLES, "broker"
@@ -176,10 +178,11 @@ def _with_zookeeper(
             yield BETWEEN_BROKERS, settings.release_version
         yield from _authorizer(properties, STANDARD_AUTHORIZER, ACL_AUTHORIZER)
         yield CONNECT, was.get(CONNECT) or properties.get(CONNECT) or _known(node, settings)
-        yield BROKER_ID, str(node.node_id)
+        yield from _own_id(node, properties)
         yield from dict.fromkeys((ROLES, NODE_ID)).items()
     if target is FileMode.BROKER_MIGRATING:
         yield FLAG, "true"
+        yield from _own_id(node, properties)
         yield from settings.for_brokers.items()
         yield PROTOCOLS, _protocols(properties, settings)
     else:
@@ -187,6 +190,14 @@ def _with_zookeeper(
         yield from ((key, was.get(key)) for key in settings.for_brokers)
         if PROTOCOLS in was:
             yield PROTOCOLS, was[PROTOCOLS]
+
+
+def _own_id(node: Node, properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Kafka takes no generated id in a migration, and no id above the reserved ones while ids may be generated
+    (``KafkaConfig.validateValues``)."""
+    yield BROKER_ID, str(node.node_id)
+    if node.node_id > int(properties.get(RESERVED_IDS, "1000")):
+        yield GENERATED_IDS, "false"
 
 
 def _lost(
@@ -211,9 +222,22 @@ def _authorizer(properties: Mapping[str, str], old: str, new: str) -> Iterator[t
 
 
 def _protocols(properties: Mapping[str, str], settings: ModeSettings) -> str:
-    """With an entry for each listener of the controllers."""
-    found = properties.get(PROTOCOLS) or settings.for_brokers.get(PROTOCOLS) or DEFAULT_PROTOCOLS
-    known = {entry.partition(":")[0].strip().upper() for entry in found.split(",")}
-    names = settings.for_brokers["controller.listener.names"].split(",")
-    missing = [name.strip() for name in names if name.strip().upper() not in known]
-    return ",".join([found, *(f"{name}:{settings.controller_protocol}" for name in missing)])
+    """The broker's own map, with what the inventory's adds, and an entry for each listener of the controllers."""
+    entries = [*_entries(properties.get(PROTOCOLS) or DEFAULT_PROTOCOLS)]
+    names = _entries(settings.for_brokers["controller.listener.names"])
+    added = [
+        *_entries(settings.for_brokers.get(PROTOCOLS, "")),
+        *(f"{n}:{settings.controller_protocol}" for n in names),
+    ]
+    for entry in added:
+        if _listener(entry) not in map(_listener, entries):
+            entries.append(entry)
+    return ",".join(entries)
+
+
+def _entries(text: str) -> Iterator[str]:
+    yield from (entry for entry in map(str.strip, text.split(",")) if entry)
+
+
+def _listener(entry: str) -> str:
+    return entry.partition(":")[0].strip().upper()

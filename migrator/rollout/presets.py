@@ -148,8 +148,8 @@ PRESETS: Mapping[str, Preset] = {
             "write": "{*kubectl} exec -i"
             + _IN_POD
             + "sh -c {write_script} migrator {path} {expected} {wanted} {backup}",
-            "restart": "{*kubectl} delete pod -n {namespace} --wait=true {pod}",
-            "incarnation": "{*kubectl} get pod -n {namespace} --ignore-not-found -o jsonpath={.metadata.uid} {pod}",
+            "restart": "{*kubectl} delete pod -n {namespace} --wait=true -- {pod}",
+            "incarnation": "{*kubectl} get pod -n {namespace} --ignore-not-found -o jsonpath={.metadata.uid} -- {pod}",
             "run": "{*kubectl} exec" + _IN_POD + "{*words}",
         },
         {"kubectl": "kubectl", "namespace": "default", "exec_options": ""},

@@ -1,0 +1,44 @@
+"""What a broker's file says in each mode, where Kafka is particular about it (``KafkaConfig.validateValues``)."""
+
+from __future__ import annotations
+
+import pytest
+
+from migrator.config.properties import parse_properties
+from migrator.rollout.modes import FileMode, ModeSettings, rewritten
+from migrator.rollout.nodes import Node, Role
+
+SETTINGS = ModeSettings(
+    {"controller.listener.names": "CONTROLLER", "controller.quorum.voters": "3001@c:9093"}, "SSL", "zk:2181", "3.9"
+)
+
+
+def changed(text: str, target: FileMode, node_id: int = 7, settings: ModeSettings = SETTINGS) -> dict[str, str]:
+    node = Node("broker-7", Role.BROKER, node_id, "host", "/etc/kafka/server.properties", "default", "", {})
+    return parse_properties(rewritten(node, text, target, settings))
+
+
+def test_a_generated_id_is_written_down_for_the_migration() -> None:
+    found = changed("zookeeper.connect=zk:2181\n", FileMode.BROKER_MIGRATING, 1001)
+    assert found["broker.id"] == "1001"
+    assert found["broker.id.generation.enable"] == "false", "Kafka refuses an id above the reserved ones otherwise"
+
+
+@pytest.mark.parametrize(
+    ("text", "node_id"), [("broker.id=7\n", 7), ("broker.id=1001\nreserved.broker.max.id=2000\n", 1001)]
+)
+def test_a_reserved_id_needs_nothing_more(text: str, node_id: int) -> None:
+    found = changed(f"zookeeper.connect=zk:2181\n{text}", FileMode.BROKER_MIGRATING, node_id)
+    assert "broker.id.generation.enable" not in found
+
+
+@pytest.mark.parametrize("mode", [FileMode.BROKER_MIGRATING, FileMode.BROKER_KRAFT])
+def test_the_brokers_own_listeners_stay_in_the_map(mode: FileMode) -> None:
+    """The inventory's map may name the controllers' listener only."""
+    settings = ModeSettings({**SETTINGS.for_brokers, "listener.security.protocol.map": "CONTROLLER:SSL"}, "SSL", "", "")
+    text = "broker.id=7\nzookeeper.connect=zk:2181\n"
+    found = changed(f"{text}listener.security.protocol.map=INSIDE:SASL_SSL\n", mode, settings=settings)
+    assert found["listener.security.protocol.map"] == "INSIDE:SASL_SSL,CONTROLLER:SSL"
+    found = changed(text, mode, settings=settings)
+    assert found["listener.security.protocol.map"].startswith("PLAINTEXT:PLAINTEXT,"), "Kafka's default"
+    assert found["listener.security.protocol.map"].endswith(",CONTROLLER:SSL")
