@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -179,8 +179,8 @@ def _run(
 ) -> None:
     """Begin, and do as much of the plan as is wanted."""
 
-    async def confirm() -> bool:
-        return yes or await asyncio.to_thread(ask, *finish_question(site.inventory))
+    async def confirm(left: Sequence[str]) -> bool:
+        return yes or await asyncio.to_thread(ask, *finish_question(site.inventory, left))
 
     async def work(journal: RolloutJournal) -> Ending:
         async with parts_at(site, say) as (parts, _):

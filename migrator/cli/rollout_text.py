@@ -109,13 +109,24 @@ def _step(number: int, one: StepPreview, inventory: Inventory) -> Iterator[str]:
     yield f"      undo: {text.undo}"
 
 
-def finish_question(inventory: Inventory) -> tuple[str, ...]:
-    """Before there is no way back."""
-    warning = (
-        f"The next step ends the migration of {inventory.cluster}. Until now 'migrator rollout rollback' returns the "
-        "cluster to ZooKeeper. After the next step there is no way back."
-    )
-    return warning, "End the migration?"
+def finish_question(inventory: Inventory, left: Sequence[str]) -> tuple[str, ...]:
+    """Before there is no way back.
+
+    :param left: the controllers that are still to be restarted without the migration.
+    """
+    if len(left) == 1:
+        yet = f"Now {left[0]}, the last controller, is restarted without the migration. This ends the migration of"
+    else:
+        yet = f"Now {', '.join(left)} are restarted without the migration, one after the other. This ends the migration of"
+    back = "'migrator rollout rollback' returns the cluster to ZooKeeper"
+    if inventory.controllers.kind is ControllerKind.STOCK:
+        until = (
+            f"Until now {back}. From the first restart on that is not sure: the migration is over as soon as one of "
+            "Kafka's controllers leads without the migration. Then there is no way back."
+        )
+    else:
+        until = f"Until the last controller is restarted, {back}. After the restart of the last one there is no way back."
+    return f"{yet} {inventory.cluster}. {until}", "End the migration?"
 
 
 def ending_lines(inventory: Inventory, ending: Ending, entries: Sequence[Entry]) -> Iterator[str]:

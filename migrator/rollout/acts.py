@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from migrator.errors import OperatorError
@@ -71,6 +71,23 @@ class StepActs:
         """
         await self._wait(questions, step.name)
         self._note(Event.PASSED, step.name, act)
+
+    async def see_files(self, nodes: Iterable[Node], progress: Progress) -> None:
+        """Before a person is asked: nobody else may have changed one of these files.
+
+        :raises FileChangedError: somebody has.
+        """
+        for node in nodes:
+            now = await self._digest(node)
+            if not progress.knows(node.name, now):
+                raise self._changed(node, now)
+
+    async def take_as_mended(self, nodes: Iterable[Node], progress: Progress) -> None:
+        """Nodes that serve as they should, after a failure: the files that the operator has mended are the base now."""
+        for node in nodes:
+            now = await self._digest(node)
+            if not progress.knows(node.name, now):
+                self._note(Event.FILE, node=node.name, file=now)
 
     async def do(self, step: Step, act: Act, progress: Progress) -> None:
         """One act that changes something, or a job.
@@ -185,7 +202,11 @@ class StepActs:
             self._note(Event.BEGUN, step.name, Act.START, node=target.name)
             self._parts.tell(f"{step.name}: starts {target.name}")
             await self._parts.executor.start(target)
-        self._note(Event.FOUND if decision is Decision.FOUND else Event.DONE, step.name, Act.START, node=target.name)
+        if decision is Decision.FOUND:
+            self._note(Event.FOUND, step.name, Act.START, node=target.name)
+            return
+        now = await self._digest(target)  # a person may have mended it before: it runs with this file
+        self._note(Event.DONE, step.name, Act.START, node=target.name, file=now)
 
     async def _stop(self, step: Step, node: Node, progress: Progress) -> None:
         decision = engine.decide_stop(progress.of(step.name), await self._parts.executor.incarnation(node))
@@ -239,6 +260,8 @@ class StepActs:
             await self._set_aside(node, progress.rollout)
         else:
             details |= await self._command(step, job, self._runner(job, node, seen, progress), seen)
+        if job is Job.FORMAT:  # a person may have mended it since it was written: the node is made with this file
+            details |= {"node": node.name, "file": await self._digest(node)}
         self._note(Event.DONE, step.name, Act.RUN, job=job.value, **details)
 
     def _runner(self, job: Job, node: Node, seen: Observation, progress: Progress) -> Node:

@@ -6,7 +6,7 @@ again goes on where it ended, however it ended.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -15,6 +15,7 @@ from migrator.errors import OperatorError
 from migrator.rollout.acts import AbortedError, GateTimeoutError, StepActs
 from migrator.rollout.engine import is_down, is_needed, next_step, questions_after
 from migrator.rollout.journal import Detail, Event, RolloutJournal
+from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import canary_steps, plan
 from migrator.rollout.ports import FileChangedError, Observation
@@ -48,16 +49,22 @@ class RolloutRun:
     """One run of the rollout that the journal has opened.
 
     :param state: the directory of the journal; `ABORT_FILE` in it asks for an end.
-    :param confirm: whether the operator wants what cannot be undone.
+    :param confirm: whether the operator wants what cannot be undone, told the names of the controllers that are still to
+        be restarted without the migration. Asked once in a run, as long as the last one was not.
     """
 
     def __init__(
-        self, parts: RolloutParts, journal: RolloutJournal, state: Path, confirm: Callable[[], Awaitable[bool]]
+        self,
+        parts: RolloutParts,
+        journal: RolloutJournal,
+        state: Path,
+        confirm: Callable[[Sequence[str]], Awaitable[bool]],
     ) -> None:
         self._parts = parts
         self._journal = journal
         self._state = state
         self._confirm = confirm
+        self._confirmed = False
         self._progress = progress_of(journal.entries)
         self._steps = plan(parts.inventory, self._progress.direction, self._progress.canary)
         self._acts = StepActs(parts, state, self._note, self._is_asked_to_stop)
@@ -119,14 +126,13 @@ class RolloutRun:
                     return True
                 self._parts.tell(f"{step.name}: {TEXTS[step.phase].why}")
             for act in step.acts:
-                if act in self._progress.of(step.name).done:
+                is_done = act in self._progress.of(step.name).done
+                if is_done and not (act is Act.CONFIRM and self._must_ask(step)):
                     continue
                 await self._parts.lock.check(self._progress.rollout)
                 if act is Act.CONFIRM:
-                    if not self._progress.confirmed and not await self._confirm():
+                    if not await self._is_wanted(step):
                         return False
-                    self._note(Event.CONFIRMED)
-                    self._note(Event.PASSED, step.name, act)
                 else:
                     await self._do(step, act, seen)
         except AbortedError:
@@ -138,14 +144,43 @@ class RolloutRun:
         self._note(Event.DONE, step.name)
         return True
 
+    def _must_ask(self, step: Step) -> bool:
+        """Whether the operator has to agree in this run, to a step that has not touched its controller yet."""
+        known = self._progress.of(step.name)
+        return not self._confirmed and Act.RESTART not in known.done and known.begun is not Act.RESTART
+
+    async def _is_wanted(self, step: Step) -> bool:
+        """Ask, unless the answer was yes in this run. Files are compared before: what is found later comes too late."""
+        left = [each.node for each in self._steps if each.phase is Phase.FINISH and each.node is not None and self._open(each)]
+        await self._acts.see_files(left, self._progress)
+        if self._must_ask(step) and not await self._confirm([node.name for node in left]):
+            return False
+        self._confirmed = True
+        self._note(Event.CONFIRMED)
+        if Act.CONFIRM not in self._progress.of(step.name).done:
+            self._note(Event.PASSED, step.name, Act.CONFIRM)
+        return True
+
+    def _open(self, step: Step) -> bool:
+        return not self._progress.of(step.name).finished
+
     async def _do(self, step: Step, act: Act, seen: Observation) -> None:
         if act is Act.CHECK_BEFORE:
             questions = () if is_down(step, seen) else step.before
             await self._acts.check(step, act, questions)
         elif act is Act.CHECK_AFTER:
             await self._acts.check(step, act, questions_after(step, self._steps, self._progress))
+            if self._progress.of(step.name).failed:
+                await self._acts.take_as_mended(self._waited_for(step), self._progress)
         else:
             await self._acts.do(step, act, self._progress)
+
+    def _waited_for(self, step: Step) -> Sequence[Node]:
+        """The nodes that serve when the check after a step has passed: that of the step, of its rack, or all voters."""
+        if step.phase is Phase.START:
+            return self._parts.inventory.controllers.nodes if step.after else ()
+        found = [question.node for question in step.after if question.node is not None]
+        return [node for node in found if step.successor is None]
 
     def _note(self, event: Event, step: str = "", act: str = "", **details: Detail) -> None:
         entry = self._journal.append(self._parts.clock.wall_ms(), event, step, act, **details)

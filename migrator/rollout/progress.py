@@ -15,7 +15,8 @@ from migrator.values import value
 class StepProgress:
     """``done``: acts that have come to their end. ``begun``: the one that was begun, with what was ``expected``.
     ``wrote``: the file was changed in this step; ``restored``: to what it was before. ``past``: the node was found
-    beyond this step. ``before``: what was seen of the broker before its restart."""
+    beyond this step. ``before``: what was seen of the broker before its restart. ``failed``: an act of it did, and the
+    operator may have mended a file since."""
 
     done: tuple[Act, ...] = ()
     begun: Act | None = None
@@ -25,6 +26,7 @@ class StepProgress:
     past: bool = False
     finished: bool = False
     before: BrokerSeen | None = None
+    failed: bool = False
 
 
 @value
@@ -39,7 +41,6 @@ class Progress:
     steps: Mapping[str, StepProgress] = field(default_factory=dict)
     files: Mapping[str, str | None] = field(default_factory=dict)
     written: Mapping[str, str | None] = field(default_factory=dict)
-    confirmed: bool = False
     soaked_ms: int = 0
     closed: bool = False
     last_stopped: str = ""
@@ -75,8 +76,6 @@ def after(progress: Progress, entry: Entry) -> Progress:
         return replace(progress, direction=Direction.BACK, closed=False)
     if entry.event is Event.CLOSED:
         return replace(progress, closed=True)
-    if entry.event is Event.CONFIRMED:
-        return replace(progress, confirmed=True)
     if entry.event is Event.SOAKED:
         return replace(progress, soaked_ms=_number(details["soaked_ms"]))
     if entry.event is Event.PAUSED:
@@ -114,10 +113,12 @@ def _step_after(step: StepProgress, entry: Entry) -> StepProgress:
         if act is Act.EDIT:
             wrote, restored = entry.event is Event.DONE, bool(details.get("restored"))
             return replace(step, wrote=wrote, restored=restored, past=bool(details.get("past")))
-    if entry.event is Event.FAILED and details.get("again"):
-        again = Act(str(details["again"]))
-        done = step.done[: step.done.index(again)] if again in step.done else step.done
-        return replace(step, done=done, begun=None, expected={})
+    if entry.event is Event.FAILED:
+        step = replace(step, failed=True)
+        if details.get("again"):
+            again = Act(str(details["again"]))
+            done = step.done[: step.done.index(again)] if again in step.done else step.done
+            return replace(step, done=done, begun=None, expected={})
     return step
 
 

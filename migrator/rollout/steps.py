@@ -61,7 +61,11 @@ TEXTS = {
     Phase.SOAK: PhaseText("both sides are written while you watch your applications", ROLLBACK),
     Phase.KRAFT: PhaseText("the broker leaves ZooKeeper", ROLLBACK),
     Phase.VERIFY: PhaseText("proves that both sides are equal before the way back closes", NOTHING),
-    Phase.FINISH: PhaseText("ends the migration on this controller", f"{ROLLBACK}, until the last controller"),
+    Phase.FINISH: PhaseText(
+        "ends the migration on this controller",
+        f"{ROLLBACK}, until the last controller is restarted; with Kafka's controllers, until one of them leads without the "
+        "migration",
+    ),
     Phase.HANDOVER: PhaseText("Kafka's own controller takes over on the same directory", "Start this program again"),
     Phase.ARCHIVE: PhaseText("keeps what proves the migration", NOTHING),
     Phase.MIGRATION_ON: PhaseText("the quorum must write to ZooKeeper again", "'migrator rollout apply'"),

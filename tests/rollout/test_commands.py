@@ -107,7 +107,7 @@ def test_from_plan_to_archive(desk: Desk) -> None:
     assert desk.cluster.modes()["broker-2"] is BrokerMode.KRAFT
     assert desk.cluster.modes()["broker-3"] is BrokerMode.MIGRATING
     ended = desk.printed("apply", answer="y\n")
-    assert "After the next step there is no way back" in ended
+    assert "After the restart of the last one there is no way back" in ended
     assert "the rollout is complete" in ended
     assert "restarts " in ended
     archive = Path(ended.rsplit("archive: ", 1)[1].strip())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ class Operator:
         self.clock = ModelClock()
         self.said: list[str] = []
         self.confirms = True
+        self.asked: list[tuple[str, ...]] = []
 
     def copy(self, state: Path) -> Operator:
         """Another world that is as this one is now, with a journal of its own."""
@@ -96,7 +97,8 @@ class Operator:
         return self._with_journal(work)
 
     def _run(self, journal: RolloutJournal) -> RolloutRun:
-        async def confirm() -> bool:
+        async def confirm(left: Sequence[str]) -> bool:
+            self.asked.append(tuple(left))
             return self.confirms
 
         return RolloutRun(self.parts(), journal, self.state, confirm)
