@@ -7,6 +7,7 @@ import json
 import signal
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from migrator.cli.rollout_text import (
 from migrator.cli.terminal import ask, ask_for, say, say_error, say_json
 from migrator.errors import ExitCode, OperatorError
 from migrator.log.lock import DirectoryLock, is_in_use
+from migrator.rollout.address import check_address
 from migrator.rollout.apply import ABORT_FILE, Ending, RolloutRun, StopAt, until_phase
 from migrator.rollout.inventory import schema_text
 from migrator.rollout.journal import Event, RolloutJournal, read_journal
@@ -93,10 +95,14 @@ async def _plan(site: Site, canary: str, direction: Direction, *, as_json: bool)
     entries = read_journal(site.state)
     progress = progress_of(entries)
     async with parts_at(site, say) as (parts, world):
+        unknown = await check_address(world.zookeeper, await parts.observer.observe())
         shown = await _previews(parts, progress, direction, canary)
         if as_json:
-            say_json({"cluster": site.inventory.cluster, "steps": [one.as_json() for one in shown]}, indent=True)
+            steps = [one.as_json() for one in shown]
+            say_json({"cluster": site.inventory.cluster, "unknown": unknown or None, "steps": steps}, indent=True)
             return
+        if unknown:
+            say(unknown)
         for line in plan_lines(site, world, shown, entries):
             say(line)
 
@@ -122,8 +128,14 @@ def apply(inventory: Path, until: str, pause_after: str, canary: str, yes: bool)
     Before the migration is finished, the command says that there is no way back after it, and asks.
     """
 
-    async def begin(parts: RolloutParts, journal: RolloutJournal) -> None:
+    async def begin(parts: RolloutParts, journal: RolloutJournal) -> Ending | None:
+        progress = progress_of(journal.entries)
+        if progress.closed and progress.direction is Direction.FORWARD:
+            shown = await _previews(parts, progress, Direction.FORWARD, canary)
+            if not any(one.changes_a_node for one in shown):
+                return Ending.ALREADY
         await open_rollout(parts, journal, canary)
+        return None
 
     _run(site_of(inventory), begin, _stop_at(until, pause_after), yes=yes)
 
@@ -170,21 +182,33 @@ def rollback(inventory: Path, yes: bool) -> None:
     _run(site_of(inventory), turn, StopAt(), yes=yes)
 
 
+def _say_with_time(line: str) -> None:
+    """What is going on may last for days: each line has its time."""
+    say(f"{datetime.now(UTC):%H:%M:%S}Z {line}")
+
+
 def _stop_at(until: str, pause_after: str) -> StopAt:
     return StopAt(until_phase(until) if until else None, pause_after)
 
 
 def _run(
-    site: Site, begin: Callable[[RolloutParts, RolloutJournal], Coroutine[Any, Any, None]], stop: StopAt, *, yes: bool
+    site: Site,
+    begin: Callable[[RolloutParts, RolloutJournal], Coroutine[Any, Any, Ending | None]],
+    stop: StopAt,
+    *,
+    yes: bool,
 ) -> None:
-    """Begin, and do as much of the plan as is wanted."""
+    """Begin, and do as much of the plan as is wanted. ``begin`` may say that there is nothing to do."""
 
     async def confirm(left: Sequence[str]) -> bool:
         return yes or await asyncio.to_thread(ask, *finish_question(site.inventory, left))
 
     async def work(journal: RolloutJournal) -> Ending:
-        async with parts_at(site, say) as (parts, _):
-            await begin(parts, journal)
+        async with parts_at(site, _say_with_time) as (parts, world):
+            await check_address(world.zookeeper, await parts.observer.observe())
+            ended = await begin(parts, journal)
+            if ended is not None:
+                return ended
             with _asked_to_stop_by_signals(site.state):
                 return await RolloutRun(parts, journal, site.state, confirm).run(stop)
 

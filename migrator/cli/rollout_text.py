@@ -34,6 +34,7 @@ NEXT = {
     Ending.ABORTED: "'migrator rollout resume' goes on",
     Ending.NOT_CONFIRMED: "'migrator rollout resume' asks again, 'migrator rollout rollback' goes back",
     Ending.COMPLETE: "",
+    Ending.ALREADY: "",
 }
 
 
@@ -95,7 +96,8 @@ def _step(number: int, one: StepPreview, inventory: Inventory) -> Iterator[str]:
         if act is Act.EDIT and not one.changes:
             yield f"      does: leaves {one.file or 'the property file'} as it is"
         elif act in DOES and (act is not Act.RUN or one.command):
-            yield "      does: " + DOES[act].format(
+            does = "creates {file}, a new file" if act is Act.EDIT and one.is_new else DOES[act]
+            yield "      does: " + does.format(
                 file=one.file,
                 node="" if step.node is None else step.node.name,
                 started="" if started is None else started.name,
@@ -117,7 +119,8 @@ def finish_question(inventory: Inventory, left: Sequence[str]) -> tuple[str, ...
     if len(left) == 1:
         yet = f"Now {left[0]}, the last controller, is restarted without the migration. This ends the migration of"
     else:
-        yet = f"Now {', '.join(left)} are restarted without the migration, one after the other. This ends the migration of"
+        names = ", ".join(left)
+        yet = f"Now {names} are restarted without the migration, one after the other. This ends the migration of"
     back = "'migrator rollout rollback' returns the cluster to ZooKeeper"
     if inventory.controllers.kind is ControllerKind.STOCK:
         until = (
@@ -125,7 +128,9 @@ def finish_question(inventory: Inventory, left: Sequence[str]) -> tuple[str, ...
             "Kafka's controllers leads without the migration. Then there is no way back."
         )
     else:
-        until = f"Until the last controller is restarted, {back}. After the restart of the last one there is no way back."
+        until = (
+            f"Until the last controller is restarted, {back}. After the restart of the last one there is no way back."
+        )
     return f"{yet} {inventory.cluster}. {until}", "End the migration?"
 
 
@@ -139,6 +144,7 @@ def ending_lines(inventory: Inventory, ending: Ending, entries: Sequence[Entry])
         gap = without_controller(last)
         if progress.direction is Direction.BACK and gap is not None:
             yield f"without a controller: {gap:.1f} s"
+    if ending in (Ending.COMPLETE, Ending.ALREADY):
         archive = next((entry.details["archive"] for entry in reversed(last) if "archive" in entry.details), None)
         if archive is not None:
             yield f"archive: {archive}"
@@ -160,6 +166,10 @@ def status_lines(standing: Standing) -> Iterator[str]:
         yield f"soaked: {standing.soaked_seconds} s"
     if standing.failure is not None:
         yield f"failed: {standing.failure}"
+        if standing.failure.output:
+            yield f"output: {standing.failure.output}"
+        if standing.failure.remedy:
+            yield f"do: {standing.failure.remedy}"
     if standing.trouble:
         yield f"{'the cluster' if standing.seen is None else 'the lock'} could not be looked at: {standing.trouble}"
     else:

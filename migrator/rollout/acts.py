@@ -7,8 +7,9 @@ from pathlib import Path, PurePosixPath
 
 from migrator.errors import OperatorError
 from migrator.rollout import engine, jobs
-from migrator.rollout.archive import keep_verdict, make_archive
+from migrator.rollout.archive import keep_output, keep_verdict, make_archive
 from migrator.rollout.engine import Decision
+from migrator.rollout.examined import copies
 from migrator.rollout.files import backup, backup_of, text_of
 from migrator.rollout.journal import Detail, Event
 from migrator.rollout.modes import FileMode, digest, file_mode, parsed, rewritten, stock_file
@@ -33,7 +34,14 @@ class UntrueRestartError(OperatorError):
 
 
 class JobFailedError(OperatorError):
-    """A command of a step failed, or its answer is no."""
+    """A command of a step failed, or its answer is no.
+
+    :param output: the file on this machine that has what the command printed; "" without one.
+    """
+
+    def __init__(self, what: str, *, where: str, remedy: str, output: str = "") -> None:
+        super().__init__(what, where=where, remedy=remedy)
+        self.output = output
 
 
 class AbortedError(OperatorError):
@@ -242,7 +250,9 @@ class StepActs:
         seen = await self._parts.observer.observe()
         if step.node is not None:
             runner = self._runner(Job.VERIFY, step.node, seen, progress)
-            self._note(Event.VERIFIED, step.name, **await self._command(step, Job.VERIFY, runner, seen))
+            self._note(
+                Event.VERIFIED, step.name, **await self._command(step, Job.VERIFY, runner, seen, progress.rollout)
+            )
 
     async def _run(self, step: Step, progress: Progress) -> None:
         job, node = step.job, step.node
@@ -257,9 +267,9 @@ class StepActs:
         if job is Job.ARCHIVE:
             details["archive"] = str(await make_archive(self._parts, node, self._state, progress.rollout))
         elif job is Job.SET_ASIDE:
-            await self._set_aside(node, progress.rollout)
+            await self._set_aside(step, node, progress.rollout)
         else:
-            details |= await self._command(step, job, self._runner(job, node, seen, progress), seen)
+            details |= await self._command(step, job, self._runner(job, node, seen, progress), seen, progress.rollout)
         if job is Job.FORMAT:  # a person may have mended it since it was written: the node is made with this file
             details |= {"node": node.name, "file": await self._digest(node)}
         self._note(Event.DONE, step.name, Act.RUN, job=job.value, **details)
@@ -273,7 +283,7 @@ class StepActs:
             return next((each for each in controllers if each.node_id == seen.quorum.leader_id), node)
         return node
 
-    async def _command(self, step: Step, job: Job, node: Node, seen: Observation) -> dict[str, int]:
+    async def _command(self, step: Step, job: Job, node: Node, seen: Observation, rollout: str) -> dict[str, int]:
         if job is Job.FORMAT and not seen.cluster_id:
             raise JobFailedError(
                 "nobody says the cluster's id",
@@ -282,28 +292,36 @@ class StepActs:
             )
         words = jobs.command_of(job, node, self._parts.inventory, seen.cluster_id)
         self._parts.tell(f"{step.name}: {job.value} on {node.host}")
-        output = await self._parts.executor.run(node, words, seconds=self._parts.inventory.times.command)
+        seconds = self._parts.inventory.times.command
+        if job is Job.PREFLIGHT:
+            async with copies(self._parts, node, rollout) as files:
+                words = jobs.preflight_of(self._parts.inventory, files.controllers, files.brokers)
+                output = files.known(await self._parts.executor.run(node, words, seconds=seconds))
+        else:
+            output = await self._parts.executor.run(node, words, seconds=seconds)
         report = jobs.printed(output)
         if job is Job.VERIFY and report is not None:
             keep_verdict(self._state, step.name, report)
-        self._raise_if_failed(job, node, output)
+        self._raise_if_failed(step, job, node, output)
         return jobs.figures(job, report)
 
-    def _raise_if_failed(self, job: Job, node: Node, output: Output) -> None:
-        """What the command said goes to the terminal, and nowhere else."""
+    def _raise_if_failed(self, step: Step, job: Job, node: Node, output: Output) -> None:
+        """What the command said may hold anything: it goes to the terminal, and to a file that only this user reads."""
         what = jobs.meaning(job, output)
         if what:
+            kept = keep_output(self._state, step.name, output)
+            self._parts.tell(f"{step.name}: {what}. The whole output is in {kept}. It ends so:")
             for line in jobs.tail(output):
                 self._parts.tell(f"  {line}")
-            raise JobFailedError(what, where=f"{node.name} on {node.host}", remedy=jobs.REMEDIES[job])
+            raise JobFailedError(what, where=f"{node.name} on {node.host}", remedy=jobs.REMEDIES[job], output=str(kept))
 
-    async def _set_aside(self, node: Node, rollout: str) -> None:
+    async def _set_aside(self, step: Step, node: Node, rollout: str) -> None:
         for directory in jobs.directories_of(parsed(node, await text_of(self._parts.executor, node))):
             if await self._parts.executor.read(node, str(PurePosixPath(directory) / jobs.META_PROPERTIES)) is None:
                 continue
             words = jobs.move_aside(directory, rollout)
             output = await self._parts.executor.run(node, words, seconds=self._parts.inventory.times.command)
-            self._raise_if_failed(Job.SET_ASIDE, node, output)
+            self._raise_if_failed(step, Job.SET_ASIDE, node, output)
 
     async def _wait(self, questions: Sequence[GateQuestion], step: str) -> None:
         times, clock = self._parts.inventory.times, self._parts.clock

@@ -6,31 +6,42 @@ again goes on where it ended, however it ended.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 
 from migrator.errors import OperatorError
-from migrator.rollout.acts import AbortedError, GateTimeoutError, StepActs
+from migrator.rollout.acts import AbortedError, GateTimeoutError, JobFailedError, StepActs, UntrueRestartError
 from migrator.rollout.engine import is_down, is_needed, next_step, questions_after
+from migrator.rollout.examined import remove_copies
 from migrator.rollout.journal import Detail, Event, RolloutJournal
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import canary_steps, plan
-from migrator.rollout.ports import FileChangedError, Observation
+from migrator.rollout.ports import ExecutorError, FileChangedError, LockedError, Observation, UnreachableError
 from migrator.rollout.progress import Progress, after, progress_of
 from migrator.rollout.steps import TEXTS, Act, Phase, Step
 from migrator.values import value
 
 ORDER = list(Phase)
 ABORT_FILE = "abort"
+OWN_WORDS = (FileChangedError, GateTimeoutError, JobFailedError, UntrueRestartError)
+"""Errors whose sentences are made of this program's words, and names."""
+KINDS: Mapping[type[OperatorError], str] = {
+    UnreachableError: "the host was not reached, or the connection broke",
+    ExecutorError: "a command on the node's host failed, or did not end in time",
+    LockedError: "somebody else has the lock",
+}
+OTHER_KIND = "an error that the command showed on the terminal"
+OTHER_REMEDY = "'migrator rollout resume' tries again, and shows the error in full"
 
 
 class Ending(Enum):
     """Why a run came to its end, without a failure."""
 
     COMPLETE = "the rollout is complete"
+    ALREADY = "already complete: nothing is to be done"
     REACHED = "it is as far as was asked for"
     PAUSED = "it waits after this step, as was asked for"
     ABORTED = "it stopped after the step under way, as was asked for"
@@ -49,7 +60,7 @@ class RolloutRun:
     """One run of the rollout that the journal has opened.
 
     :param state: the directory of the journal; `ABORT_FILE` in it asks for an end.
-    :param confirm: whether the operator wants what cannot be undone, told the names of the controllers that are still to
+    :param confirm: whether the operator wants what cannot be undone, told the names of the controllers still to
         be restarted without the migration. Asked once in a run, as long as the last one was not.
     """
 
@@ -88,6 +99,8 @@ class RolloutRun:
             return Ending.PAUSED
         self._abort_file.unlink(missing_ok=True)
         await self._parts.lock.acquire(self._progress.rollout)
+        if self._progress.of(Phase.PREFLIGHT.value).begun is Act.RUN:  # killed there: the copies may lie there still
+            await remove_copies(self._parts, self._parts.inventory.controllers.nodes[0], self._progress.rollout)
         try:
             return await self._run(stop)
         except AbortedError:
@@ -151,7 +164,11 @@ class RolloutRun:
 
     async def _is_wanted(self, step: Step) -> bool:
         """Ask, unless the answer was yes in this run. Files are compared before: what is found later comes too late."""
-        left = [each.node for each in self._steps if each.phase is Phase.FINISH and each.node is not None and self._open(each)]
+        left = [
+            each.node
+            for each in self._steps
+            if each.phase is Phase.FINISH and each.node is not None and self._open(each)
+        ]
         await self._acts.see_files(left, self._progress)
         if self._must_ask(step) and not await self._confirm([node.name for node in left]):
             return False
@@ -187,10 +204,15 @@ class RolloutRun:
         self._progress = after(self._progress, entry)
 
     def _fail(self, step: Step, act: Act | None, error: OperatorError) -> None:
-        """Names and kinds only: what a command said may hold anything."""
+        """Our own words only: what a command or a host said may hold anything."""
         details: dict[str, Detail] = {"error": type(error).__name__, "where": error.where}
-        if isinstance(error, GateTimeoutError):
-            details["what"] = error.what
+        if isinstance(error, OWN_WORDS):
+            details |= {"what": error.what, "remedy": error.remedy}
+        else:
+            kind = next((words for kind, words in KINDS.items() if isinstance(error, kind)), OTHER_KIND)
+            details |= {"what": kind, "remedy": OTHER_REMEDY}
+        if isinstance(error, JobFailedError) and error.output:
+            details["output"] = error.output
         if isinstance(error, FileChangedError):
             node, found = self._acts.found
             details |= {"again": Act.EDIT.value, "node": node, "file": found}

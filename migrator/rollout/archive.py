@@ -16,9 +16,9 @@ from migrator.rollout.journal import FILE_NAME
 from migrator.rollout.modes import parsed
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.ports import ExecutorError
+from migrator.rollout.ports import ExecutorError, Output
 
-VERDICTS, SUMS = "verdicts", "SHA256SUMS"
+VERDICTS, OUTPUTS, SUMS = "verdicts", "outputs", "SHA256SUMS"
 ZOOKEEPER = "zookeeper.jsonl"
 SNAPSHOT_SUFFIX, SEGMENT_SUFFIX = ".checkpoint", ".log"
 
@@ -30,6 +30,16 @@ def keep_verdict(state: Path, step: str, report: Mapping[str, Any]) -> None:
     """
     directory = _directory(state / VERDICTS)
     write_durably(directory / f"{step.replace('/', '-')}.json", json_text(report, indent=True).encode() + b"\n")
+
+
+def keep_output(state: Path, step: str, output: Output) -> Path:
+    """What a command of a step said when it failed, readable for this user only; a later one takes its place.
+
+    :raises StorageError: the disk refuses.
+    """
+    path = _directory(state / OUTPUTS) / f"{step.replace('/', '-')}.txt"
+    write_durably(path, f"{output.text}\n{output.errors}".lstrip().encode())
+    return path
 
 
 async def make_archive(parts: RolloutParts, node: Node, state: Path, rollout: str) -> Path:

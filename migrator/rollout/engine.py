@@ -25,6 +25,7 @@ MODES = {
     FileMode.BROKER_MIGRATING: BrokerMode.MIGRATING,
     FileMode.BROKER_KRAFT: BrokerMode.KRAFT,
 }
+GO_ON = "'migrator rollout resume' does the rest of the rollout"
 UNKNOWN_INCARNATION = ""
 """Of an executor that cannot tell: the registration of the broker tells then."""
 
@@ -74,9 +75,10 @@ def is_down(step: Step, seen: Observation) -> bool:
     return broker is None or broker.mode is None
 
 
-def refuse_back(seen: Observation, files: Sequence[FileMode], *, one_ends_it: bool) -> None:
+def refuse_back(seen: Observation, files: Sequence[FileMode], *, one_ends_it: bool, is_complete: bool) -> None:
     """
     :param files: what the controllers' property files are for.
+    :param is_complete: whether the rollout has come to its end.
     :param one_ends_it: whether one leader without the migration ends it, as with Kafka's controllers.
     :raises OperatorError: the end of the migration was reached, or nobody can say that it was not.
     """
@@ -84,9 +86,10 @@ def refuse_back(seen: Observation, files: Sequence[FileMode], *, one_ends_it: bo
     off = [mode is FileMode.CONTROLLER_ENDED for mode in files]
     if state == PublicState.FINISHED.label:
         raise OperatorError(
-            "the migration is finished: there is no way back",
+            "the migration is finished: there is no way back, because ZooKeeper gets no changes any more",
             where="rollback",
-            remedy="Go on with 'migrator rollout resume', or restore ZooKeeper and the brokers from a backup",
+            remedy=f"{'Nothing is to be done' if is_complete else GO_ON}. Only a backup of ZooKeeper and of the "
+            "brokers brings the old cluster back, without all that was written since",
         )
     if not state and (any(off) if one_ends_it else all(off)):
         raise OperatorError(

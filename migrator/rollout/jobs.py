@@ -16,6 +16,8 @@ from migrator.rollout.ports import Output
 from migrator.rollout.steps import Job
 
 META_PROPERTIES = "meta.properties"
+CAUSES = ("migrator: ", "Error: ")
+"""How the line begins in which a command of this program says why it failed."""
 MEANINGS: Mapping[Job, Mapping[int, str]] = {
     Job.PREFLIGHT: {
         ExitCode.DIFFERENT: "preflight has found blockers",
@@ -28,14 +30,28 @@ REMEDIES: Mapping[Job, str] = {
     Job.PREFLIGHT: "Mend what it names (docs/checks.md), then 'migrator rollout resume'",
     Job.REHEARSE: "Mend what it names, then 'migrator rollout resume'",
     Job.VERIFY: "'migrator verify --repair' mends ZooKeeper; then 'migrator rollout resume'",
-    Job.FORMAT: "Empty the directory if it is that of an earlier quorum, then 'migrator rollout resume'",
+    Job.FORMAT: "Do what it says, then 'migrator rollout resume'",
     Job.GIVE_BACK: "Do what it says, then 'migrator rollout resume'",
     Job.SET_ASIDE: "Move the directory away by hand, then 'migrator rollout resume'",
 }
 
 
+def preflight_of(inventory: Inventory, controllers: Sequence[str], brokers: Sequence[str]) -> list[str]:
+    """The words of preflight, given property files."""
+    kind = "stock" if inventory.controllers.kind is ControllerKind.STOCK else "ours"
+    files = [word for path in controllers for word in ("-c", path)]
+    of_brokers = [word for path in brokers for word in ("--brokers", path)]
+    return [inventory.controllers.program, Job.PREFLIGHT.value, *files, *of_brokers, "--controllers", kind, "--json"]
+
+
 def command_of(job: Job, node: Node, inventory: Inventory, cluster_id: str) -> list[str]:
-    """The words of a job that is one command."""
+    """The words of a job that is one command, for the files where they are. Preflight itself gets copies."""
+    if job is Job.PREFLIGHT:
+        return preflight_of(
+            inventory,
+            [each.properties for each in inventory.controllers.nodes],
+            [each.properties for each in inventory.brokers.nodes],
+        )
     controllers = inventory.controllers
     stock = controllers.kind is ControllerKind.STOCK
     file = ["-c", node.properties]
@@ -44,7 +60,6 @@ def command_of(job: Job, node: Node, inventory: Inventory, cluster_id: str) -> l
             word.replace("{path}", node.properties).replace("{cluster_id}", cluster_id) for word in controllers.format
         ]
     more = {
-        Job.PREFLIGHT: [*file, "--controllers", "stock" if stock else "ours", "--json"],
         Job.REHEARSE: [*file, "--release-version", controllers.release_version, "--no-spark", "--json"],
         Job.FORMAT: [*file, "-t", cluster_id, "-r", controllers.release_version, "--ignore-formatted"],
         Job.VERIFY: [*file, "--json"],
@@ -100,5 +115,7 @@ def figures(job: Job, report: Mapping[str, Any] | None) -> dict[str, int]:
 
 
 def tail(output: Output, lines: int = 12) -> Sequence[str]:
-    """The last lines of what a command said, for the terminal only."""
-    return [line for line in f"{output.text}\n{output.errors}".splitlines() if line.strip()][-lines:]
+    """The last lines of what a command said, for the terminal. The cause that it gives comes last, warnings before."""
+    said = [line for line in f"{output.text}\n{output.errors}".splitlines() if line.strip()]
+    causes = [line for line in said if line.startswith(CAUSES)]
+    return [*(line for line in said if line not in causes), *causes][-lines:]

@@ -58,14 +58,16 @@ async def may_turn_back(parts: RolloutParts, journal: RolloutJournal) -> None:
     """
     :raises OperatorError: there is no way back any more, or nobody can say whether there is.
     """
-    if _goes_back(progress_of(journal.entries)):
+    progress = progress_of(journal.entries)
+    if _goes_back(progress):
         return
     files = [
         file_mode(node.role, parsed(node, await text_of(parts.executor, node)))
         for node in parts.inventory.controllers.nodes
     ]
     one_ends_it = parts.inventory.controllers.kind is ControllerKind.STOCK
-    refuse_back(await parts.observer.observe(), files, one_ends_it=one_ends_it)
+    seen = await parts.observer.observe()
+    refuse_back(seen, files, one_ends_it=one_ends_it, is_complete=progress.closed)
 
 
 async def turn_back(parts: RolloutParts, journal: RolloutJournal) -> None:

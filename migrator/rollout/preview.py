@@ -33,13 +33,21 @@ class StepState(Enum):
 
 @value
 class StepPreview:
-    """``changes``: lines ``- key=value`` and ``+ key=value`` of ``file``. ``command``: what a job runs."""
+    """``changes``: lines ``- key=value`` and ``+ key=value`` of ``file``. ``command``: what a job runs.
+    ``is_new``: there is no such file yet."""
 
     step: Step
     state: StepState
     file: str = ""
     changes: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
+    is_new: bool = False
+
+    @property
+    def changes_a_node(self) -> bool:
+        """Whether a file or a process is still to be touched."""
+        acts = (Act.EDIT, Act.RESTART, Act.START, Act.STOP)
+        return self.state in (StepState.OPEN, StepState.UNDER_WAY) and any(act in acts for act in self.step.acts)
 
     def as_json(self) -> dict[str, object]:
         """For scripts."""
@@ -56,6 +64,7 @@ class StepPreview:
             "before": asked(step.before),
             "after": asked(step.after),
             "file": self.file or None,
+            "file_is_new": self.is_new,
             "changes": list(self.changes),
             "command": list(self.command),
         }
@@ -64,12 +73,14 @@ class StepPreview:
 @value
 class Facts:
     """What the preview is made from. ``texts``: property files by node; ``running``: nodes whose process runs.
-    ``earlier``: by node and mode, the file as this rollout found it in that mode."""
+    ``earlier``: by node and mode, the file as this rollout found it in that mode. ``stock``: files of Kafka's
+    controllers by node, those that are there already."""
 
     seen: Observation
     texts: Mapping[str, str]
     running: frozenset[str]
     earlier: Mapping[tuple[str, FileMode], str]
+    stock: Mapping[str, str]
 
 
 async def gather(parts: RolloutParts, steps: Sequence[Step], progress: Progress) -> Facts:
@@ -92,7 +103,11 @@ async def gather(parts: RolloutParts, steps: Sequence[Step], progress: Progress)
         content = await parts.executor.read(step.node, kept) if kept else None
         if content is not None:
             earlier[step.node.name, step.mode] = content.decode()
-    return Facts(await parts.observer.observe(), texts, frozenset(running), earlier)
+    stock = {}
+    for node in parts.inventory.controllers.stock.values():
+        if (content := await parts.executor.read(node, node.properties)) is not None:
+            stock[node.name] = content.decode("utf-8", "replace")
+    return Facts(await parts.observer.observe(), texts, frozenset(running), earlier, stock)
 
 
 def preview(parts: RolloutParts, steps: Sequence[Step], progress: Progress, facts: Facts) -> list[StepPreview]:
@@ -113,7 +128,8 @@ def _preview(parts: RolloutParts, step: Step, progress: Progress, facts: Facts, 
     file, changes = "", _NOTHING
     if node is not None and step.mode is not None and Act.EDIT in step.acts and Act.EDIT not in known.done:
         file, changes = _edited(parts, step, node, facts, texts)
-    return StepPreview(step, state, file, changes, _command(parts, step, facts.seen.cluster_id))
+    is_new = step.successor is not None and step.successor.name not in facts.stock
+    return StepPreview(step, state, file, changes, _command(parts, step, facts.seen.cluster_id), is_new)
 
 
 def _mode(step: Step, texts: Mapping[str, str]) -> FileMode | None:
@@ -128,7 +144,8 @@ def _edited(
     """Path and changes of the step's file; ``texts`` is taken along."""
     before, release = texts[node.name], parts.inventory.handover
     if step.successor is not None and release is not None:
-        return step.successor.properties, tuple(changes_shown(before, stock_file(before, release)))
+        there = facts.stock.get(step.successor.name, "")
+        return step.successor.properties, tuple(changes_shown(there, stock_file(before, release)))
     here = file_mode(node.role, parsed(node, before))
     if step.mode is None or engine.is_past(step, here):
         return node.properties, ()

@@ -55,6 +55,8 @@ class Standing:
             "why": None if step is None else TEXTS[step.phase].why,
             "soaked_seconds": self.soaked_seconds,
             "failure": None if self.failure is None else str(self.failure),
+            "failure_remedy": None if self.failure is None else self.failure.remedy or None,
+            "failure_output": None if self.failure is None else self.failure.output or None,
             "forecast_seconds": None if self.forecast is None else self.forecast.seconds,
             "lock": None
             if holder is None

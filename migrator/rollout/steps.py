@@ -63,8 +63,8 @@ TEXTS = {
     Phase.VERIFY: PhaseText("proves that both sides are equal before the way back closes", NOTHING),
     Phase.FINISH: PhaseText(
         "ends the migration on this controller",
-        f"{ROLLBACK}, until the last controller is restarted; with Kafka's controllers, until one of them leads without the "
-        "migration",
+        f"{ROLLBACK}, until the last controller is restarted; with Kafka's controllers, until one of them leads "
+        "without the migration",
     ),
     Phase.HANDOVER: PhaseText("Kafka's own controller takes over on the same directory", "Start this program again"),
     Phase.ARCHIVE: PhaseText("keeps what proves the migration", NOTHING),

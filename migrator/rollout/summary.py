@@ -49,6 +49,8 @@ class Failure:
     error: str
     where: str
     what: str
+    remedy: str = ""
+    output: str = ""
 
     def __str__(self) -> str:
         place = f"{self.step} ({self.act})" if self.act else self.step
@@ -77,7 +79,9 @@ def failure_of(entries: Sequence[Entry]) -> Failure | None:
     if last is None or last.event is not Event.FAILED:
         return None
     details = last.details
-    return Failure(last.step, last.act, *(str(details.get(key) or "") for key in ("error", "where", "what")))
+    return Failure(
+        last.step, last.act, *(str(details.get(key) or "") for key in ("error", "where", "what", "remedy", "output"))
+    )
 
 
 def durations_of(entries: Sequence[Entry], steps: Sequence[Step]) -> Durations:

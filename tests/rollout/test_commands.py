@@ -191,7 +191,12 @@ def test_status_says_what_failed_and_who_holds_the_lock(desk: Desk) -> None:
     desk.cluster.exit_codes["verify"] = 1
     desk.refused("apply")
     said = desk.printed("status", exit_code=1)
-    for piece in ("forward: failed", "failed: soak (run): JobFailedError, ", "lock: rollout ", "migration: DualWrite"):
+    for piece in (
+        "forward: failed",
+        "failed: soak (run): ZooKeeper and the metadata log differ, ",
+        "lock: rollout ",
+        "migration: DualWrite",
+    ):
         assert piece in said
     found = json.loads(desk.printed("status --json", exit_code=1))
     assert (found["state"], found["step"], found["lock"]["host"]) == ("failed", "soak", "ops-1")

@@ -135,6 +135,7 @@ class ModelCluster:
         self.foreign_writes: tuple[str, ...] = ()
         self.exit_codes: dict[str, int] = {}
         self.zookeeper_answers = True
+        self.examined: dict[tuple[str, str], bytes] = {}
         self._incarnations = 0
         self._old_content: dict[str, bytes] = {}
         self._min_isr = min_isr
@@ -195,7 +196,7 @@ class ModelCluster:
         return None if process is None else str(process.incarnation)
 
     async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
-        name = words[0] if words[0] in ("mv", "ls") else words[1]
+        name = words[0] if words[0] in ("mv", "ls", "cp", "mkdir", "rm") else words[1]
         self.fault(name, node)
         self.points.boundary(f"before {name} {node.name}")
         self.commands.append(tuple(words))
@@ -303,6 +304,13 @@ class ModelCluster:
             self.kraft_claims = False
             self.state = ""
             self.controller_broker = self.inventory.brokers.nodes[0].node_id
+        elif name == "cp":
+            self.files[node.name, words[-1]] = b""
+        elif name == "rm":
+            for key in [key for key in self.files if key[0] == node.name and key[1].startswith(f"{words[-1]}/")]:
+                del self.files[key]
+        elif name == "preflight":
+            self.examined = {key: text for key, text in self.files.items() if key[1] in words}
         elif name == "mv":
             self.formatted.discard(node.name)
             self.files.pop((node.name, f"{words[-2]}/meta.properties"), None)

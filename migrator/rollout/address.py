@@ -1,0 +1,25 @@
+"""Whether the ZooKeeper that 'access' names holds a Kafka cluster: looked at before anything is planned or done."""
+
+from __future__ import annotations
+
+import asyncio
+
+from migrator.migration.machine.states import PublicState
+from migrator.rollout.ports import Observation
+from migrator.zookeeper.clusters import read_cluster_id
+from migrator.zookeeper.session import ZooKeeperSession
+
+
+async def check_address(session: ZooKeeperSession | None, seen: Observation) -> str:
+    """Gives what could not be looked at, or "". After the migration ZooKeeper need not hold anything any more.
+
+    :raises NoClusterError: there is no cluster; says where one is instead.
+    """
+    finished = seen.migration is not None and seen.migration.state == PublicState.FINISHED.label
+    if session is None or finished:
+        return ""
+    if not seen.zookeeper_answers:
+        why = "; ".join(seen.unknown) or "it does not answer"
+        return f"ZooKeeper could not be looked at, so the plan does not know what is done already: {why}"
+    await asyncio.to_thread(read_cluster_id, session)
+    return ""
