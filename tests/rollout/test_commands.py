@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -146,6 +147,23 @@ def test_there_and_back_and_there_again(desk: Desk) -> None:
     assert "no rollout is under way" in desk.refused("resume")
     assert "the rollout is complete" in desk.printed("apply --yes")
     assert "there is no way back" in desk.refused("rollback")
+
+
+def test_after_the_end_nothing_is_begun_again_and_nobody_is_sent_on(desk: Desk) -> None:
+    archive = desk.printed("apply --yes").rsplit("archive: ", 1)[1]
+    journal = desk.printed("history")
+    said = desk.printed("apply --yes")
+    assert "already complete: nothing is to be done" in said
+    assert said.endswith(f"archive: {archive}")
+    assert desk.printed("history") == journal
+    refused = desk.refused("rollback")
+    assert "there is no way back, because ZooKeeper gets no changes any more" in refused
+    assert "resume" not in refused
+
+
+def test_each_line_of_a_run_has_its_time(desk: Desk) -> None:
+    lines = desk.printed("apply --until MigrationIneligible").splitlines()
+    assert [line for line in lines[:-1] if not re.match(r"\d\d:\d\d:\d\dZ ", line)] == []
 
 
 def test_a_rollback_that_is_not_wanted(desk: Desk) -> None:

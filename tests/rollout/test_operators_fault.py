@@ -1,0 +1,227 @@
+"""What a person gets wrong on the way, and how a rollout says so: wrong files, a wrong address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from kazoo.client import KazooClient
+
+from migrator.cli.main import migrator
+from migrator.cli.rollout_text import finish_question
+from migrator.errors import OperatorError
+from migrator.parts.processes import free_port
+from migrator.rollout.acts import JobFailedError
+from migrator.rollout.apply import Ending, StopAt
+from migrator.rollout.examined import DIRECTORY, elsewhere, wanted
+from migrator.rollout.jobs import tail
+from migrator.rollout.journal import FILE_NAME, Event
+from migrator.rollout.ports import FileChangedError, Output
+from migrator.rollout.steps import Phase
+from migrator.rollout.summary import failure_of
+from migrator.zookeeper.clusters import NoClusterError
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
+from tests.conftest import ZooKeeperSpace
+from tests.rollout.support.model import SECRET, ModelCluster, model_inventory, nothing
+from tests.rollout.support.runs import Operator
+
+CONTROLLERS = [f"controller-{number}" for number in (3001, 3002, 3003)]
+
+
+@pytest.fixture
+def operator(tmp_path: Path) -> Operator:
+    (tmp_path / "state").mkdir()
+    return Operator(ModelCluster(model_inventory()), tmp_path / "state")
+
+
+def mend(operator: Operator, name: str) -> None:
+    key = next(key for key in operator.cluster.files if key[0] == name and key[1].startswith("/etc/"))
+    operator.cluster.files[key] += b"num.io.threads=16\n"
+
+
+def test_a_file_that_was_mended_before_its_directory_was_formatted_is_the_new_base(operator: Operator) -> None:
+    operator.cluster.exit_codes["format"] = 2
+    with pytest.raises(JobFailedError):
+        operator.apply()
+    mend(operator, CONTROLLERS[0])
+    operator.cluster.exit_codes.clear()
+    assert operator.resume() is Ending.COMPLETE
+    assert operator.cluster.files[CONTROLLERS[0], "/etc/c3001.properties"].endswith(b"num.io.threads=16\n")
+
+
+def test_a_file_that_was_mended_before_its_controller_was_started_is_the_new_base(operator: Operator) -> None:
+    operator.apply(StopAt(Phase.FORMAT))
+    mend(operator, CONTROLLERS[1])
+    assert operator.resume() is Ending.COMPLETE
+
+
+def test_a_file_that_was_mended_while_its_broker_did_not_come_back_is_the_new_base(operator: Operator) -> None:
+    operator.apply(StopAt(Phase.START))
+    operator.cluster.old_settings.add("broker-2")
+    with pytest.raises(OperatorError, match="broker-2: runs in"):
+        operator.resume()
+    mend(operator, "broker-2")
+    node = next(node for node in operator.cluster.inventory.nodes if node.name == "broker-2")
+    operator.cluster.start_as_configured(node)
+    assert operator.resume() is Ending.COMPLETE
+
+
+def test_files_are_compared_before_the_question_and_not_after(operator: Operator) -> None:
+    operator.apply(StopAt(Phase.VERIFY))
+    mend(operator, CONTROLLERS[2])
+    with pytest.raises(FileChangedError, match=CONTROLLERS[2]):
+        operator.resume()
+    assert not operator.asked
+    assert operator.resume() is Ending.COMPLETE
+    assert operator.asked == [tuple(CONTROLLERS)]
+
+
+def test_each_run_asks_again_until_the_last_controller_is_restarted(operator: Operator) -> None:
+    operator.apply(StopAt(Phase.VERIFY))
+
+    def breaks(where: str) -> None:
+        if where == "before write controller-3003":
+            raise OperatorError("the connection broke")
+
+    operator.cluster.points.at = breaks
+    with pytest.raises(OperatorError, match="the connection broke"):
+        operator.resume()
+    operator.cluster.points.at = nothing
+    operator.confirms = False
+    assert operator.resume() is Ending.NOT_CONFIRMED
+    assert operator.cluster.state == "DualWrite"
+    assert len(operator.asked) == 2
+    assert "controller-3003" in operator.asked[1]
+    operator.confirms = True
+    assert operator.resume() is Ending.COMPLETE
+
+
+def test_the_question_says_when_the_way_back_closes() -> None:
+    ours = model_inventory()
+    three, _ = finish_question(ours, CONTROLLERS)
+    assert "Until the last controller is restarted, 'migrator rollout rollback' returns" in three
+    last, _ = finish_question(ours, CONTROLLERS[-1:])
+    assert "Now controller-3003, the last controller," in last
+    stock, _ = finish_question(model_inventory(kind="stock", handover=False), CONTROLLERS)
+    assert "as soon as one of Kafka's controllers leads" in stock
+
+
+def test_status_says_in_words_what_failed_and_where_the_output_is(operator: Operator) -> None:
+    operator.cluster.exit_codes["format"] = 2
+    with pytest.raises(JobFailedError) as raised:
+        operator.apply()
+    assert raised.value.remedy == "Do what it says, then 'migrator rollout resume'"
+    failure = failure_of(operator.entries)
+    assert failure is not None
+    assert str(failure) == "format/controller-3001 (run): format ended with exit code 2, controller-3001 on localhost"
+    assert failure.remedy == raised.value.remedy
+    output = Path(failure.output)
+    assert SECRET in output.read_text()
+    assert output.stat().st_mode & 0o777 == 0o600
+    assert SECRET not in (operator.state / FILE_NAME).read_text()
+
+
+def test_what_a_host_said_of_a_failure_is_not_kept(operator: Operator) -> None:
+    def breaks(where: str) -> None:
+        if where == "before write controller-3001":
+            raise OperatorError(f"sh said {SECRET}")
+
+    operator.cluster.points.at = breaks
+    with pytest.raises(OperatorError):
+        operator.apply()
+    assert operator.entries[-1].event is Event.FAILED
+    assert "Error" not in str(failure_of(operator.entries))
+    assert SECRET not in (operator.state / FILE_NAME).read_text()
+
+
+def test_the_cause_that_a_command_gives_comes_last() -> None:
+    errors = "WARN one\nmigrator: zk/kafak: no Kafka cluster is here. Did you mean /kafka?\nWARN two\nWARN three\n"
+    assert tail(Output(2, "", errors))[-1].startswith("migrator: zk/kafak")
+
+
+def test_preflight_gets_every_file_as_it_will_be_and_the_copies_are_gone_afterwards(operator: Operator) -> None:
+    operator.cluster.exit_codes["rehearse"] = 1
+    with pytest.raises(JobFailedError):
+        operator.apply()
+    (words,) = (words for words in operator.cluster.commands if "preflight" in words)
+    assert [words[at + 1].rpartition("/")[2] for at, word in enumerate(words) if word == "-c"] == [
+        f"controller-{number}.properties" for number in (3001, 3002, 3003)
+    ]
+    assert words.count("--brokers") == 3
+    assert len(operator.cluster.examined) == 6
+    broker = next(text for (_, path), text in operator.cluster.examined.items() if path.endswith("broker-2.properties"))
+    assert b"zookeeper.metadata.migration.enable=true" in broker
+    assert b"controller.quorum.voters=3001@c:9093" in broker
+    assert any(words[:3] == ("mkdir", "-m", "700") for words in operator.cluster.commands)
+    assert not [path for _, path in operator.cluster.files if path.startswith(DIRECTORY)]
+
+
+def test_the_copies_are_removed_when_preflight_fails(operator: Operator) -> None:
+    operator.cluster.exit_codes["preflight"] = 1
+    with pytest.raises(JobFailedError, match="has found blockers"):
+        operator.apply()
+    assert not [path for _, path in operator.cluster.files if path.startswith(DIRECTORY)]
+
+
+def test_directories_of_another_host_are_not_looked_for_on_this_one() -> None:
+    text = elsewhere("node.id=3002\nlog.dirs=/data/a,/data/b\nmetadata.log.dir=/data/m\n", "/copies/3002")
+    assert (
+        text == "node.id=3002\nlog.dirs=/copies/3002/data/a,/copies/3002/data/b\nmetadata.log.dir=/copies/3002/data/m\n"
+    )
+
+
+def test_a_broker_in_kraft_mode_is_examined_as_it_is(operator: Operator) -> None:
+    node = operator.cluster.inventory.brokers.nodes[0]
+    text = "process.roles=broker\nnode.id=1\n"
+    assert wanted(node, text, operator.parts().mode_settings) == text
+
+
+class RealDesk:
+    """An inventory of files and processes of this machine, of which none runs."""
+
+    def __init__(self, directory: Path, connect: str) -> None:
+        port = free_port()
+        settings = (
+            f"process.roles=controller\ncontroller.listener.names=C\ncontroller.quorum.voters=3001@localhost:{port}\n"
+        )
+        settings += f"listeners=C://localhost:{port}\nzookeeper.connect={connect}\n"
+        (directory / "c.properties").write_text(
+            f"node.id=3001\n{settings}log.dirs={directory}/data\nzookeeper.metadata.migration.enable=true\n"
+        )
+        (directory / "access.properties").write_text(f"node.id=3001\n{settings}")
+        (directory / "b.properties").write_text("broker.id=1\nzookeeper.connect=zk\n")
+        self.inventory = directory / "inventory.yaml"
+        self.inventory.write_text(
+            "cluster: c\naccess: access.properties\n"
+            f"controllers:\n  nodes: [{{id: 3001, properties: {directory}/c.properties}}]\n"
+            "brokers:\n  settings: {controller.listener.names: C, controller.quorum.voters: '3001@h:1'}\n"
+            f"  nodes: [{{id: 1, properties: {directory}/b.properties}}]\n"
+            "executors: {default: {preset: local, variables: {command: 'false'}}}\nhandover: {release: '3.9.1'}\n"
+        )
+
+    def type(self, name: str) -> Result:
+        return CliRunner().invoke(migrator, ["rollout", name, "-i", str(self.inventory)])
+
+
+def test_plan_and_apply_say_that_the_chroot_is_wrong_and_what_was_meant(
+    tmp_path: Path, zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient
+) -> None:
+    zookeeper_client.create(paths.CLUSTER_ID, encode_cluster_id("abc"), makepath=True)
+    desk = RealDesk(tmp_path, f"{zookeeper.hosts}x")
+    for name in ("plan", "apply"):
+        error = desk.type(name).exception
+        assert isinstance(error, NoClusterError), error
+        assert f"Did you mean {zookeeper.chroot}?" in str(error) or zookeeper.chroot in error.chroots
+    assert not (tmp_path / "inventory.rollout" / FILE_NAME).read_bytes()
+
+
+def test_plan_says_that_zookeeper_could_not_be_looked_at_and_shows_new_files_whole(tmp_path: Path) -> None:
+    desk = RealDesk(tmp_path, f"localhost:{free_port()}")
+    result = desk.type("plan")
+    assert result.exit_code == 0, result.exception
+    assert result.output.startswith("ZooKeeper could not be looked at, so the plan does not know what is done already")
+    assert f"does: creates {tmp_path}/c.stock.properties, a new file\n        + process.roles=controller" in (
+        result.output.replace("        + node.id=3001\n", "")
+    )
