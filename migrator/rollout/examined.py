@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 from migrator.config.properties import parse_properties
 from migrator.config.property_edits import Edit, edited
@@ -21,7 +22,7 @@ from migrator.rollout.parts import RolloutParts
 from migrator.rollout.ports import Output
 from migrator.values import value
 
-DIRECTORY = "/tmp/migrator-preflight-"  # noqa: S108 - made there with mkdir, which refuses what is there already
+DIRECTORY = str(PurePosixPath("/tmp", "migrator-preflight-"))  # noqa: S108 - mkdir refuses what is there already
 DIRECTORIES = ("metadata.log.dir", "log.dir", "log.dirs")
 """Keys with directories of a node's own host."""
 SECONDS = 60.0
