@@ -51,6 +51,23 @@ def test_a_file_that_was_mended_before_its_directory_was_formatted_is_the_new_ba
     assert operator.cluster.files[CONTROLLERS[0], "/etc/c3001.properties"].endswith(b"num.io.threads=16\n")
 
 
+def test_a_mended_file_is_the_base_although_somebody_else_starts_the_controller(operator: Operator) -> None:
+    operator.cluster.exit_codes["format"] = 2
+    with pytest.raises(JobFailedError):
+        operator.apply()
+    mend(operator, CONTROLLERS[0])
+    operator.cluster.exit_codes.clear()
+
+    def starts(where: str) -> None:
+        if where == "after done format/controller-3003 ":
+            operator.cluster.start_as_configured(operator.cluster.inventory.controllers.nodes[0])
+
+    operator.cluster.points.at = starts
+    assert operator.resume() is Ending.COMPLETE
+    begun = [(entry.step, entry.event) for entry in operator.entries if entry.act == "start"]
+    assert (f"start/{CONTROLLERS[0]}", Event.FOUND) in begun
+
+
 def test_a_file_that_was_mended_before_its_controller_was_started_is_the_new_base(operator: Operator) -> None:
     operator.apply(StopAt(Phase.FORMAT))
     mend(operator, CONTROLLERS[1])
