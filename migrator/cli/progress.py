@@ -29,7 +29,7 @@ class Progress:
         self._look: Look = _nothing
         self._shown, self._shown_at = ("", ""), 0.0
         self._ended = threading.Event()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # what is said while something is asked is said by the same thread
         self._ticker = threading.Thread(target=self._tick, name="progress", daemon=True)
 
     def __enter__(self) -> Self:

@@ -71,3 +71,16 @@ def test_while_it_rests_nothing_is_printed() -> None:
         for _ in range(3):
             assert looked.acquire(timeout=PATIENCE_SECONDS)
     assert lines.nothing_more
+
+
+def test_what_is_asked_may_be_explained() -> None:
+    """`verify --repair --json` says how many differences there are, and then asks."""
+    lines, asked = Lines(), threading.Event()
+
+    def ask() -> None:
+        with Progress(console(file=lines)) as shown, shown.silent():
+            shown.say("3 differences")
+        asked.set()
+
+    threading.Thread(target=ask, daemon=True).start()
+    assert asked.wait(PATIENCE_SECONDS), "it waits for itself"
