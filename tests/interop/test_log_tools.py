@@ -83,7 +83,7 @@ def test_the_metadata_shell_reads_ours(kafka_391: StockKafka, tmp_path: Path, wr
     path = write(tmp_path / "data")
     partition = metadata_shell(kafka_391, path, "cat", "/image/topics/byName/orders/0", directory=tmp_path)
     assert "leaderEpoch=4, partitionEpoch=5)" in partition
-    configs = metadata_shell(kafka_391, path, "find", "/image/configs", directory=tmp_path)
+    configs = metadata_shell(kafka_391, path, "find", "/image/configs", directory=tmp_path, shows="cleanup.policy")
     assert "cleanup.policy" in configs
     target = metadata_shell(
         kafka_391, path, "cat", "/image/configs/UNKNOWN:migrator.quorum/target.voters", directory=tmp_path

@@ -18,6 +18,8 @@ from tests.people.support.commands import MIGRATOR
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|[\x00-\x08\x0b-\x1f]")
 SIZE = (50, 160)
 """Lines and columns."""
+SIZE_OF_OTHERS = ("LINES", "COLUMNS")
+"""Whoever runs the tests may say how large its own terminal is; the command would believe it."""
 KEPT = 1 << 18
 """So many of the last characters are looked at: a view that draws itself four times a second goes on for ever."""
 PATIENCE_SECONDS = 60.0
@@ -93,7 +95,8 @@ async def on_terminal(*arguments: str, env: Mapping[str, str] | None = None) -> 
     process = await asyncio.create_subprocess_exec(
         *MIGRATOR, *arguments, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C is a signal
-        env={**os.environ, "TERM": "xterm-256color"} | dict(env or {}),
+        env={key: text for key, text in os.environ.items() if key not in SIZE_OF_OTHERS}
+        | {"TERM": "xterm-256color"} | dict(env or {}),
     )  # fmt: skip
     os.close(theirs)
     terminal = Terminal(process, mine)
