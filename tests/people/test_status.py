@@ -118,7 +118,7 @@ async def test_who_is_down_who_leads_and_whom_to_ask(zookeeper: ZooKeeperSpace, 
             "--command-config", str(follower.property_file),
         )  # fmt: skip
         assert f"as controller {follower.node_id} knows it, which follows controller {leader.node_id}" in alone
-        assert "run this command on 127.0.0.1" in alone
+        assert f"run this command with the property file of controller {leader.node_id}" in alone
         assert "for 0 s" not in alone
 
         watch = await asyncio.create_subprocess_exec(
