@@ -14,6 +14,7 @@ from migrator.config.checks import STANDARD_AUTHORIZER
 from migrator.config.properties import parse_properties, without_keys
 from migrator.config.property_edits import Edit, edited
 from migrator.config.sensitive import REDACTED, broker_type, is_sensitive
+from migrator.config.types import split_list
 from migrator.errors import OperatorError
 from migrator.handover.target_release import TargetRelease
 from migrator.migration.machine.finish import FLAG
@@ -196,7 +197,14 @@ def _own_id(node: Node, properties: Mapping[str, str]) -> Iterator[tuple[str, st
     """Kafka takes no generated id in a migration, and no id above the reserved ones while ids may be generated
     (``KafkaConfig.validateValues``)."""
     yield BROKER_ID, str(node.node_id)
-    if node.node_id > int(properties.get(RESERVED_IDS, "1000")):
+    reserved = properties.get(RESERVED_IDS, "1000").strip()
+    if not reserved.isdecimal():
+        raise OperatorError(
+            f"{RESERVED_IDS}: {reserved!r} is no number",
+            where=f"{node.name}: {node.properties}",
+            remedy="Correct this line",
+        )
+    if node.node_id > int(reserved):
         yield GENERATED_IDS, "false"
 
 
@@ -223,20 +231,13 @@ def _authorizer(properties: Mapping[str, str], old: str, new: str) -> Iterator[t
 
 def _protocols(properties: Mapping[str, str], settings: ModeSettings) -> str:
     """The broker's own map, with what the inventory's adds, and an entry for each listener of the controllers."""
-    entries = [*_entries(properties.get(PROTOCOLS) or DEFAULT_PROTOCOLS)]
-    names = _entries(settings.for_brokers["controller.listener.names"])
-    added = [
-        *_entries(settings.for_brokers.get(PROTOCOLS, "")),
-        *(f"{n}:{settings.controller_protocol}" for n in names),
-    ]
-    for entry in added:
-        if _listener(entry) not in map(_listener, entries):
+    entries = [entry for entry in split_list(properties.get(PROTOCOLS) or DEFAULT_PROTOCOLS) if entry]
+    names = split_list(settings.for_brokers["controller.listener.names"])
+    of_controllers = [f"{name}:{settings.controller_protocol}" for name in names if name]
+    for entry in (*split_list(settings.for_brokers.get(PROTOCOLS, "")), *of_controllers):
+        if entry and _listener(entry) not in map(_listener, entries):
             entries.append(entry)
     return ",".join(entries)
-
-
-def _entries(text: str) -> Iterator[str]:
-    yield from (entry for entry in map(str.strip, text.split(",")) if entry)
 
 
 def _listener(entry: str) -> str:

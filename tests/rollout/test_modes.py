@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from migrator.config.properties import parse_properties
+from migrator.errors import OperatorError
 from migrator.rollout.modes import FileMode, ModeSettings, rewritten
 from migrator.rollout.nodes import Node, Role
 
@@ -30,6 +31,11 @@ def test_a_generated_id_is_written_down_for_the_migration() -> None:
 def test_a_reserved_id_needs_nothing_more(text: str, node_id: int) -> None:
     found = changed(f"zookeeper.connect=zk:2181\n{text}", FileMode.BROKER_MIGRATING, node_id)
     assert "broker.id.generation.enable" not in found
+
+
+def test_a_limit_that_is_no_number_is_named() -> None:
+    with pytest.raises(OperatorError, match=r"reserved\.broker\.max\.id: 'many' is no number"):
+        changed("broker.id=7\nreserved.broker.max.id=many\n", FileMode.BROKER_MIGRATING)
 
 
 @pytest.mark.parametrize("mode", [FileMode.BROKER_MIGRATING, FileMode.BROKER_KRAFT])
