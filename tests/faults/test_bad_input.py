@@ -99,7 +99,7 @@ async def test_a_quorum_refuses_a_cluster_that_is_not_its_own_until_that_is_put_
         start_all(cluster)
         await cluster.until("every broker is registered", lambda: all(broker.epoch >= 0 for broker in cluster.brokers))
         said = await cluster.until_problem("/cluster/id", OTHER_CLUSTER_ID, CLUSTER_ID)
-        assert "Format" in said
+        assert f"format them with --cluster-id {OTHER_CLUSTER_ID}" in said
         assert await cluster.in_state(State.REFUSED)
         client.set(paths.CLUSTER_ID, own_id)
         said = await cluster.until_problem("/migration", "offset 1234", "delete /migration")

@@ -21,7 +21,7 @@ from tests.faults.support.cluster import cluster_in, start_all
 from tests.faults.support.requests import create_topic
 from tests.patience import PATIENCE_SECONDS
 
-ROOM_BYTES = 2_000
+ROOM_BYTES = 8_192  # more than a page, the unit of room of a file system
 VOLUME_BYTES = 32 << 20
 TOPICS_MAX = 100
 
@@ -66,7 +66,7 @@ class SizeLimit:
 
 
 class SmallVolume:
-    """The metadata directory is a file system of its own, in a namespace of its own, with no room left (ENOSPC).
+    """The metadata directory is a file system of its own, in a namespace of its own, with hardly any room (ENOSPC).
 
     Not even the election state can be replaced then, so the controller may stop; a shell in its namespace, where the
     file system lives on, starts it again when there is room.
@@ -95,7 +95,8 @@ class SmallVolume:
             with contextlib.suppress(OSError):
                 while True:
                     ballast.write(bytes(VOLUME_BYTES))
-            assert 0 < ballast.tell() < VOLUME_BYTES
+            assert ROOM_BYTES < ballast.tell() < VOLUME_BYTES
+            ballast.truncate(ballast.tell() - ROOM_BYTES)  # else the first record may find no room
 
     def relieve(self, controller: ControllerProcess) -> None:
         self._ballast(controller).unlink()

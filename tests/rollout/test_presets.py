@@ -134,8 +134,8 @@ def test_a_pod(tmp_path: Path) -> None:
     assert first != hands.incarnation()
     assert hands.run("printf", "%s", "a 'b' $(c)").text == "a 'b' $(c)"
     asked = (tmp_path / "asked").read_text()
-    assert "delete pod -n data --wait=true kafka-1\n" in asked
-    assert "get pod -n data --ignore-not-found -o jsonpath={.metadata.uid} kafka-1\n" in asked
+    assert "delete pod -n data --wait=true -- kafka-1\n" in asked
+    assert "get pod -n data --ignore-not-found -o jsonpath={.metadata.uid} -- kafka-1\n" in asked
     assert "exec -i -n data -c kafka kafka-1 -- sh -c" in asked
     alone = Hands(
         there,
