@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from migrator.errors import OperatorError
@@ -23,6 +23,11 @@ Note = Callable[..., None]
 SOAK_NOTE_MS = 60_000
 """How much of a soak a crash may cost."""
 SHOWN_MAX = 5
+
+
+FRESH_MS = 30_000
+"""How long an open gate counts, while the file is changed behind it."""
+TOUCHES_NODE = frozenset((Act.RESTART, Act.STOP, Act.START))
 
 
 class GateTimeoutError(OperatorError):
@@ -48,6 +53,10 @@ class AbortedError(OperatorError):
     """The operator wants no more of a soak, which may last for days."""
 
 
+async def _never(_: Observation) -> bool:
+    return False
+
+
 class StepActs:
     """Of one run.
 
@@ -62,6 +71,8 @@ class StepActs:
         self._note = note
         self.found: tuple[str, str | None] = ("", None)
         """Node and digest of the file that was found changed last."""
+        self._looked = "", 0
+        """The step whose gate before it was open last in this run, and when."""
 
     async def look(self, step: Step) -> tuple[FileMode | None, bool]:
         """What the file of a step's node is for, and whether its process runs."""
@@ -79,6 +90,29 @@ class StepActs:
         """
         await self._wait(questions, step.name)
         self._note(Event.PASSED, step.name, act)
+        if act is Act.CHECK_BEFORE:
+            self._looked = step.name, self._parts.clock.monotonic_ms()
+
+    async def check_again(self, step: Step, progress: Progress) -> None:
+        """A gate before a step that was passed by another run, or a while ago, and behind which nothing has happened.
+
+        :raises GateTimeoutError: it is shut now.
+        """
+        name, when = self._looked
+        if not step.before or (name == step.name and self._parts.clock.monotonic_ms() - when <= FRESH_MS):
+            return
+
+        async def is_over(seen: Observation) -> bool:
+            if step.node is None or not TOUCHES_NODE.intersection(step.acts):
+                return False
+            if engine.is_down(step, seen):
+                return True
+            runs = await self._parts.executor.incarnation(step.node)
+            return engine.took_effect(step, progress.of(step.name), seen, runs)
+
+        await self._wait(step.before, step.name, is_over)
+        self._note(Event.PASSED, step.name, Act.CHECK_BEFORE)
+        self._looked = step.name, self._parts.clock.monotonic_ms()
 
     async def see_files(self, nodes: Iterable[Node], progress: Progress) -> None:
         """Before a person is asked: nobody else may have changed one of these files.
@@ -323,14 +357,19 @@ class StepActs:
             output = await self._parts.executor.run(node, words, seconds=self._parts.inventory.times.command)
             self._raise_if_failed(step, Job.SET_ASIDE, node, output)
 
-    async def _wait(self, questions: Sequence[GateQuestion], step: str) -> None:
+    async def _wait(
+        self, questions: Sequence[GateQuestion], step: str, is_over: Callable[[Observation], Awaitable[bool]] = _never
+    ) -> None:
+        """
+        :param is_over: whether the questions do not matter any more.
+        """
         times, clock = self._parts.inventory.times, self._parts.clock
         deadline = clock.monotonic_ms() + int(times.gate * 1000)
         said: tuple[Waiting, ...] = ()
         while True:
             seen = await self._parts.observer.observe()
             waiting = tuple(found for question in questions for found in self._parts.judge(question, seen))
-            if not waiting:
+            if not waiting or await is_over(seen):
                 return
             if waiting != said:
                 said = waiting

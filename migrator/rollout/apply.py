@@ -13,7 +13,7 @@ from pathlib import Path
 
 from migrator.errors import OperatorError
 from migrator.rollout.acts import AbortedError, GateTimeoutError, JobFailedError, StepActs, UntrueRestartError
-from migrator.rollout.engine import is_down, is_needed, next_step, questions_after
+from migrator.rollout.engine import asks_again, is_down, is_needed, next_step, questions_after
 from migrator.rollout.examined import remove_copies
 from migrator.rollout.journal import Detail, Event, RolloutJournal
 from migrator.rollout.nodes import Node
@@ -142,6 +142,8 @@ class RolloutRun:
                 is_done = act in self._progress.of(step.name).done
                 if is_done and not (act is Act.CONFIRM and self._must_ask(step)):
                     continue
+                if asks_again(step, self._progress.of(step.name), act):
+                    await self._acts.check_again(step, self._progress)
                 await self._parts.lock.check(self._progress.rollout)
                 if act is Act.CONFIRM:
                     if not await self._is_wanted(step):

@@ -25,6 +25,8 @@ MODES = {
     FileMode.BROKER_MIGRATING: BrokerMode.MIGRATING,
     FileMode.BROKER_KRAFT: BrokerMode.KRAFT,
 }
+TOUCHING = (Act.RESTART, Act.STOP, Act.START, Act.RUN, Act.SOAK)
+"""Acts behind which the gate before a step is over."""
 GO_ON = "'migrator rollout resume' does the rest of the rollout"
 UNKNOWN_INCARNATION = ""
 """Of an executor that cannot tell: the registration of the broker tells then."""
@@ -73,6 +75,36 @@ def is_down(step: Step, seen: Observation) -> bool:
         return False
     broker = seen.brokers.get(step.node.node_id)
     return broker is None or broker.mode is None
+
+
+def asks_again(step: Step, known: StepProgress, act: Act) -> bool:
+    """Whether the gate before a step still counts at this act of it: it was passed, and nothing behind it has touched
+    the cluster for certain. What is begun may not have happened: whoever asks looks at the process."""
+    later = step.acts[step.acts.index(Act.CHECK_BEFORE) + 1 :] if Act.CHECK_BEFORE in step.acts else ()
+    return Act.CHECK_BEFORE in known.done and act in later and not any(done in known.done for done in TOUCHING)
+
+
+def took_effect(step: Step, known: StepProgress, seen: Observation, incarnation: str | None) -> bool:
+    """Whether the process of a step was stopped already: no gate holds up what brings it back, or waits for it.
+
+    :param incarnation: of the process that runs now; None: none does.
+    """
+    if incarnation is None:
+        return True
+    if known.begun is not Act.RESTART:
+        return False
+    old = known.expected["incarnation"]
+    if UNKNOWN_INCARNATION in (incarnation, old):
+        return is_silent(step, seen) or _registered_anew(step, known, seen)
+    return incarnation != old
+
+
+def is_silent(step: Step, seen: Observation) -> bool:
+    """Whether the node of a step is seen not to serve: a broker that is registered nowhere, a voter without answer."""
+    if step.node is None or step.node.role is Role.BROKER or seen.quorum is None:
+        return is_down(step, seen)
+    voter = seen.quorum.voters.get(step.node.node_id)
+    return voter is not None and voter.program is None
 
 
 def refuse_back(seen: Observation, files: Sequence[FileMode], *, one_ends_it: bool, is_complete: bool) -> None:

@@ -108,6 +108,8 @@ def _step_after(step: StepProgress, entry: Entry) -> StepProgress:
     act = Act(entry.act)
     if entry.event is Event.BEGUN:
         return replace(step, begun=act, expected=details, before=_seen(details) or step.before)
+    if entry.event is Event.PASSED and act in step.done:  # a gate that was asked again: what was begun stays begun
+        return step
     if entry.event in (Event.DONE, Event.FOUND, Event.PASSED):
         step = replace(step, done=(*step.done, act), begun=None, expected={})
         if act is Act.EDIT:
