@@ -28,9 +28,10 @@ setup: $(READY)
 drill: $(DRILL_READY)
 	$(BIN)/migrator drill $(ARGS)
 
-picture: $(READY) $(DRILL_READY)  # docs/drill.svg and docs/top.svg, of real runs
+picture: $(READY) $(DRILL_READY)  # docs/drill.svg, docs/drill-rollback.svg and docs/top.svg, of real runs
 	$(BIN)/python -m tests.people.support.top_picture docs/top.svg
 	directory=$$(mktemp -d) && $(BIN)/migrator drill --dir $$directory/drill && cp $$directory/drill/summary.svg docs/drill.svg
+	directory=$$(mktemp -d) && $(BIN)/migrator drill --rollback-at DualWrite --dir $$directory/drill && cp $$directory/drill/summary.svg docs/drill-rollback.svg
 
 picture-of-verify: $(READY)  # docs/verify.png, of made-up data; needs Chromium
 	$(BIN)/python -m tests.verify.support.sample_pages

@@ -43,6 +43,7 @@ PLACES = {
     "tests/people/test_status.py": Place(TEST_ALL, CLUSTERS),
     "tests/people/test_top.py": Place(TEST_ALL, CLUSTERS),
     "tests/people/test_runbook.py": Place(TEST_LONG, CLUSTERS),
+    "tests/people/test_tutorial.py": Place(TEST, CLUSTERS),
     "tests/differential/": Place(TEST_ALL, BESIDE),
     "tests/drill/test_run.py": Place(TEST_ALL, CLUSTERS),
     "tests/drill/test_reassign.py": Place(TEST, CLUSTERS),
