@@ -351,11 +351,18 @@ class StepActs:
 
     async def _set_aside(self, step: Step, node: Node, rollout: str) -> None:
         for directory in jobs.directories_of(parsed(node, await text_of(self._parts.executor, node))):
-            if await self._parts.executor.read(node, str(PurePosixPath(directory) / jobs.META_PROPERTIES)) is None:
+            identity = str(PurePosixPath(directory) / jobs.META_PROPERTIES)
+            if await self._parts.executor.read(node, identity) is None:
                 continue
             words = jobs.move_aside(directory, rollout)
             output = await self._parts.executor.run(node, words, seconds=self._parts.inventory.times.command)
             self._raise_if_failed(step, Job.SET_ASIDE, node, output)
+            if await self._parts.executor.read(node, identity) is not None:  # some releases of mv say nothing of it
+                raise JobFailedError(
+                    f"the directory is still there: something has the name {words[-1]} already",
+                    where=f"{node.name} on {node.host}: {directory}",
+                    remedy=jobs.REMEDIES[Job.SET_ASIDE],
+                )
 
     async def _wait(
         self, questions: Sequence[GateQuestion], step: str, is_over: Callable[[Observation], Awaitable[bool]] = _never

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -13,7 +12,7 @@ from migrator.observe.printable import json_text
 from migrator.rollout.files import text_of
 from migrator.rollout.jobs import directories_of
 from migrator.rollout.journal import FILE_NAME
-from migrator.rollout.modes import parsed
+from migrator.rollout.modes import digest, parsed
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.ports import ExecutorError, Output
@@ -56,7 +55,7 @@ async def make_archive(parts: RolloutParts, node: Node, state: Path, rollout: st
     if why_not:
         parts.tell(f"archive: ZooKeeper's znodes are not in it: {why_not}")
     names = sorted(path.name for path in directory.iterdir() if path.name != SUMS)
-    sums = "".join(f"{hashlib.sha256((directory / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
+    sums = "".join(f"{digest((directory / name).read_bytes())}  {name}\n" for name in names)
     write_durably(directory / SUMS, sums.encode())
     return directory
 

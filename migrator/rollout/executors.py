@@ -7,7 +7,6 @@ output.
 
 from __future__ import annotations
 
-import hashlib
 import socket
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from pathlib import PurePath
 from migrator.errors import OperatorError
 from migrator.observe.printable import printable
 from migrator.rollout.bounded import CommandTimeoutError, Ended, run_bounded
+from migrator.rollout.modes import digest
 from migrator.rollout.nodes import ExecutorChoice, Node
 from migrator.rollout.ports import ExecutorError, FileChangedError, Output, UnreachableError
 from migrator.rollout.presets import (
@@ -79,7 +79,7 @@ class NodeExecutor:
 
     async def write(self, node: Node, path: str, content: bytes, *, expected: str | None, backup: str) -> None:
         """Replace a file, whole or not at all (see `Executor`)."""
-        values = {"expected": expected or ABSENT, "wanted": hashlib.sha256(content).hexdigest(), "backup": backup}
+        values = {"expected": expected or ABSENT, "wanted": digest(content), "backup": backup}
         ended = await self._run(node, "write", path, stdin=content, more=values)
         if ended.exit_code == OTHER_DIGEST:
             raise FileChangedError(
@@ -226,7 +226,7 @@ def _checked(output: bytes) -> bytes | None:
         return output
     head, _, content = output.partition(b"\n")
     wanted = head.removeprefix(DIGEST_LINE).decode("ascii", "replace")
-    return content if hashlib.sha256(content).hexdigest() == wanted else None
+    return content if digest(content) == wanted else None
 
 
 def _where(node: Node, path: str = "") -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import fastjsonschema
 import yaml
 
-from migrator.config.sensitive import PASSWORD, broker_type
+from migrator.config.sensitive import PASSWORD, broker_type, is_sensitive
 from migrator.errors import OperatorError
 from migrator.handover.target_release import TargetRelease, parse_target
 from migrator.observe.printable import printable
@@ -314,9 +314,11 @@ def _contradictory_brokers(inventory: Inventory) -> Iterator[_Trouble]:
         what = f"neither {FIND_QUORUM[0]} nor {FIND_QUORUM[1]} is there"
         yield _Trouble("brokers.settings", what, "Brokers need one of them to find the controllers")
     for key in brokers.settings:
-        if broker_type(key) == PASSWORD:
+        kind = broker_type(key)
+        if is_sensitive(kind):
+            what = "a password does" if kind == PASSWORD else "Kafka has no such key, and what may be a password does"
             remedy = "Put it into the brokers' own files before the rollout; the rollout leaves it there"
-            yield _Trouble(f"brokers.settings.{key}", "a password does not belong into an inventory", remedy)
+            yield _Trouble(f"brokers.settings.{key}", f"{what} not belong into an inventory", remedy)
 
 
 def _room(node: Node) -> str:

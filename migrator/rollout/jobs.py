@@ -70,7 +70,7 @@ def command_of(job: Job, node: Node, inventory: Inventory, cluster_id: str) -> l
 
 def move_aside(directory: str, rollout: str) -> list[str]:
     """The words that keep a directory under another name."""
-    return ["mv", "-n", "-T", directory, f"{directory}.rolled-back-{rollout}"]
+    return ["mv", "-n", "-T", "--", directory, f"{directory}.rolled-back-{rollout}"]
 
 
 def directories_of(properties: Mapping[str, str]) -> list[str]:

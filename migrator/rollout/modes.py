@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from typing import overload
 
 from migrator.config.checks import STANDARD_AUTHORIZER
 from migrator.config.properties import parse_properties, without_keys
@@ -130,6 +131,10 @@ def changes_shown(before: str, after: str) -> list[str]:
     return lines
 
 
+@overload
+def digest(content: bytes) -> str: ...
+@overload
+def digest(content: bytes | None) -> str | None: ...
 def digest(content: bytes | None) -> str | None:
     """SHA-256 in hexadecimal; None for a file that is not there."""
     return None if content is None else hashlib.sha256(content).hexdigest()

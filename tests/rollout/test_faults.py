@@ -320,3 +320,17 @@ def test_nobody_confirms_the_end(tmp_path: Path) -> None:
 
 def node_of(operator: Operator, name: str) -> Node:
     return next(node for node in operator.cluster.inventory.nodes if node.name == name)
+
+
+def test_a_directory_that_cannot_be_set_aside_is_named(tmp_path: Path) -> None:
+    """``mv -n`` succeeds, and does nothing, where something has the other name."""
+    operator = operator_at(tmp_path)
+    operator.apply(StopAt(Phase.COPY))
+    taken = f"/data/controller-3001.rolled-back-{operator.entries[0].details['rollout']}/meta.properties"
+    operator.cluster.files["controller-3001", taken] = b"of somebody else"
+    with pytest.raises(JobFailedError, match="the directory is still there"):
+        operator.rollback()
+    assert operator.cluster.files["controller-3001", "/data/controller-3001/meta.properties"] == b"x"
+    del operator.cluster.files["controller-3001", taken]
+    assert operator.resume() is Ending.COMPLETE
+    assert "controller-3001" not in operator.cluster.formatted

@@ -74,6 +74,11 @@ def test_a_good_one() -> None:
             "brokers.settings.ssl.key.password",
             "a password does not belong into an inventory",
         ),
+        (
+            changed("    controller.listener.names: C", "    plugin.vault.token: x\n    controller.listener.names: C"),
+            "brokers.settings.plugin.vault.token",
+            "Kafka has no such key, and what may be a password does not belong into an inventory",
+        ),
         (changed("brokers:\n", "brokers:\n  roll: rack\n").replace(", rack: r2", ""), "broker-2", "has no rack"),
         (changed('"3.9.1"', '"4.1.0"'), "handover.release", "cannot join a quorum of this program"),
         (changed('"3.9.1"', "3.9"), "handover.release", "3.9 is not valid"),

@@ -312,6 +312,8 @@ class ModelCluster:
         elif name == "preflight":
             self.examined = {key: text for key, text in self.files.items() if key[1] in words}
         elif name == "mv":
+            if any(key[0] == node.name and key[1].startswith(f"{words[-1]}/") for key in self.files):
+                return  # mv -n leaves it, and succeeds
             self.formatted.discard(node.name)
             self.files.pop((node.name, f"{words[-2]}/meta.properties"), None)
 
