@@ -147,9 +147,9 @@ class OperatorClient:
         with self._refusals():
             await self._stub.Resume(operator_pb2.ResumeRequest(), timeout=timeout)
 
-    async def force(self, kind: Force, reason: str, timeout: float = 5.0) -> None:
+    async def force(self, kind: Force, reason: str, without: int | None = None, timeout: float = 30.0) -> None:
         """Make the migration do what it does not do unasked; it has begun when this returns."""
-        request = operator_pb2.ForceRequest(kind=force_to_proto(kind), reason=reason)
+        request = operator_pb2.ForceRequest(kind=force_to_proto(kind), reason=reason, without=without)
         with self._refusals():
             await self._stub.Force(request, timeout=timeout)
 

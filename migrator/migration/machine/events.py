@@ -215,6 +215,8 @@ class Timer:
 @value
 class OperatorForce:
     what: Force
+    without: int = -1
+    """The voter that `Force.FINISH` does without."""
 
 
 @value

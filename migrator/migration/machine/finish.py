@@ -10,12 +10,14 @@ from collections.abc import Mapping
 
 from migrator.errors import ExitCode, OperatorError
 from migrator.image.model import ClusterImage
+from migrator.migration.machine.readiness import Gap, Severity
 from migrator.migration.machine.states import State
 from migrator.migration.machine.transitions import Finding
 from migrator.observe.status import VerdictReport
 from migrator.values import value
 
 FLAG = "zookeeper.metadata.migration.enable"
+GONE_BROKER = "For a broker that is gone for good: migrator force finish --without ID --reason TEXT."
 
 
 @value
@@ -75,10 +77,14 @@ def zk_mode_brokers(cluster: ClusterImage) -> tuple[int, ...]:
     return tuple(sorted(i for i, registration in cluster.brokers.items() if registration.is_migrating_zk_broker))
 
 
-def decide(inputs: FinishInputs) -> FinishDecision:
-    """What a leader whose flag is off does next."""
+def decide(inputs: FinishInputs, without: frozenset[int] = frozenset()) -> FinishDecision:
+    """What a leader whose flag is off does next.
+
+    :param without: voters that the operator has said are gone for good. One that answers all the same counts.
+    """
     on = [voter for voter, migrating in sorted(inputs.migrating.items()) if migrating]
     silent = [voter for voter, migrating in sorted(inputs.migrating.items()) if migrating is None]
+    silent = [voter for voter in silent if voter not in without]
     if inputs.zk_brokers:
         return _not_while_zk_brokers(inputs, on)
     if on or silent:
@@ -87,7 +93,8 @@ def decide(inputs: FinishInputs) -> FinishDecision:
         return FinishDecision(
             Finding.WAIT,
             "; ".join(waits),
-            f"Remove {FLAG} from the file of every controller, or set it to false, and restart that controller.",
+            f"Remove {FLAG} from the file of every controller, or set it to false, and restart that controller."
+            + "".join(f" {_gone_for_good(f'controller {voter}', voter)}" for voter in silent),
         )
     if inputs.verified is False:
         return FinishDecision(
@@ -115,9 +122,88 @@ def decide_before_copy(inputs: FinishInputs) -> FinishDecision:
     return FinishDecision(Finding.HAND_OVER, reason, remedy, successor)
 
 
+def vanished(broker_id: int) -> Gap:
+    """A registered broker in ZooKeeper mode that sends no heartbeats any more, and that alone holds up the end."""
+    who = f"broker {broker_id}"
+    return Gap(
+        who,
+        "it is in ZooKeeper mode and sends no heartbeats, so the migration cannot be finished",
+        f"Start it in KRaft mode. {_gone_for_good(who, broker_id)}",
+        Severity.WARNING,
+    )
+
+
+def _gone_for_good(who: str, node_id: int) -> str:
+    return f"If {who} is gone for good: migrator force finish --without {node_id} --reason TEXT."
+
+
+@value
+class VoterToLeaveOut:
+    """``answers`` to us, or ``fetches`` from us: it is there."""
+
+    node_id: int
+    answers: bool
+    fetches: bool
+
+    def check(self, state: State) -> None:
+        """:raises OperatorError: the migration does not wait for it, or it is not gone."""
+        if state is not State.FINISHING:
+            raise _kept(
+                f"a silent controller holds up nothing while the migration is '{state.value}'",
+                f"First restart the other controllers with {FLAG}=false, or without that key.",
+            )
+        if self.answers or self.fetches:
+            does = "answers" if self.answers else "fetches from the leader"
+            raise _kept(
+                f"controller {self.node_id} {does}, so it is not gone",
+                f"Restart controller {self.node_id} with {FLAG}=false, or without that key.",
+            )
+
+
+@value
+class BrokerToLeaveOut:
+    """``silent``: for the session time-out, and fenced; ``in_zookeeper``: its znode in /brokers/ids exists."""
+
+    node_id: int
+    in_zookeeper_mode: bool
+    silent: bool
+    in_zookeeper: bool
+
+    def check(self, state: State) -> None:
+        """A broker that the controllers do not hear may still serve clients: ZooKeeper knows.
+
+        :raises OperatorError: it does not hold up the end, or it is not gone.
+        """
+        who = f"broker {self.node_id}"
+        if not self.in_zookeeper_mode:
+            raise _kept(f"{who} is in KRaft mode, and does not hold up the end", "No action is needed.")
+        if state is not State.DUAL_WRITING:
+            raise _kept(
+                f"while the migration is '{state.value}', this controller cannot see in ZooKeeper whether {who} runs",
+                f"Restart one controller with {FLAG}=true and zookeeper.connect, and wait until the state is "
+                f"'{State.DUAL_WRITING.value}'.",
+            )
+        if not self.silent:
+            raise _kept(
+                f"{who} sends heartbeats, or has been silent for a few seconds only",
+                f"Restart {who} in KRaft mode. If its process has just ended, wait for broker.session.timeout.ms.",
+            )
+        if self.in_zookeeper:
+            raise _kept(
+                f"{who} runs: /brokers/ids/{self.node_id} exists in ZooKeeper, although {who} sends no heartbeats to "
+                "this controller",
+                f"Stop {who}, or restart {who} in KRaft mode. If the machine is lost, wait until its ZooKeeper session "
+                "ends.",
+            )
+
+
+def _kept(what: str, remedy: str) -> OperatorError:
+    return OperatorError(f"nothing was forced: {what}", where="force finish", remedy=remedy)
+
+
 def _not_while_zk_brokers(inputs: FinishInputs, on: list[int]) -> FinishDecision:
     names = ", ".join(map(str, inputs.zk_brokers))
-    remedy = f"Restart the brokers {names} in KRaft mode before {FLAG} is turned off."
+    remedy = f"Restart the brokers {names} in KRaft mode before {FLAG} is turned off. {GONE_BROKER}"
     successor = next((voter for voter in inputs.caught_up if voter in on), -1)
     if successor >= 0:
         reason = f"brokers {names} are in ZooKeeper mode: controller {successor}, whose flag is on, takes over"
@@ -144,7 +230,8 @@ def refuse_start_with_flag_off(zk_brokers: tuple[int, ...], *, source: str, curr
             f"({source} says)",
             where=FLAG,
             remedy=f"Restart the brokers {names} in KRaft mode first, or set {FLAG}=true. "
-            + ("The other controllers go on with dual-writing." if current else "If that is done, start again."),
+            + ("The other controllers go on with dual-writing." if current else "If that is done, start again.")
+            + f" {GONE_BROKER}",
             exit_code=ExitCode.REFUSED if current else ExitCode.TRY_AGAIN,
         )
 

@@ -357,8 +357,10 @@ def _audited(memory: VolatileState, event: ev.AuditResult) -> Interpretation:
 
 def _voters(memory: VolatileState, event: ev.VotersAsked) -> Interpretation:
     memory.outstanding = False
-    decide = finish.decide_before_copy if memory.state is State.TURNED_OFF else finish.decide
-    decision = decide(event.inputs)
+    if memory.state is State.TURNED_OFF:
+        decision = finish.decide_before_copy(event.inputs)
+    else:
+        decision = finish.decide(event.inputs, memory.term.without)
     memory.term.decision = decision
     memory.situation = Situation(decision.reason, decision.remedy)
     return Trigger.VOTERS, decision.finding
@@ -389,6 +391,9 @@ def _forced(memory: VolatileState, event: ev.OperatorForce) -> Interpretation:
     """Only what is being asked for right now can be forced: a permission is not kept for later."""
     if event.what not in memory.state.properties.forceable:
         return None
+    if event.what is Force.FINISH:
+        memory.term.without |= {event.without}
+        return None if memory.state is State.DUAL_WRITING else (Trigger.FORCED, Finding.ANY)
     memory.term.failures = 0  # an order does not wait for a back-off
     memory.term.reclaim_forced = event.what is Force.RECLAIM
     memory.term.deletes_forced = event.what is Force.DELETES

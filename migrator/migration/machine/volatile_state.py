@@ -121,6 +121,8 @@ class Term:
     ready_ms: int | None = None
     """Since when everybody has been ready."""
     decision: FinishDecision | None = None
+    without: frozenset[int] = frozenset()
+    """Voters that the operator has said are gone for good: the end is not held up by their silence."""
     strays: tuple[Gap, ...] = ()
     """Brokers that the last audit found in ZooKeeper, and that do not obey the quorum."""
     failures: int = 0
