@@ -144,11 +144,12 @@ def is_needed(step: Step, seen: Observation, here: FileMode | None, *, runs: boo
     mode = None if broker is None else broker.mode
     migrates = None if voter is None else voter.migration_on
     finished = state == PublicState.FINISHED.label
+    is_unknown = not state and seen.quorum is not None and seen.controller_broker is None  # both may be written
     return {
         Condition.ALWAYS: True,
         Condition.NOT_COPIED: state not in COPIED,
         Condition.NOT_FINISHED: not finished,
-        Condition.DUAL_WRITING: state == PublicState.DUAL_WRITE.label,
+        Condition.DUAL_WRITING: state == PublicState.DUAL_WRITE.label or is_unknown,
         Condition.NODE_DOWN: not finished and not runs,
         Condition.STILL_MIGRATING: here is FileMode.CONTROLLER_MIGRATING or migrates is True,
         Condition.MIGRATION_OFF: here is FileMode.CONTROLLER_ENDED or (runs and migrates is False),

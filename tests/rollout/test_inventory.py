@@ -64,6 +64,8 @@ def test_a_good_one() -> None:
             "[1].properties",
             "must match pattern",
         ),
+        (changed("host: b2", "host: -oProxyCommand=x"), "brokers.nodes[1].host", "must match pattern"),
+        (changed("id: 2,", "id: 2, name: --all,"), "brokers.nodes[1].name", "must match pattern"),
         (changed("cluster: payments", "cluster: payments\ncluster: orders"), "line 3", "'cluster' stands there twice"),
         (changed("cluster: payments\n", ""), "inventory.yaml", "it must contain ['cluster'"),
         (changed("    controller.quorum.voters: 3001@c1:9093,3002@c2:9093\n", ""), "brokers.settings", "neither"),

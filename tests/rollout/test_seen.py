@@ -38,15 +38,15 @@ from migrator.observe.status import (
 )
 from migrator.observe.status_page import Answers
 from migrator.records.uuid import Uuid
-from migrator.rollout.engine import is_down
+from migrator.rollout.engine import is_down, is_needed
 from migrator.rollout.leader_says import of_json, of_status
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.observer import brokers_seen, migration_seen, min_isr_of
-from migrator.rollout.ports import BrokerMode, BrokerSeen, Observation, PartitionsSeen, QuorumSeen
+from migrator.rollout.ports import BrokerMode, BrokerSeen, MigrationSeen, Observation, PartitionsSeen, QuorumSeen
 from migrator.rollout.see_brokers import BrokerAnswer, Unwell, of_image, unwell_partitions
 from migrator.rollout.see_quorum import QuorumLook
 from migrator.rollout.see_zookeeper import RegisteredBroker, ZooKeeperLook
-from migrator.rollout.steps import Act, Phase, Step
+from migrator.rollout.steps import Act, Condition, Phase, Step
 from migrator.wire.encode import encode_entity
 from migrator.wire.schemas import METADATA, build, response_type
 
@@ -313,3 +313,22 @@ def test_the_strictest_default_counts() -> None:
     }
     assert min_isr_of(answers) == 2
     assert min_isr_of({}) == 1
+
+
+@pytest.mark.parametrize(
+    ("quorum", "state", "broker", "needed"),
+    [
+        (LED, PublicState.DUAL_WRITE.label, None, True),
+        (LED, PublicState.MIGRATION_INELIGIBLE.label, 1, False),
+        (QuorumSeen(None, {}), "", None, True),  # an election is going on
+        (LED, "", None, True),  # the log is still being read
+        (QuorumSeen(None, {}), "", 1, False),  # a broker is ZooKeeper's controller: nothing was copied
+        (None, "", None, False),  # no controller runs
+    ],
+)
+def test_the_drain_is_not_left_out_because_nobody_says_how_far_it_is(
+    quorum: QuorumSeen | None, state: str, broker: int | None, *, needed: bool
+) -> None:
+    drain = Step("drain", Phase.DRAIN, (Act.CHECK_AFTER,), condition=Condition.DUAL_WRITING)
+    seen = Observation(quorum=quorum, migration=MigrationSeen(state), controller_broker=broker)
+    assert is_needed(drain, seen, None, runs=False) is needed
