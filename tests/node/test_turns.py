@@ -26,8 +26,11 @@ from tests.wire.support.principals import encode_principal
 TOPICS = 400
 PARTITIONS = 20
 ENTRIES = 8_000
-A_TURN = 20 * ENTRIES
-"""Calls: what becomes of one batch of records, of which a request may make so many, is one turn; nothing else is."""
+A_BATCH = 20 * ENTRIES
+"""Calls: what becomes of one batch of records, of which a request may make so many, is one turn."""
+A_SLICE = 5 * ENTRIES
+"""Work that is done in slices: one of them may fall into the turn of a batch (1 of 5 runs: 144,000 + 25,000 calls)."""
+A_TURN = A_BATCH + A_SLICE
 PATIENCE_SECONDS = 120.0
 PROPERTIES = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
