@@ -166,13 +166,17 @@ async def test_the_writes_of_a_leader_that_was_asleep_are_refused(
 
 
 def decided(before: MetadataImage, after: MetadataImage) -> set[str]:
-    """The states of partitions that the leader changed meanwhile: a slow broker may leave an ISR and come back."""
-    return {
-        paths.partition_state(topic.name, number)
-        for topic in after.topics.by_id.values()
-        for number, partition in topic.partitions.items()
-        if partition != before.topics.by_id[topic.topic_id].partitions[number]
-    }
+    """What the leader changed meanwhile: a slow broker may leave an ISR and come back, and with it a reassignment ends,
+    which is a change of the topic, too."""
+    found = set()
+    for topic in after.topics.by_id.values():
+        for number, partition in topic.partitions.items():
+            earlier = before.topics.by_id[topic.topic_id].partitions[number]
+            if partition != earlier:
+                found.add(paths.partition_state(topic.name, number))
+            if partition.replicas != earlier.replicas or partition.adding_replicas != earlier.adding_replicas:
+                found.add(paths.topic(topic.name))
+    return found
 
 
 async def follows(controller: ControllerProcess) -> bool:
