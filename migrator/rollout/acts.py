@@ -23,11 +23,8 @@ Note = Callable[..., None]
 SOAK_NOTE_MS = 60_000
 """How much of a soak a crash may cost."""
 SHOWN_MAX = 5
-
-
 FRESH_MS = 30_000
 """How long an open gate counts, while the file is changed behind it."""
-TOUCHES_NODE = frozenset((Act.RESTART, Act.STOP, Act.START))
 
 
 class GateTimeoutError(OperatorError):
@@ -89,9 +86,7 @@ class StepActs:
         :raises GateTimeoutError: one stays shut.
         """
         await self._wait(questions, step.name)
-        self._note(Event.PASSED, step.name, act)
-        if act is Act.CHECK_BEFORE:
-            self._looked = step.name, self._parts.clock.monotonic_ms()
+        self._passed(step, act)
 
     async def check_again(self, step: Step, progress: Progress) -> None:
         """A gate before a step that was passed by another run, or a while ago, and behind which nothing has happened.
@@ -103,16 +98,20 @@ class StepActs:
             return
 
         async def is_over(seen: Observation) -> bool:
-            if step.node is None or not TOUCHES_NODE.intersection(step.acts):
+            if step.node is None or engine.TOUCH_NODE.isdisjoint(step.acts):
                 return False
             if engine.is_down(step, seen):
                 return True
             runs = await self._parts.executor.incarnation(step.node)
             return engine.took_effect(step, progress.of(step.name), seen, runs)
 
-        await self._wait(step.before, step.name, is_over)
-        self._note(Event.PASSED, step.name, Act.CHECK_BEFORE)
-        self._looked = step.name, self._parts.clock.monotonic_ms()
+        if await self._wait(step.before, step.name, is_over):
+            self._passed(step, Act.CHECK_BEFORE)
+
+    def _passed(self, step: Step, act: Act) -> None:
+        self._note(Event.PASSED, step.name, act)
+        if act is Act.CHECK_BEFORE:
+            self._looked = step.name, self._parts.clock.monotonic_ms()
 
     async def see_files(self, nodes: Iterable[Node], progress: Progress) -> None:
         """Before a person is asked: nobody else may have changed one of these files.
@@ -366,9 +365,10 @@ class StepActs:
 
     async def _wait(
         self, questions: Sequence[GateQuestion], step: str, is_over: Callable[[Observation], Awaitable[bool]] = _never
-    ) -> None:
+    ) -> bool:
         """
         :param is_over: whether the questions do not matter any more.
+        :returns: whether the gate is open; False: it is over.
         """
         times, clock = self._parts.inventory.times, self._parts.clock
         deadline = clock.monotonic_ms() + int(times.gate * 1000)
@@ -376,8 +376,10 @@ class StepActs:
         while True:
             seen = await self._parts.observer.observe()
             waiting = tuple(found for question in questions for found in self._parts.judge(question, seen))
-            if not waiting or await is_over(seen):
-                return
+            if not waiting:
+                return True
+            if await is_over(seen):
+                return False
             if waiting != said:
                 said = waiting
                 self._parts.tell(f"{step}: waits: {_shown(waiting)}")

@@ -25,8 +25,9 @@ MODES = {
     FileMode.BROKER_MIGRATING: BrokerMode.MIGRATING,
     FileMode.BROKER_KRAFT: BrokerMode.KRAFT,
 }
-TOUCHING = (Act.RESTART, Act.STOP, Act.START, Act.RUN, Act.SOAK)
-"""Acts behind which the gate before a step is over."""
+TOUCH_NODE = frozenset((Act.RESTART, Act.STOP, Act.START))
+GATED = TOUCH_NODE | {Act.RUN, Act.SOAK}
+"""Acts that the gate before a step is for: once one of them has come to its end, nobody asks that gate again."""
 GO_ON = "'migrator rollout resume' does the rest of the rollout"
 UNKNOWN_INCARNATION = ""
 """Of an executor that cannot tell: the registration of the broker tells then."""
@@ -81,7 +82,7 @@ def asks_again(step: Step, known: StepProgress, act: Act) -> bool:
     """Whether the gate before a step still counts at this act of it: it was passed, and nothing behind it has touched
     the cluster for certain. What is begun may not have happened: whoever asks looks at the process."""
     later = step.acts[step.acts.index(Act.CHECK_BEFORE) + 1 :] if Act.CHECK_BEFORE in step.acts else ()
-    return Act.CHECK_BEFORE in known.done and act in later and not any(done in known.done for done in TOUCHING)
+    return Act.CHECK_BEFORE in known.done and act in later and GATED.isdisjoint(known.done)
 
 
 def took_effect(step: Step, known: StepProgress, seen: Observation, incarnation: str | None) -> bool:
@@ -95,11 +96,11 @@ def took_effect(step: Step, known: StepProgress, seen: Observation, incarnation:
         return False
     old = known.expected["incarnation"]
     if UNKNOWN_INCARNATION in (incarnation, old):
-        return is_silent(step, seen) or _registered_anew(step, known, seen)
+        return _is_silent(step, seen) or _registered_anew(step, known, seen)
     return incarnation != old
 
 
-def is_silent(step: Step, seen: Observation) -> bool:
+def _is_silent(step: Step, seen: Observation) -> bool:
     """Whether the node of a step is seen not to serve: a broker that is registered nowhere, a voter without answer."""
     if step.node is None or step.node.role is Role.BROKER or seen.quorum is None:
         return is_down(step, seen)

@@ -13,6 +13,7 @@ from migrator.controller.brokers import register_broker
 from migrator.controller.heartbeats import HeartbeatRequest, heartbeat
 from migrator.controller.migration_gate import Operation
 from migrator.node.core import NodeCore
+from migrator.node.metadata import TURN_RECORDS
 from migrator.node.node import StopReason, _listeners
 from migrator.wire.client import ClientLimits, KafkaClient
 from migrator.wire.encode import encode_entity
@@ -26,11 +27,9 @@ from tests.wire.support.principals import encode_principal
 TOPICS = 400
 PARTITIONS = 20
 ENTRIES = 8_000
-A_BATCH = 20 * ENTRIES
-"""Calls: what becomes of one batch of records, of which a request may make so many, is one turn."""
-A_SLICE = 5 * ENTRIES
-"""Work that is done in slices: one of them may fall into the turn of a batch (1 of 5 runs: 144,000 + 25,000 calls)."""
-A_TURN = A_BATCH + A_SLICE
+A_TURN = 18 * ENTRIES + 7 * TURN_RECORDS
+"""Calls: to publish one batch of records, of which a request may make so many, is one turn; nothing else is. The clock
+decides how many of its last records, `TURN_RECORDS` at most, are applied in that turn, too."""
 PATIENCE_SECONDS = 120.0
 PROPERTIES = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -52,6 +53,6 @@ def test_the_exit_codes_of_the_scripts_are_those_that_are_understood(name: str) 
 @pytest.mark.parametrize("name", presets.SCRIPTS)
 def test_every_shell_at_hand_reads_the_scripts(name: str, shell: str) -> None:
     words = shlex.split(shell)
-    if shutil.which(words[0]) is None:
+    if shutil.which(words[0]) is None and "CI" not in os.environ:
         pytest.skip(f"there is no {shell} here")
     subprocess.run([*words, "-n", "-c", presets.SCRIPTS[name]], check=True)

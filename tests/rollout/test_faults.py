@@ -45,7 +45,7 @@ def healed(operator: Operator) -> None:
     operator.cluster.exit_codes.clear()
     operator.cluster.foreign_writes = ()
     for name in list(operator.cluster.old_settings):  # restarted by a person
-        operator.cluster.start_as_configured(node_of(operator, name))
+        operator.cluster.start_as_configured(operator.node(name))
 
 
 def both_ways_are_open(operator: Operator, tmp_path: Path, mend: Callable[[Operator], None] = healed) -> None:
@@ -104,15 +104,7 @@ def test_the_connection_breaks_behind_an_effect(tmp_path: Path, boundary: str) -
     operator = operator_at(tmp_path)
     operator.apply(StopAt(Phase.START))
     before = operator.cluster.restarts.copy()
-
-    def breaks(where: str) -> None:
-        if where == boundary:
-            raise BROKEN
-
-    operator.cluster.points.at = breaks
-    with pytest.raises(UnreachableError):
-        operator.resume()
-    operator.cluster.points.at = nothing
+    operator.interrupted_at(boundary, BROKEN)
     both_ways_are_open(operator, tmp_path, nothing)
     assert operator.resume() is Ending.COMPLETE
     assert (operator.cluster.restarts - before)[BROKER] == 2
@@ -259,7 +251,7 @@ def test_a_gate_stays_shut(tmp_path: Path, phase: Phase) -> None:
     operator = operator_at(tmp_path)
     operator.apply(StopAt(phase))
     restarts = operator.cluster.restarts.copy()
-    operator.cluster.crash(node_of(operator, "broker-3"))
+    operator.cluster.crash(operator.node("broker-3"))
     operator.cluster.fault = failing("start", "broker-3", FAILED)
     with pytest.raises(OperatorError, match=BROKER):
         operator.resume()
@@ -316,10 +308,6 @@ def test_nobody_confirms_the_end(tmp_path: Path) -> None:
     assert operator.apply() is Ending.NOT_CONFIRMED
     assert operator.cluster.state == "DualWrite"
     both_ways_are_open(operator, tmp_path, lambda each: setattr(each, "confirms", True))
-
-
-def node_of(operator: Operator, name: str) -> Node:
-    return next(node for node in operator.cluster.inventory.nodes if node.name == name)
 
 
 def test_a_directory_that_cannot_be_set_aside_is_named(tmp_path: Path) -> None:

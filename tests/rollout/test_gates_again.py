@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -23,11 +22,6 @@ class Killed(BaseException):
     """The process of the rollout ends, and notes nothing."""
 
 
-@pytest.fixture(autouse=True)
-def _without_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", nothing)
-
-
 def operator_at(tmp_path: Path, phase: Phase, *, stops: bool = True) -> Operator:
     (tmp_path / "state").mkdir()
     operator = Operator(ModelCluster(model_inventory(), stops=stops), tmp_path / "state")
@@ -35,20 +29,8 @@ def operator_at(tmp_path: Path, phase: Phase, *, stops: bool = True) -> Operator
     return operator
 
 
-def killed_at(operator: Operator, boundary: str) -> None:
-    def dies(where: str) -> None:
-        if where == boundary:
-            raise Killed
-
-    operator.cluster.points.at = dies
-    with pytest.raises(Killed):
-        operator.resume()
-    operator.cluster.points.at = nothing
-
-
 def stays_down(operator: Operator, name: str) -> None:
-    node = next(node for node in operator.cluster.inventory.nodes if node.name == name)
-    operator.cluster.crash(node)
+    operator.cluster.crash(operator.node(name))
 
     def fault(action: str, found: Node) -> None:
         if action == "start" and found.name == name:
@@ -64,7 +46,7 @@ def test_a_gate_is_asked_again_by_whoever_goes_on_later(
     tmp_path: Path, reached: Phase, phase: Phase, line: str, *, stops: bool
 ) -> None:
     operator = operator_at(tmp_path, reached, stops=stops)
-    killed_at(operator, "after " + line.format(f"{phase.value}/{BROKER}"))
+    operator.interrupted_at("after " + line.format(f"{phase.value}/{BROKER}"), Killed())
     stays_down(operator, OTHER)
     restarts = operator.cluster.restarts.copy()
     with pytest.raises(GateTimeoutError, match="under-replicated"):
@@ -72,7 +54,7 @@ def test_a_gate_is_asked_again_by_whoever_goes_on_later(
     assert not operator.cluster.violations
     assert operator.cluster.restarts == restarts
     operator.cluster.fault = nothing
-    operator.cluster.start_as_configured(next(n for n in operator.cluster.inventory.nodes if n.name == OTHER))
+    operator.cluster.start_as_configured(operator.node(OTHER))
     assert operator.resume() is Ending.COMPLETE
     assert not operator.cluster.violations
 
@@ -94,7 +76,7 @@ def test_a_gate_is_asked_again_when_the_change_of_the_file_took_long(tmp_path: P
 @pytest.mark.parametrize("boundary", [f"after stop {BROKER}", f"before start {BROKER}"])
 def test_no_gate_holds_up_a_broker_that_the_rollout_has_stopped(tmp_path: Path, boundary: str) -> None:
     operator = operator_at(tmp_path, Phase.COPY)
-    killed_at(operator, boundary)
+    operator.interrupted_at(boundary, Killed())
     assert operator.cluster.modes()[BROKER] is None
     assert operator.resume() is Ending.COMPLETE
     assert not operator.cluster.violations
@@ -105,7 +87,7 @@ def test_no_gate_holds_up_a_broker_whose_restart_command_was_killed_in_the_middl
 
     def dies(where: str) -> None:
         if where == f"before restart {BROKER}":
-            operator.cluster.crash(next(n for n in operator.cluster.inventory.nodes if n.name == BROKER))
+            operator.cluster.crash(operator.node(BROKER))
             raise Killed
 
     operator.cluster.points.at = dies

@@ -80,8 +80,7 @@ def test_a_file_that_was_mended_while_its_broker_did_not_come_back_is_the_new_ba
     with pytest.raises(OperatorError, match="broker-2: runs in"):
         operator.resume()
     mend(operator, "broker-2")
-    node = next(node for node in operator.cluster.inventory.nodes if node.name == "broker-2")
-    operator.cluster.start_as_configured(node)
+    operator.cluster.start_as_configured(operator.node("broker-2"))
     assert operator.resume() is Ending.COMPLETE
 
 

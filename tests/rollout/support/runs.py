@@ -8,12 +8,15 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from migrator.rollout.apply import Ending, RolloutRun, StopAt
 from migrator.rollout.gates import judge
 from migrator.rollout.journal import FILE_NAME, Detail, Entry, Event, RolloutJournal, read_journal
+from migrator.rollout.nodes import Node
 from migrator.rollout.opening import open_rollout, turn_back
 from migrator.rollout.parts import RolloutParts
-from tests.rollout.support.model import ModelClock, ModelCluster, ModelLock, Points
+from tests.rollout.support.model import ModelClock, ModelCluster, ModelLock, Points, nothing
 
 
 class CountingJournal(RolloutJournal):
@@ -95,6 +98,22 @@ class Operator:
             return await self._run(journal).run()
 
         return self._with_journal(work)
+
+    def interrupted_at(self, boundary: str, error: BaseException) -> None:
+        """Go on up to a boundary, where this is raised."""
+
+        def raises(where: str) -> None:
+            if where == boundary:
+                raise error
+
+        self.cluster.points.at = raises
+        with pytest.raises(type(error)):
+            self.resume()
+        self.cluster.points.at = nothing
+
+    def node(self, name: str) -> Node:
+        """Of the inventory."""
+        return next(node for node in self.cluster.inventory.nodes if node.name == name)
 
     def _run(self, journal: RolloutJournal) -> RolloutRun:
         async def confirm(left: Sequence[str]) -> bool:
