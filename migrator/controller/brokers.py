@@ -23,7 +23,7 @@ from migrator.records.metadata import (
     ZkMigrationState,
 )
 from migrator.records.uuid import Uuid, is_reserved, uuid_to_text
-from migrator.records.versions import FEATURE_NAME, MINIMUM_SUPPORTED, MinLevel
+from migrator.records.versions import FEATURE_NAME, MINIMUM_SUPPORTED, MinLevel, version_at
 from migrator.values import value
 
 KRAFT_VERSION = "kraft.version"
@@ -144,7 +144,12 @@ def _check_migration(image: MetadataImage, request: RegistrationRequest, context
 def _check_directories(image: MetadataImage, request: RegistrationRequest) -> None:
     directories = request.log_dirs
     if not directories:
-        raise RefusedError(ErrorCode.invalid_registration, "The broker names no log directory.")
+        raise RefusedError(
+            ErrorCode.invalid_registration,
+            "The broker names no log directory. A broker older than Kafka 3.7 cannot, and metadata.version "
+            f"{version_at(image.features.metadata_version).name} of the controllers needs it: format the controllers "
+            "for the release of the brokers (migrator format -r), or upgrade the broker.",
+        )
     if any(is_reserved(directory) for directory in directories):
         raise RefusedError(ErrorCode.invalid_registration, "A log directory has a reserved id.")
     if len(set(directories)) != len(directories):

@@ -30,7 +30,7 @@ REMEDIES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.broker_id_not_registered: "Start the broker in a mode that the state of the migration allows. Before "
     "DualWrite: in ZooKeeper mode with zookeeper.metadata.migration.enable=true. In DualWrite: in KRaft mode, or in "
     "ZooKeeper mode as before. After the end: in KRaft mode",
-    ErrorCode.invalid_registration: "Correct what the message names in the file of the broker, and restart the broker",
+    ErrorCode.invalid_registration: "Correct what the message names, and restart the broker",
     ErrorCode.unsupported_version: "Run a release of Kafka on the broker that supports the metadata.version of the "
     "quorum, and set its inter.broker.protocol.version to the release that the quorum was formatted with",
     ErrorCode.cluster_authorization_failed: "Give the principal of the broker the right ClusterAction on the cluster, "

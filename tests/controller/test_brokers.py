@@ -144,6 +144,13 @@ def test_register_with_log_dirs_that_are_not_valid(log_dirs: Any) -> None:
     assert refused(controller, log_dirs=log_dirs) is ErrorCode.invalid_registration
 
 
+def test_a_broker_older_than_the_metadata_version_is_told_apart_from_a_wrong_file() -> None:
+    """Seen with Kafka 3.6.2 and a quorum that was formatted for 3.9: nothing was wrong in the broker's file."""
+    controller = LeadingController()
+    with pytest.raises(RefusedError, match=r"Kafka 3\.7 .* metadata\.version 3\.9-IV0 .*\(migrator format -r\)"):
+        register_broker(controller.image, registration(1, log_dirs=()), controller.context())
+
+
 def test_log_dirs_do_not_count_below_directory_assignment() -> None:
     controller = LeadingController(level=16)
     controller.register(1, log_dirs=())
