@@ -1,3 +1,15 @@
 """How long tests wait for what has to come: they end earlier when it comes, and it comes late on a machine in use."""
 
+import time
+from collections.abc import Callable
+
 PATIENCE_SECONDS = 300.0
+PAUSE_SECONDS = 0.01
+
+
+def until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
+    """Ask again and again, until it is so."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(PAUSE_SECONDS)

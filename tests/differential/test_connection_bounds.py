@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from migrator.wire.schemas import API_VERSIONS, RequestHeader, build, encode_req
 from tests.differential.support.pair import SUPER, Pair, started
 from tests.differential.support.sides import Side
 from tests.differential.support.steps import BROKER, DELETE, NODE, SET, configs
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, until
 from tests.raw_frames import receive, sized
 
 MOST = 12
@@ -103,9 +102,3 @@ def asked(caller: socket.socket) -> bool:
         return receive(caller) is not None
     except ConnectionError:
         return False
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "the bound is not followed"

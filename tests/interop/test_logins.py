@@ -23,7 +23,7 @@ from tests.interop.support.login_cases import CASES, REFUSED, SHA_256, SHA_512, 
 from tests.interop.support.login_doors import ITERATIONS, OPERATOR, SALT_BYTES, SESSION_MS, SLOWED_MS, Door, Token, Town
 from tests.interop.support.login_line import Line, Said, Scram
 from tests.interop.support.stock_clients import Answer, StockAdmin, StockClients
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import until
 
 FAILED = "sasl_authentication_failed"
 THREADS = 6
@@ -272,10 +272,3 @@ def until_refused(admin: StockAdmin) -> None:
     """A client asks until its session ends and it can't log in again."""
     until(partial(is_refused, admin))
     assert admin.ask().error == REFUSED
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Ask again and again, until it is so."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline

@@ -6,7 +6,7 @@ import base64
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from migrator.observe.logins import LOGINS
 from migrator.observe.metrics_access import OPEN, AccessFiles
 from migrator.observe.metrics_endpoint import CONNECTIONS_MAX, HEAD_BYTES_MAX, MetricsEndpoint
 from migrator.parts.certificates import Authority, PemFiles
+from tests.patience import until
 
 SECRET = "correct horse"
 GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -64,13 +65,6 @@ def status(answer: bytes) -> int:
 def with_password(text: str) -> bytes:
     credentials = base64.b64encode(text.encode())
     return GET.replace(b"Host: x", b"Authorization: Basic " + credentials)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +207,7 @@ def test_who_keeps_connections_open_is_hung_up_on(monkeypatch: pytest.MonkeyPatc
                 except OSError:
                     return True
 
-            until(has_ended)
+            until(has_ended, WAIT_SECONDS)
 
 
 def test_there_are_never_more_connections_than_the_bound() -> None:
@@ -228,4 +222,4 @@ def test_there_are_never_more_connections_than_the_bound() -> None:
         finally:
             for connection in waiting:
                 connection.close()
-        until(lambda: b"planted" in asked(port, GET))
+        until(lambda: b"planted" in asked(port, GET), WAIT_SECONDS)

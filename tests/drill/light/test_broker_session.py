@@ -20,7 +20,7 @@ from migrator.zookeeper.znodes.controller import (
     encode_controller,
 )
 from tests.conftest import ZooKeeperSpace
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, until
 
 
 @pytest.fixture
@@ -78,5 +78,6 @@ def test_a_kraft_claim_keeps_brokers_from_standing_until_it_is_deleted(
     assert sessions[1].elections == []
     zookeeper_client.delete(paths.CONTROLLER)
     wait_for_controller(zookeeper_client, 1)
+    until(lambda: bool(sessions[1].elections))  # its own thread hears of it later than the watch
     epoch = decode_controller_epoch(paths.CONTROLLER_EPOCH, zookeeper_client.get(paths.CONTROLLER_EPOCH)[0])
     assert sessions[1].elections == [8] == [epoch]
