@@ -85,8 +85,15 @@ class StepActs:
 
         :raises GateTimeoutError: one stays shut.
         """
-        await self._wait(questions, step.name)
+        await self.wait(step, questions)
         self._passed(step, act)
+
+    async def wait(self, step: Step, questions: Sequence[GateQuestion]) -> None:
+        """The same, and nothing is noted.
+
+        :raises GateTimeoutError: one stays shut.
+        """
+        await self._wait(questions, step.name)
 
     async def check_again(self, step: Step, progress: Progress) -> None:
         """A gate before a step that was passed by another run, or a while ago, and behind which nothing has happened.

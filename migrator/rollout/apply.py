@@ -13,7 +13,7 @@ from pathlib import Path
 
 from migrator.errors import OperatorError
 from migrator.rollout.acts import AbortedError, GateTimeoutError, JobFailedError, StepActs, UntrueRestartError
-from migrator.rollout.engine import asks_again, is_down, is_needed, next_step, questions_after
+from migrator.rollout.engine import asks_again, closes_rack, is_down, is_needed, next_step, questions_after
 from migrator.rollout.examined import remove_copies
 from migrator.rollout.journal import Detail, Event, RolloutJournal
 from migrator.rollout.nodes import Node
@@ -135,7 +135,7 @@ class RolloutRun:
             if not known.done and known.begun is None:
                 here, runs = await self._acts.look(step)
                 if not is_needed(step, seen, here, runs=runs):
-                    self._note(Event.SKIPPED, step.name)
+                    await self._leave_out(step)
                     return True
                 self._parts.tell(f"{step.name}: {TEXTS[step.phase].why}")
             for act in step.acts:
@@ -158,6 +158,11 @@ class RolloutRun:
             raise
         self._note(Event.DONE, step.name)
         return True
+
+    async def _leave_out(self, step: Step) -> None:
+        if closes_rack(step, self._steps, self._progress):
+            await self._acts.wait(step, questions_after(step, self._steps, self._progress))
+        self._note(Event.SKIPPED, step.name)
 
     def _must_ask(self, step: Step) -> bool:
         """Whether the operator has to agree in this run, to a step that has not touched its controller yet."""
@@ -198,7 +203,8 @@ class RolloutRun:
         """The nodes that serve when the check after a step has passed: that of the step, of its rack, or all voters."""
         if step.phase is Phase.START:
             return self._parts.inventory.controllers.nodes if step.after else ()
-        found = [question.node for question in step.after if question.node is not None]
+        after = questions_after(step, self._steps, self._progress)
+        found = [question.node for question in after if question.node is not None]
         return [node for node in found if step.successor is None]
 
     def _note(self, event: Event, step: str = "", act: str = "", **details: Detail) -> None:

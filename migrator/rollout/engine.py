@@ -64,10 +64,7 @@ def next_step(steps: Sequence[Step], progress: Progress, seen: Observation) -> S
     if first.phase in LEADER_LAST:
         leader = None if seen.quorum is None else seen.quorum.leader_id
         return min(candidates, key=lambda step: step.node is not None and step.node.node_id == leader)
-    if first.node is not None and first.node.role is Role.BROKER and first.before and first.after:
-        alone = [step for step in candidates if step.before and step.after]
-        return min(alone, key=lambda step: not is_down(step, seen))
-    return first
+    return min(candidates, key=lambda step: not is_down(step, seen))
 
 
 def is_down(step: Step, seen: Observation) -> bool:
@@ -248,7 +245,7 @@ def broker_before(node: Node, seen: Observation) -> BrokerSeen | None:
 def questions_after(step: Step, steps: Sequence[Step], progress: Progress) -> tuple[GateQuestion, ...]:
     """What the check after a step asks, with what was seen before each restart; nothing of nodes that were left out."""
     asked = []
-    for question in step.after:
+    for question in _after(step, steps, progress):
         if question.gate is Gate.BROKER_BACK and question.node is not None:
             known = progress.of(_step_of(question.node, step.phase, steps).name)
             if known.past or (known.finished and not known.done):
@@ -257,6 +254,27 @@ def questions_after(step: Step, steps: Sequence[Step], progress: Progress) -> tu
             question = replace(question, before=known.before if restarted else None)  # noqa: PLW2901
         asked.append(question)
     return tuple(asked)
+
+
+def _after(step: Step, steps: Sequence[Step], progress: Progress) -> tuple[GateQuestion, ...]:
+    """Of a rack: the first member is waited for, so that a mistake in the settings takes one broker away and not all;
+    then, behind the last one, all."""
+    if not step.together:
+        return step.after
+    group = [_step_of(node, step.phase, steps) for node in step.together]
+    others = [progress.of(each.name) for each in group if each is not step]
+    if all(known.finished for known in others):
+        return group[-1].after
+    if any(known.done for known in others):
+        return ()
+    return tuple(question for question in group[-1].after if question.node is step.node)
+
+
+def closes_rack(step: Step, steps: Sequence[Step], progress: Progress) -> bool:
+    """Whether a step is the last open one of a rack in which brokers were restarted: they are waited for, even if its
+    own broker has nothing to do."""
+    others = [progress.of(_step_of(node, step.phase, steps).name) for node in step.together if node is not step.node]
+    return all(known.finished for known in others) and any(known.done for known in others)
 
 
 def _step_of(node: Node, phase: Phase, steps: Sequence[Step]) -> Step:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from migrator.migration.machine.states import PublicState
+from migrator.rollout.placements import harmed, without_replicas_on
 from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,
@@ -39,11 +40,13 @@ def judge(question: GateQuestion, seen: Observation) -> tuple[Waiting, ...]:
     return tuple(_JUDGES[question.gate](question, seen))
 
 
-def _partitions_healthy(_: GateQuestion, seen: Observation) -> Found:
+def _partitions_healthy(question: GateQuestion, seen: Observation) -> Found:
     partitions = seen.partitions
     if partitions is None:
         yield Waiting("partitions", _unknown("nobody says how they are", seen), REACH_BROKERS)
         return
+    if question.nodes:
+        partitions = without_replicas_on(partitions, _ids(question))
     for count, what, remedy in _troubles(partitions):
         if count:
             names = f" ({_named(partitions.examples)})" if partitions.examples else ""
@@ -55,6 +58,41 @@ def _troubles(partitions: PartitionsSeen) -> Iterator[tuple[int, str, str]]:
     yield partitions.under_min_isr, "with fewer replicas in sync than min.insync.replicas", ISR_REMEDY
     yield partitions.under_replicated, "under-replicated", ISR_REMEDY
     yield partitions.reassigning, "being reassigned", "Wait for the reassignment, or cancel it"
+
+
+def _may_stop(question: GateQuestion, seen: Observation) -> Found:
+    names, partitions = ", ".join(node.name for node in question.nodes), seen.partitions
+    for node in question.nodes:
+        broker = (seen.brokers or {}).get(node.node_id)
+        if broker is not None and broker.rack and node.rack and broker.rack != node.rack:
+            what = f"its broker.rack is {broker.rack}, and the inventory says {node.rack}"
+            yield Waiting(node.name, what, "Correct the rack in the inventory, then 'migrator rollout resume'")
+    if partitions is None or (len(question.nodes) > 1 and not partitions.placed):
+        yield Waiting("partitions", _unknown("nobody says where their replicas are", seen), REACH_BROKERS)
+        return
+    for goes_offline, what in ((True, "would go offline"), (False, "would fall below min.insync.replicas")):
+        found = [each for each, offline in harmed(partitions, _ids(question)) if offline is goes_offline]
+        if found:
+            some = _named(tuple(each.names[0] for each in found if each.names))
+            count = sum(each.count for each in found)
+            yield Waiting(names, f"without {_them(question)}, {count} partitions {what}: {some}", _together(question))
+
+
+def _them(question: GateQuestion) -> str:
+    return "these brokers" if len(question.nodes) > 1 else "this broker"
+
+
+def _together(question: GateQuestion) -> str:
+    if len(question.nodes) == 1:
+        return ISR_REMEDY
+    return (
+        "Wait until all replicas are in sync. If it stays so, these brokers cannot stop together: set brokers.roll: "
+        "broker in the inventory, then 'migrator rollout resume'"
+    )
+
+
+def _ids(question: GateQuestion) -> list[int]:
+    return [node.node_id for node in question.nodes]
 
 
 def _quorum_healthy(_: GateQuestion, seen: Observation) -> Found:
@@ -211,6 +249,7 @@ def _node_id(question: GateQuestion) -> int:
 
 _JUDGES: Mapping[Gate, Callable[[GateQuestion, Observation], Found]] = {
     Gate.PARTITIONS_HEALTHY: _partitions_healthy,
+    Gate.MAY_STOP: _may_stop,
     Gate.QUORUM_HEALTHY: _quorum_healthy,
     Gate.OTHERS_CAUGHT_UP: _others_caught_up,
     Gate.BROKER_GONE: _broker_gone,

@@ -107,7 +107,7 @@ class ClusterObserver:
         """From whoever rules: the quorum's log, or brokers, of which the controller knows first."""
         least = min_isr_of(answers)
         if image is not None and state in QUORUM_RULES:
-            return await asyncio.to_thread(of_image, image, least)
+            return await asyncio.to_thread(of_image, image, least, placed=self._brokers.placed)
         if zookeeper.quorum_rules:
             return "the quorum rules, and does not say how partitions are"
         found: PartitionsSeen | str = "no broker says how partitions are"
@@ -186,7 +186,8 @@ def _broker(
         if mode is BrokerMode.MIGRATING and has_quorum:
             serves = serves and live is not None and live.is_migrating_zk_broker
     stamp = f"zookeeper:{znode.czxid}" if znode is not None else f"quorum:{live.epoch if live is not None else -1}"
-    return BrokerSeen(broker_id, mode, stamp, serves, release, settings)
+    rack = znode.rack if znode is not None else (live.rack or "") if live is not None else ""
+    return BrokerSeen(broker_id, mode, stamp, serves, release, settings, rack)
 
 
 def _mode(

@@ -50,11 +50,11 @@ def _forward(inventory: Inventory, canary: str) -> Iterator[Step]:
         yield Step(
             _name(Phase.START, node), Phase.START, (Act.START, Act.CHECK_AFTER), node, condition=UNFINISHED, after=after
         )
-    yield from _roll(inventory, Phase.MIGRATE, BrokerMode.MIGRATING, canary, before=(QUORUM, HEALTHY))
+    yield from _roll(inventory, Phase.MIGRATE, BrokerMode.MIGRATING, canary, before=(QUORUM,))
     yield Step("copy", Phase.COPY, (Act.CHECK_AFTER,), condition=UNFINISHED, after=(DUAL_WRITE, QUORUM, WRITTEN))
     if inventory.times.soak or not left_out.verify:
         yield Step("soak", Phase.SOAK, (Act.SOAK, *proof), first, None, Job.VERIFY, UNFINISHED, before=(QUORUM, ALONE))
-    yield from _roll(inventory, Phase.KRAFT, BrokerMode.KRAFT, canary, before=(DUAL_WRITE, QUORUM, HEALTHY))
+    yield from _roll(inventory, Phase.KRAFT, BrokerMode.KRAFT, canary, before=(DUAL_WRITE, QUORUM))
     in_kraft = GateQuestion(Gate.BROKERS_IN_MODE, mode=BrokerMode.KRAFT)
     before = (in_kraft, QUORUM, WRITTEN, ALONE)
     yield Step("verify", Phase.VERIFY, (Act.CHECK_BEFORE, *proof), first, None, Job.VERIFY, UNFINISHED, before=before)
@@ -108,7 +108,7 @@ def _back(inventory: Inventory, canary: str) -> Iterator[Step]:
             condition=Condition.MIGRATION_OFF,
             after=(GateQuestion(Gate.CONTROLLER_BACK, node, program=_program(inventory), migration_on=True),),
         )
-    yield from _roll(inventory, Phase.LEAVE_KRAFT, BrokerMode.MIGRATING, canary, before=(DUAL_WRITE, QUORUM, HEALTHY))
+    yield from _roll(inventory, Phase.LEAVE_KRAFT, BrokerMode.MIGRATING, canary, before=(DUAL_WRITE, QUORUM))
     yield Step("drain", Phase.DRAIN, (Act.CHECK_AFTER,), condition=Condition.DUAL_WRITING, after=(QUORUM, WRITTEN))
     for node in controllers:
         yield Step(_name(Phase.STOP_QUORUM, node), Phase.STOP_QUORUM, (Act.STOP,), node)
@@ -121,7 +121,7 @@ def _back(inventory: Inventory, canary: str) -> Iterator[Step]:
         condition=Condition.NO_ZOOKEEPER_CONTROLLER,
         after=(GateQuestion(Gate.ZOOKEEPER_CONTROLLER),),
     )
-    yield from _roll(inventory, Phase.LEAVE_MIGRATION, BrokerMode.ZOOKEEPER, canary, before=(HEALTHY,))
+    yield from _roll(inventory, Phase.LEAVE_MIGRATION, BrokerMode.ZOOKEEPER, canary, before=())
     for node in controllers:
         yield Step(_name(Phase.SET_ASIDE, node), Phase.SET_ASIDE, (Act.RUN,), node, job=Job.SET_ASIDE)
 
@@ -129,10 +129,12 @@ def _back(inventory: Inventory, canary: str) -> Iterator[Step]:
 def _roll(
     inventory: Inventory, phase: Phase, mode: BrokerMode, canary: str, before: tuple[GateQuestion, ...]
 ) -> Iterator[Step]:
-    """One step a broker. Those of one group are restarted one after the other, and waited for together."""
+    """One step a broker. Of a group, the first one is waited for; then the others are restarted one after the other,
+    and waited for together."""
     for group in _groups(inventory, canary):
+        back = tuple(GateQuestion(Gate.BROKER_BACK, each, mode) for each in group)
         for node in group:
-            back = tuple(GateQuestion(Gate.BROKER_BACK, each, mode) for each in group)
+            after = (*back, HEALTHY) if node is group[-1] else back[:1] if node is group[0] else ()
             yield Step(
                 _name(phase, node),
                 phase,
@@ -140,9 +142,16 @@ def _roll(
                 node,
                 OF_BROKERS[mode],
                 condition=ROLL_CONDITIONS.get(phase, UNFINISHED),
-                before=before if node is group[0] else (),
-                after=(*back, HEALTHY) if node is group[-1] else (),
+                before=(*before, *_may_stop(group)),
+                after=after,
+                together=tuple(group) if len(group) > 1 else (),
             )
+
+
+def _may_stop(group: Sequence[Node]) -> tuple[GateQuestion, GateQuestion]:
+    """Replicas on the brokers of a rack count no more once one of them stops: what is left without the rack does."""
+    healthy = GateQuestion(Gate.PARTITIONS_HEALTHY, nodes=tuple(group)) if len(group) > 1 else HEALTHY
+    return healthy, GateQuestion(Gate.MAY_STOP, nodes=tuple(group))
 
 
 def _groups(inventory: Inventory, canary: str) -> list[list[Node]]:

@@ -87,7 +87,7 @@ class BrokerMode(Enum):
 class BrokerSeen:
     """``mode`` is None for a broker that is registered nowhere. ``registration`` changes with each start that registers
     (czxid of its znode, KRaft broker epoch), so a restart that only pretends is found. ``serving``: registered, with
-    heartbeats, not fenced. ``release`` and ``settings`` (in force, without secrets) as far as they can be seen."""
+    heartbeats, not fenced. ``release``, ``settings`` (in force, without secrets) and ``rack`` as far as can be seen."""
 
     broker_id: int
     mode: BrokerMode | None
@@ -95,17 +95,34 @@ class BrokerSeen:
     serving: bool = False
     release: str = ""
     settings: Mapping[str, str] | None = None
+    rack: str = ""
+
+
+@value
+class Placement:
+    """Partitions that have the same replicas, in the same state; ``names`` of the first ones. ``led``: they have a
+    leader. ``replicas`` and ``in_sync`` are ids of brokers."""
+
+    replicas: frozenset[int]
+    in_sync: frozenset[int]
+    min_isr: int
+    led: bool
+    count: int
+    names: tuple[str, ...] = ()
 
 
 @value
 class PartitionsSeen:
-    """Numbers of partitions, and a few names for people."""
+    """Numbers of partitions, and a few names for people. ``placements``: of those that are not well; of all, where
+    ``placed``."""
 
     offline: int = 0
     under_replicated: int = 0
     under_min_isr: int = 0
     reassigning: int = 0
     examples: tuple[str, ...] = ()
+    placements: tuple[Placement, ...] = ()
+    placed: bool = False
 
 
 class ControllerProgram(Enum):
@@ -176,6 +193,7 @@ class Gate(Enum):
     """What is waited for, before and after a step. `gates.judge` decides each from a question and an observation."""
 
     PARTITIONS_HEALTHY = "no partition is offline, under-replicated or being reassigned"
+    MAY_STOP = "no partition gets worse by a stop of these brokers together than by one of them"
     QUORUM_HEALTHY = "a controller leads, and every voter has every committed record"
     OTHERS_CAUGHT_UP = "every other voter has every committed record"
     BROKER_GONE = "the broker has left ZooKeeper and the quorum"
@@ -192,6 +210,7 @@ class Gate(Enum):
 class GateQuestion:
     """One gate, for one node where it is about one.
 
+    ``nodes``: the brokers of one group, of MAY_STOP, and of PARTITIONS_HEALTHY where only replicas elsewhere count.
     ``mode`` of BROKER_BACK and BROKERS_IN_MODE. ``before``: what was seen of the broker before its restart.
     ``migration_on`` and ``program`` of CONTROLLER_BACK, None where they do not matter. ``state``: the label of a
     `PublicState` that must be reached; a later one is right, too.
@@ -204,6 +223,7 @@ class GateQuestion:
     program: ControllerProgram | None = None
     migration_on: bool | None = None
     state: str = ""
+    nodes: tuple[Node, ...] = ()
 
 
 @value

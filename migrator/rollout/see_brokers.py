@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -13,6 +14,7 @@ from migrator.config.settings import Settings
 from migrator.errors import MigratorError, PeerError
 from migrator.image.model import MetadataImage
 from migrator.records.metadata import Endpoint
+from migrator.rollout.placements import Placements
 from migrator.rollout.ports import PartitionsSeen
 from migrator.values import value
 from migrator.wire.client import KafkaConnection
@@ -42,7 +44,6 @@ RELEASES: Mapping[tuple[int, int, int], str] = {
     (11, 17, 9): "3.9",
 }
 """By the newest versions of Produce, Fetch and OffsetFetch that a broker serves, in either mode."""
-EXAMPLES_MAX = 5
 INT16, INT32 = struct.Struct(">h"), struct.Struct(">i")
 PARTITION = struct.Struct(">iiii")
 """Index, leader, leader epoch, number of replicas."""
@@ -56,24 +57,25 @@ class BrokerAnswer:
     release: str
 
 
-@value
-class Unwell:
-    """A partition without a leader, or with replicas out of sync: their numbers."""
+class State(NamedTuple):
+    """Of one partition; ``leader`` is below 0 without one."""
 
     topic: str
     number: int
     leader: int
-    replicas: int
-    in_sync: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
 
 
 class BrokerEyes:
     """
     :param settings: name the brokers' listener, and how to log in.
+    :param placed: whether somebody asks where the replicas of partitions are that are well.
     :raises OperatorError: the settings cannot be used.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, placed: bool = False) -> None:
+        self.placed = placed
         self._listener = settings.broker_rpc_listener
         self._security = broker_security(settings)
 
@@ -98,7 +100,7 @@ class BrokerEyes:
             async with asyncio.timeout(PARTITIONS_SECONDS):
                 connection = await self._open(endpoints)
                 try:
-                    return await _partitions(connection, min_isr)
+                    return await _partitions(connection, min_isr, placed=self.placed)
                 finally:
                     await connection.close()
         except (MigratorError, TimeoutError) as error:
@@ -137,32 +139,43 @@ async def _configs(
     }
 
 
-async def _partitions(connection: KafkaConnection, min_isr: int) -> PartitionsSeen:
+async def _partitions(connection: KafkaConnection, min_isr: int, *, placed: bool) -> PartitionsSeen:
     request = build(request_type(METADATA, METADATA_VERSION), topics=None, allow_auto_topic_creation=False)
     frame, offset = await connection.request_encoded(METADATA, METADATA_VERSION, encode_entity(request))
-    unwell = await asyncio.to_thread(unwell_partitions, frame, offset)
-    topics = sorted({each.topic for each in unwell})
+    topics = await asyncio.to_thread(
+        lambda: sorted({each.topic for each in partitions_in(frame, offset, placed=placed)})
+    )
     minima: dict[str, int] = {}
     for start in range(0, len(topics), CONFIGS_AT_ONCE):
-        some = await _configs(connection, TOPIC_CONFIG, topics[start : start + CONFIGS_AT_ONCE], [MIN_ISR])
+        asked = topics[start : start + CONFIGS_AT_ONCE]
+        some = await _configs(connection, TOPIC_CONFIG, asked, [MIN_ISR])
+        if placed and (hidden := set(asked) - set(some)):
+            raise PeerError(f"the login may not see {MIN_ISR} of {len(hidden)} topics, {min(hidden)} for one")
         minima |= {name: int(keys[MIN_ISR]) for name, keys in some.items() if MIN_ISR in keys}
-    return counted(unwell, minima, min_isr, await _reassigning(connection))
+
+    def count() -> Placements:
+        found = Placements(placed=placed)
+        for each in partitions_in(frame, offset, placed=placed):
+            found.add(*each, minima.get(each.topic, min_isr))
+        return found
+
+    return (await asyncio.to_thread(count)).seen(await _reassigning(connection))
 
 
-def unwell_partitions(frame: bytes | bytearray, offset: int) -> list[Unwell]:
-    """Of a Metadata response: those without a leader, or with replicas out of sync.
+def partitions_in(frame: bytes | bytearray, offset: int, *, placed: bool) -> Iterator[State]:
+    """Of a Metadata response: partitions without a leader, or with replicas out of sync; all, where ``placed``.
 
     Read by hand: the generic decoder takes some ten times as long, and a cluster may have millions of partitions.
 
     :raises PeerError: it is malformed.
     """
     try:
-        return list(_unwell(frame, offset))
+        yield from _partitions_in(frame, offset, placed=placed)
     except (struct.error, UnicodeDecodeError) as error:
         raise PeerError(f"the list of partitions is malformed: {error}") from error
 
 
-def _unwell(frame: bytes | bytearray, offset: int) -> Iterator[Unwell]:
+def _partitions_in(frame: bytes | bytearray, offset: int, *, placed: bool) -> Iterator[State]:
     brokers, at = INT32.unpack_from(frame, offset + 4)[0], offset + 8  # behind the throttle time
     for _ in range(brokers):
         at = _behind_text(frame, _behind_text(frame, at + 4) + 4)  # id, host, port, rack
@@ -174,14 +187,23 @@ def _unwell(frame: bytes | bytearray, offset: int) -> Iterator[Unwell]:
         name, (count,), at = frame[begin + 2 : at], INT32.unpack_from(frame, at + 1), at + 5
         for _ in range(count):
             number, leader, _, replicas = PARTITION.unpack_from(frame, at + 2)
-            at += 2 + PARTITION.size + 4 * max(replicas, 0)
+            first = at + 2 + PARTITION.size
+            at = first + 4 * max(replicas, 0)
             (in_sync,) = INT32.unpack_from(frame, at)
-            at += 4 + 4 * max(in_sync, 0)
+            second = at + 4
+            at = second + 4 * max(in_sync, 0)
             at += 4 + 4 * max(INT32.unpack_from(frame, at)[0], 0)
-            if leader < 0 or in_sync < replicas:
-                yield Unwell(name.decode(), number, leader, replicas, in_sync)
+            if placed or leader < 0 or in_sync < replicas:
+                ids = _ids(frame, first, replicas), _ids(frame, second, in_sync)
+                yield State(name.decode(), number, leader, *ids)
     if at > len(frame):
         raise struct.error("it ends too early")
+
+
+def _ids(frame: bytes | bytearray, at: int, count: int) -> tuple[int, ...]:
+    if at + 4 * count > len(frame):  # before memory is taken for them
+        raise struct.error("it ends too early")
+    return struct.unpack_from(f">{max(count, 0)}i", frame, at)
 
 
 def _behind_text(frame: bytes | bytearray, at: int) -> int:
@@ -198,31 +220,21 @@ async def _reassigning(connection: KafkaConnection) -> int:
     return sum(len(topic.partitions) for topic in answer.topics)
 
 
-def of_image(image: MetadataImage, min_isr: int) -> PartitionsSeen:
+def of_image(image: MetadataImage, min_isr: int, *, placed: bool = False) -> PartitionsSeen:
     """The same from what the quorum has committed, where the quorum rules."""
     minima = {
         resource.name: int(keys[MIN_ISR])
         for resource, keys in image.configs.items()
         if resource.resource_type == TOPIC_CONFIG and MIN_ISR in keys
     }
-    unwell, reassigning = [], 0
+    found, reassigning = Placements(placed=placed), 0
     for topic in image.topics.by_id.values():
+        least = minima.get(topic.name, min_isr)
         for number, it in topic.partitions.items():
             reassigning += bool(it.adding_replicas or it.removing_replicas)
-            if it.leader < 0 or len(it.isr) < len(it.replicas):
-                unwell.append(Unwell(topic.name, number, it.leader, len(it.replicas), len(it.isr)))
-    return counted(unwell, minima, min_isr, reassigning)
-
-
-def counted(unwell: Sequence[Unwell], minima: Mapping[str, int], min_isr: int, reassigning: int) -> PartitionsSeen:
-    """
-    :param minima: ``min.insync.replicas`` by topic; ``min_isr`` of the others.
-    """
-    offline = [it for it in unwell if it.leader < 0]
-    short = [it for it in unwell if it.in_sync < it.replicas]
-    below = [it for it in unwell if it.in_sync < min(minima.get(it.topic, min_isr), it.replicas)]
-    names = dict.fromkeys(f"{it.topic}-{it.number}" for it in (*offline, *below, *short))
-    return PartitionsSeen(len(offline), len(short), len(below), reassigning, tuple(names)[:EXAMPLES_MAX])
+            if placed or it.leader < 0 or len(it.isr) < len(it.replicas):
+                found.add(topic.name, number, it.leader, it.replicas, it.isr, least)
+    return found.seen(reassigning)
 
 
 def _release(apis: Mapping[int, VersionRange]) -> str:

@@ -26,6 +26,7 @@ class RegisteredBroker:
 
     czxid: int
     endpoints: tuple[Endpoint, ...]
+    rack: str = ""
 
 
 @value
@@ -97,8 +98,8 @@ def _look(
 
 def _registered(znode: Znode, unknown: list[str]) -> RegisteredBroker:
     try:
-        endpoints = decode_broker(znode.path, znode.data).endpoints
+        broker = decode_broker(znode.path, znode.data)
     except ZnodeError as error:
-        endpoints = ()
         unknown.append(str(error))
-    return RegisteredBroker(znode.stat.czxid, endpoints)
+        return RegisteredBroker(znode.stat.czxid, ())
+    return RegisteredBroker(znode.stat.czxid, broker.endpoints, broker.rack or "")

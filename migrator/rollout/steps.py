@@ -125,7 +125,8 @@ class Step:
     """One line of a plan. ``name`` is unique. ``node``: which it is about; None for the cluster.
 
     ``mode``: of the node's file after `Act.EDIT`. ``successor``: Kafka's controller that `Act.START` starts instead of
-    ``node``. ``before`` and ``after``: what the two checks ask.
+    ``node``. ``before`` and ``after``: what the two checks ask. ``together``: the brokers of a rack that may be down at
+    the same time; then the engine decides what the check after each of them asks.
     """
 
     name: str
@@ -138,3 +139,4 @@ class Step:
     successor: Node | None = None
     before: tuple[GateQuestion, ...] = ()
     after: tuple[GateQuestion, ...] = ()
+    together: tuple[Node, ...] = ()

@@ -14,7 +14,7 @@ from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.rollout.executors import NodeExecutor
 from migrator.rollout.gates import judge
-from migrator.rollout.inventory import ControllerKind, Inventory
+from migrator.rollout.inventory import ControllerKind, Inventory, Roll
 from migrator.rollout.leader_says import LeaderSays, by_command
 from migrator.rollout.lock import FilePlace, RolloutLock, ZooKeeperPlace
 from migrator.rollout.observer import ClusterObserver
@@ -78,7 +78,7 @@ async def open_world(inventory: Inventory, inventory_path: Path, state: Path) ->
     observer = ClusterObserver(
         None if session is None else ZooKeeperEyes(session),
         QuorumEyes(settings),
-        BrokerEyes(settings),
+        BrokerEyes(settings, placed=inventory.brokers.roll is Roll.RACK),
         _status_files(inventory, access),
         None if inventory.controllers.kind is ControllerKind.STOCK else partial(_ask_there, executor, inventory),
     )

@@ -9,6 +9,7 @@ import pytest
 from migrator.migration.machine.states import PublicState
 from migrator.rollout.gates import judge
 from migrator.rollout.nodes import Node, Role
+from migrator.rollout.placements import Placements
 from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,
@@ -25,6 +26,7 @@ from migrator.rollout.ports import (
 ZOOKEEPER, MIGRATING, KRAFT = BrokerMode.ZOOKEEPER, BrokerMode.MIGRATING, BrokerMode.KRAFT
 OURS, STOCK = ControllerProgram.MIGRATOR, ControllerProgram.STOCK
 B1 = Node("broker-1", Role.BROKER, 1, "h", "/b1", "default", "", {})
+B1, B2 = replace(B1, rack="r1"), replace(B1, name="broker-2", node_id=2, rack="r1")
 C1 = Node("controller-1", Role.CONTROLLER, 3001, "h", "/c1", "default", "", {})
 
 
@@ -48,8 +50,11 @@ def with_voters(*voters: ControllerSeen, leader: int | None = 3002) -> Observati
     return replace(GOOD, quorum=QuorumSeen(leader, {each.node_id: each for each in voters}))
 
 
-def with_partitions(**figures: int) -> Observation:
-    return replace(GOOD, partitions=PartitionsSeen(**figures, examples=("orders-0",)))
+def with_partitions(
+    offline: int = 0, under_replicated: int = 0, under_min_isr: int = 0, reassigning: int = 0
+) -> Observation:
+    seen = PartitionsSeen(offline, under_replicated, under_min_isr, reassigning, ("orders-0",))
+    return replace(GOOD, partitions=seen)
 
 
 def in_state(state: PublicState, lag: int = 0, **more: tuple[str, ...]) -> Observation:
@@ -80,6 +85,17 @@ WRITTEN = GateQuestion(Gate.WRITE_BEHIND_IDLE)
 ALONE = GateQuestion(Gate.NO_FOREIGN_WRITES)
 CLAIMED = GateQuestion(Gate.ZOOKEEPER_CONTROLLER)
 
+MAY = GateQuestion(Gate.MAY_STOP, nodes=(B1, B2))
+ALONE_MAY = GateQuestion(Gate.MAY_STOP, nodes=(B1,))
+REST = GateQuestion(Gate.PARTITIONS_HEALTHY, nodes=(B1, B2))
+
+
+def placed(replicas: set[int], in_sync: set[int], min_isr: int = 1, *, led: bool = True) -> Observation:
+    found = Placements(placed=True)
+    found.add("orders", 0, 1 if led else -1, tuple(replicas), tuple(in_sync), min_isr)
+    return replace(GOOD, partitions=found.seen(0))
+
+
 CASES: list[tuple[GateQuestion, Observation, str]] = [
     (PARTITIONS, GOOD, OPEN),
     (PARTITIONS, NOTHING, "nobody says how they are: nobody answers"),
@@ -87,6 +103,25 @@ CASES: list[tuple[GateQuestion, Observation, str]] = [
     (PARTITIONS, with_partitions(under_replicated=3), "3 under-replicated"),
     (PARTITIONS, with_partitions(under_min_isr=1), "1 with fewer replicas in sync"),
     (PARTITIONS, with_partitions(reassigning=1), "1 being reassigned"),
+    (REST, placed({1, 2, 3}, {3}), OPEN),
+    (REST, placed({1, 2, 3}, {1, 2}), "1 under-replicated (orders-0)"),
+    (REST, placed({1, 2}, {1}, led=False), "1 offline"),
+    (REST, NOTHING, "nobody says how they are"),
+    (MAY, placed({1, 2, 3}, {1, 2, 3}, 1), OPEN),
+    (MAY, placed({1, 3, 4}, {1, 3, 4}, 2), OPEN),
+    (MAY, placed({1}, {1}, 1), OPEN),  # no order of restarts saves it
+    (MAY, placed({1, 3}, {1, 3}, 2), OPEN),
+    (MAY, placed({1, 2, 3}, {1, 2, 3}, 2), "1 partitions would fall below min.insync.replicas: orders-0"),
+    (MAY, placed({1, 2}, {1, 2}, 1), "1 partitions would go offline: orders-0"),
+    (MAY, placed({1, 2, 3}, {2, 3}, 2), "would fall below"),  # broker 1 is back, and not in sync yet
+    (MAY, placed({1, 3, 4}, {1, 3}, 2), "would fall below"),
+    (MAY, replace(GOOD, partitions=PartitionsSeen()), "nobody says where their replicas are"),
+    (MAY, NOTHING, "nobody says where their replicas are"),
+    (MAY, replace(placed({1}, {1}), brokers={1: replace(broker(), rack="r9")}), "its broker.rack is r9, and the inv"),
+    (MAY, replace(placed({1}, {1}), brokers={1: replace(broker(), rack="r1")}), OPEN),
+    (ALONE_MAY, replace(GOOD, partitions=PartitionsSeen()), OPEN),
+    (ALONE_MAY, placed({1, 2, 3}, {1, 3}, 2), "without this broker, 1 partitions would fall below"),
+    (ALONE_MAY, placed({1, 2, 3}, {2, 3}, 2), OPEN),
     (QUORUM, GOOD, OPEN),
     (QUORUM, NOTHING, "no controller answers"),
     (QUORUM, with_voters(voter(), leader=None), "no controller leads"),
@@ -177,6 +212,7 @@ BLIND = [
 def test_what_nobody_saw_opens_no_gate(seen: Observation) -> None:
     needed = {
         Gate.PARTITIONS_HEALTHY: seen.partitions,
+        Gate.MAY_STOP: seen.partitions,
         Gate.QUORUM_HEALTHY: seen.quorum,
         Gate.OTHERS_CAUGHT_UP: seen.quorum,
         Gate.BROKER_GONE: seen.brokers,

@@ -42,8 +42,9 @@ from migrator.rollout.engine import is_down, is_needed
 from migrator.rollout.leader_says import of_json, of_status
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.observer import brokers_seen, migration_seen, min_isr_of
-from migrator.rollout.ports import BrokerMode, BrokerSeen, MigrationSeen, Observation, PartitionsSeen, QuorumSeen
-from migrator.rollout.see_brokers import BrokerAnswer, Unwell, of_image, unwell_partitions
+from migrator.rollout.ports import BrokerMode, BrokerSeen, MigrationSeen, Observation, QuorumSeen
+from migrator.rollout.see_brokers import BrokerAnswer, of_image, partitions_in
+from migrator.rollout.see_brokers import State as PartitionState
 from migrator.rollout.see_quorum import QuorumLook
 from migrator.rollout.see_zookeeper import RegisteredBroker, ZooKeeperLook
 from migrator.rollout.steps import Act, Condition, Phase, Step
@@ -237,8 +238,12 @@ def test_partitions_of_the_log() -> None:
         topics=TopicsImage(Map(topics), Map({"a": Uuid(bytes([1]) * 16), "b": Uuid(bytes([2]) * 16)})),
         configs=Map({ConfigResource(2, "b"): {"min.insync.replicas": "3"}}),
     )
-    assert of_image(image, 2) == PartitionsSeen(1, 3, 2, 1, ("a-2", "b-0", "a-1"))
-    assert of_image(image, 1) == PartitionsSeen(1, 3, 1, 1, ("a-2", "b-0", "a-1"))
+    for least, below in ((2, 2), (1, 1)):
+        seen = of_image(image, least)
+        numbers = seen.offline, seen.under_replicated, seen.under_min_isr, seen.reassigning
+        assert (numbers, seen.examples) == ((1, 3, below, 1), ("a-2", "b-0", "a-1"))
+        assert sum(each.count for each in seen.placements) == 3
+        assert sum(each.count for each in of_image(image, least, placed=True).placements) == 4
 
 
 @st.composite
@@ -285,12 +290,15 @@ def metadata(topics: dict[str, list[tuple[int, int, int]]]) -> bytes:
 @given(topic_states())
 def test_the_list_of_partitions_is_read_as_kio_writes_it(topics: dict[str, list[tuple[int, int, int]]]) -> None:
     expected = [
-        Unwell(name, number, leader, replicas, in_sync)
+        PartitionState(name, number, leader, tuple(range(replicas)), tuple(range(in_sync)))
         for name, states in topics.items()
         for number, (leader, replicas, in_sync) in enumerate(states)
-        if leader < 0 or in_sync < replicas
     ]
-    assert unwell_partitions(b"head" + metadata(topics), 4) == expected
+    frame = b"head" + metadata(topics)
+    assert list(partitions_in(frame, 4, placed=True)) == expected
+    assert list(partitions_in(frame, 4, placed=False)) == [
+        each for each in expected if each.leader < 0 or len(each.in_sync) < len(each.replicas)
+    ]
 
 
 @given(topic_states(), st.data())
@@ -299,11 +307,11 @@ def test_a_list_that_is_cut_off_or_hostile_is_refused(
 ) -> None:
     frame = metadata(topics)
     with pytest.raises(PeerError):
-        unwell_partitions(frame[: data.draw(st.integers(0, len(frame) - 1))], 0)
+        list(partitions_in(frame[: data.draw(st.integers(0, len(frame) - 1))], 0, placed=True))
     hostile = bytearray(frame)
     hostile[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(PeerError):
-        unwell_partitions(hostile, 0)
+        list(partitions_in(hostile, 0, placed=True))
 
 
 def test_the_strictest_default_counts() -> None:

@@ -17,6 +17,7 @@ from migrator.migration.machine.states import PublicState
 from migrator.rollout.inventory import ControllerKind, Inventory, parse_inventory
 from migrator.rollout.modes import FileMode, file_mode
 from migrator.rollout.nodes import Node, Role
+from migrator.rollout.placements import Placements
 from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,
@@ -131,6 +132,10 @@ class ModelCluster:
         self.controller_broker: int | None = inventory.brokers.nodes[0].node_id
         self.fault: Fault = nothing
         self.lies: set[str] = set()
+        self.lagging: set[str] = set()
+        """Brokers that run, and whose replicas are not in sync."""
+        self.racks: dict[str, str] = {node.name: node.rack for node in inventory.brokers.nodes}
+        """As the brokers' own ``broker.rack`` says."""
         self.old_settings: set[str] = set()
         self.foreign_writes: tuple[str, ...] = ()
         self.exit_codes: dict[str, int] = {}
@@ -139,7 +144,7 @@ class ModelCluster:
         self._incarnations = 0
         self._old_content: dict[str, bytes] = {}
         self._min_isr = min_isr
-        self._partitions = _placed(inventory, replicas)
+        self.partitions = _placed(inventory, replicas)
         self._homes = {node.name: node for node in self._everybody()}
         for node in inventory.controllers.nodes:
             self.files[node.name, node.properties] = controller_file(node)
@@ -288,8 +293,9 @@ class ModelCluster:
             return
         if node.role is Role.BROKER:
             down = {each.node_id for each in self.inventory.brokers.nodes if each.name not in self.processes}
-            for replicas in self._partitions:
-                if len(replicas - down) < self._min_isr:
+            away = down | {each.node_id for each in self.inventory.brokers.nodes if each.name in self.lagging}
+            for replicas in self.partitions:
+                if node.node_id in replicas and len(replicas - away) < self._min_isr:
                     self.violations.append(f"a partition of {sorted(replicas)} below min ISR without {sorted(down)}")
                     break
         self._settle()
@@ -365,12 +371,17 @@ class ModelCluster:
         process = self.processes.get(node.name)
         if process is None:
             return BrokerSeen(node.node_id, None)
-        return BrokerSeen(node.node_id, self._mode(node), str(process.incarnation), serving=True, release="3.9.1")
+        stamp, rack = str(process.incarnation), self.racks[node.name]
+        return BrokerSeen(node.node_id, self._mode(node), stamp, serving=True, release="3.9.1", rack=rack)
 
     def _health(self) -> PartitionsSeen:
-        down = {node.node_id for node in self.inventory.brokers.nodes if node.name not in self.processes}
-        offline = sum(1 for replicas in self._partitions if replicas <= down)
-        return PartitionsSeen(offline, sum(1 for replicas in self._partitions if replicas & down))
+        nodes = self.inventory.brokers.nodes
+        away = {node.node_id for node in nodes if node.name not in self.processes or node.name in self.lagging}
+        found = Placements(placed=True)
+        for number, replicas in enumerate(self.partitions):
+            in_sync = tuple(sorted(replicas - away))
+            found.add("orders", number, min(in_sync, default=-1), tuple(sorted(replicas)), in_sync, self._min_isr)
+        return found.seen(0)
 
 
 def _placed(inventory: Inventory, replicas: int) -> list[frozenset[int]]:

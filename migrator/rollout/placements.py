@@ -1,0 +1,96 @@
+"""Where replicas are: how many partitions are not well, and which ones a stop of brokers would harm. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from migrator.rollout.ports import PartitionsSeen, Placement
+
+EXAMPLES_MAX = 5
+NAMES_MAX = 1000
+"""Names that are kept of partitions that are alike, and not well."""
+
+
+class Placements:
+    """Counts partitions, those that are alike together.
+
+    :param placed: whether partitions that are well are kept, too.
+    """
+
+    def __init__(self, *, placed: bool) -> None:
+        self._placed = placed
+        self._found: dict[tuple[tuple[int, ...], tuple[int, ...], int, bool], list[str]] = {}
+        self._counts: dict[tuple[tuple[int, ...], tuple[int, ...], int, bool], int] = {}
+
+    def add(
+        self, topic: str, number: int, leader: int, replicas: tuple[int, ...], in_sync: tuple[int, ...], min_isr: int
+    ) -> None:
+        """One partition; ``leader`` is below 0 when it has none."""
+        well = leader >= 0 and len(in_sync) >= len(replicas)
+        if well and not self._placed:
+            return
+        key = (replicas, in_sync, min_isr, leader >= 0)
+        names = self._found.setdefault(key, [])
+        if len(names) < (EXAMPLES_MAX if well else NAMES_MAX):
+            names.append(f"{topic}-{number}")
+        self._counts[key] = self._counts.get(key, 0) + 1
+
+    def seen(self, reassigning: int) -> PartitionsSeen:
+        """Of all that were added."""
+        alike: dict[tuple[frozenset[int], frozenset[int], int, bool], Placement] = {}
+        for (replicas, in_sync, min_isr, led), names in self._found.items():
+            key = (frozenset(replicas), frozenset(in_sync), min_isr, led)
+            count, others = self._counts[replicas, in_sync, min_isr, led], alike.get(key)
+            if others is not None:
+                count, names = count + others.count, [*others.names, *names][:NAMES_MAX]  # noqa: PLW2901
+            alike[key] = Placement(*key, count, tuple(names))
+        return counted(tuple(alike.values()), reassigning, placed=self._placed)
+
+
+def counted(placements: tuple[Placement, ...], reassigning: int, *, placed: bool = False) -> PartitionsSeen:
+    """Numbers, and examples: the worst first."""
+    offline = [each for each in placements if not each.led]
+    short = [each for each in placements if each.in_sync < each.replicas]
+    below = [each for each in placements if _is_below(each)]
+    names = dict.fromkeys(name for each in (*offline, *below, *short) for name in each.names[:EXAMPLES_MAX])
+    return PartitionsSeen(
+        _sum(offline), _sum(short), _sum(below), reassigning, tuple(names)[:EXAMPLES_MAX], placements, placed
+    )
+
+
+def without_replicas_on(partitions: PartitionsSeen, brokers: Collection[int]) -> PartitionsSeen:
+    """The same, when replicas on these brokers need not be in sync. Who has no leader counts nevertheless."""
+    counts = [each for each in partitions.placements if not each.led or not each.replicas - each.in_sync <= {*brokers}]
+    seen = counted(tuple(counts), partitions.reassigning)
+    return PartitionsSeen(seen.offline, seen.under_replicated, seen.under_min_isr, seen.reassigning, seen.examples)
+
+
+def harmed(partitions: PartitionsSeen, brokers: Collection[int]) -> Iterator[tuple[Placement, bool]]:
+    """What gets worse by a stop of all these brokers, as things are now, than by a stop of one of them when all is
+    well; and whether it goes offline. No order of restarts saves what one broker alone takes away, as the partition
+    with one replica."""
+    together = frozenset(brokers)
+    for each in partitions.placements:
+        if not each.led or not each.in_sync & together:
+            continue
+        alone = max(_level(each, each.replicas - {broker}) for broker in each.replicas & together)
+        now = _level(each, each.in_sync - together)
+        if now > alone:
+            yield each, now == OFFLINE
+
+
+OFFLINE, BELOW, FINE = 2, 1, 0
+
+
+def _level(placement: Placement, left: frozenset[int]) -> int:
+    if not left:
+        return OFFLINE
+    return BELOW if len(left) < min(placement.min_isr, len(placement.replicas)) else FINE
+
+
+def _is_below(placement: Placement) -> bool:
+    return _level(placement, placement.in_sync) != FINE
+
+
+def _sum(placements: Iterable[Placement]) -> int:
+    return sum(each.count for each in placements)

@@ -1,0 +1,131 @@
+"""Racks whose brokers are restarted together: what is asked before each, who is waited for, when they may not go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from migrator.rollout.acts import GateTimeoutError
+from migrator.rollout.apply import Ending, StopAt
+from migrator.rollout.journal import Event
+from migrator.rollout.nodes import Node
+from migrator.rollout.ports import BrokerMode
+from migrator.rollout.steps import Phase
+from tests.rollout.support.model import ModelCluster, model_inventory
+from tests.rollout.support.runs import Operator
+
+RACK = ("broker-1", "broker-4")
+"""The first of three racks of two."""
+
+
+def operator_at(tmp_path: Path, *, racks: int = 3, replicas: int = 3) -> Operator:
+    (tmp_path / "state").mkdir()
+    inventory = model_inventory(brokers=6, racks=racks, roll="rack")
+    return Operator(ModelCluster(inventory, replicas=replicas), tmp_path / "state")
+
+
+def test_a_rack_goes_together_where_each_partition_is_spread_over_the_racks(tmp_path: Path) -> None:
+    operator = operator_at(tmp_path)
+    assert operator.apply() is Ending.COMPLETE
+    assert not operator.cluster.violations
+
+
+def test_a_rack_that_has_all_replicas_of_a_partition_does_not_go_together(tmp_path: Path) -> None:
+    """One rack of six: whoever stops them all takes everything away."""
+    operator = operator_at(tmp_path, racks=1)
+    with pytest.raises(GateTimeoutError, match=r"6 partitions would go offline: orders-0") as raised:
+        operator.apply()
+    assert "brokers.roll: broker" in raised.value.remedy
+    assert not operator.cluster.violations
+    assert set(operator.cluster.modes().values()) == {BrokerMode.ZOOKEEPER}
+
+
+def test_what_would_fall_below_the_least_number_of_replicas_in_sync_is_named(tmp_path: Path) -> None:
+    operator = operator_at(tmp_path, racks=2)
+    operator.cluster.partitions = [frozenset((1, 2, 3))]  # two of them in one rack
+    with pytest.raises(GateTimeoutError, match=r"would fall below min.insync.replicas: orders-\d"):
+        operator.apply()
+    assert not operator.cluster.violations
+
+
+def test_the_gates_are_asked_although_the_first_broker_of_the_rack_is_down(tmp_path: Path) -> None:
+    operator = operator_at(tmp_path)
+    operator.apply(StopAt(Phase.START))
+    operator.cluster.crash(operator.node(RACK[0]))
+    operator.cluster.lagging = {"broker-2"}  # not in sync, and of another rack
+    with pytest.raises(GateTimeoutError, match="under-replicated"):
+        operator.resume()
+    assert not operator.cluster.violations
+    assert operator.cluster.modes()[RACK[0]] is BrokerMode.MIGRATING
+    assert operator.cluster.modes()[RACK[1]] is BrokerMode.ZOOKEEPER
+    operator.cluster.lagging = set()
+    assert operator.resume() is Ending.COMPLETE
+    assert not operator.cluster.violations
+
+
+def test_the_second_broker_of_a_rack_waits_for_what_fell_out_of_sync_meanwhile(tmp_path: Path) -> None:
+    operator = operator_at(tmp_path)
+    operator.apply(StopAt(Phase.COPY))
+
+    def falls(where: str) -> None:
+        if where == f"after done kraft/{RACK[0]} ":
+            operator.cluster.lagging = {"broker-2"}
+
+    operator.cluster.points.at = falls
+    with pytest.raises(GateTimeoutError):
+        operator.resume()
+    assert not operator.cluster.violations
+    assert operator.cluster.modes()[RACK[1]] is BrokerMode.MIGRATING
+
+
+def test_a_mistake_in_the_settings_takes_one_broker_of_a_rack_away_and_not_all(tmp_path: Path) -> None:
+    operator = operator_at(tmp_path)
+    operator.apply(StopAt(Phase.START))
+    operator.cluster.old_settings = {RACK[0]}
+    restarts = operator.cluster.restarts.copy()
+    with pytest.raises(GateTimeoutError, match="broker-1: runs in ZooKeeper mode"):
+        operator.resume()
+    assert not (operator.cluster.restarts - restarts)[RACK[1]]
+
+
+def test_a_rack_is_waited_for_although_its_last_broker_has_nothing_to_do(tmp_path: Path) -> None:
+    operator = operator_at(tmp_path)
+    operator.apply(StopAt(Phase.KRAFT))
+    last = operator.node("broker-6")
+    key = ("broker-6", last.properties)
+    kept = next(text for (name, path), text in operator.cluster.files.items() if name == "broker-6" and "kraft" in path)
+    operator.cluster.files[key] = kept
+    operator.cluster.start_as_configured(last)  # a person has taken it back already
+
+    def falls(where: str) -> None:
+        if where == "after done leave-kraft/broker-3 edit":
+            operator.cluster.lagging = {"broker-3"}
+
+    operator.cluster.points.at = falls
+    with pytest.raises(GateTimeoutError, match=r"leave-kraft/broker-6.*under-replicated"):
+        operator.rollback()
+    assert not [entry for entry in operator.entries if entry.step == "leave-kraft/broker-6" and entry.act]
+
+
+def test_a_rack_of_the_inventory_that_is_another_one_is_named(tmp_path: Path) -> None:
+    operator = operator_at(tmp_path)
+    operator.cluster.racks[RACK[1]] = "north"
+    with pytest.raises(GateTimeoutError, match=r"broker-4: its broker\.rack is north, and the inventory says r1"):
+        operator.apply()
+
+
+def test_brokers_of_a_rack_start_beside_one_another(tmp_path: Path) -> None:
+    """Only the first one is waited for before the last one is restarted."""
+    operator = operator_at(tmp_path)
+    started: list[str] = []
+
+    def notes(action: str, node: Node) -> None:
+        if action in ("stop", "start") and node.name.startswith("broker"):
+            started.append(node.name)
+
+    operator.cluster.fault = notes
+    operator.apply(StopAt(Phase.MIGRATE))
+    assert list(dict.fromkeys(started))[:2] == list(RACK)
+    passed = [entry.step for entry in operator.entries if entry.event is Event.PASSED and entry.act == "check-after"]
+    assert {f"migrate/{name}" for name in RACK} <= set(passed)
