@@ -38,6 +38,7 @@ PLACES = {
     "tests/interop/test_logins.py": Place(TEST_ALL, BESIDE),
     "tests/interop/test_log_tools.py": Place(TEST_ALL, BESIDE),
     "tests/interop/test_pages.py": Place(TEST, BESIDE),
+    "tests/interop/procedures/test_variations.py": Place(TEST, BESIDE),
     "tests/faults/": Place(TEST_ALL, CLUSTERS),
     "tests/people/test_mistakes.py": Place(TEST_ALL, BESIDE),
     "tests/people/test_status.py": Place(TEST_ALL, CLUSTERS),
