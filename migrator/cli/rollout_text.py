@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from migrator.observe.printable import printable
+from migrator.rollout.acts import VERDICT_MS
 from migrator.rollout.apply import Ending
 from migrator.rollout.inventory import ControllerKind, Inventory, Roll
 from migrator.rollout.journal import Entry
@@ -26,6 +27,7 @@ DOES = {
     Act.START: "starts {started}",
     Act.RESTART: "restarts {node}",
     Act.SOAK: "watches both sides being written for {soak:.0f} s",
+    Act.PROVE: "compares both sides again, if the last comparison is older than {verdict:.0f} minutes",
     Act.RUN: "runs {command}",
 }
 NEXT = {
@@ -102,6 +104,7 @@ def _step(number: int, one: StepPreview, inventory: Inventory) -> Iterator[str]:
                 node="" if step.node is None else step.node.name,
                 started="" if started is None else started.name,
                 soak=inventory.times.soak,
+                verdict=VERDICT_MS / 60_000,
                 command=" ".join(one.command),
             )
         if act is Act.EDIT:

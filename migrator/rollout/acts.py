@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from migrator.errors import OperatorError
+from migrator.migration.machine.states import PublicState
 from migrator.rollout import engine, jobs
 from migrator.rollout.archive import keep_output, keep_verdict, make_archive
 from migrator.rollout.engine import Decision
@@ -23,6 +25,8 @@ Note = Callable[..., None]
 SOAK_NOTE_MS = 60_000
 """How much of a soak a crash may cost."""
 SHOWN_MAX = 5
+VERDICT_MS = 900_000
+"""How long a comparison of both sides counts, before a controller is restarted without the migration."""
 FRESH_MS = 30_000
 """How long an open gate counts, while the file is changed behind it."""
 
@@ -68,6 +72,8 @@ class StepActs:
         self._note = note
         self.found: tuple[str, str | None] = ("", None)
         """Node and digest of the file that was found changed last."""
+        self._verified_ms: int | None = None
+        """When both sides were found equal last in this run, by the clock that never jumps."""
         self._looked = "", 0
         """The step whose gate before it was open last in this run, and when."""
 
@@ -144,6 +150,8 @@ class StepActs:
         """
         if act is Act.SOAK:
             await self._soak(step, progress)
+        elif act is Act.PROVE:
+            await self._prove(step, progress)
         elif act is Act.RUN:
             await self._run(step, progress)
         elif step.node is not None:
@@ -279,20 +287,36 @@ class StepActs:
                 self._note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=soaked)
                 noted = soaked
             if verify and soaked - verified >= verify and soaked < wanted:
-                await self._verify_while_soaking(step, progress)
+                await self._verify_again(step, await self._parts.observer.observe(), progress)
                 verified = soaked
             if self._is_aborted():
                 self._note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=soaked)
                 raise AbortedError("the soak was stopped")
         self._note(Event.DONE, step.name, Act.SOAK)
 
-    async def _verify_while_soaking(self, step: Step, progress: Progress) -> None:
-        seen = await self._parts.observer.observe()
+    async def _verify_again(self, step: Step, seen: Observation, progress: Progress) -> None:
         if step.node is not None:
             runner = self._runner(Job.VERIFY, step.node, seen, progress)
-            self._note(
-                Event.VERIFIED, step.name, **await self._command(step, Job.VERIFY, runner, seen, progress.rollout)
-            )
+            figures = await self._command(step, Job.VERIFY, runner, seen, progress.rollout)
+            self._note(Event.VERIFIED, step.name, **figures)
+
+    async def _prove(self, step: Step, progress: Progress) -> None:
+        """Nothing that this step has begun is forgotten: what is noted here says when both sides were equal, no more.
+        After the end of the migration, as one of Kafka's controllers brings it, they differ."""
+        seen = await self._parts.observer.observe()
+        finished = seen.migration is not None and seen.migration.state == PublicState.FINISHED.label
+        if not finished and self._verdict_is_old(progress):
+            await self._verify_again(step, seen, progress)
+        if Act.PROVE not in progress.of(step.name).done:
+            self._note(Event.PASSED, step.name, Act.PROVE)
+
+    def _verdict_is_old(self, progress: Progress) -> bool:
+        clock = self._parts.clock
+        if self._verified_ms is not None:
+            return clock.monotonic_ms() - self._verified_ms > VERDICT_MS
+        if progress.verified_ms is None:
+            return True
+        return not 0 <= clock.wall_ms() - progress.verified_ms <= VERDICT_MS
 
     async def _run(self, step: Step, progress: Progress) -> None:
         job, node = step.job, step.node
@@ -330,6 +354,8 @@ class StepActs:
                 where=node.name,
                 remedy="ZooKeeper has it in /cluster/id: see that 'access' of the inventory reaches ZooKeeper",
             )
+        if job is Job.VERIFY:
+            node = await self._with_zookeeper(node, rollout)
         words = jobs.command_of(job, node, self._parts.inventory, seen.cluster_id)
         self._parts.tell(f"{step.name}: {job.value} on {node.host}")
         seconds = self._parts.inventory.times.command
@@ -343,7 +369,17 @@ class StepActs:
         if job is Job.VERIFY and report is not None:
             keep_verdict(self._state, step.name, report)
         self._raise_if_failed(step, job, node, output)
+        if job is Job.VERIFY:
+            self._verified_ms = self._parts.clock.monotonic_ms()
         return jobs.figures(job, report)
+
+    async def _with_zookeeper(self, node: Node, rollout: str) -> Node:
+        """A controller by a file that names ZooKeeper: its own, or what that was before the step that is under way."""
+        mode = file_mode(node.role, parsed(node, await text_of(self._parts.executor, node)))
+        kept = backup_of(node, FileMode.CONTROLLER_MIGRATING, rollout)
+        if mode is FileMode.CONTROLLER_MIGRATING or await self._parts.executor.read(node, kept) is None:
+            return node
+        return replace(node, properties=kept)
 
     def _raise_if_failed(self, step: Step, job: Job, node: Node, output: Output) -> None:
         """What the command said may hold anything: it goes to the terminal, and to a file that only this user reads."""

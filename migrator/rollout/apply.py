@@ -13,7 +13,7 @@ from pathlib import Path
 
 from migrator.errors import OperatorError
 from migrator.rollout.acts import AbortedError, GateTimeoutError, JobFailedError, StepActs, UntrueRestartError
-from migrator.rollout.engine import asks_again, closes_rack, is_down, is_needed, next_step, questions_after
+from migrator.rollout.engine import asks_again, closes_rack, is_down, is_needed, next_step, questions_after, touched
 from migrator.rollout.examined import remove_copies
 from migrator.rollout.journal import Detail, Event, RolloutJournal
 from migrator.rollout.nodes import Node
@@ -140,7 +140,7 @@ class RolloutRun:
                 self._parts.tell(f"{step.name}: {TEXTS[step.phase].why}")
             for act in step.acts:
                 is_done = act in self._progress.of(step.name).done
-                if is_done and not (act is Act.CONFIRM and self._must_ask(step)):
+                if is_done and not self._must_do_again(step, act):
                     continue
                 if asks_again(step, self._progress.of(step.name), act):
                     await self._acts.check_again(step, self._progress)
@@ -164,10 +164,15 @@ class RolloutRun:
             await self._acts.wait(step, questions_after(step, self._steps, self._progress))
         self._note(Event.SKIPPED, step.name)
 
+    def _must_do_again(self, step: Step, act: Act) -> bool:
+        """What counts in one run only, or for a while, before a controller is touched."""
+        if act is Act.PROVE:
+            return not touched(self._progress.of(step.name))
+        return act is Act.CONFIRM and self._must_ask(step)
+
     def _must_ask(self, step: Step) -> bool:
         """Whether the operator has to agree in this run, to a step that has not touched its controller yet."""
-        known = self._progress.of(step.name)
-        return not self._confirmed and Act.RESTART not in known.done and known.begun is not Act.RESTART
+        return not self._confirmed and not touched(self._progress.of(step.name))
 
     async def _is_wanted(self, step: Step) -> bool:
         """Ask, unless the answer was yes in this run. Files are compared before: what is found later comes too late."""

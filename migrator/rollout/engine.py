@@ -82,6 +82,11 @@ def asks_again(step: Step, known: StepProgress, act: Act) -> bool:
     return Act.CHECK_BEFORE in known.done and act in later and GATED.isdisjoint(known.done)
 
 
+def touched(known: StepProgress) -> bool:
+    """Whether the restart of a step was begun."""
+    return known.begun is Act.RESTART or Act.RESTART in known.done
+
+
 def took_effect(step: Step, known: StepProgress, seen: Observation, incarnation: str | None) -> bool:
     """Whether the process of a step was stopped already: no gate holds up what brings it back, or waits for it.
 

@@ -13,6 +13,7 @@ from migrator.rollout.placements import harmed, without_replicas_on
 from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,
+    ControllerProgram,
     ControllerSeen,
     Gate,
     GateQuestion,
@@ -187,8 +188,12 @@ def _brokers_in_mode(question: GateQuestion, seen: Observation) -> Found:
     if not seen.brokers:
         yield Waiting("brokers", _unknown("nobody says which there are", seen), _reach(seen))
         return
-    for broker in seen.brokers.values():
-        yield from _in_mode(f"broker {broker.broker_id}", broker, question.mode)
+    if question.nodes and _is_finished(seen):
+        return
+    names = {node.node_id: node.name for node in question.nodes}
+    for broker_id in sorted({*seen.brokers, *names}):
+        broker = seen.brokers.get(broker_id) or BrokerSeen(broker_id, None)
+        yield from _in_mode(names.get(broker_id, f"broker {broker_id}"), broker, question.mode)
 
 
 def _migration_state(question: GateQuestion, seen: Observation) -> Found:
@@ -202,14 +207,23 @@ def _migration_state(question: GateQuestion, seen: Observation) -> Found:
         yield Waiting("migration", what + why, SEE_STATUS)
 
 
-def _write_behind_idle(_: GateQuestion, seen: Observation) -> Found:
+def _write_behind_idle(question: GateQuestion, seen: Observation) -> Found:
     lag = -1 if seen.migration is None else seen.migration.write_behind_lag
+    if _is_finished(seen):
+        return
     if not seen.zookeeper_answers:
         yield Waiting("ZooKeeper", _unknown("does not answer", seen), REACH_ZOOKEEPER)
+    elif lag < 0 and seen.migration is not None and question.program is ControllerProgram.STOCK:
+        return
     elif lag < 0:
         yield Waiting("ZooKeeper", _unknown("nobody says how far it is behind the log", seen), SEE_STATUS)
     elif lag:
         yield Waiting("ZooKeeper", f"is {lag} records behind the log", SEE_STATUS)
+
+
+def _is_finished(seen: Observation) -> bool:
+    """Nobody writes to ZooKeeper any more then."""
+    return seen.migration is not None and seen.migration.state == PublicState.FINISHED.label
 
 
 def _no_foreign_writes(_: GateQuestion, seen: Observation) -> Found:

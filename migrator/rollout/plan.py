@@ -6,6 +6,7 @@ It has every step, also those whose effect is there already: the engine finds th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from migrator.errors import OperatorError
 from migrator.migration.machine.states import PublicState
@@ -55,8 +56,7 @@ def _forward(inventory: Inventory, canary: str) -> Iterator[Step]:
     if inventory.times.soak or not left_out.verify:
         yield Step("soak", Phase.SOAK, (Act.SOAK, *proof), first, None, Job.VERIFY, UNFINISHED, before=(QUORUM, ALONE))
     yield from _roll(inventory, Phase.KRAFT, BrokerMode.KRAFT, canary, before=(DUAL_WRITE, QUORUM))
-    in_kraft = GateQuestion(Gate.BROKERS_IN_MODE, mode=BrokerMode.KRAFT)
-    before = (in_kraft, QUORUM, WRITTEN, ALONE)
+    before = (*_may_end(inventory), QUORUM)
     yield Step("verify", Phase.VERIFY, (Act.CHECK_BEFORE, *proof), first, None, Job.VERIFY, UNFINISHED, before=before)
     yield from _finish(inventory)
     if inventory.handover is not None:
@@ -66,7 +66,8 @@ def _forward(inventory: Inventory, canary: str) -> Iterator[Step]:
 
 def _finish(inventory: Inventory) -> Iterator[Step]:
     controllers = inventory.controllers.nodes
-    acts = (Act.CONFIRM, Act.CHECK_BEFORE, Act.EDIT, Act.RESTART, Act.CHECK_AFTER)
+    proof = () if inventory.left_out.verify else (Act.PROVE,)
+    acts = (Act.CONFIRM, Act.CHECK_BEFORE, *proof, Act.EDIT, Act.RESTART, Act.CHECK_AFTER)
     for node in controllers:
         yield Step(
             _name(Phase.FINISH, node),
@@ -75,10 +76,16 @@ def _finish(inventory: Inventory) -> Iterator[Step]:
             node,
             FileMode.CONTROLLER_ENDED,
             condition=Condition.STILL_MIGRATING,
-            before=(GateQuestion(Gate.OTHERS_CAUGHT_UP, node),),
+            before=(*_may_end(inventory), GateQuestion(Gate.OTHERS_CAUGHT_UP, node)),
             after=(GateQuestion(Gate.CONTROLLER_BACK, node, program=_program(inventory), migration_on=False), QUORUM),
         )
     yield Step("finished", Phase.FINISH, (Act.CHECK_AFTER,), after=(FINISHED, QUORUM))
+
+
+def _may_end(inventory: Inventory) -> tuple[GateQuestion, ...]:
+    """What must hold up to the end of the migration, and is asked before each step to it."""
+    in_kraft = GateQuestion(Gate.BROKERS_IN_MODE, mode=BrokerMode.KRAFT, nodes=inventory.brokers.nodes)
+    return DUAL_WRITE, in_kraft, replace(WRITTEN, program=_program(inventory)), ALONE
 
 
 def _hand_over(inventory: Inventory) -> Iterator[Step]:

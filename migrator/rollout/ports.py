@@ -210,10 +210,12 @@ class Gate(Enum):
 class GateQuestion:
     """One gate, for one node where it is about one.
 
-    ``nodes``: the brokers of one group, of MAY_STOP, and of PARTITIONS_HEALTHY where only replicas elsewhere count.
+    ``nodes``: the brokers of one group, of MAY_STOP, and of PARTITIONS_HEALTHY where only replicas elsewhere count; of
+    BROKERS_IN_MODE, those that have to be there.
     ``mode`` of BROKER_BACK and BROKERS_IN_MODE. ``before``: what was seen of the broker before its restart.
-    ``migration_on`` and ``program`` of CONTROLLER_BACK, None where they do not matter. ``state``: the label of a
-    `PublicState` that must be reached; a later one is right, too.
+    ``migration_on`` and ``program`` of CONTROLLER_BACK, None where they do not matter; ``program`` of
+    WRITE_BEHIND_IDLE, too, because Kafka's controllers do not say all. ``state``: the label of a `PublicState` that
+    must be reached; a later one is right, too.
     """
 
     gate: Gate

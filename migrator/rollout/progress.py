@@ -7,7 +7,7 @@ from dataclasses import field, replace
 
 from migrator.rollout.journal import Detail, Entry, Event
 from migrator.rollout.ports import BrokerMode, BrokerSeen
-from migrator.rollout.steps import Act, Direction
+from migrator.rollout.steps import Act, Direction, Job
 from migrator.values import value
 
 
@@ -33,7 +33,8 @@ class StepProgress:
 class Progress:
     """Of the rollout that was opened last. ``files``: by node, the digest of its property file as last seen or written;
     None for a file that was not there. ``written``: by node, the digest of a write that was begun and whose end is not
-    known. ``last_stopped``: the controller that was stopped last."""
+    known. ``verified_ms``: when both sides were found equal last, by the wall clock. ``last_stopped``: the controller
+    that was stopped last."""
 
     rollout: str = ""
     direction: Direction = Direction.FORWARD
@@ -42,6 +43,7 @@ class Progress:
     files: Mapping[str, str | None] = field(default_factory=dict)
     written: Mapping[str, str | None] = field(default_factory=dict)
     soaked_ms: int = 0
+    verified_ms: int | None = None
     closed: bool = False
     last_stopped: str = ""
     paused_after: frozenset[str] = frozenset()
@@ -80,6 +82,8 @@ def after(progress: Progress, entry: Entry) -> Progress:
         return replace(progress, soaked_ms=_number(details["soaked_ms"]))
     if entry.event is Event.PAUSED:
         return replace(progress, paused_after=progress.paused_after | {entry.step})
+    if entry.event is Event.VERIFIED or (entry.event is Event.DONE and details.get("job") == Job.VERIFY.value):
+        progress = replace(progress, verified_ms=entry.time_ms)
     progress = _files_after(progress, entry)
     if not entry.step:
         return progress

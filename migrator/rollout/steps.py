@@ -89,6 +89,8 @@ class Act(StrEnum):
     RESTART = "restart"
     SOAK = "soak"
     RUN = "run"
+    PROVE = "prove"
+    """Compares both sides again, unless that was done a short time ago."""
     CHECK_AFTER = "check-after"
 
 

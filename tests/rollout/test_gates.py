@@ -80,6 +80,7 @@ GONE = GateQuestion(Gate.BROKER_GONE, B1)
 BACK = GateQuestion(Gate.BROKER_BACK, B1, ZOOKEEPER, broker(stamp="1"))
 CONTROLLER = GateQuestion(Gate.CONTROLLER_BACK, C1, program=OURS, migration_on=True)
 MODE = GateQuestion(Gate.BROKERS_IN_MODE, mode=ZOOKEEPER)
+MODES = replace(MODE, nodes=(B1, B2))
 DUAL = GateQuestion(Gate.MIGRATION_STATE, state=PublicState.DUAL_WRITE.label)
 WRITTEN = GateQuestion(Gate.WRITE_BEHIND_IDLE)
 ALONE = GateQuestion(Gate.NO_FOREIGN_WRITES)
@@ -162,6 +163,11 @@ CASES: list[tuple[GateQuestion, Observation, str]] = [
     (MODE, replace(GOOD, brokers={}), "nobody says which there are"),
     (MODE, with_broker(broker(KRAFT)), "broker 1: runs in KRaft mode, not in ZooKeeper mode"),
     (MODE, with_broker(broker(serving=False)), "broker 1: is registered, but does not serve yet"),
+    (MODES, GOOD, OPEN),
+    (MODES, with_broker(broker()), "broker-2: is not registered, or fenced"),
+    (MODES, replace(GOOD, brokers={1: broker(), 2: broker(), 9: BrokerSeen(9, KRAFT)}), "broker 9: runs"),
+    (MODES, NOTHING, "nobody says which there are"),
+    (MODES, replace(in_state(PublicState.FINISHED), brokers={1: broker()}), OPEN),
     (DUAL, GOOD, OPEN),
     (DUAL, in_state(PublicState.FINISHED), OPEN),
     (DUAL, in_state(PublicState.MIGRATION_INELIGIBLE, problems=("b1: waits",)), "not yet in DualWrite: b1: waits"),
@@ -173,6 +179,10 @@ CASES: list[tuple[GateQuestion, Observation, str]] = [
     (WRITTEN, in_state(PublicState.DUAL_WRITE, lag=-1), "nobody says how far it is behind"),
     (WRITTEN, replace(GOOD, migration=None), "nobody says how far it is behind"),
     (WRITTEN, replace(GOOD, zookeeper_answers=False), "does not answer"),
+    (WRITTEN, replace(in_state(PublicState.FINISHED, lag=-1), zookeeper_answers=False), OPEN),
+    (replace(WRITTEN, program=STOCK), in_state(PublicState.DUAL_WRITE, lag=-1), OPEN),
+    (replace(WRITTEN, program=STOCK), in_state(PublicState.DUAL_WRITE, lag=3), "is 3 records behind the log"),
+    (replace(WRITTEN, program=STOCK), replace(GOOD, migration=None), "nobody says how far it is behind"),
     (ALONE, GOOD, OPEN),
     (ALONE, replace(GOOD, migration=None), OPEN),
     (ALONE, in_state(PublicState.DUAL_WRITE, foreign_writes=("/config/a",)), "has written to it: /config/a"),

@@ -138,6 +138,7 @@ class ModelCluster:
         """As the brokers' own ``broker.rack`` says."""
         self.old_settings: set[str] = set()
         self.foreign_writes: tuple[str, ...] = ()
+        self.lag = 0
         self.exit_codes: dict[str, int] = {}
         self.zookeeper_answers = True
         self.examined: dict[tuple[str, str], bytes] = {}
@@ -223,7 +224,7 @@ class ModelCluster:
             brokers={node.node_id: self._seen(node) for node in self.inventory.brokers.nodes},
             partitions=self._health(),
             quorum=quorum,
-            migration=MigrationSeen(self.state, 0, self.foreign_writes) if leads else None,
+            migration=MigrationSeen(self.state, self.lag, self.foreign_writes) if leads else None,
             controller_broker=self.controller_broker,
             zookeeper_answers=self.zookeeper_answers,
         )

@@ -48,6 +48,8 @@ class Operator:
         self.clock = ModelClock()
         self.said: list[str] = []
         self.confirms = True
+        self.thinks_ms = 0
+        """How long the answer takes."""
         self.asked: list[tuple[str, ...]] = []
 
     def copy(self, state: Path) -> Operator:
@@ -118,6 +120,7 @@ class Operator:
     def _run(self, journal: RolloutJournal) -> RolloutRun:
         async def confirm(left: Sequence[str]) -> bool:
             self.asked.append(tuple(left))
+            self.clock.now_ms += self.thinks_ms
             return self.confirms
 
         return RolloutRun(self.parts(), journal, self.state, confirm)

@@ -1,0 +1,150 @@
+"""The end of a migration: what must hold is asked just before it, and the proof is not an old one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from migrator.rollout.acts import VERDICT_MS, GateTimeoutError, JobFailedError
+from migrator.rollout.apply import Ending, StopAt
+from migrator.rollout.journal import Event
+from migrator.rollout.steps import Phase
+from tests.rollout.support.model import ModelCluster, model_inventory, nothing
+from tests.rollout.support.runs import Operator
+
+LAST = "controller-3001"
+
+
+class Killed(BaseException):
+    """The process of the rollout ends, and notes nothing."""
+
+
+def operator_at(tmp_path: Path, kind: str = "migrator") -> Operator:
+    """Behind the verdict."""
+    (tmp_path / "state").mkdir()
+    operator = Operator(ModelCluster(model_inventory(kind=kind, handover=False)), tmp_path / "state")
+    assert operator.apply(StopAt(Phase.VERIFY)) is Ending.REACHED
+    return operator
+
+
+def verified(operator: Operator) -> int:
+    return len([words for words in operator.cluster.commands if "verify" in words])
+
+
+def crashes(operator: Operator) -> None:
+    operator.cluster.crash(operator.node("broker-2"))
+
+
+def returns_to_zookeeper(operator: Operator) -> None:
+    node = operator.node("broker-2")
+    key = next(key for key in operator.cluster.files if key[0] == node.name and ".before-kraft" in key[1])
+    operator.cluster.files[node.name, node.properties] = operator.cluster.files[key]
+    operator.cluster.start_as_configured(node)
+
+
+def falls_behind(operator: Operator) -> None:
+    operator.cluster.lag = 7
+
+
+def is_written_by_others(operator: Operator) -> None:
+    operator.cluster.foreign_writes = ("/config/topics/orders",)
+
+
+@pytest.mark.parametrize(
+    ("happens", "said"),
+    [
+        (crashes, "broker-2: is not registered"),
+        (returns_to_zookeeper, "broker-2: runs in migration mode"),
+        (falls_behind, "7 records behind"),
+        (is_written_by_others, "/config/topics/orders"),
+    ],
+)
+def test_what_happens_behind_the_verdict_stops_the_end(
+    tmp_path: Path, happens: Callable[[Operator], None], said: str
+) -> None:
+    operator = operator_at(tmp_path)
+    happens(operator)
+    with pytest.raises(GateTimeoutError, match=said):
+        operator.resume()
+    assert operator.cluster.state == "DualWrite"
+    for node in operator.cluster.inventory.controllers.nodes:
+        assert operator.cluster.processes[node.name].properties.get("zookeeper.connect"), node
+
+
+def test_what_happens_between_two_controllers_stops_the_end(tmp_path: Path) -> None:
+    operator = operator_at(tmp_path)
+
+    def breaks(where: str) -> None:
+        if where == "after start controller-3002":
+            crashes(operator)
+
+    operator.cluster.points.at = breaks
+    with pytest.raises(GateTimeoutError, match="broker-2: is not registered"):
+        operator.resume()
+    assert operator.cluster.state == "DualWrite"
+    operator.cluster.points.at = nothing
+    operator.cluster.start_as_configured(operator.node("broker-2"))
+    assert operator.resume() is Ending.COMPLETE
+
+
+def test_a_verdict_that_grew_old_while_the_operator_thought_is_asked_again(tmp_path: Path) -> None:
+    operator = operator_at(tmp_path)
+    before = verified(operator)
+    operator.thinks_ms = VERDICT_MS + 1
+    assert operator.resume() is Ending.COMPLETE
+    assert verified(operator) == before + 1
+    assert [entry.step for entry in operator.entries if entry.event is Event.VERIFIED][-1].startswith("finish/")
+
+
+def test_a_fresh_verdict_is_not_asked_again(tmp_path: Path) -> None:
+    operator = operator_at(tmp_path)
+    before = verified(operator)
+    assert operator.resume() is Ending.COMPLETE
+    assert verified(operator) == before
+
+
+@pytest.mark.parametrize("later_ms", [VERDICT_MS + 1, -3_600_000], ids=["old", "the clock was set back"])
+def test_a_verdict_of_another_run_counts_by_the_time_of_day(tmp_path: Path, later_ms: int) -> None:
+    operator = operator_at(tmp_path)
+    operator.clock.now_ms += later_ms
+    operator.cluster.exit_codes["verify"] = 1
+    with pytest.raises(JobFailedError, match="ZooKeeper and the metadata log differ"):
+        operator.resume()
+    assert operator.cluster.state == "DualWrite"
+    operator.cluster.exit_codes.clear()
+    assert operator.resume() is Ending.COMPLETE
+
+
+def test_who_asks_again_forgets_no_change_of_a_file(tmp_path: Path) -> None:
+    """The file of the last controller has no ZooKeeper any more: what it was before names it."""
+    operator = operator_at(tmp_path)
+    operator.interrupted_at(f"after write {LAST}", Killed())
+    operator.clock.now_ms += VERDICT_MS + 1
+    operator.cluster.exit_codes["verify"] = 1
+    for name in ("controller-3002", "controller-3003"):  # the first one leads
+        assert f"finish/{name}" in {entry.step for entry in operator.entries if entry.event is Event.DONE}
+    with pytest.raises(JobFailedError, match="differ"):
+        operator.resume()
+    operator.cluster.exit_codes.clear()
+    operator.clock.now_ms += VERDICT_MS + 1
+    assert operator.resume() is Ending.COMPLETE
+    words = [words for words in operator.cluster.commands if "verify" in words][-1]
+    assert ".before-finish." in words[words.index("-c") + 1]
+    assert not operator.cluster.violations
+
+
+def test_after_the_end_nobody_compares(tmp_path: Path) -> None:
+    """With Kafka's controllers the migration ends before the last restart: both sides differ from then on."""
+    operator = operator_at(tmp_path, kind="stock")
+    before = verified(operator)
+
+    def ends(where: str) -> None:
+        if operator.cluster.state == "Finished":
+            operator.cluster.exit_codes["verify"] = 1
+            operator.clock.now_ms += VERDICT_MS + 1
+
+    operator.cluster.points.at = ends
+    assert operator.resume() is Ending.COMPLETE
+    assert verified(operator) == before
