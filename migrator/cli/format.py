@@ -9,6 +9,7 @@ from random import SystemRandom
 import click
 
 from migrator.cli.format_cluster_id import cluster_id_of
+from migrator.cli.format_version import TYPED, typed_version, version_for
 from migrator.cli.options import config_option
 from migrator.cli.terminal import say
 from migrator.clock import wall_ms
@@ -27,7 +28,7 @@ from migrator.raft.voter_set import VoterSet
 from migrator.records.control import VoterEndpoint
 from migrator.records.metadata import UserScramCredentialRecord
 from migrator.records.uuid import random_uuid
-from migrator.records.versions import LATEST_SUPPORTED, MetadataVersion, MinLevel, parse_version, version_at
+from migrator.records.versions import LATEST_SUPPORTED, MetadataVersion, MinLevel, version_at
 
 EXAMPLES = """\b
 Examples:
@@ -63,7 +64,12 @@ class AsKafkaTakesIt(click.Command):
     help="The cluster id of the brokers. Default: what znode /cluster/id holds, if the file has zookeeper.connect.",
 )
 @click.option(
-    "-r", "--release-version", default=None, metavar="VERSION", help="The metadata.version, for example 3.9 or 3.9-IV0."
+    "-r",
+    "--release-version",
+    default=None,
+    metavar="VERSION",
+    help="The metadata.version, for example 3.9 or 3.9-IV0. Default: the inter.broker.protocol.version of all "
+    "brokers, if the file has the migration on; else 3.9-IV0.",
 )
 @click.option(
     "-g", "--ignore-formatted", is_flag=True, help="Do nothing to directories that are already formatted for this node."
@@ -99,43 +105,51 @@ def command(
     """Prepare the directories of a new controller, as kafka-storage format does.
 
     If the file has zookeeper.connect, the command compares the cluster id with ZooKeeper's. If the file has
-    zookeeper.metadata.migration.enable=true, a metadata.version below 3.6-IV1 is refused. Exit codes: 0 formatted, 2
-    refused.
+    zookeeper.metadata.migration.enable=true, a metadata.version below 3.6-IV1 is refused; without -r the command asks
+    each broker that is registered in ZooKeeper for its inter.broker.protocol.version, and takes that. Exit codes: 0
+    formatted, 2 refused.
     """
     settings, warnings = load_settings(config)
-    try:
-        version = parse_version(release_version) if release_version else version_at(LATEST_SUPPORTED)
-    except ValueError as error:
-        raise OperatorError(str(error), where="--release-version", remedy="Write for example 3.9 or 3.9-IV0") from error
+    directory = settings.metadata_directory
+    existing = read_meta_properties(directory) if directory.is_dir() else None
+    typed = typed_version(release_version)
     if settings.zookeeper_metadata_migration_enable:
-        _check_migration(settings.metadata_directory, version, ignore_formatted=ignore_formatted)
+        _check_migration(directory, typed, is_kept=ignore_formatted and existing is not None)
     voters = _voters(
         settings, standalone=standalone, listed=initial_controllers, no_initial_controllers=no_initial_controllers
     )
-    cluster, said_by, not_compared = cluster_id_of(settings, cluster_id)
+    cluster, said_by, not_compared = cluster_id_of(
+        settings, cluster_id, kept=existing if ignore_formatted else None, directory=directory
+    )
+    version, version_from = version_for(
+        settings, typed, joins=no_initial_controllers, is_formatted=existing is not None
+    )
     plan = FormatPlan(
         directories=tuple(Path(name) for name in split_list(settings.log_dirs or settings.log_dir)),
-        metadata_directory=settings.metadata_directory,
+        metadata_directory=directory,
         cluster_id=cluster,
         cluster_id_of=said_by,
         node_id=settings.node_id,
-        version=version,
+        version=version or version_at(LATEST_SUPPORTED),
         ignore_formatted=ignore_formatted,
         voters=voters,
         credentials=tuple(map(_credential, add_scram)),
     )
     formatted = format_directories(plan, random=SystemRandom(), now_ms=wall_ms())
+    with_version = "" if version is None else f" with metadata.version {version.name}"
     # Not before: whoever is refused reads the error only.
     own = _warning_of_address(settings) if standalone else ()
     for warning in (*warnings, *own, *not_compared):
         say(f"migrator: warning: {warning}", err=True)
     if cluster_id is None:
         say(f"The cluster id is {cluster}, from {said_by}")
-    for directory in formatted:
-        say(f"Formatted {directory} for node {settings.node_id} with metadata.version {version.name}")
+    if version is not None and version_from and formatted:
+        say(f"The metadata.version is {version.name}, {version_from}")
+    for each in formatted:
+        say(f"Formatted {each} for node {settings.node_id}{with_version}")
     if not formatted:
         say("All of the log directories are already formatted")
-    elif plan.voters is not None and settings.metadata_directory in formatted:
+    elif plan.voters is not None and directory in formatted:
         say(f"The first voters are {initial_voters_text(plan.voters)}")
         if settings.node_id not in plan.voters.ids:
             say(f"migrator: warning: node {settings.node_id} is not among them and will not vote", err=True)
@@ -214,13 +228,16 @@ def _warning_of_address(settings: Settings) -> tuple[str, ...]:
     return (f"{settings.source}: advertised.listeners: {what}. {remedy}",)
 
 
-def _check_migration(directory: Path, version: MetadataVersion, *, ignore_formatted: bool) -> None:
+def _check_migration(directory: Path, version: MetadataVersion | None, *, is_kept: bool) -> None:
     """Before anything is formatted: whether a migration can begin in this directory.
 
+    :param version: that was typed.
+    :param is_kept: whether the directory stays as it was formatted.
     :raises OperatorError: the metadata.version is too low for it, the one asked for or the one that is there.
     """
-    check_first_level(version.level, where="--release-version", remedy=f"Format the directory {SAME_AS_BROKERS}")
-    if not ignore_formatted or not directory.is_dir() or read_meta_properties(directory) is None:
+    if version is not None:
+        check_first_level(version.level, where=TYPED, remedy=f"Format the directory {SAME_AS_BROKERS}")
+    if not is_kept:
         return
     first = bootstrap_level(read_bootstrap(directory) or bootstrap_records(version_at(LATEST_SUPPORTED)))
     if first < MinLevel.TRANSACTIONS:

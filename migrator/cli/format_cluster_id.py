@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
+from migrator.log.meta_properties import MetaProperties
 from migrator.zookeeper.clusters import NoClusterError, read_cluster_id
 from migrator.zookeeper.session import ZooKeeperSession, options_from
 from migrator.zookeeper.znodes import paths
@@ -15,9 +17,12 @@ CONNECT_MS = 3_000
 """To find ZooKeeper at most, when the id was typed: scripts format machines from which it may not be reached yet."""
 
 
-def cluster_id_of(settings: Settings, typed: str | None) -> tuple[str, str, tuple[str, ...]]:
+def cluster_id_of(
+    settings: Settings, typed: str | None, *, kept: MetaProperties | None, directory: Path
+) -> tuple[str, str, tuple[str, ...]]:
     """The id, who says so, and warnings.
 
+    :param kept: of the metadata directory, if that stays as it was formatted. Then ZooKeeper may be away.
     :raises OperatorError: nobody does, or ZooKeeper says otherwise.
     """
     if not settings.zookeeper_connect:
@@ -29,11 +34,12 @@ def cluster_id_of(settings: Settings, typed: str | None) -> tuple[str, str, tupl
             )
         return typed, TYPED, ()
     try:
-        found = _in_zookeeper(settings, patient=typed is None)
+        found = _in_zookeeper(settings, patient=typed is None and kept is None)
     except OperatorError as error:
-        if typed is None or (isinstance(error, NoClusterError) and error.chroots):
+        known, said_by = (kept.cluster_id, str(directory)) if typed is None and kept is not None else (typed, TYPED)
+        if known is None or (isinstance(error, NoClusterError) and error.chroots):
             raise
-        return typed, TYPED, (f"cluster id {typed} is not compared with ZooKeeper: {error}",)
+        return known, said_by, (f"cluster id {known} is not compared with ZooKeeper: {error}",)
     source = f"{paths.CLUSTER_ID} of ZooKeeper at {settings.zookeeper_connect}"
     if typed not in (None, found):
         raise OperatorError(

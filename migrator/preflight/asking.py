@@ -1,16 +1,86 @@
-"""Asking brokers how they know partitions."""
+"""Asking brokers, each on the listener that the controllers would use, and how they know partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Generic, TypeVar
 
-from migrator.errors import PeerError
+from migrator.config.settings import Settings
+from migrator.errors import MigratorError, PeerError
 from migrator.preflight.lost_states import Partition, Reported
-from migrator.wire.client import KafkaConnection
+from migrator.records.metadata import Endpoint, SecurityProtocol
+from migrator.values import value
+from migrator.wire.client import ClientLimits, KafkaConnection
+from migrator.wire.listener_settings import broker_security
 from migrator.wire.schemas import METADATA, build, request_type
+from migrator.wire.security import ListenerSecurity
+from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode
+
+T = TypeVar("T")
+REACH_SECONDS = 5.0
+AT_ONCE = 16
+CLIENT_ID = "migrator-preflight"
 
 VERSION_WITH_EPOCHS = 7
 """Of Metadata: the first that names leader epochs; every broker from 2.1 has it."""
+
+
+@value
+class Asked(Generic[T]):
+    """What came of asking one broker at an address: an answer, or ``fault`` says why there is none."""
+
+    address: str
+    answer: T | None = None
+    fault: str = ""
+
+
+async def ask_each(
+    settings: Settings,
+    brokers: Mapping[int, BrokerRegistrationZnode],
+    ask: Callable[[int, KafkaConnection], Awaitable[T]],
+) -> dict[int, Asked[T]]:
+    """What each broker answers; those without the listener are left out. A few at a time, each within `REACH_SECONDS`.
+
+    :param ask: over a connection that is logged in, as the controllers would log in. Errors of ours become the fault.
+    """
+    name = settings.broker_rpc_listener
+    turns = asyncio.Semaphore(AT_ONCE)
+
+    async def one(broker_id: int, end: Endpoint) -> Asked[T]:
+        async with turns:
+            return await _ask(settings, end, lambda connection: ask(broker_id, connection))
+
+    asked = {
+        broker_id: end for broker_id, broker in brokers.items() for end in broker.endpoints if end.name.upper() == name
+    }
+    answers = await asyncio.gather(*(one(broker_id, end) for broker_id, end in asked.items()))
+    return dict(zip(asked, answers, strict=True))
+
+
+async def _ask(settings: Settings, end: Endpoint, ask: Callable[[KafkaConnection], Awaitable[T]]) -> Asked[T]:
+    address = f"{end.host}:{end.port}"
+    try:
+        security = _security(settings, end)
+        async with asyncio.timeout(REACH_SECONDS):
+            connection = await KafkaConnection.open(
+                end.host, end.port, CLIENT_ID, security, ClientLimits().max_response_bytes
+            )
+            try:
+                return Asked(address, await ask(connection))
+            finally:
+                await connection.close()
+    except TimeoutError:
+        return Asked(address, fault=f"no answer within {REACH_SECONDS:g} s")
+    except (MigratorError, ValueError, LookupError) as error:
+        return Asked(address, fault=str(error))
+
+
+def _security(settings: Settings, end: Endpoint) -> ListenerSecurity:
+    """As the controller would log in; a plain listener needs nothing."""
+    if end.security_protocol == SecurityProtocol.PLAINTEXT:
+        return ListenerSecurity()
+    return broker_security(settings)
 
 
 async def ask_partitions(connection: KafkaConnection, topics: Iterable[str]) -> dict[Partition, Reported]:

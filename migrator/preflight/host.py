@@ -11,19 +11,11 @@ from collections.abc import Set as AbstractSet
 from migrator.clock import wall_ms
 from migrator.config.endpoints import parse_host_port
 from migrator.config.settings import Settings
-from migrator.errors import MigratorError
-from migrator.preflight.asking import ask_partitions
+from migrator.preflight.asking import Asked, ask_each, ask_partitions
 from migrator.preflight.evidence import BrokerAnswer, ControllerFile, MachineFacts, PortFacts
-from migrator.preflight.lost_states import Lost
-from migrator.records.metadata import Endpoint, SecurityProtocol
-from migrator.wire.client import ClientLimits, KafkaConnection
-from migrator.wire.listener_settings import broker_security
-from migrator.wire.security import ListenerSecurity
+from migrator.preflight.lost_states import Lost, Partition, Reported
+from migrator.wire.client import KafkaConnection
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode
-
-REACH_SECONDS = 5.0
-AT_ONCE = 16
-CLIENT_ID = "migrator-preflight"
 
 
 def look_at_machine(
@@ -75,43 +67,18 @@ async def ask_brokers(
 
     :param topics: how the broker knows their partitions is asked, too.
     """
-    name = settings.broker_rpc_listener
-    turns = asyncio.Semaphore(AT_ONCE)
 
-    async def ask(end: Endpoint) -> BrokerAnswer:
-        async with turns:
-            return await _answer(settings, end, topics)
+    async def ask(broker_id: int, connection: KafkaConnection) -> tuple[dict[int, int], dict[Partition, Reported]]:
+        del broker_id
+        partitions = await ask_partitions(connection, topics)
+        return {key: versions.max for key, versions in connection.apis.items()}, partitions
 
-    asked = {
-        broker_id: end for broker_id, broker in brokers.items() for end in broker.endpoints if end.name.upper() == name
-    }
-    answers = await asyncio.gather(*map(ask, asked.values()))
-    return dict(zip(asked, answers, strict=True))
+    asked = await ask_each(settings, brokers, ask)
+    return {broker_id: _answer(it) for broker_id, it in asked.items()}
 
 
-async def _answer(settings: Settings, end: Endpoint, topics: AbstractSet[str]) -> BrokerAnswer:
-    address = f"{end.host}:{end.port}"
-    try:
-        security = _security(settings, end)
-        async with asyncio.timeout(REACH_SECONDS):
-            connection = await KafkaConnection.open(
-                end.host, end.port, CLIENT_ID, security, ClientLimits().max_response_bytes
-            )
-            try:
-                partitions = await ask_partitions(connection, topics)
-            finally:
-                await connection.close()
-    except TimeoutError:
-        return BrokerAnswer(address, fault=f"no answer within {REACH_SECONDS:g} s")
-    except (MigratorError, ValueError, LookupError) as error:
-        return BrokerAnswer(address, fault=str(error))
-    return BrokerAnswer(
-        address, {key: versions.max for key, versions in connection.apis.items()}, partitions=partitions
-    )
-
-
-def _security(settings: Settings, end: Endpoint) -> ListenerSecurity:
-    """As the controller would log in; a plain listener needs nothing."""
-    if end.security_protocol == SecurityProtocol.PLAINTEXT:
-        return ListenerSecurity()
-    return broker_security(settings)
+def _answer(asked: Asked[tuple[dict[int, int], dict[Partition, Reported]]]) -> BrokerAnswer:
+    if asked.answer is None:
+        return BrokerAnswer(asked.address, fault=asked.fault)
+    apis, partitions = asked.answer
+    return BrokerAnswer(asked.address, apis, partitions=partitions)

@@ -23,7 +23,7 @@ from migrator.preflight.permissions import look_at_permissions
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.clusters import no_cluster
 from migrator.zookeeper.leadership import ClaimView, read_view
-from migrator.zookeeper.ops import Znode
+from migrator.zookeeper.ops import ZkSource, Znode
 from migrator.zookeeper.session import ZooKeeperSession
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.acls import ROOTS
@@ -115,6 +115,23 @@ class EncryptedPasswords(PasswordEncoder):
         return ""
 
 
+def read_brokers(reader: ZkSource, on_fault: Callable[[ZnodeError], None]) -> dict[int, BrokerRegistrationZnode]:
+    """Every broker that is registered.
+
+    :param on_fault: hears of each registration that does not decode; it is left out.
+    :raises MigratorError: ZooKeeper cannot be read.
+    """
+    ids = [int(name) for name in source.names_below(reader, paths.BROKER_IDS) if name.isdecimal()]
+    found = {}
+    for broker_id, znode in zip(ids, reader.read(map(paths.broker, ids)), strict=True):
+        try:
+            if znode is not None:
+                found[broker_id] = decode_broker(znode.path, znode.data)
+        except ZnodeError as fault:
+            on_fault(fault)
+    return found
+
+
 class _Port:
     """What `read_standing` asks of a session."""
 
@@ -160,7 +177,7 @@ class ZooKeeperReading:
                 self._on_fault(fault)
             case OperatorError() as fault:
                 raise fault
-        brokers = self._brokers()
+        brokers = read_brokers(self._source, self._on_fault)
         records, topics = self._topics(standing)
         if read_standing(port).view.epoch != standing.view.epoch:  # a controller was elected meanwhile
             topics = replace(topics, newer_epochs=Sample())
@@ -242,17 +259,6 @@ class ZooKeeperReading:
         for (topic, name), znode in zip(found, again, strict=True):
             if znode is not None and name not in _partition_names(znode):
                 yield f"{paths.partitions(topic)}/{name}"
-
-    def _brokers(self) -> dict[int, BrokerRegistrationZnode]:
-        names = [name for name in self._source.names(paths.BROKER_IDS) if name.isdecimal()]
-        found = {}
-        for name, znode in zip(names, self._source.read(f"{paths.BROKER_IDS}/{name}" for name in names), strict=True):
-            try:
-                if znode is not None:
-                    found[int(name)] = decode_broker(znode.path, znode.data)
-            except ZnodeError as fault:
-                self._on_fault(fault)
-        return found
 
     def _thread_counts(self) -> dict[str, dict[str, int]]:
         """What does not decode is told by whoever translates it to records."""

@@ -11,6 +11,7 @@ from migrator.migration.translate.source import names_below
 from migrator.preflight.evidence import BrokerAnswer
 from migrator.preflight.host import ask_brokers
 from migrator.preflight.lost_states import SETS_AHEAD, Lost, Partition, Reported, Restored, restore, writes
+from migrator.preflight.reading import read_brokers
 from migrator.values import value
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.claim import Claimer
@@ -20,7 +21,6 @@ from migrator.zookeeper.request_size import op_bytes
 from migrator.zookeeper.session import ZooKeeperSession
 from migrator.zookeeper.writer import ConditionalWriter, split_ops
 from migrator.zookeeper.znodes import paths
-from migrator.zookeeper.znodes.broker_ids import decode_broker
 from migrator.zookeeper.znodes.controller import ControllerClaim
 from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.partition_state import decode_partition_state
@@ -131,9 +131,7 @@ class PartitionStates:
             yield from (Lost(name, partition, replicas) for partition, replicas in sorted(assigned.items()))
 
     def _reports(self, topics: set[str]) -> Mapping[Partition, list[Reported]]:
-        names = [name for name in names_below(self._reader, paths.BROKER_IDS) if name.isdecimal()]
-        found = zip(names, self._reader.read(f"{paths.BROKER_IDS}/{name}" for name in names), strict=True)
-        brokers = {int(name): decode_broker(znode.path, znode.data) for name, znode in found if znode is not None}
+        brokers = read_brokers(self._reader, _refuse)
         answers = asyncio.run(ask_brokers(self._settings, brokers, topics))
         _all_answered(brokers, answers)
         reports: dict[Partition, list[Reported]] = {}
@@ -162,3 +160,7 @@ def _check(outcome: MultiOutcome, where: str) -> None:
         raise OperatorError(
             f"ZooKeeper changed meanwhile: {outcome}", where=where, remedy="Run it again: it looks at everything anew"
         )
+
+
+def _refuse(fault: ZnodeError) -> None:
+    raise fault

@@ -17,6 +17,7 @@ from migrator.records.metadata import Endpoint
 from migrator.rollout.placements import Placements
 from migrator.rollout.ports import PartitionsSeen
 from migrator.values import value
+from migrator.wire.broker_settings import BROKER, TOPIC, Refused, describe_configs
 from migrator.wire.client import KafkaConnection
 from migrator.wire.encode import encode_entity
 from migrator.wire.listener_settings import broker_security
@@ -27,9 +28,8 @@ PARTITIONS_SECONDS = 30.0
 """For the names and states of all partitions: tens of megabytes on a large cluster."""
 MAX_RESPONSE_BYTES = 1 << 29
 CLIENT_ID = "migrator-rollout"
-PRODUCE, DESCRIBE_CONFIGS, LIST_REASSIGNMENTS, OFFSET_FETCH = 0, 32, 46, 9
-CONFIG_VERSIONS, METADATA_VERSION = VersionRange(1, 4), 7
-BROKER_CONFIG, TOPIC_CONFIG = 4, 2
+PRODUCE, LIST_REASSIGNMENTS, OFFSET_FETCH = 0, 46, 9
+METADATA_VERSION = 7
 CONFIGS_AT_ONCE = 500
 MIN_ISR = "min.insync.replicas"
 FLAG, ROLES = "zookeeper.metadata.migration.enable", "process.roles"
@@ -113,30 +113,17 @@ class BrokerEyes:
         return await KafkaConnection.open(at.host, at.port, CLIENT_ID, self._security, MAX_RESPONSE_BYTES)
 
 
-async def _settings_of(connection: KafkaConnection, broker_id: int) -> dict[str, str] | None:
-    found = await _configs(connection, BROKER_CONFIG, [str(broker_id)], ASKED_KEYS)
+async def _settings_of(connection: KafkaConnection, broker_id: int) -> Mapping[str, str] | None:
+    found = await _configs(connection, BROKER, [str(broker_id)], ASKED_KEYS)
     return found.get(str(broker_id))
 
 
 async def _configs(
     connection: KafkaConnection, resource_type: int, names: Sequence[str], keys: Sequence[str]
-) -> dict[str, dict[str, str]]:
+) -> dict[str, Mapping[str, str]]:
     """By resource; those that may not be seen are left out."""
-    theirs = connection.apis.get(DESCRIBE_CONFIGS, VersionRange(0, 0))
-    request = build(
-        request_type(DESCRIBE_CONFIGS, min(theirs.max, CONFIG_VERSIONS.max)),
-        resources=tuple(
-            {"resource_type": resource_type, "resource_name": name, "configuration_keys": tuple(keys)} for name in names
-        ),
-        include_synonyms=False,
-        include_documentation=False,
-    )
-    answer = await connection.request(request)
-    return {
-        result.resource_name: {config.name: config.value for config in result.configs if config.value is not None}
-        for result in answer.results
-        if result.error_code is ErrorCode.none
-    }
+    found = await describe_configs(connection, resource_type, names, keys)
+    return {name: said for name, said in found.items() if not isinstance(said, Refused)}
 
 
 async def _partitions(connection: KafkaConnection, min_isr: int, *, placed: bool) -> PartitionsSeen:
@@ -148,7 +135,7 @@ async def _partitions(connection: KafkaConnection, min_isr: int, *, placed: bool
     minima: dict[str, int] = {}
     for start in range(0, len(topics), CONFIGS_AT_ONCE):
         asked = topics[start : start + CONFIGS_AT_ONCE]
-        some = await _configs(connection, TOPIC_CONFIG, asked, [MIN_ISR])
+        some = await _configs(connection, TOPIC, asked, [MIN_ISR])
         if placed and (hidden := set(asked) - set(some)):
             raise PeerError(f"the login may not see {MIN_ISR} of {len(hidden)} topics, {min(hidden)} for one")
         minima |= {name: int(keys[MIN_ISR]) for name, keys in some.items() if MIN_ISR in keys}
@@ -225,7 +212,7 @@ def of_image(image: MetadataImage, min_isr: int, *, placed: bool = False) -> Par
     minima = {
         resource.name: int(keys[MIN_ISR])
         for resource, keys in image.configs.items()
-        if resource.resource_type == TOPIC_CONFIG and MIN_ISR in keys
+        if resource.resource_type == TOPIC and MIN_ISR in keys
     }
     found, reassigning = Placements(placed=placed), 0
     for topic in image.topics.by_id.values():

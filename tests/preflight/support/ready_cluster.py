@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,11 +26,10 @@ from migrator.records.metadata import Endpoint, SecurityProtocol
 from migrator.records.versions import LATEST_SUPPORTED, version_at
 from migrator.wire.connection import RequestContext
 from migrator.wire.schemas import API_VERSIONS, FETCH, LEADER_AND_ISR, METADATA, VersionRange, build, response_type
-from migrator.wire.server import KafkaListener
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, encode_broker
 from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller
-from tests.patience import PATIENCE_SECONDS
+from tests.preflight.support.listening import listening
 
 BROKERS = (1, 2, 3)
 CONTROLLER = 3001
@@ -73,32 +70,15 @@ def answering_broker(add_partitions_to_txn: int, fetch: int) -> Iterator[int]:
     :param add_partitions_to_txn: highest version of that API, by which a broker's release shows.
     :param fetch: the same.
     """
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-
-    def run(work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, loop).result(PATIENCE_SECONDS)
-
-    async def make() -> tuple[KafkaListener, int]:
-        apis = {
-            API_VERSIONS: VersionRange(0, 4),
-            METADATA: VersionRange(0, 12),
-            LEADER_AND_ISR: VersionRange(0, 7),
-            ADD_PARTITIONS_TO_TXN: VersionRange(0, add_partitions_to_txn),
-            FETCH: VersionRange(0, fetch),
-        }
-        listener = KafkaListener("PLAINTEXT", _MetadataCache(), apis=apis)
-        return listener, await listener.start("127.0.0.1", 0)
-
-    listener, port = run(make())
-    try:
+    apis = {
+        API_VERSIONS: VersionRange(0, 4),
+        METADATA: VersionRange(0, 12),
+        LEADER_AND_ISR: VersionRange(0, 7),
+        ADD_PARTITIONS_TO_TXN: VersionRange(0, add_partitions_to_txn),
+        FETCH: VersionRange(0, fetch),
+    }
+    with listening(_MetadataCache(), apis) as port:
         yield port
-    finally:
-        run(listener.close(grace=0.0))
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(PATIENCE_SECONDS)
-        loop.close()
 
 
 class ReadyCluster:

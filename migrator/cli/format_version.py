@@ -1,0 +1,56 @@
+"""Which metadata.version a controller is formatted with: what was typed, or what the brokers have."""
+
+from __future__ import annotations
+
+from migrator.config.settings import Settings
+from migrator.errors import OperatorError
+from migrator.preflight.protocol_versions import KEY, TYPE_IT, ask_protocol_versions, version_of_brokers
+from migrator.records.versions import LATEST_SUPPORTED, MetadataVersion, parse_version, version_at
+from migrator.zookeeper.session import ZooKeeperSession, options_from
+
+TYPED = "--release-version"
+NEWEST = "the newest that this program has"
+
+
+def typed_version(text: str | None) -> MetadataVersion | None:
+    """What ``-r`` says, if anything.
+
+    :raises OperatorError: it names no version.
+    """
+    try:
+        return None if text is None else parse_version(text)
+    except ValueError as error:
+        raise OperatorError(str(error), where=TYPED, remedy="Write for example 3.9 or 3.9-IV0") from error
+
+
+def version_for(
+    settings: Settings, typed: MetadataVersion | None, *, joins: bool, is_formatted: bool
+) -> tuple[MetadataVersion | None, str]:
+    """The version and, unless it was typed, where it comes from; None where none is needed.
+
+    :param joins: whether a quorum is there already: the version in its log counts, this one never.
+    :param is_formatted: whether the metadata directory has its version already.
+    :raises OperatorError: the brokers have to be asked, and do not agree or do not answer.
+    """
+    if typed is not None or is_formatted:
+        return typed, ""
+    newest = version_at(LATEST_SUPPORTED)
+    if joins:
+        return newest, f"{NEWEST}. It only counts if the log of the quorum names none"
+    if not settings.zookeeper_metadata_migration_enable:
+        return newest, f"{NEWEST}: zookeeper.metadata.migration.enable is not true, so no broker was asked"
+    return _of_brokers(settings)
+
+
+def _of_brokers(settings: Settings) -> tuple[MetadataVersion, str]:
+    try:
+        with ZooKeeperSession(options_from(settings)) as session:
+            said = ask_protocol_versions(settings, session)
+    except OperatorError as error:
+        remedy = f"Without ZooKeeper, {TYPE_IT}: the {KEY} that all brokers have"
+        raise OperatorError(
+            f"the brokers cannot be asked for their {KEY}: {error.what}",
+            where=error.where,
+            remedy=". ".join(filter(None, (error.remedy, remedy))),
+        ) from error
+    return version_of_brokers(said), f"the {KEY} of {len(said):,} broker{'s' * (len(said) > 1)}"

@@ -1,0 +1,128 @@
+"""``inter.broker.protocol.version`` as each broker in ZooKeeper mode has it in force, and what follows from it.
+
+A quorum that begins a migration must have the brokers' own: its ``metadata.version`` decides which records and requests
+they are sent (KIP-866).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from migrator.config.settings import Settings
+from migrator.controller.activation import check_first_level
+from migrator.errors import OperatorError, PeerError
+from migrator.observe.names import number_ranges
+from migrator.preflight.asking import ask_each
+from migrator.preflight.reading import read_brokers
+from migrator.records.versions import LATEST_SUPPORTED, MetadataVersion, parse_version, version_at
+from migrator.values import value
+from migrator.wire.broker_settings import BROKER, Refused, describe_configs
+from migrator.wire.client import KafkaConnection
+from migrator.zookeeper.bulk import BulkReader
+from migrator.zookeeper.session import ZooKeeperSession
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.errors import ZnodeError
+
+KEY = "inter.broker.protocol.version"
+TYPE_IT = "give -r VERSION"
+KINDS_MAX = 10
+"""Of different answers: so many are told, each with its brokers."""
+
+
+@value
+class Said:
+    """Of one broker: the value, or why nobody knows it."""
+
+    text: str = ""
+    fault: str = ""
+
+
+def ask_protocol_versions(settings: Settings, session: ZooKeeperSession) -> dict[int, Said]:
+    """By the id of every broker that is registered in ZooKeeper.
+
+    :raises MigratorError: ZooKeeper went away, or refuses us.
+    """
+    said: dict[int, Said] = {}
+
+    def on_fault(fault: ZnodeError) -> None:
+        name = paths.name_of(fault.where)
+        said[int(name)] = Said(fault=f"{fault.where}: {fault.what}")
+
+    brokers = read_brokers(BulkReader(session), on_fault)
+    answers = asyncio.run(ask_each(settings, brokers, _ask))
+    for broker_id in brokers:
+        answer = answers.get(broker_id)
+        if answer is None:
+            said[broker_id] = Said(fault=f"it has no listener {settings.broker_rpc_listener}")
+        else:
+            said[broker_id] = Said(answer.answer or "", answer.fault)
+    return said
+
+
+async def _ask(broker_id: int, connection: KafkaConnection) -> str:
+    found = (await describe_configs(connection, BROKER, [str(broker_id)], [KEY])).get(str(broker_id), {})
+    if isinstance(found, Refused):
+        raise PeerError(f"it answers DescribeConfigs with {found.error}")
+    if KEY not in found:
+        raise PeerError(f"it does not say its {KEY}")
+    return found[KEY]
+
+
+def version_of_brokers(said: Mapping[int, Said]) -> MetadataVersion:
+    """The one that all brokers have.
+
+    :raises OperatorError: they have none in common, or none that a migration can begin with.
+    """
+    if not said:
+        raise OperatorError(
+            f"no broker is registered, so none can be asked for its {KEY}",
+            where=paths.BROKER_IDS,
+            remedy=f"Start the brokers, or {TYPE_IT}: the release that {KEY} of the brokers names",
+        )
+    unknown = [broker_id for broker_id, it in said.items() if it.fault]
+    if unknown:
+        raise OperatorError(
+            f"{number_ranges('broker', unknown)} did not say it: {_told(said)}",
+            where=KEY,
+            remedy=f"Start these brokers, or let this node ask them; or {TYPE_IT}: the value that all brokers have",
+        )
+    versions = {_parsed(it.text) for it in said.values()}
+    if len(versions) > 1:
+        raise OperatorError(
+            f"the brokers differ: {_told(said)}",
+            where=KEY,
+            remedy=f"Set the same on all brokers, and restart them; or {TYPE_IT}: the value that they will have",
+        )
+    version = versions.pop()
+    if version is None or version.level > LATEST_SUPPORTED:
+        raise OperatorError(
+            f"a migration cannot begin with it: {_told(said)}",
+            where=KEY,
+            remedy=f"Bring the brokers to a release from 3.6 to {version_at(LATEST_SUPPORTED).release} first; or "
+            f"{TYPE_IT}: the value that they will have",
+        )
+    check_first_level(
+        version.level,
+        where=f"{KEY} of the brokers ({_told(said)})",
+        remedy=f"Upgrade the brokers first, and set it to 3.6 or later; or {TYPE_IT}: the value that they will have",
+    )
+    return version
+
+
+def _parsed(text: str) -> MetadataVersion | None:
+    """None for a release that has no metadata.version, such as 2.8."""
+    try:
+        return parse_version(text)
+    except ValueError:
+        return None
+
+
+def _told(said: Mapping[int, Said]) -> str:
+    """What each broker said; brokers that said the same stand together."""
+    kinds: dict[str, list[int]] = {}
+    for broker_id, it in sorted(said.items()):
+        kinds.setdefault(it.fault or it.text, []).append(broker_id)
+    told = [f"{number_ranges('broker', ids)}: {text}" for text, ids in list(kinds.items())[:KINDS_MAX]]
+    more = len(kinds) - KINDS_MAX
+    return "; ".join(told) + (f"; and {more} more answers" if more > 0 else "")
