@@ -21,6 +21,7 @@ from migrator.log.formatting import open_formatted
 from migrator.log.lock import DirectoryLock
 from migrator.log.meta_properties import MetaProperties
 from migrator.log.metadata_log import LogLimits, MetadataLog
+from migrator.log.quorum_state import FILE_NAME as QUORUM_STATE
 from migrator.log.quorum_state import QuorumStateFile
 from migrator.log.recovery_file import RecoveryEntry, RecoveryFile, recovered
 from migrator.node.active import ActiveController, Admit, Check, IndexKeeper
@@ -37,7 +38,7 @@ from migrator.observe.loop_health import TurnGauge
 from migrator.raft.config import RaftConfig
 from migrator.raft.core import RaftNode
 from migrator.raft.refused import Recovered, merged
-from migrator.raft.states import NEVER_ELECTED
+from migrator.raft.states import NEVER_ELECTED, ElectionState
 from migrator.raft.transport import RaftTransport
 from migrator.records.batch import Batch
 from migrator.records.metadata import FeatureLevelRecord, MetadataRecord
@@ -102,6 +103,24 @@ class OpenedDirectory:
     def recovered(self) -> Recovered:
         """What recoveries of a lost majority have left behind, as far as the file beside the log says."""
         return recovered(self.recoveries, self.storage.log)
+
+    def stored_election(self) -> ElectionState:
+        """What the file says; without it, as if this node had never voted, as in Kafka.
+
+        Some operators of Kafka delete the file at each start, so this is no warning. But a node whose file is lost may
+        vote twice in an epoch: whoever looks for the reason finds the line.
+        """
+        stored = self.election.read()
+        epoch = self.storage.log.last_epoch()
+        if stored is None and epoch > 0:
+            log.info(
+                "%s: there is no file %s beside a log that knows epoch %d. This controller does not know its last vote "
+                "and starts as one that has never voted. If nobody deleted the file, look for lost files on this disk",
+                self.storage.directory,
+                QUORUM_STATE,
+                epoch,
+            )
+        return stored or NEVER_ELECTED
 
     def write_recoveries(self, entries: Iterable[RecoveryEntry]) -> None:
         """Replace what the file says; durable on return."""
@@ -169,7 +188,7 @@ class NodeCore:
                 bootstrap=addresses.bootstrap_ids,
             ),
             storage.log,
-            directory.election.read() or NEVER_ELECTED,
+            directory.stored_election(),
             random or SystemRandom(),
             monotonic_ms(),
         )

@@ -27,6 +27,7 @@ from migrator.wire.schemas import API_VERSIONS, DESCRIBE_CONFIGS, VersionRange, 
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, encode_broker
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
+from tests.cli.test_format import patience
 from tests.conftest import ZooKeeperSpace
 from tests.preflight.support.listening import listening
 
@@ -81,7 +82,7 @@ class Cluster:
             "controller.listener.names": "CONTROLLER", "listeners": "CONTROLLER://localhost:9093",
             "log.dirs": f"{self.metadata},{self.other}", "inter.broker.listener.name": "PLAINTEXT",
             "zookeeper.connect": zookeeper or self.hosts, "zookeeper.metadata.migration.enable": "true",
-            "zookeeper.connection.timeout.ms": "200",
+            "zookeeper.connection.timeout.ms": patience(zookeeper or self.hosts),
         } | {key.replace("_", "."): text for key, text in changes.items()}  # fmt: skip
         self.file.write_text("".join(f"{key}={text}\n" for key, text in lines.items() if text))
         return CliRunner().invoke(command, ["-c", str(self.file), *more], standalone_mode=False)
