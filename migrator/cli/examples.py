@@ -29,6 +29,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "force": (
         f"migrator force reclaim {C} --reason 'the quorum lost its disks, CHG-42'",
         f"migrator force reconcile {C} --reason 'somebody wrote to ZooKeeper by hand'",
+        f"migrator force finish {C} --without 3002 --reason 'the machine of controller 3002 is lost, CHG-43'",
     ),
     "gates": (f"migrator gates finish {C}", f"migrator gates rollback {C}"),
     "rollback": (

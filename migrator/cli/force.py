@@ -10,6 +10,7 @@ import click
 
 from migrator.cli.options import controller_options
 from migrator.cli.terminal import ask, say
+from migrator.errors import OperatorError
 from migrator.migration.machine.states import State, check_forceable
 from migrator.observe.status import Force, Status
 from migrator.rpc.find_controller import active_controller
@@ -23,6 +24,10 @@ _CONSEQUENCES = {
     "two sides: 'migrator verify' does.",
     Force.RECONCILE: "The order makes the controller compare all of ZooKeeper with the log, and overwrite what differs "
     "in ZooKeeper. It deletes up to migrator.reconcile.max.deletes entities.",
+    Force.FINISH: "The order leaves these nodes out for good: {nodes}. A controller that is left out is not asked "
+    "whether its migration is turned off. A broker that is left out is unregistered: a partition whose only in-sync "
+    "replica it holds stays without a leader. If such a broker runs in ZooKeeper mode after the end, it has no "
+    "controller. Make sure that these nodes do not run.",
 }
 """What is said beyond what the controller says itself."""
 
@@ -30,10 +35,23 @@ _CONSEQUENCES = {
 @click.command("force")
 @click.argument("what", type=click.Choice([str(kind) for kind in Force]))
 @controller_options
+@click.option(
+    "--without",
+    type=click.IntRange(min=0),
+    multiple=True,
+    metavar="ID",
+    help="With 'finish': the id of a controller or broker that is gone for good. Repeat it for several.",
+)
 @click.option("--reason", required=True, help="Why you give this order. The journal keeps the reason.")
 @click.option("--yes", is_flag=True, help="Don't ask.")
 def command(
-    what: str, config: Path | None, server: str | None, command_config: Path | None, reason: str, yes: bool
+    what: str,
+    config: Path | None,
+    server: str | None,
+    command_config: Path | None,
+    without: tuple[int, ...],
+    reason: str,
+    yes: bool,
 ) -> None:
     """Order the active controller to override a safety stop.
 
@@ -41,17 +59,32 @@ def command(
     reclaim    take over a cluster that was rolled back, or whose /migration cannot be proved to be ours
     deletes    delete more entities from ZooKeeper than migrator.reconcile.max.deletes
     reconcile  compare all of ZooKeeper with the log again, and write what differs to ZooKeeper
+    finish     finish without a node that is gone for good: a controller that does not answer, or a broker in ZooKeeper
+               mode that vanished (--without ID)
 
-    'reclaim' and 'deletes' are refused unless the migration waits for this order. 'migrator verify --repair' orders a
-    reconcile too, and compares afterwards. Exit codes: 0 ordered, 2 refused.
+    'reclaim', 'deletes' and 'finish' are refused unless the migration waits for this order. 'migrator verify --repair'
+    orders a reconcile too, and compares afterwards. Exit codes: 0 ordered, 2 refused.
     """
     kind = Force(what)
+    _check_named(kind, without)
     status = asyncio.run(_look(config, server, command_config))
     check_forceable(kind, State(status.migration.internal_state))
     if not yes:
-        ask(*_found(status), _CONSEQUENCES[kind], "Go on?", abort=True)
-    node_id = asyncio.run(_force(config, server, command_config, kind, reason))
+        consequences = _CONSEQUENCES[kind].format(nodes=", ".join(map(str, without)))
+        ask(*_found(status), consequences, "Go on?", abort=True)
+    node_id = asyncio.run(_force(config, server, command_config, kind, reason, without))
     say(f"controller {node_id} has accepted the order; follow its work with 'migrator status --watch'")
+
+
+def _check_named(kind: Force, without: tuple[int, ...]) -> None:
+    if kind is Force.FINISH and not without:
+        raise OperatorError(
+            "the order names no node", where="force finish", remedy="Give --without ID. 'migrator status' names the id"
+        )
+    if without and kind is not Force.FINISH:
+        raise OperatorError(
+            "--without belongs to 'finish' only", where=f"force {kind}", remedy="Leave it out, or order 'finish'"
+        )
 
 
 def _found(status: Status) -> Iterator[str]:
@@ -66,7 +99,14 @@ async def _look(config: Path | None, server: str | None, command_config: Path | 
         return await client.status()
 
 
-async def _force(config: Path | None, server: str | None, command_config: Path | None, kind: Force, reason: str) -> int:
+async def _force(
+    config: Path | None,
+    server: str | None,
+    command_config: Path | None,
+    kind: Force,
+    reason: str,
+    without: tuple[int, ...],
+) -> int:
     async with active_controller(config, server, command_config) as client:
-        await client.force(kind, reason)
+        await client.force(kind, reason, without)
         return (await client.status()).node_id

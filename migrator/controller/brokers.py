@@ -94,6 +94,21 @@ def unregister_broker(image: MetadataImage, broker_id: int, context: Context) ->
     return decided(None, [*changes, UnregisterBrokerRecord(broker_id, registration.epoch)])
 
 
+def unregister_vanished(image: MetadataImage, broker_id: int, epoch: int, context: Context) -> Decision[None]:
+    """Forget a broker in ZooKeeper mode that is gone for good.
+
+    :param epoch: of the registration that was looked at.
+    :raises RefusedError: STALE_BROKER_EPOCH when the broker has come back since, in whatever mode, or sends heartbeats;
+        POLICY_VIOLATION as `unregister_broker`.
+    """
+    registration = image.cluster.brokers.get(broker_id)
+    if registration is None or registration.epoch != epoch or not registration.is_migrating_zk_broker:
+        raise RefusedError(ErrorCode.stale_broker_epoch, f"Broker {broker_id} has registered again.")
+    if not registration.fenced or not context.sessions.is_lost(broker_id, context.now_ms):
+        raise RefusedError(ErrorCode.stale_broker_epoch, f"Broker {broker_id} sends heartbeats again.")
+    return unregister_broker(image, broker_id, context)
+
+
 def _check_identity(request: RegistrationRequest, context: Context, existing: BrokerRegistration | None) -> None:
     if request.cluster_id != context.cluster_id:
         raise RefusedError(

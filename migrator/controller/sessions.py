@@ -95,6 +95,12 @@ class Sessions:
         session = self._by_broker.get(broker_id)
         return session is None or session.presumed or session.last_contact_ms + self._timeout_ms < now_ms
 
+    def is_lost(self, broker_id: int, now_ms: int) -> bool:
+        """Whether this leader has heard nothing of the broker for a whole session time-out, counted from its own
+        election for one that it never heard of."""
+        session = self._by_broker.get(broker_id)
+        return session is None or session.last_contact_ms + self._timeout_ms < now_ms
+
     def silent(self, image: MetadataImage, now_ms: int) -> frozenset[int]:
         """Registered brokers, fenced or not, that have sent this leader no heartbeat within the session time-out; one
         that has not begun to read the metadata log is among them."""

@@ -93,8 +93,9 @@ class WriteExecutor:
                 return ev.AuditResult(effect.ticket, (), str(error))
             strays = self._strays.look(running, image.cluster)
             if self._audit is None or self._write_behind().sending:
-                return ev.AuditResult(effect.ticket, (), strays=strays)
-            return ev.AuditResult(effect.ticket, self._audit.foreign(found), strays=strays)
+                return ev.AuditResult(effect.ticket, (), strays=strays, running=frozenset(running.znodes))
+            foreign = self._audit.foreign(found)
+            return ev.AuditResult(effect.ticket, foreign, strays=strays, running=frozenset(running.znodes))
 
         self._background.spawn(work())
 

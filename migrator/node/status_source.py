@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Protocol
 
@@ -82,7 +82,7 @@ class MigrationView(Protocol):
     async def resume(self, by: Orderer) -> None:
         """Go on; likewise."""
 
-    def force(self, kind: Force, reason: str, by: Orderer) -> None:
+    async def force(self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = ()) -> None:
         """Do what is not done unasked."""
 
     def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
@@ -212,9 +212,9 @@ class NodeStatusSource:
         """Let the migration go on (see `StatusSource`)."""
         await self._active_migration().resume(by)
 
-    async def force(self, kind: Force, reason: str, by: Orderer) -> None:
+    async def force(self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = ()) -> None:
         """Carry out the operator's order to force (see `StatusSource`)."""
-        self._active_migration().force(kind, reason, by)
+        await self._active_migration().force(kind, reason, by, without)
 
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
         """What stands between here and ``goal`` (see `StatusSource`)."""

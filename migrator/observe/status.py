@@ -46,6 +46,8 @@ class Force(StrEnum):
     """Let a reconcile remove more entities than its bound."""
     RECONCILE = "reconcile"
     """Compare all of ZooKeeper with the log again, and write what differs."""
+    FINISH = "finish"
+    """Finish without a node that is gone for good."""
 
 
 @value

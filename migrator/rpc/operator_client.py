@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -147,9 +147,12 @@ class OperatorClient:
         with self._refusals():
             await self._stub.Resume(operator_pb2.ResumeRequest(), timeout=timeout)
 
-    async def force(self, kind: Force, reason: str, timeout: float = 5.0) -> None:
-        """Make the migration do what it does not do unasked; it has begun when this returns."""
-        request = operator_pb2.ForceRequest(kind=force_to_proto(kind), reason=reason)
+    async def force(self, kind: Force, reason: str, without: Sequence[int] = (), timeout: float = 30.0) -> None:
+        """Make the migration do what it does not do unasked; it has begun when this returns.
+
+        :param without: for `Force.FINISH`: the nodes that are gone for good.
+        """
+        request = operator_pb2.ForceRequest(kind=force_to_proto(kind), reason=reason, without=without)
         with self._refusals():
             await self._stub.Force(request, timeout=timeout)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Protocol
 
 import grpc
@@ -47,8 +47,10 @@ class StatusSource(Protocol):
         :raises OperatorError: it cannot.
         """
 
-    async def force(self, kind: Force, reason: str, by: Orderer) -> None:
+    async def force(self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = ()) -> None:
         """Carry it out from now on.
+
+        :param without: for `Force.FINISH`: the nodes that are gone for good.
 
         :raises OperatorError: it is not what the migration waits for, or another controller drives it.
         """
@@ -98,7 +100,8 @@ class OperatorService(operator_pb2_grpc.OperatorServicer):
 
     async def Force(self, request: Any, context: Any) -> Any:  # noqa: N802
         try:
-            await self._source.force(force_from_proto(request.kind), request.reason, CALLER.get().orderer)
+            kind, without = force_from_proto(request.kind), tuple(request.without)
+            await self._source.force(kind, request.reason, CALLER.get().orderer, without)
         except ValueError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except OperatorError as error:

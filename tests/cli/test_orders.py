@@ -72,6 +72,27 @@ async def test_force_says_first_that_nothing_waits_for_the_order(kind: str, tmp_
     assert node.orders == []
 
 
+async def test_finish_names_the_nodes_that_are_left_out(tmp_path: Path) -> None:
+    node = PlayedNode(State.FINISHING)
+    finish = ("force", "finish", "-c", str(property_file(tmp_path)), "--reason", "lost")
+    async with served(node, tmp_path):
+        unnamed, declined, misplaced, negative = await asyncio.gather(
+            run(*finish),
+            run(*finish, "--without", "3", "--without", "7", answer="n\n"),
+            run("force", "reconcile", "-c", str(property_file(tmp_path)), "--reason", "x", "--without", "3"),
+            run(*finish, "--without", "-3"),
+        )
+        assert node.orders == []
+        accepted = await run(*finish, "--without", "3", "--without", "7", answer="y\n")
+    for refused, why in ((unnamed, "Give --without ID"), (misplaced, "'finish' only"), (negative, "--without")):
+        assert refused[0] == ExitCode.REFUSED
+        assert why in refused[1]
+    assert "leaves these nodes out for good: 3, 7." in " ".join(declined[1].split())
+    assert declined[0] == ExitCode.REFUSED
+    assert accepted[0] == ExitCode.OK
+    assert (node.orders, node.without) == ([("finish", "lost")], [(3, 7)])
+
+
 async def test_orders_reach_the_server_and_its_refusals_come_back() -> None:
     node = PlayedNode(State.REFUSED)
     async with served(node) as server:

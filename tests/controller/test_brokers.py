@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from migrator.controller.brokers import register_broker, unregister_broker
+from migrator.controller.brokers import register_broker, unregister_broker, unregister_vanished
 from migrator.controller.controllers import register_controller
 from migrator.controller.decision import MAX_RECORDS_PER_OPERATION, RefusedError
 from migrator.controller.periodic import fence_silent_broker
@@ -204,6 +204,50 @@ def test_unregister_unknown_broker() -> None:
     with pytest.raises(RefusedError) as refusal:
         unregister_broker(controller.image, 1, controller.context())
     assert refusal.value.error.code is ErrorCode.broker_id_not_registered
+
+
+def vanishing() -> tuple[LeadingController, int]:
+    """A broker in ZooKeeper mode has been silent for a session time-out, and is fenced; its epoch."""
+    controller = LeadingController(
+        ZkMigrationStateRecord(ZkMigrationState.MIGRATION), zookeeper_metadata_migration_enable=True
+    )
+    controller.start([1, 2], is_migrating_zk_broker=True)
+    controller.now_ms += SESSION_MS + 1
+    controller.beat(2)
+    while controller.commit(fence_silent_broker(controller.image, controller.context())) is not None:
+        pass
+    return controller, controller.image.cluster.brokers[1].epoch
+
+
+def test_a_vanished_broker_is_forgotten() -> None:
+    controller, epoch = vanishing()
+    controller.commit(unregister_vanished(controller.image, 1, epoch, controller.context()))
+    assert set(controller.image.cluster.brokers) == {2}
+
+
+@pytest.mark.parametrize("back", ["registers again", "registers in KRaft mode", "sends a heartbeat", "is forgotten"])
+def test_a_broker_that_has_come_back_is_not_thrown_out(back: str) -> None:
+    """In whatever way, between the look at it and the write."""
+    controller, epoch = vanishing()
+    if back == "sends a heartbeat":
+        controller.beat(1, want_fence=True)
+    elif back == "is forgotten":
+        controller.decide(unregister_broker, 1)
+    else:
+        controller.register(1, incarnation_id=some_uuid(77), is_migrating_zk_broker=back == "registers again")
+    with pytest.raises(RefusedError) as refusal:
+        unregister_vanished(controller.image, 1, epoch, controller.context())
+    assert refusal.value.error.code is ErrorCode.stale_broker_epoch
+
+
+def test_a_broker_whose_time_is_not_up_yet_is_not_thrown_out() -> None:
+    """A new leader counts from its own election."""
+    controller, epoch = vanishing()
+    controller.sessions.begin(controller.image, controller.now_ms)
+    with pytest.raises(RefusedError, match="heartbeats"):
+        unregister_vanished(controller.image, 1, epoch, controller.context())
+    controller.now_ms += SESSION_MS + 1
+    controller.commit(unregister_vanished(controller.image, 1, epoch, controller.context()))
 
 
 def test_unregister_of_a_broker_in_too_many_isrs() -> None:

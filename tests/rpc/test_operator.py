@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import grpc
@@ -75,6 +75,7 @@ class Node:
     def __init__(self) -> None:
         self.paused: str | None = None
         self.forced: list[tuple[Force, str]] = []
+        self.without: list[tuple[int, ...]] = []
         self.verdicts: list[VerdictReport] = []
         self.orderers: list[Orderer] = []
 
@@ -104,11 +105,12 @@ class Node:
         self.orderers.append(by)
         self.paused = None
 
-    async def force(self, kind: Force, reason: str, by: Orderer) -> None:
+    async def force(self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = ()) -> None:
         if not reason:
             raise OperatorError("the journal needs a reason", remedy="Give --reason")
         self.orderers.append(by)
         self.forced.append((kind, reason))
+        self.without.append(tuple(without))
 
     async def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
         self.orderers.append(by)
@@ -144,14 +146,16 @@ async def test_everything_over_the_unix_socket(tmp_path: Path) -> None:
                 await client.pause("")
             for kind in Force:
                 await client.force(kind, "drill")
-            assert node.forced == [(kind, "drill") for kind in Force]
+            await client.force(Force.FINISH, "drill", (3002, 7))
+            assert node.forced == [*((kind, "drill") for kind in Force), (Force.FINISH, "drill")]
+            assert node.without == [*(() for _ in Force), (3002, 7)]
             with pytest.raises(OperatorError, match="Give --reason"):
                 await client.force(Force.DELETES, "")
             report = VerdictReport("cluster", 7, 1 << 40, 6, 0x1A_0000_0001, equal=True, differences=0)
             assert await client.report_verdict(report) == VerdictAnswer(counts=True, sentence="noted")
             assert node.verdicts == [report]
             assert set(node.orderers) == {Orderer(local_user(os.geteuid()), SOCKET)}
-            assert len(node.orderers) == len(Force) + 3
+            assert len(node.orderers) == len(Force) + 4
     finally:
         await server.close(grace=0)
     assert not (directory / SOCKET_DIRECTORY / SOCKET_NAME).exists()

@@ -193,12 +193,13 @@ class WriteBehindFailed:
 @value
 class AuditResult:
     """``foreign`` names znodes that somebody else wrote while we dual-write; ``strays`` the brokers in ZooKeeper that
-    do not obey the quorum. With ``failure`` nobody knows."""
+    do not obey the quorum; ``running`` all that have a znode in ``/brokers/ids``. With ``failure`` nobody knows."""
 
     ticket: Ticket
     foreign: tuple[str, ...]
     failure: str = ""
     strays: tuple[Gap, ...] = ()
+    running: frozenset[int] = frozenset()
 
 
 @value
@@ -215,6 +216,8 @@ class Timer:
 @value
 class OperatorForce:
     what: Force
+    without: frozenset[int] = frozenset()
+    """The voters that `Force.FINISH` does without."""
 
 
 @value

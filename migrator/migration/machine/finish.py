@@ -16,18 +16,21 @@ from migrator.observe.status import VerdictReport
 from migrator.values import value
 
 FLAG = "zookeeper.metadata.migration.enable"
+WITHOUT_BROKER = "If a broker is gone for good, the status of a leader that dual-writes names the command for that."
 
 
 @value
 class FinishInputs:
     """``migrating``: ZkMigrationReady of the ApiVersions of each voter, ourselves included; None: did not answer.
     ``zk_brokers``: registered brokers in ZooKeeper mode. ``caught_up``: voters that can lead now, best first.
-    ``verified``: whether a verification found both sides equal; None where none is demanded."""
+    ``verified``: whether a verification found both sides equal; None where none is demanded. ``fetching``: voters that
+    have fetched from us within the last seconds."""
 
     migrating: Mapping[int, bool | None]
     zk_brokers: tuple[int, ...]
     caught_up: tuple[int, ...] = ()
     verified: bool | None = None
+    fetching: frozenset[int] = frozenset()
 
 
 @value
@@ -75,10 +78,20 @@ def zk_mode_brokers(cluster: ClusterImage) -> tuple[int, ...]:
     return tuple(sorted(i for i, registration in cluster.brokers.items() if registration.is_migrating_zk_broker))
 
 
-def decide(inputs: FinishInputs) -> FinishDecision:
-    """What a leader whose flag is off does next."""
+def without(who: str, node_id: int) -> str:
+    """The sentence that names the command that leaves a node out."""
+    return f"If {who} is gone for good: migrator force finish --without {node_id} --reason TEXT."
+
+
+def decide(inputs: FinishInputs, left_out: frozenset[int] = frozenset()) -> FinishDecision:
+    """What a leader whose flag is off does next.
+
+    :param left_out: voters that the operator has said are gone for good. One that shows life all the same counts.
+    """
     on = [voter for voter, migrating in sorted(inputs.migrating.items()) if migrating]
     silent = [voter for voter, migrating in sorted(inputs.migrating.items()) if migrating is None]
+    gone = left_out - inputs.fetching
+    silent = [voter for voter in silent if voter not in gone]
     if inputs.zk_brokers:
         return _not_while_zk_brokers(inputs, on)
     if on or silent:
@@ -87,7 +100,8 @@ def decide(inputs: FinishInputs) -> FinishDecision:
         return FinishDecision(
             Finding.WAIT,
             "; ".join(waits),
-            f"Remove {FLAG} from the file of every controller, or set it to false, and restart that controller.",
+            f"Remove {FLAG} from the file of every controller, or set it to false, and restart that controller."
+            + "".join(f" {without(f'controller {voter}', voter)}" for voter in silent if voter not in inputs.fetching),
         )
     if inputs.verified is False:
         return FinishDecision(
@@ -97,7 +111,9 @@ def decide(inputs: FinishInputs) -> FinishDecision:
             "Run 'migrator verify -c FILE --report' on this controller, with --zookeeper HOSTS if FILE has no "
             f"zookeeper.connect any more. What differs is repaired with {FLAG}=true.",
         )
-    return FinishDecision(Finding.MAY_FINISH, "every voter has the migration turned off")
+    missing = [str(voter) for voter in sorted(gone) if inputs.migrating.get(voter, False) is None]
+    but = f"; the operator has left out: controller {', '.join(missing)}" if missing else ""
+    return FinishDecision(Finding.MAY_FINISH, f"every voter has the migration turned off{but}")
 
 
 def decide_before_copy(inputs: FinishInputs) -> FinishDecision:
@@ -117,16 +133,16 @@ def decide_before_copy(inputs: FinishInputs) -> FinishDecision:
 
 def _not_while_zk_brokers(inputs: FinishInputs, on: list[int]) -> FinishDecision:
     names = ", ".join(map(str, inputs.zk_brokers))
-    remedy = f"Restart the brokers {names} in KRaft mode before {FLAG} is turned off."
+    advice = f"Restart the brokers {names} in KRaft mode before {FLAG} is turned off. {WITHOUT_BROKER}"
     successor = next((voter for voter in inputs.caught_up if voter in on), -1)
     if successor >= 0:
         reason = f"brokers {names} are in ZooKeeper mode: controller {successor}, whose flag is on, takes over"
-        return FinishDecision(Finding.HAND_OVER, reason, remedy, successor)
+        return FinishDecision(Finding.HAND_OVER, reason, advice, successor)
     return FinishDecision(
         Finding.WAIT,
         f"brokers {names} are in ZooKeeper mode, and no voter with {FLAG}=true can take over: ZooKeeper is not "
         "written meanwhile",
-        f"Turn {FLAG} on again on a controller. {remedy}",
+        f"Turn {FLAG} on again on a controller. {advice}",
     )
 
 
@@ -144,7 +160,8 @@ def refuse_start_with_flag_off(zk_brokers: tuple[int, ...], *, source: str, curr
             f"({source} says)",
             where=FLAG,
             remedy=f"Restart the brokers {names} in KRaft mode first, or set {FLAG}=true. "
-            + ("The other controllers go on with dual-writing." if current else "If that is done, start again."),
+            + ("The other controllers go on with dual-writing. " if current else "If that is done, start again. ")
+            + WITHOUT_BROKER,
             exit_code=ExitCode.REFUSED if current else ExitCode.TRY_AGAIN,
         )
 

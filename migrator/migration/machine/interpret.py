@@ -349,6 +349,7 @@ def _audited(memory: VolatileState, event: ev.AuditResult) -> Interpretation:
     elif event.failure:
         memory.situation = Situation(f"the audit of foreign writes failed: {event.failure}")
     if not event.failure:
+        memory.term.running = event.running
         before, memory.term.strays = memory.term.strays, event.strays
         if event.strays != before and not event.foreign:
             memory.situation = Situation(in_words(event.strays) or State.DUAL_WRITING.properties.sentence)
@@ -357,8 +358,10 @@ def _audited(memory: VolatileState, event: ev.AuditResult) -> Interpretation:
 
 def _voters(memory: VolatileState, event: ev.VotersAsked) -> Interpretation:
     memory.outstanding = False
-    decide = finish.decide_before_copy if memory.state is State.TURNED_OFF else finish.decide
-    decision = decide(event.inputs)
+    if memory.state is State.TURNED_OFF:
+        decision = finish.decide_before_copy(event.inputs)
+    else:
+        decision = finish.decide(event.inputs, memory.term.left_out)
     memory.term.decision = decision
     memory.situation = Situation(decision.reason, decision.remedy)
     return Trigger.VOTERS, decision.finding
@@ -389,6 +392,11 @@ def _forced(memory: VolatileState, event: ev.OperatorForce) -> Interpretation:
     """Only what is being asked for right now can be forced: a permission is not kept for later."""
     if event.what not in memory.state.properties.forceable:
         return None
+    if event.what is Force.FINISH:
+        if memory.state is not State.FINISHING:
+            return None  # only silent voters are left out; a broker is unregistered, which needs no order to the driver
+        memory.term.left_out |= event.without
+        return Trigger.FORCED, Finding.ANY
     memory.term.failures = 0  # an order does not wait for a back-off
     memory.term.reclaim_forced = event.what is Force.RECLAIM
     memory.term.deletes_forced = event.what is Force.DELETES

@@ -227,6 +227,7 @@ TRANSITIONS: Mapping[State, Mapping[tuple[Trigger, Finding], State]] = {
         (Trigger.VOTERS, Finding.MAY_FINISH): State.COMPLETING,
         (Trigger.VOTERS, Finding.HAND_OVER): State.STEPPING_DOWN,
         (Trigger.REGISTRATIONS, Finding.ANY): State.FINISHING,
+        (Trigger.FORCED, Finding.ANY): State.FINISHING,
         (Trigger.TIMER, Finding.ANY): State.FINISHING,
         (Trigger.DEPOSED, Finding.ANY): State.INACTIVE,
     },

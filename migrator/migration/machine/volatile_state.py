@@ -86,7 +86,8 @@ class Identity:
 
 @value
 class DriverStatus:
-    """For metrics, ``status`` and the journal. ``age_ms``: since the state was entered."""
+    """For metrics, ``status`` and the journal. ``age_ms``: since the state was entered. ``running``: the brokers that
+    have a znode in ``/brokers/ids``, None where nobody knows."""
 
     state: State
     public: PublicState
@@ -97,6 +98,7 @@ class DriverStatus:
     paused: bool
     readiness: Readiness | None
     strays: tuple[Gap, ...] = ()
+    running: frozenset[int] | None = None
 
 
 @dataclass(slots=True)
@@ -121,6 +123,10 @@ class Term:
     ready_ms: int | None = None
     """Since when everybody has been ready."""
     decision: FinishDecision | None = None
+    left_out: frozenset[int] = frozenset()
+    """Voters that the operator has said are gone for good: the end is not held up by their silence."""
+    running: frozenset[int] | None = None
+    """The brokers that the last audit found in ZooKeeper; None before the first."""
     strays: tuple[Gap, ...] = ()
     """Brokers that the last audit found in ZooKeeper, and that do not obey the quorum."""
     failures: int = 0
@@ -192,6 +198,7 @@ class VolatileState:
             paused=self.hold is not None,
             readiness=self.term.readiness,
             strays=self.term.strays if self.state is State.DUAL_WRITING else (),
+            running=self.term.running if self.state is State.DUAL_WRITING else None,
         )
 
 

@@ -13,6 +13,7 @@ from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.image.model import ImageDelta, MetadataImage
 from migrator.migration.broker_rpcs.messenger import BrokerMessenger
+from migrator.migration.examination import read_present
 from migrator.migration.executor import MigrationExecutor, News, Options
 from migrator.migration.machine import effects as ef
 from migrator.migration.machine import events as ev
@@ -33,6 +34,7 @@ from migrator.node.migration.mark_proofs import MarkProofs
 from migrator.node.migration.pause import PauseOrder
 from migrator.node.migration.verdicts import Verdicts
 from migrator.observe.journal import Journal
+from migrator.observe.status import SILENT_MS
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import MetadataRecord, ZkMigrationState
 from migrator.supervision import OnError, Supervisor, TaskKind
@@ -112,10 +114,18 @@ class NodeController:
             verified=self._verdicts.cover(self._core.controller.epoch)
             if self._settings.migrator_finish_require_verify
             else None,
+            fetching=fetching(self._core),
         )
 
     def hand_over(self, successor: int) -> None:
         self._core.quorum.resign(self._core.quorum.epoch, successor)
+
+
+def fetching(core: NodeCore) -> frozenset[int]:
+    """The voters that have fetched from this leader within the last seconds."""
+    now_ms = monotonic_ms()
+    rows = core.quorum.status().voters
+    return frozenset(row.replica_id for row in rows if row.heard_ms >= 0 and now_ms - row.heard_ms < SILENT_MS)
 
 
 class NodeZooKeeper:
@@ -336,6 +346,13 @@ class MigrationRuntime:
     def zookeeper_away(self) -> tuple[str, str]:
         """Why ZooKeeper does not answer, as far as anybody knows, and the remedy."""
         return self._cluster.away
+
+    async def in_zookeeper(self) -> frozenset[int]:
+        """The brokers that have a znode in ``/brokers/ids``; nothing older than the call. Only with the migration on.
+
+        :raises MigratorError: ZooKeeper cannot be read.
+        """
+        return frozenset((await asyncio.to_thread(read_present, self._cluster.zookeeper)).born)
 
     @property
     def broker_troubles(self) -> Mapping[int, str]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from migrator.clock import monotonic_ms
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.migration.machine import events as ev
-from migrator.migration.machine.finish import FLAG, VerdictContext, zk_mode_brokers
+from migrator.migration.machine.finish import FLAG, VerdictContext, without, zk_mode_brokers
 from migrator.migration.machine.interpret import UNREACHABLE
+from migrator.migration.machine.left_out import vanished
 from migrator.migration.machine.readiness import Gap, Severity
 from migrator.migration.machine.states import PublicState, State, check_forceable
 from migrator.migration.machine.volatile_state import DriverStatus, held
@@ -17,6 +18,7 @@ from migrator.migration.write_behind.core import WriteBehind
 from migrator.node.core import NodeCore
 from migrator.node.migration.behind import LARGE_WRITE_REMEDY, SET_ASIDE_REMEDY, drain
 from migrator.node.migration.farewell import Farewell
+from migrator.node.migration.left_out import LeavingOut
 from migrator.node.migration.runtime import MigrationRuntime
 from migrator.node.migration.write_gate import WriteGate
 from migrator.observe.status import (
@@ -55,6 +57,7 @@ class MigrationInsight:
         self._gate = gate
         self._signals = signals
         self._led = False
+        self._leaving_out = LeavingOut(core, runtime, signals)
 
     @property
     def driver(self) -> DriverStatus:
@@ -127,7 +130,7 @@ class MigrationInsight:
             Problem(f"broker {broker_id}", what, NOT_TOLD_REMEDY, warning=True)
             for broker_id, what in self._runtime.broker_troubles.items()
         ]
-        found += [_problem(gap) for gap in status.strays]
+        found += [_problem(gap) for gap in (*status.strays, *map(vanished, self.vanished_brokers))]
         if hold is not None and status.state is not State.PAUSED:
             found.append(_held(hold))
         if away:
@@ -181,15 +184,19 @@ class MigrationInsight:
         """Let the migration go on (see `MigrationView`); errors as `PauseOrder.take_back`."""
         await self._runtime.pause_order.take_back(by)
 
-    def force(self, kind: Force, reason: str, by: Orderer) -> None:
+    async def force(self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = ()) -> None:
         """Override what the migration waits for right now; nothing else can be forced (see `MigrationView`).
 
-        :raises OperatorError: it does not wait for that, or there is no reason for the journal.
+        :raises OperatorError: it does not wait for that, or there is no reason for the journal; or as
+            `LeavingOut.order`.
         """
         state = self.driver.state
         if not reason:
             raise OperatorError("the journal needs a reason", where=f"force {kind}", remedy="Give --reason")
         check_forceable(kind, state)
+        if kind is Force.FINISH:
+            await self._leaving_out.order(without, reason, by)
+            return
         self._runtime.note("force", reason, what=kind.value, **by.details)
         self._runtime.executor.feed(ev.OperatorForce(kind))
 
@@ -212,6 +219,15 @@ class MigrationInsight:
             **by.details,
         )
         return answer
+
+    @property
+    def vanished_brokers(self) -> tuple[int, ...]:
+        """Brokers in ZooKeeper mode that alone hold up the end, and that nobody hears of, neither here nor in
+        ZooKeeper."""
+        left = zk_mode_brokers(self._core.metadata.published.cluster)
+        running = self.driver.running
+        gone = running is not None and all(i not in running and self._leaving_out.is_silent(i) for i in left)
+        return left if gone else ()
 
     @property
     def verified(self) -> bool | None:
@@ -245,10 +261,19 @@ def finish_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, ..
             "brokers",
             not brokers,
             f"brokers in ZooKeeper mode: {', '.join(map(str, brokers)) or 'none'}",
-            "Restart them in KRaft mode",
+            "Restart them in KRaft mode" + "".join(f". {without(f'broker {i}', i)}" for i in view.vanished_brokers),
         ),
+        *_voters_gate(view.driver),
         _lag_gate(view),
     )
+
+
+def _voters_gate(status: DriverStatus) -> tuple[Gate, ...]:
+    """What a leader that is finishing waits for; nobody knows before."""
+    if status.state is not State.FINISHING:
+        return ()
+    why, remedy = status.situation.why, status.situation.remedy
+    return (Gate("controllers", not remedy, why, remedy.rstrip(".")),)
 
 
 def rollback_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, ...]:

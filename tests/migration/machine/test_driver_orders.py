@@ -9,6 +9,7 @@ from migrator.migration.machine import events as ev
 from migrator.migration.machine.finish import FinishInputs
 from migrator.migration.machine.states import PublicState, State
 from migrator.migration.machine.transitions import TRANSITIONS
+from migrator.observe.status import Force
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.znodes.controller import ControllerClaim
@@ -69,6 +70,31 @@ def test_finish_waits_for_every_voter_then_ends() -> None:
     run(ev.VotersAsked(asked.ticket, FinishInputs({3001: False, 3002: False}, ())))
     run(ev.Committed(run.asked(ef.AppendFinished).ticket, EpochOffset(5, 90)))
     assert run.driver.status(run.now).public is PublicState.FINISHED
+
+
+def test_a_left_out_voter_is_left_out_by_this_leader_only() -> None:
+    """The next one is asked again: what nobody hears of may be back by then."""
+    run = Run(ZkMigrationState.MIGRATION, enabled=False)
+    silent = FinishInputs({3001: False, 3002: None}, ())
+    asked = run.asked(ef.AskVoters)
+    run(ev.OperatorForce(Force.FINISH, frozenset({3002})))
+    run(ev.VotersAsked(asked.ticket, silent))
+    assert run.state() is State.FINISHING, "an answer from before the order"
+    run(ev.LostLeadership(5))(ev.BecameLeader(6, ZkMigrationState.MIGRATION, enabled=False))
+    run(ev.VotersAsked(run.asked(ef.AskVoters).ticket, silent))
+    assert run.state() is State.FINISHING
+    assert "--without 3002" in str(run.driver.status(run.now).situation)
+    run(ev.OperatorForce(Force.FINISH, frozenset({3002})))
+    run(ev.VotersAsked(run.asked(ef.AskVoters).ticket, FinishInputs({3001: False, 3002: True}, ())))
+    assert run.state() is State.FINISHING, "it has come back with the migration on"
+    run(ev.VotersAsked(run.wait_for(ef.AskVoters).ticket, silent))
+    assert run.state() is State.COMPLETING
+
+
+def test_an_order_to_finish_moves_nothing_while_it_dual_writes() -> None:
+    run = Run(ZkMigrationState.MIGRATION)
+    run(ev.OperatorForce(Force.FINISH, frozenset({3002})))
+    assert run.state() is State.EXAMINING
 
 
 def test_finish_hands_over_while_zookeeper_brokers_are_registered() -> None:

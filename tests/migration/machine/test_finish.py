@@ -47,6 +47,29 @@ def test_what_a_leader_with_the_flag_off_does(
 
 
 @pytest.mark.parametrize(
+    ("inputs", "left_out", "finding", "command"),
+    [
+        (FinishInputs({1: False, 2: None}, ()), {}, Finding.WAIT, "--without 2"),
+        (FinishInputs({1: False, 2: None}, ()), {2}, Finding.MAY_FINISH, None),
+        (FinishInputs({1: False, 2: None, 3: None}, ()), {2}, Finding.WAIT, "--without 3"),
+        (FinishInputs({1: False, 2: None}, (), fetching=frozenset({2})), {2}, Finding.WAIT, None),
+        (FinishInputs({1: False, 2: True}, ()), {2}, Finding.WAIT, None),
+        (FinishInputs({1: False, 2: None}, (7,)), {2, 7}, Finding.WAIT, None),
+        (FinishInputs({1: False, 2: None}, (), verified=False), {2}, Finding.WAIT, None),
+    ],
+)
+def test_a_voter_that_is_left_out_counts_only_if_it_shows_life(
+    inputs: FinishInputs, left_out: set[int], finding: Finding, command: str | None
+) -> None:
+    """And the command is named only for one that does not. Nothing else that holds up the end is overridden."""
+    decision = decide(inputs, frozenset(left_out))
+    assert decision.finding is finding
+    assert ("--without" in decision.remedy) is (command is not None)
+    assert command is None or command in decision.remedy
+    assert ("the operator has left out: controller 2" in decision.reason) is (finding is Finding.MAY_FINISH)
+
+
+@pytest.mark.parametrize(
     ("inputs", "finding", "successor", "words"),
     [
         (FinishInputs({1: False, 2: False, 3: None}, ()), Finding.WAIT, -1, "off on controllers 1, 2"),

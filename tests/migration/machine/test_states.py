@@ -78,7 +78,7 @@ def test_no_answer_makes_a_state_ask_again() -> None:
     repeated = {
         trigger for before, ways in TRANSITIONS.items() for (trigger, _), after in ways.items() if before is after
     }
-    assert repeated == {Trigger.TIMER, Trigger.REGISTRATIONS, Trigger.ZOOKEEPER_CONNECTED}
+    assert repeated == {Trigger.TIMER, Trigger.REGISTRATIONS, Trigger.ZOOKEEPER_CONNECTED, Trigger.FORCED}
 
 
 def test_a_claim_follows_only_an_examination_and_the_copy_only_a_claim() -> None:

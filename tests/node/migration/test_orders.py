@@ -25,7 +25,8 @@ ALICE = Orderer("User:CN=alice", "ipv4:10.0.0.1:4711")
 WAITS_FOR = {
     State.REFUSED: {Force.RECLAIM},
     State.HOLDING: {Force.DELETES, Force.RECONCILE},
-    State.DUAL_WRITING: {Force.RECONCILE},
+    State.DUAL_WRITING: {Force.RECONCILE, Force.FINISH},
+    State.FINISHING: {Force.FINISH},
 }
 
 
@@ -51,16 +52,20 @@ def insight(runtime: Runtime) -> MigrationInsight:
 
 
 @pytest.mark.parametrize("state", State)
-def test_only_what_the_migration_waits_for_can_be_forced(state: State) -> None:
+async def test_only_what_the_migration_waits_for_can_be_forced(state: State) -> None:
     for kind in Force:
         runtime = Runtime(state)
-        if kind in WAITS_FOR.get(state, set()):
-            insight(runtime).force(kind, "the audit said so", ALICE)
+        if kind is Force.FINISH and kind in WAITS_FOR.get(state, set()):
+            with pytest.raises(OperatorError, match="names no node"):
+                await insight(runtime).force(kind, "the audit said so", ALICE)
+            assert runtime.seen == []
+        elif kind in WAITS_FOR.get(state, set()):
+            await insight(runtime).force(kind, "the audit said so", ALICE)
             noted = ("force", "the audit said so", {"what": kind.value} | ALICE.details)
             assert runtime.seen == [noted, ev.OperatorForce(kind)], "the journal has it before it is done"
         else:
             with pytest.raises(OperatorError, match=f"is '{state.value}'"):
-                insight(runtime).force(kind, "the audit said so", ALICE)
+                await insight(runtime).force(kind, "the audit said so", ALICE)
             assert runtime.seen == []
 
 
@@ -99,10 +104,10 @@ def test_a_zookeeper_that_follows_is_waited_for(lag: int | None) -> None:
     assert (gates["lag"].open, gates["lag"].remedy) == (False, "Wait until ZooKeeper has caught up")
 
 
-def test_nothing_is_forced_without_a_reason() -> None:
+async def test_nothing_is_forced_without_a_reason() -> None:
     runtime = Runtime(State.DUAL_WRITING)
     with pytest.raises(OperatorError, match="--reason"):
-        insight(runtime).force(Force.RECONCILE, "", ALICE)
+        await insight(runtime).force(Force.RECONCILE, "", ALICE)
     assert runtime.seen == []
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -49,6 +49,8 @@ class PlayedNode:
         self.public = public
         self.after_force = after_force
         self.orders: list[tuple[str, str]] = []
+        self.without: list[tuple[int, ...]] = []
+        """The nodes of each order to force."""
         self.verdicts: list[VerdictReport] = []
         self.orderers: list[Orderer] = []
         self.events: list[JournalEvent] = []
@@ -83,10 +85,11 @@ class PlayedNode:
         self.orderers.append(by)
         self.orders.append(("resume", ""))
 
-    async def force(self, kind: Force, reason: str, by: Orderer) -> None:
+    async def force(self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = ()) -> None:
         self.orderers.append(by)
         if kind is Force.DELETES:
             raise OperatorError("nothing was forced")
+        self.without.append(tuple(without))
         self.orders.append((kind, reason))
         self.states = list(self.after_force)
         details = (("after", State.INFORMING_BROKERS.value), ("before", State.RECONCILING.value))
