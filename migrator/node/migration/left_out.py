@@ -22,7 +22,7 @@ from migrator.node.migration.runtime import MigrationRuntime, fetching
 from migrator.observe.status import Force, Orderer
 from migrator.wire.voters import VoterSignals
 
-CHANGED = "'migrator status' shows what has changed. Give the order again if it still applies."
+CHANGED = "See in 'migrator status' what has changed. Give the order again if it still applies"
 
 
 class LeavingOut:
