@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka.admin import ResourceType
 
 from migrator.drill.kafka.cluster import KafkaBrokerMode, until
+from migrator.errors import OperatorError
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.parts.kafka import KafkaRelease
 from migrator.verify.kraft.files import end_of_log
@@ -18,6 +19,7 @@ from tests.interop.procedures.support.audit import TOPIC, RecordProperty, audite
 from tests.interop.procedures.support.procedure import Step
 from tests.interop.procedures.support.runner import Performance
 from tests.interop.procedures.support.vendors import OLD_KEYS
+from tests.interop.support.cluster import Admin
 from tests.interop.support.stages import problems
 
 pytestmark = pytest.mark.lane("test-long")
@@ -49,7 +51,15 @@ def upgrade(performance: Performance, version: str, mode: KafkaBrokerMode) -> No
 
 @pytest.mark.parametrize("performance", [PRINTED_35], indirect=True, ids=["3.6.2"])
 def test_a_broker_with_inter_broker_protocol_version_3_5_is_refused(performance: Performance) -> None:
-    """Kafka 3.6's manual prints 3.5 in its sample file; Kafka 3.9's controllers refuse it, too."""
+    """Kafka 3.6's manual prints 3.5 in its sample file; Kafka 3.9's controllers refuse it, too.
+
+    The command ``format`` says it first, if the version is not typed.
+    """
+    for controller in performance.controllers:
+        with pytest.raises(
+            OperatorError, match=r"metadata\.version is 3\.5-IV2, and a migration needs 3\.6-IV1 or later"
+        ):
+            performance.format_one(controller, APACHE_36.format[0])
     performance.do(Step.FORMAT, Step.PROVISION)
     performance.restart_broker(AWAY, KafkaBrokerMode.MIGRATING)
     until("status names the broker's refusal", lambda: "UNSUPPORTED_VERSION" in problems(performance))
@@ -86,15 +96,16 @@ def test_brokers_are_upgraded_to_4_1_after_the_end(performance: Performance, rec
 @pytest.mark.parametrize("performance", [replace(SHORT_MEMORY, steps=TO_DUAL_WRITE)], indirect=True, ids=["3.9.1"])
 def test_a_broker_comes_back_after_days(performance: Performance, record_property: RecordProperty) -> None:
     """While it was away the migration was finished, the log moved on and lost its beginning, and topics changed."""
-    node, admin = performance.brokers[AWAY], performance.admin
+    node = performance.brokers[AWAY]
     with audited(performance, record_property):
         performance.perform()
-        admin.create("doomed", 2, 2)
-        admin.create("again", 2, 2)
+        performance.admin.create("doomed", 2, 2)
+        performance.admin.create("again", 2, 2)
         until("both are in ZooKeeper", lambda: performance.client.exists(paths.partition_state("again", 1)))
         performance.do(Step.KRAFT)
         node.stop()
         theirs = end_of_log(node.directory / "data")
+        admin = Admin(performance.bootstrap, len(performance.brokers) - 1)
         admin.delete("doomed")
         admin.delete("again")
         until("it is deleted", lambda: "again" not in admin.topics())

@@ -173,9 +173,10 @@ class Performance(KafkaCluster):
         rows = zip_longest(self.controllers, self.procedure.format, fillvalue=self.procedure.format[-1])
         for controller, words in rows:
             assert isinstance(controller, ControllerProcess)
-            self._format_one(controller, words)
+            self.format_one(controller, words)
 
-    def _format_one(self, controller: ControllerProcess, words: Sequence[str]) -> None:
+    def format_one(self, controller: ControllerProcess, words: Sequence[str]) -> None:
+        """With these words; :raises OperatorError: it was refused."""
         controller.write_properties()
         gaps = self._gaps(controller.node_id, 0) | {"cluster": CLUSTER_ID, "file": str(controller.property_file)}
         command = [MIGRATOR, "format", *(word.format(**gaps) for word in words)]
@@ -183,7 +184,7 @@ class Performance(KafkaCluster):
 
     def _start(self, controller: ControllerProcess) -> None:
         if self.procedure.every_start:
-            self._format_one(controller, self.procedure.format[0])
+            self.format_one(controller, self.procedure.format[0])
             (controller.metadata_directory / DIRECTORY_NAME / FILE_NAME).unlink(missing_ok=True)
         controller.start()
 

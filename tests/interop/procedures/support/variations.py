@@ -129,6 +129,13 @@ VARIATIONS = (
     Variation("format -t=ID, -c=FILE, -r=VERSION, -g", "Strimzi", Result.WORKS, case(STRIMZI)),
     Variation("format --add-scram, --ignore-formatted", "cp-ansible", Result.WORKS, case(ANSIBLE)),
     Variation(
+        "format without a version, below 3.9: it is the inter.broker.protocol.version of the brokers",
+        "Apache 3.6 to 3.8, Red Hat",
+        Result.SAYS_SO,
+        case(APACHE_36, RED_HAT),
+        "The metadata.version is ",
+    ),
+    Variation(
         "inter.broker.protocol.version=3.5",
         "Apache 3.5, and the sample file of 3.6",
         Result.REFUSED,
