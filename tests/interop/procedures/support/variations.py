@@ -60,6 +60,8 @@ def case(*procedures: Procedure) -> tuple[str, ...]:
 
 SETTINGS = "tests/config/test_settings.py"
 ROLLBACK = "tests/interop/test_rollback.py"
+WITHOUT = "tests/faults/test_finish_without.py"
+START_END = "tests/migration/machine/test_finish.py"
 START = "tests/node/migration/test_start_check.py"
 FIELD = "tests/interop/procedures/test_field_brokers.py"
 LOG_LINES = "tests/node/migration/test_kafka_log.py"
@@ -92,7 +94,7 @@ VARIATIONS = (
         "a controller does not come back at the end",
         "any",
         Result.REFUSED,
-        ("tests/migration/machine/test_finish.py::test_what_a_leader_with_the_flag_off_does",),
+        (f"{START_END}::test_what_a_leader_with_the_flag_off_does",),
         "does not answer",
         "It may still have the migration turned on. Kafka's controllers end when one of them is elected.",
     ),
@@ -103,6 +105,16 @@ VARIATIONS = (
         (f"{START}::test_the_flag_off_is_refused_with_the_names_of_brokers_in_zookeeper_mode",),
         "are still in ZooKeeper mode",
         "If it comes back, nobody would tell it anything. Kafka's controllers end.",
+    ),
+    Variation(
+        "such a controller or broker is gone for good: migrator force finish --without ID --reason TEXT",
+        "any",
+        Result.SAYS_SO,
+        (
+            f"{WITHOUT}::test_a_voter_that_is_dead_for_good_is_left_out_and_disturbs_nothing_when_it_returns",
+            f"{WITHOUT}::test_a_broker_that_vanished_in_zookeeper_mode_is_left_out_and_refused_when_it_returns",
+        ),
+        "is gone for good: migrator force finish --without ",
     ),
     Variation(
         "ZooKeeper is taken away during the last restart", "Bitnami, Strimzi", Result.WORKS, case(BITNAMI, STRIMZI)
@@ -231,7 +243,13 @@ VARIATIONS = (
         "the migration from ZooKeeper is not finished",
         "Brokers in ZooKeeper mode could not follow. Kafka's controllers refuse it, too.",
     ),
-    Variation("quorum-state is deleted before each start", "Strimzi", Result.WORKS, case(STRIMZI)),
+    Variation(
+        "quorum-state is deleted before each start",
+        "Strimzi",
+        Result.SAYS_SO,
+        case(STRIMZI),
+        "This controller does not know its last vote ",
+    ),
     Variation(
         "log lines of Kafka's controllers are waited for",
         "Apache, Confluent, Bitnami",
