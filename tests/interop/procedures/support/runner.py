@@ -226,7 +226,7 @@ class Performance(KafkaCluster):
             QUORUM, "--bootstrap-controller", f"localhost:{port}", *words, directory=self.directory / "tool"
         )
         if "--status" in words:
-            return f"LeaderId:              {leading.node_id}" in said
+            return re.search(rf"^LeaderId:\s+{leading.node_id}$", said, re.MULTILINE) is not None
         rows = [line.split() for line in said.splitlines()]
         found = {row[0]: (int(row[-5]), int(row[-4])) for row in rows if row and row[0].isdigit()}
         voters = [found.get(str(controller.node_id), (0, LAG_MAX)) for controller in self.controllers]
