@@ -17,6 +17,7 @@ from migrator.drill.cluster import ClusterOptions
 from migrator.drill.report import DATA, LIGHT, DrillBrokers, DrillReport
 from migrator.drill.run import run_drill
 from migrator.drill.scenario.steps import DrillOptions
+from migrator.drill.zookeeper_place import ZooKeeperPlace, parse_place
 from migrator.errors import ExitCode, OperatorError
 from migrator.migration.machine.states import PublicState
 from migrator.parts.java import find_java
@@ -26,6 +27,17 @@ KAFKA_VERSION = "3.9.1"
 KAFKA_PARTITIONS, LIGHT_PARTITIONS = 300, 2000
 PICTURE = "summary.svg"
 STATES = click.Choice([state.label for state in PublicState], case_sensitive=False)
+
+
+FREEZES = "--{option} MigrateZkData freezes ZooKeeper, which the drill does only to a server of its own"
+SECURES = "--secure needs a ZooKeeper server with the drill's own certificates"
+
+
+def _place(_context: click.Context, _parameter: click.Parameter, text: str | None) -> ZooKeeperPlace | None:
+    try:
+        return None if text is None else parse_place(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}. For instance: 127.0.0.1:2181/drill") from None
 
 
 @click.command("drill")
@@ -63,10 +75,19 @@ STATES = click.Choice([state.label for state in PublicState], case_sensitive=Fal
     "searches logs and reports for passwords and keys. See docs/drill.md.",
 )
 @click.option(
+    "--zookeeper", "outside", metavar="HOST:PORT[/CHROOT]", callback=_place,
+    help="Use this ZooKeeper server, for instance a service container of CI, and start none. The place must be empty "
+    "or missing; the drill leaves it as it was. Not with --secure, nor where the drill freezes ZooKeeper: "
+    "--kill-leader-at MigrateZkData, --rollback-at MigrateZkData.",
+)  # fmt: skip
+@click.option(
     "--dir", "directory", type=click.Path(file_okay=False, path_type=Path),
     help="Directory for the report and the cluster's data. Default: a temporary directory.",
 )  # fmt: skip
-@click.option("--keep", is_flag=True, help="Keep the cluster's data even if every check passed.")
+@click.option(
+    "--keep", is_flag=True,
+    help="Keep the cluster's data even if every check passed, and what the cluster has in --zookeeper.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, and nothing else.")
 def command(
     kafka: str | None,
@@ -78,6 +99,7 @@ def command(
     rollback_at: str | None,
     reassign: bool,
     secure: bool,
+    outside: ZooKeeperPlace | None,
     directory: Path | None,
     keep: bool,
     as_json: bool,
@@ -94,11 +116,13 @@ def command(
             "--reassign does not go with --rollback-at: voters change only after the end of the migration. "
             "Run the drill twice, once with each option."
         )
+    if outside is not None:
+        _refuse_what_needs_our_own(kill_leader_at, rollback_at, secure=secure)
     terminal = console(quiet=as_json)
     find_java()
     release, chosen = _brokers(kafka, terminal)
     count = partitions or (LIGHT_PARTITIONS if release is None else KAFKA_PARTITIONS)
-    cluster = ClusterOptions(count, brokers, controllers, transport, secure)
+    cluster = ClusterOptions(count, brokers, controllers, transport, secure, outside)
     options = DrillOptions(cluster, kill_leader_at, rollback_at, reassign)
     where = directory or Path(tempfile.mkdtemp(prefix="migrator-drill-"))
     report = DrillReport(dataclasses.asdict(options) | {"kafka": chosen.release}, chosen)
@@ -110,6 +134,16 @@ def command(
         sys.exit(INTERRUPTED)
     _end(report, terminal, where, keep=keep, as_json=as_json)
     sys.exit(ExitCode.OK if report.held else ExitCode.DIFFERENT)
+
+
+def _refuse_what_needs_our_own(kill_leader_at: str | None, rollback_at: str | None, *, secure: bool) -> None:
+    copying = PublicState.MIGRATE_ZK_DATA.label
+    options = {"kill-leader-at": kill_leader_at, "rollback-at": rollback_at}
+    reasons = [FREEZES.format(option=option) for option, state in options.items() if state == copying]
+    if secure:
+        reasons.append(SECURES)
+    if reasons:
+        raise click.UsageError(f"{'; '.join(reasons)}. Run that drill without --zookeeper.")
 
 
 def _end(report: DrillReport, terminal: Console, where: Path, *, keep: bool, as_json: bool) -> None:

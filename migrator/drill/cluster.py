@@ -19,7 +19,8 @@ from migrator.drill.report import DrillReport
 from migrator.drill.security.process_watch import ProcessWatch
 from migrator.drill.security.protection import IN_CLEAR, LIFE, Secured
 from migrator.drill.workload.workload import Workload
-from migrator.errors import OperatorError
+from migrator.drill.zookeeper_place import ZooKeeperPlace
+from migrator.errors import InvariantViolation, OperatorError
 from migrator.image.model import MetadataImage
 from migrator.migration.machine.finish import FLAG
 from migrator.observe.status import JournalEvent, NodeRole, Status
@@ -48,13 +49,15 @@ MIGRATOR = str(Path(sys.executable).with_name("migrator"))
 
 @value
 class ClusterOptions:
-    """``transport`` is what the quorum speaks: ``grpc`` or ``kafka``. ``secure``: no port in clear, permissions."""
+    """``transport`` is what the quorum speaks: ``grpc`` or ``kafka``. ``secure``: no port in clear, permissions.
+    ``outside``: the place in somebody else's ZooKeeper that is used instead of a server of the drill."""
 
     partitions: int = 2000
     brokers: int = 3
     controllers: int = 3
     transport: str = "grpc"
     secure: bool = False
+    outside: ZooKeeperPlace | None = None
 
 
 @value
@@ -204,8 +207,12 @@ class Cluster(ABC):
         self.directory = directory
         self.options = options
         self.security = Secured(directory / "security") if options.secure else IN_CLEAR
-        self.zookeeper = EmbeddedZooKeeper(directory / "zookeeper", options=self.security.zookeeper_options())
-        self.zookeeper_hosts = self.zookeeper.hosts + CHROOT
+        self._own_zookeeper: EmbeddedZooKeeper | None = None
+        if options.outside is None:
+            own = EmbeddedZooKeeper(directory / "zookeeper", options=self.security.zookeeper_options())
+            self._own_zookeeper, self.zookeeper_hosts = own, own.hosts + CHROOT
+        else:
+            self.zookeeper_hosts = options.outside.hosts
         self.broker_ids = tuple(range(1, options.brokers + 1))
         self.controllers: list[ControllerProcess] = []
         self.addresses: Sequence[tuple[str, int]] = ()
@@ -221,11 +228,23 @@ class Cluster(ABC):
         """Joins last: until then the migration has to wait, and to say for whom."""
         return self.broker_ids[-1]
 
+    @property
+    def zookeeper(self) -> EmbeddedZooKeeper:
+        """The server that the drill may do everything to.
+
+        :raises InvariantViolation: it is somebody else's.
+        """
+        if self._own_zookeeper is None:
+            raise InvariantViolation("this ZooKeeper server is not the drill's own")
+        return self._own_zookeeper
+
     def start_zookeeper(self) -> None:
-        """And make the cluster's chroot. Blocking.
+        """And make the cluster's chroot; nothing where both were there before. Blocking.
 
         :raises OperatorError: ZooKeeper does not start.
         """
+        if self._own_zookeeper is None:
+            return
         self.zookeeper.start()
         with zookeeper_client(self.security.session(self.zookeeper.hosts)) as client:
             client.ensure_path(CHROOT, acl=default_acl(CHROOT, set_acl=self.options.secure))
@@ -337,7 +356,8 @@ class Cluster(ABC):
         """End everything that runs; safe at any time, and more than once."""
         for controller in self.controllers:
             await asyncio.to_thread(controller.kill)
-        await asyncio.to_thread(self.zookeeper.stop)
+        if self._own_zookeeper is not None:
+            await asyncio.to_thread(self._own_zookeeper.stop)
 
 
 def controller_properties(node: int, ports: Mapping[int, int]) -> dict[str, str]:

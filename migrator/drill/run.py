@@ -23,6 +23,7 @@ from migrator.drill.light.cluster import LightCluster
 from migrator.drill.report import DATA, DrillFailedError, DrillReport
 from migrator.drill.scenario.steps import DrillOptions, run_scenario
 from migrator.drill.security.protection import Secured
+from migrator.drill.zookeeper_place import ClaimedPlace
 from migrator.errors import MigratorError, OperatorError
 from migrator.observe.printable import json_text
 from migrator.parts.kafka import StockKafka
@@ -33,9 +34,9 @@ def run_drill(
 ) -> None:
     """Run it, and write the report to ``directory``.
 
-    :param keep: leave the cluster's directories also when everything held.
+    :param keep: leave the cluster's directories also when everything held; and what it has in an outside ZooKeeper.
     :param kafka: the release of the brokers; light brokers without one.
-    :raises OperatorError: the directory holds the data of another drill.
+    :raises OperatorError: the directory holds the data of another drill, or the outside ZooKeeper cannot be used.
     :raises KeyboardInterrupt: after everything that ran was ended.
     """
     data = directory / DATA
@@ -43,16 +44,30 @@ def run_drill(
         raise OperatorError(
             "an earlier drill left its data there", where=str(data), remedy="Delete it, or name another --dir"
         )
-    data.mkdir(mode=0o700, parents=True)
+    outside = options.cluster.outside
+    claimed = None if outside is None else ClaimedPlace(outside)
     try:
+        data.mkdir(mode=0o700, parents=True)
         with _for_ourselves_alone(), _logged_to(data / "drill.log"):
             asyncio.run(_run(options, report, data, kafka))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     finally:
+        if claimed is not None and not keep:
+            _give_back(claimed, report)
         report.write(directory)
     if report.held and not keep:
         shutil.rmtree(data)
+
+
+def _give_back(claimed: ClaimedPlace, report: DrillReport) -> None:
+    """When nothing of the drill runs any more."""
+    report.wait_for(f"{claimed.place.hosts} is left as it was")
+    try:
+        claimed.give_back()
+    except OperatorError as error:
+        report.failure = ". ".join(filter(None, (report.failure, str(error))))
+    report.wait_for("")
 
 
 @contextmanager

@@ -46,7 +46,7 @@ KNOWN_CHILDREN = {
         *("admin", "brokers", "cluster", "config", "consumers", "controller", "controller_epoch", "delegation_token"),
         *("feature", "isr_change_notification", "kafka-acl", "kafka-acl-changes", "kafka-acl-extended"),
         *("kafka-acl-extended-changes", "latest_producer_id_block", "log_dir_event_notification", "migration"),
-        *("zookeeper", paths.name_of(paths.ROLLOUT)),
+        *("zookeeper", paths.name_of(paths.ROLLOUT), paths.name_of(paths.DRILL)),
     },
     "/admin": {"delete_topics", "preferred_replica_election", "reassign_partitions"},
     "/brokers": {"ids", "seqid", "topics"},
@@ -55,7 +55,7 @@ KNOWN_CHILDREN = {
     **{root: set(paths.ACL_RESOURCE_TYPES) for root in ROOTS.values()},
     "/kafka-acl-extended": {"prefixed"},
 }
-"""What Kafka up to 3.9 has below these, and a rollout of this program."""
+"""What Kafka up to 3.9 has below these, and this program."""
 
 Tell = Callable[[str], None]
 

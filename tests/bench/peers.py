@@ -39,7 +39,7 @@ class BenchCluster(LightCluster):
     def __init__(self, directory: Path, options: ClusterOptions) -> None:
         super().__init__(directory, options)
         port = self.zookeeper.port
-        self.zookeeper = EmbeddedZooKeeper(
+        self._own_zookeeper = EmbeddedZooKeeper(
             directory / "zookeeper", port=port, options=ZooKeeperOptions(jvm=zookeeper_jvm(options.partitions))
         )
         self.quiet_brokers = [

@@ -1,0 +1,164 @@
+"""A place in somebody else's ZooKeeper for the time of a drill: empty before, and as it was afterwards."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError, NotEmptyError
+
+from migrator.config.endpoints import parse_host_port
+from migrator.errors import OperatorError
+from migrator.observe.printable import printable
+from migrator.values import value
+from migrator.zookeeper import kafka_tree
+from migrator.zookeeper.bulk import BulkReader
+from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, ZooKeeperUnavailableError
+from migrator.zookeeper.znodes import paths
+
+SERVERS_OWN = "zookeeper"
+"""The znode in the root that every server has; it does not count."""
+NAMED_MAX = 10
+"""Of the znodes in the way, so many are named."""
+CONNECTION_MS, SESSION_MS = 10_000, 60_000
+ABSENT_REMEDY = "Check the address, that the server runs, and that this machine reaches it without TLS"
+_HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9a-fA-F:.]+(?:%\w+)?")
+_CHROOT = re.compile(r"(?:/[A-Za-z0-9._-]+)*")
+
+
+@value
+class ZooKeeperPlace:
+    """``server`` is ``host:port``; ``chroot`` begins with a slash, or is "" for the root."""
+
+    server: str
+    chroot: str
+
+    @property
+    def hosts(self) -> str:
+        """As in ``zookeeper.connect``."""
+        return self.server + self.chroot
+
+
+def parse_place(text: str) -> ZooKeeperPlace:
+    """``host:port[/chroot]`` -> both.
+
+    :raises ValueError: for another form, with what to write instead.
+    """
+    server, slash, rest = text.partition("/")
+    if "://" in text:
+        raise ValueError(f"{text!r} is an address of the web: write HOST:PORT/chroot, with nothing before the host")
+    if "," in text:
+        raise ValueError(f"{text!r} names several servers: name one of them")
+    host, port = parse_host_port(server)
+    if not _HOST.fullmatch(host) or not port:
+        raise ValueError(f"{server!r} is not HOST:PORT")
+    chroot = (slash + rest).rstrip("/")
+    names = chroot.split("/")[1:]
+    if not _CHROOT.fullmatch(chroot) or {".", ".."} & set(names):
+        raise ValueError(f"{slash + rest!r} is no chroot for a drill: write names of letters, digits, '.', '_' and '-'")
+    if names[:1] == [SERVERS_OWN]:
+        raise ValueError(f"/{SERVERS_OWN} belongs to the ZooKeeper server itself: name another chroot")
+    return ZooKeeperPlace(server, chroot)
+
+
+class ClaimedPlace:
+    """An empty chroot with our mark in it. Nobody else's drill takes it until `give_back`.
+
+    :param place: must be empty, or not there yet.
+    :raises OperatorError: it is neither, nobody answers there, or we may not write; nothing has changed then.
+    """
+
+    def __init__(self, place: ZooKeeperPlace) -> None:
+        self.place = place
+        self._made: list[str] = []
+        """Our mark, and the parts of the chroot that were missing; parents first."""
+        with self._connected(place.server) as session:
+            self._refuse_if_used(session.client, ())
+            try:
+                self._make(session.client)
+                self._refuse_if_used(session.client, (paths.name_of(paths.DRILL),))
+            except BaseException:
+                self._unmake(session.client)
+                raise
+
+    def give_back(self) -> None:
+        """Remove what a Kafka cluster and this program have below the chroot, then the parts of it that we made.
+
+        What somebody else put there meanwhile stays, and then the chroot does, too.
+
+        :raises OperatorError: nobody answers, or there is more than that; says what stays.
+        """
+        with self._connected(self.place.hosts) as session:
+            kafka_tree.remove(session, list(kafka_tree.every_path(BulkReader(session))))
+        with self._connected(self.place.server) as session:
+            self._unmake(session.client)
+            left = self._found(session.client)
+        if left:
+            raise OperatorError(
+                f"znodes that are not of this drill stay there: {_listed(left)}",
+                where=self.place.hosts,
+                remedy="Look whose they are; the drill removes only what a Kafka cluster has",
+            )
+
+    @contextmanager
+    def _connected(self, hosts: str) -> Iterator[ZooKeeperSession]:
+        options = SessionOptions(hosts, session_timeout_ms=SESSION_MS, connection_timeout_ms=CONNECTION_MS)
+        session = ZooKeeperSession(options)
+        try:
+            with session:
+                yield session
+        except ZooKeeperUnavailableError as error:
+            raise OperatorError(error.what, where=self.place.server, remedy=ABSENT_REMEDY) from error
+        except KazooException as error:
+            raise session.refusal(error, "ZooKeeper refused what the drill needs", self.place.hosts) from error
+
+    def _make(self, client: KazooClient) -> None:
+        """All at once or nothing: of two drills, one makes the chroot and has it."""
+        chroot = self.place.chroot
+        parts = [chroot[:end] for end in (*(at for at, sign in enumerate(chroot) if sign == "/" and at), len(chroot))]
+        missing = [path for path in parts if path and client.exists(path) is None] + [chroot + paths.DRILL]
+        text = f"migrator drill on {socket.gethostname()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        transaction = client.transaction()
+        for path in missing:
+            transaction.create(path, text.encode() if path == missing[-1] else b"")
+        errors = [answer for answer in transaction.commit() if isinstance(answer, KazooException)]
+        if any(isinstance(error, NodeExistsError) for error in errors):
+            raise self._used([paths.name_of(paths.DRILL)])
+        if errors:
+            raise errors[0]
+        self._made = missing
+
+    def _unmake(self, client: KazooClient) -> None:
+        for path in reversed(self._made):
+            with suppress(NoNodeError, NotEmptyError):  # somebody else uses it by now
+                client.delete(path)
+
+    def _found(self, client: KazooClient) -> list[str]:
+        """Names of znodes in the chroot."""
+        try:
+            names = set(client.get_children(self.place.chroot or "/"))
+        except NoNodeError:
+            return []
+        return sorted(names if self.place.chroot else names - {SERVERS_OWN})
+
+    def _refuse_if_used(self, client: KazooClient, ours: tuple[str, ...]) -> None:
+        if others := [name for name in self._found(client) if name not in ours]:
+            raise self._used(others)
+
+    def _used(self, names: list[str]) -> OperatorError:
+        where = "" if self.place.chroot else ", for instance a chroot that does not exist yet"
+        return OperatorError(
+            f"the drill needs an empty place, and found {_listed(names)}",
+            where=self.place.hosts,
+            remedy=f"Name an empty chroot{where}. If an earlier drill left this, delete it with zookeeper-shell "
+            "(deleteall)",
+        )
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED_MAX:,} more" if len(names) > NAMED_MAX else ""
+    return printable(", ".join(f"/{name}" for name in names[:NAMED_MAX])) + more
