@@ -302,4 +302,6 @@ class Performance(KafkaCluster):
     def _raise_epoch(self) -> None:
         raised = int(self.client.get(paths.CONTROLLER_EPOCH)[0]) + ABOVE
         self._shell(f"set /controller_epoch {raised}")
+        self.admin.create("raised", 1, 2)
         until("the quorum claims above it", lambda: int(self.client.get(paths.CONTROLLER_EPOCH)[0]) > raised)
+        until("the topic is in ZooKeeper", lambda: self.client.exists(paths.partition_state("raised", 0)))
