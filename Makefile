@@ -48,7 +48,8 @@ test-all-but-test: $(READY)
 	$(PYTEST) --lane test-all $(ARGS)
 
 test-long: $(READY)
-	$(PYTEST) --lane test-long --log-cases -o timeout=7200 $(ARGS)
+	$(PYTEST) --lane test-long --log-cases -o timeout=7200 $(ARGS); result=$$?; \
+	page=$$($(BIN)/python -m tests.compatibility) && echo "$$page" > docs/compatibility.md; exit $$result
 
 lanes: $(READY)
 	@$(BIN)/python -m tests.results

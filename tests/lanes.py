@@ -66,6 +66,7 @@ _long = False
 def pytest_addoption(parser: pytest.Parser) -> None:
     lanes = parser.getgroup("lanes")
     lanes.addoption("--lane", choices=LANES, help="Run the tests of this lane only (default: all that are asked for).")
+    lanes.addoption("--list-lanes", action="store_true", help="A line for each test: its lane, a tab, its node id.")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -135,6 +136,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = [item for item in items if lane_of(item) and (lane is None or runs_in(lane, item))]
     config.hook.pytest_deselected(items=list(set(items).difference(kept)))
     items[:] = sorted(kept, key=lambda item: turn_of(item.nodeid))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if session.config.getoption("list_lanes"):
+        writer = session.config.get_terminal_writer()
+        for item in session.items:
+            writer.line(f"{lane_of(item)}\t{item.nodeid}")
 
 
 class ClustersInTurn(LoadFileScheduling):  # type: ignore[misc]

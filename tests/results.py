@@ -28,6 +28,8 @@ ROOT = Path(__file__).parents[1]
 DIRECTORY = ROOT / "docs" / "results"
 CASES = DIRECTORY / "test-long.tsv"
 LANES = DIRECTORY / "lanes.tsv"
+PAGE = ROOT / "docs" / "compatibility.md"
+"""Made of `CASES` (`tests.compatibility`)."""
 HEADS = {
     CASES: ("commit", "day", "case", "result", "seconds", "figures"),
     LANES: ("commit", "day", "lane", "result", "tests", "seconds", "processor seconds", "seconds of each room"),
@@ -167,8 +169,8 @@ def result_of(reports: list[pytest.TestReport]) -> str:
 
 
 def commit() -> str:
-    """The last commit that changed more than these results; with a plus sign when the work tree differs from it."""
-    others = ("--", ".", f":(exclude){DIRECTORY.relative_to(ROOT)}")
+    """The last commit that changed more than results and their page; with a plus when the work tree differs from it."""
+    others = ("--", ".", *(f":(exclude){made.relative_to(ROOT)}" for made in (DIRECTORY, PAGE)))
     return _git("log", "-1", "--format=%h", "--abbrev=12", *others) + (
         "+" if _git("status", "--porcelain", *others) else ""
     )
