@@ -50,7 +50,8 @@ class Shell:
 class Procedure:
     """One published way.
 
-    In each text ``{id}``, ``{port}``, ``{zookeeper}``, ``{voters}``, ``{servers}`` and ``{protocol}`` are gaps.
+    In each text ``{id}``, ``{port}``, ``{plane}`` (a second port), ``{zookeeper}``, ``{voters}``, ``{servers}`` and
+    ``{protocol}`` are gaps.
 
     :ivar release: of the brokers.
     :ivar protocol: their ``inter.broker.protocol.version``.

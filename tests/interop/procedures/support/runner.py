@@ -20,7 +20,7 @@ from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.quorum_state import FILE_NAME
 from migrator.migration.machine.finish import POST_MIGRATION_FLAG_WARNING
 from migrator.parts.kafka import KafkaRelease
-from migrator.parts.processes import run_to_end
+from migrator.parts.processes import free_port, run_to_end
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.records.uuid import random_uuid, uuid_to_text
 from migrator.zookeeper.znodes import paths
@@ -75,6 +75,7 @@ class Performance(KafkaCluster):
         self._printed = [PrintedController(each.node_id, each.directory, {}) for each in self.controllers]
         self.controllers = [*self._printed]
         random = SystemRandom()
+        self._planes = {broker: free_port() for broker in self.brokers}
         self._directory_ids = [uuid_to_text(random_uuid(random)) for _ in self.controllers]
         self._set_controllers(procedure.prepared)
         self._tries = 0
@@ -148,6 +149,7 @@ class Performance(KafkaCluster):
         return {
             "id": str(node),
             "port": str(port),
+            "plane": str(self._planes.get(node, 0)),
             "zookeeper": self._zookeeper or "",
             "protocol": self.procedure.protocol,
             "servers": ",".join(addresses),

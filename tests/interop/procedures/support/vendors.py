@@ -101,18 +101,22 @@ STRIMZI_CONTROLLER = CONTROLLER.replace(*STRIMZI_NAME) + (
     "super.users=User:ANONYMOUS\n"
 )
 STRIMZI_BROKER = (BROKER + QUORUM).replace(*STRIMZI_NAME) + "super.users=User:ANONYMOUS\n"
-STRIMZI_OLD = OLD + "authorizer.class.name=kafka.security.authorizer.AclAuthorizer\n"
+PLANE = (
+    "listeners=CONTROLPLANE-9090://:{plane},PLAINTEXT://:{port}\n"
+    "advertised.listeners=CONTROLPLANE-9090://localhost:{plane},PLAINTEXT://localhost:{port}\n"
+    "listener.security.protocol.map=CONTROLPLANE-9090:PLAINTEXT,PLAINTEXT:PLAINTEXT\n"
+    "control.plane.listener.name=CONTROLPLANE-9090\n"
+)
+"""Of brokers that obey a ZooKeeper controller: requests of controllers come on a listener of their own."""
+STRIMZI_OLD = PLANE + OLD + "authorizer.class.name=kafka.security.authorizer.AclAuthorizer\n"
 STRIMZI = replace(
     APACHE_39,
     name="Strimzi 0.45, in the clear",
     prepared=STRIMZI_CONTROLLER + MIGRATION + LISTENER,
     finalized=STRIMZI_CONTROLLER,
     brokers={
-        KafkaBrokerMode.ZOOKEEPER: BROKER + STRIMZI_OLD + "super.users=User:ANONYMOUS\n",
-        MIGRATING: STRIMZI_BROKER
-        + STRIMZI_OLD
-        + FLAG
-        + "node.id={id}\ncontrol.plane.listener.name=CONTROLPLANE-9090\n",
+        KafkaBrokerMode.ZOOKEEPER: STRIMZI_OLD + "super.users=User:ANONYMOUS\n",
+        MIGRATING: STRIMZI_BROKER + STRIMZI_OLD + FLAG + "node.id={id}\n",
         IN_KRAFT: STRIMZI_BROKER
         + KRAFT
         + "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n",
