@@ -32,7 +32,7 @@ from migrator.rollout.apply import ABORT_FILE, Ending, RolloutRun, StopAt, until
 from migrator.rollout.inventory import schema_text
 from migrator.rollout.journal import Event, RolloutJournal, read_journal
 from migrator.rollout.leaving_zookeeper import keep, refuse_removal, remove_all
-from migrator.rollout.opening import may_turn_back, open_rollout, turn_back
+from migrator.rollout.opening import may_turn_back, note_without, open_rollout, refuse_without, turn_back
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import plan
 from migrator.rollout.preview import StepPreview, gather, preview
@@ -63,6 +63,20 @@ def _inventory(function: Command) -> Command:
         required=True,
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="The inventory of the rollout.",
+    )(function)
+
+
+def _without(function: Command) -> Command:
+    """Nodes that are gone for good."""
+    function = click.option(
+        "--reason", metavar="TEXT", default="", help="Why --without-node is right. The journal keeps the reason."
+    )(function)
+    return click.option(
+        "--without-node",
+        "gone",
+        metavar="NODE",
+        multiple=True,
+        help="Name or id of a broker or controller that is gone for good: go on without it, to the end. Repeatable.",
     )(function)
 
 
@@ -119,10 +133,13 @@ async def _previews(
 @command.command("apply")
 @_inventory
 @_stops
+@_without
 @click.option(
     "--canary", metavar="BROKER", default="", help="This broker goes first in every roll; then the rollout waits."
 )
-def apply(inventory: Path, until: str, pause_after: str, canary: str, yes: bool) -> None:
+def apply(
+    inventory: Path, until: str, pause_after: str, canary: str, gone: tuple[str, ...], reason: str, yes: bool
+) -> None:
     """Begin the rollout, or go on with the one that is under way.
 
     Before the migration is finished, the command says that there is no way back after it, and asks.
@@ -137,15 +154,16 @@ def apply(inventory: Path, until: str, pause_after: str, canary: str, yes: bool)
         await open_rollout(parts, journal, canary)
         return None
 
-    _run(site_of(inventory), begin, _stop_at(until, pause_after), yes=yes)
+    _run(_site(inventory, gone, reason), begin, _stop_at(until, pause_after), yes=yes, reason=reason)
 
 
 @command.command("resume")
 @_inventory
 @_stops
-def resume(inventory: Path, until: str, pause_after: str, yes: bool) -> None:
+@_without
+def resume(inventory: Path, until: str, pause_after: str, gone: tuple[str, ...], reason: str, yes: bool) -> None:
     """Go on where the journal ends, forward or back, however the last command ended."""
-    site = site_of(inventory)
+    site = _site(inventory, gone, reason)
 
     async def check(parts: RolloutParts, journal: RolloutJournal) -> None:  # noqa: ARG001 - as the others
         progress = progress_of(journal.entries)
@@ -158,13 +176,14 @@ def resume(inventory: Path, until: str, pause_after: str, yes: bool) -> None:
         if until and progress.direction is Direction.BACK:
             raise OperatorError("a rollback has no such states", where="--until", remedy="Use --pause-after")
 
-    _run(site, check, _stop_at(until, pause_after), yes=yes)
+    _run(site, check, _stop_at(until, pause_after), yes=yes, reason=reason)
 
 
 @command.command("rollback")
 @_inventory
+@_without
 @click.option("--yes", is_flag=True, help="Don't ask.")
-def rollback(inventory: Path, yes: bool) -> None:
+def rollback(inventory: Path, gone: tuple[str, ...], reason: str, yes: bool) -> None:
     """Return the cluster to its ZooKeeper brokers, from any state before the end of the migration.
 
     First the command shows what it will do, and asks.
@@ -179,7 +198,18 @@ def rollback(inventory: Path, yes: bool) -> None:
             await asyncio.to_thread(ask, "Go back?", abort=True)
         await turn_back(parts, journal)
 
-    _run(site_of(inventory), turn, StopAt(), yes=yes)
+    _run(_site(inventory, gone, reason), turn, StopAt(), yes=yes, reason=reason)
+
+
+def _site(inventory: Path, gone: Sequence[str], reason: str) -> Site:
+    """
+    :raises OperatorError: nodes are left out without a reason; or as `site_of`.
+    """
+    if gone and not reason.strip():
+        raise OperatorError(
+            "the option needs a reason", where="--without-node", remedy="Give --reason TEXT: the journal keeps it"
+        )
+    return site_of(inventory, gone)
 
 
 def _say_with_time(line: str) -> None:
@@ -197,6 +227,7 @@ def _run(
     stop: StopAt,
     *,
     yes: bool,
+    reason: str,
 ) -> None:
     """Begin, and do as much of the plan as is wanted. ``begin`` may say that there is nothing to do."""
 
@@ -206,9 +237,11 @@ def _run(
     async def work(journal: RolloutJournal) -> Ending:
         async with parts_at(site, _say_with_time) as (parts, world):
             await check_address(world.zookeeper, await parts.observer.observe())
+            await refuse_without(parts, journal)
             ended = await begin(parts, journal)
             if ended is not None:
                 return ended
+            note_without(parts, journal, reason)
             with _asked_to_stop_by_signals(site.state):
                 return await RolloutRun(parts, journal, site.state, confirm).run(stop)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from migrator.errors import OperatorError
@@ -12,6 +13,7 @@ from migrator.rollout import engine, jobs
 from migrator.rollout.archive import keep_output, keep_verdict, make_archive
 from migrator.rollout.engine import Decision
 from migrator.rollout.examined import copies
+from migrator.rollout.excuses import Baseline, excused, refuse_gone
 from migrator.rollout.files import backup, backup_of, text_of
 from migrator.rollout.journal import Detail, Event
 from migrator.rollout.modes import FileMode, digest, file_mode, parsed, rewritten, stock_file
@@ -63,13 +65,17 @@ class StepActs:
 
     :param note: writes a line of the journal.
     :param is_aborted: whether the operator asks for an end.
+    :param baseline: partitions that were not well before.
     """
 
-    def __init__(self, parts: RolloutParts, state: Path, note: Note, is_aborted: Callable[[], bool]) -> None:
+    def __init__(
+        self, parts: RolloutParts, state: Path, note: Note, is_aborted: Callable[[], bool], baseline: Baseline
+    ) -> None:
         self._parts = parts
         self._is_aborted = is_aborted
         self._state = state
         self._note = note
+        self._excused = partial(excused, gone=parts.inventory.gone, baseline=baseline)
         self.found: tuple[str, str | None] = ("", None)
         """Node and digest of the file that was found changed last."""
         self._verified_ms: int | None = None
@@ -79,7 +85,7 @@ class StepActs:
 
     async def look(self, step: Step) -> tuple[FileMode | None, bool]:
         """What the file of a step's node is for, and whether its process runs."""
-        if step.node is None:
+        if step.node is None or step.job is Job.UNREGISTER:  # that one's host is gone
             return None, False
         runs = await self._parts.executor.incarnation(step.node) is not None
         if step.mode is None or step.mode is FileMode.STOCK:
@@ -332,11 +338,23 @@ class StepActs:
             details["archive"] = str(await make_archive(self._parts, node, self._state, progress.rollout))
         elif job is Job.SET_ASIDE:
             await self._set_aside(step, node, progress.rollout)
+        elif job is Job.UNREGISTER:
+            await self._unregister(node, seen)
         else:
             details |= await self._command(step, job, self._runner(job, node, seen, progress), seen, progress.rollout)
         if job is Job.FORMAT:  # a person may have mended it since it was written: the node is made with this file
             details |= {"node": node.name, "file": await self._digest(node)}
         self._note(Event.DONE, step.name, Act.RUN, job=job.value, **details)
+
+    async def _unregister(self, node: Node, seen: Observation) -> None:
+        refuse_gone((node,), seen)
+        why_not = await self._parts.unregister(node.node_id)
+        if why_not:
+            raise JobFailedError(
+                f"the registration of broker {node.node_id} cannot be removed: {why_not}",
+                where=node.name,
+                remedy=jobs.REMEDIES[Job.UNREGISTER].format(node.node_id),
+            )
 
     def _runner(self, job: Job, node: Node, seen: Observation, progress: Progress) -> Node:
         """The controller on whose machine a job runs: its log has to be the newest."""
@@ -418,7 +436,8 @@ class StepActs:
         said: tuple[Waiting, ...] = ()
         while True:
             seen = await self._parts.observer.observe()
-            waiting = tuple(found for question in questions for found in self._parts.judge(question, seen))
+            counted = self._excused(seen)
+            waiting = tuple(found for question in questions for found in self._parts.judge(question, counted))
             if not waiting:
                 return True
             if await is_over(seen):

@@ -78,7 +78,7 @@ class RolloutRun:
         self._confirmed = False
         self._progress = progress_of(journal.entries)
         self._steps = plan(parts.inventory, self._progress.direction, self._progress.canary)
-        self._acts = StepActs(parts, state, self._note, self._is_asked_to_stop)
+        self._acts = StepActs(parts, state, self._note, self._is_asked_to_stop, self._progress.baseline)
 
     @property
     def progress(self) -> Progress:

@@ -159,6 +159,7 @@ def is_needed(step: Step, seen: Observation, here: FileMode | None, *, runs: boo
         Condition.IN_KRAFT: here is FileMode.BROKER_KRAFT or mode is BrokerMode.KRAFT,
         Condition.NOT_IN_ZOOKEEPER: here is not FileMode.BROKER_ZOOKEEPER or mode is not BrokerMode.ZOOKEEPER,
         Condition.NOT_STOCK: voter is None or voter.program is not ControllerProgram.STOCK,
+        Condition.REGISTERED: broker is not None,
         Condition.NO_ZOOKEEPER_CONTROLLER: seen.controller_broker is None,
     }[step.condition]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from functools import cache
 from importlib import resources
@@ -88,7 +89,8 @@ class LeftOut:
 
 @value
 class Inventory:
-    """``access`` and ``state`` are paths as they stand in the file; ``state`` is "" for the default."""
+    """``access`` and ``state`` are paths as they stand in the file; ``state`` is "" for the default. ``gone``: nodes
+    that are gone for good, and in no other list."""
 
     cluster: str
     access: str
@@ -99,11 +101,40 @@ class Inventory:
     left_out: LeftOut
     times: GateTimes
     handover: TargetRelease | None
+    gone: tuple[Node, ...] = ()
 
     @property
     def nodes(self) -> tuple[Node, ...]:
         """All that run before a hand-over."""
         return (*self.controllers.nodes, *self.brokers.nodes)
+
+    def without(self, names: Collection[str]) -> Inventory:
+        """The same when these nodes are gone for good.
+
+        :param names: or ids.
+        :raises OperatorError: there is no such node, or none of its kind is left.
+        """
+        everybody = (*self.nodes, *self.gone)
+        for name in names:
+            if not any(_is_called(node, name) for node in everybody):
+                known = ", ".join(node.name for node in everybody)
+                raise OperatorError(f"there is no node {name}", where="--without-node", remedy=f"Name one of {known}")
+        gone = tuple(node for node in everybody if node in self.gone or any(_is_called(node, name) for name in names))
+        controllers = tuple(node for node in self.controllers.nodes if node not in gone)
+        brokers = tuple(node for node in self.brokers.nodes if node not in gone)
+        if not controllers or not brokers:
+            kind = "broker" if controllers else "controller"
+            raise OperatorError(f"no {kind} would be left", where="--without-node", remedy="Name fewer nodes")
+        return replace(
+            self,
+            controllers=replace(self.controllers, nodes=controllers),
+            brokers=replace(self.brokers, nodes=brokers),
+            gone=gone,
+        )
+
+
+def _is_called(node: Node, name: str) -> bool:
+    return name in (node.name, str(node.node_id))
 
 
 def schema_text() -> str:

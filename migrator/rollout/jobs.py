@@ -32,6 +32,7 @@ REMEDIES: Mapping[Job, str] = {
     Job.VERIFY: "'migrator verify --repair' mends ZooKeeper; then 'migrator rollout resume'",
     Job.FORMAT: "Do what it says, then 'migrator rollout resume'",
     Job.GIVE_BACK: "Do what it says, then 'migrator rollout resume'",
+    Job.UNREGISTER: "Remove it with 'kafka-cluster.sh unregister --id {}', then 'migrator rollout resume'",
     Job.SET_ASIDE: "Move the directory away by hand, then 'migrator rollout resume'",
 }
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from secrets import token_hex
 
 from migrator.errors import OperatorError
+from migrator.observe.printable import printable
 from migrator.rollout.engine import refuse_back
+from migrator.rollout.excuses import baseline_of, refuse_gone
 from migrator.rollout.files import text_of
 from migrator.rollout.inventory import ControllerKind
 from migrator.rollout.journal import Event, RolloutJournal
@@ -16,6 +18,7 @@ from migrator.rollout.progress import Progress, progress_of
 from migrator.rollout.steps import Direction
 
 ID_BYTES = 4
+REASON_MAX = 200
 
 
 async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str = "") -> None:
@@ -50,6 +53,7 @@ async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str
     rollout = token_hex(ID_BYTES)
     now = parts.clock.wall_ms()
     journal.append(now, Event.OPENED, rollout=rollout, direction=Direction.FORWARD.value, canary=canary)
+    await _note_baseline(parts, journal)
     for name, found in files.items():
         journal.append(now, Event.FILE, node=name, file=found)
 
@@ -85,6 +89,36 @@ async def turn_back(parts: RolloutParts, journal: RolloutJournal) -> None:
         journal.append(now, Event.OPENED, rollout=rollout, direction=Direction.BACK.value, canary="")
     else:
         journal.append(now, Event.TURNED)
+    await _note_baseline(parts, journal)
+
+
+async def refuse_without(parts: RolloutParts, journal: RolloutJournal) -> None:
+    """
+    :raises OperatorError: a node serves that the rollout has to go on without from now on.
+    """
+    known = progress_of(journal.entries).left_out
+    new = [node for node in parts.inventory.gone if node.name not in known]
+    if new:
+        refuse_gone(new, await parts.observer.observe())
+
+
+def note_without(parts: RolloutParts, journal: RolloutJournal, reason: str) -> None:
+    """The nodes that the rollout goes on without, from here to its end."""
+    known = progress_of(journal.entries).left_out
+    for node in parts.inventory.gone:
+        if node.name not in known:
+            journal.append(parts.clock.wall_ms(), Event.LEFT_OUT, node=node.name, reason=printable(reason[:REASON_MAX]))
+
+
+async def _note_baseline(parts: RolloutParts, journal: RolloutJournal) -> None:
+    """What was not well before does not hold the rollout up; the operator is told."""
+    found: dict[frozenset[int], list[str]] = {}
+    for name, brokers in baseline_of(await parts.observer.observe()).items():
+        found.setdefault(brokers, []).append(name)
+    for brokers, names in found.items():
+        ids, partitions = " ".join(map(str, sorted(brokers))), " ".join(names)
+        journal.append(parts.clock.wall_ms(), Event.BASELINE, brokers=ids, partitions=partitions)
+        parts.tell(f"not in sync on broker {ids} before the rollout, and not waited for: {partitions}")
 
 
 def _goes_back(progress: Progress) -> bool:

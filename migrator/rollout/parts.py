@@ -14,7 +14,8 @@ from migrator.values import value
 @value
 class RolloutParts:
     """``zookeeper_connect``: of the file that the inventory's ``access`` names, or "". ``tell`` shows a sentence.
-    ``keep_zookeeper`` writes Kafka's znodes to a file, and says why not, or ""."""
+    ``keep_zookeeper`` writes Kafka's znodes to a file, and says why not, or "". ``unregister`` removes a broker's
+    registration from the quorum, and says why not, or ""."""
 
     inventory: Inventory
     executor: Executor
@@ -24,6 +25,7 @@ class RolloutParts:
     clock: Clock
     tell: Callable[[str], None]
     keep_zookeeper: Callable[[Path], Awaitable[str]]
+    unregister: Callable[[int], Awaitable[str]]
     zookeeper_connect: str = ""
 
     @property

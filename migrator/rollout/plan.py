@@ -12,7 +12,7 @@ from migrator.errors import OperatorError
 from migrator.migration.machine.states import PublicState
 from migrator.rollout.inventory import ControllerKind, Inventory, Roll
 from migrator.rollout.modes import OF_BROKERS, FileMode
-from migrator.rollout.nodes import Node
+from migrator.rollout.nodes import Node, Role
 from migrator.rollout.ports import BrokerMode, ControllerProgram, Gate, GateQuestion
 from migrator.rollout.steps import Act, Condition, Direction, Job, Phase, Step
 
@@ -56,6 +56,7 @@ def _forward(inventory: Inventory, canary: str) -> Iterator[Step]:
     if inventory.times.soak or not left_out.verify:
         yield Step("soak", Phase.SOAK, (Act.SOAK, *proof), first, None, Job.VERIFY, UNFINISHED, before=(QUORUM, ALONE))
     yield from _roll(inventory, Phase.KRAFT, BrokerMode.KRAFT, canary, before=(DUAL_WRITE, QUORUM))
+    yield from _unregister(inventory)
     before = (*_may_end(inventory), QUORUM)
     yield Step("verify", Phase.VERIFY, (Act.CHECK_BEFORE, *proof), first, None, Job.VERIFY, UNFINISHED, before=before)
     yield from _finish(inventory)
@@ -80,6 +81,20 @@ def _finish(inventory: Inventory) -> Iterator[Step]:
             after=(GateQuestion(Gate.CONTROLLER_BACK, node, program=_program(inventory), migration_on=False), QUORUM),
         )
     yield Step("finished", Phase.FINISH, (Act.CHECK_AFTER,), after=(FINISHED, QUORUM))
+
+
+def _unregister(inventory: Inventory) -> Iterator[Step]:
+    """Neither the end of the migration nor the way back comes while a broker is registered that is gone."""
+    for node in inventory.gone:
+        if node.role is Role.BROKER:
+            yield Step(
+                _name(Phase.UNREGISTER, node),
+                Phase.UNREGISTER,
+                (Act.RUN,),
+                node,
+                job=Job.UNREGISTER,
+                condition=Condition.REGISTERED,
+            )
 
 
 def _may_end(inventory: Inventory) -> tuple[GateQuestion, ...]:
@@ -116,6 +131,7 @@ def _back(inventory: Inventory, canary: str) -> Iterator[Step]:
             after=(GateQuestion(Gate.CONTROLLER_BACK, node, program=_program(inventory), migration_on=True),),
         )
     yield from _roll(inventory, Phase.LEAVE_KRAFT, BrokerMode.MIGRATING, canary, before=(DUAL_WRITE, QUORUM))
+    yield from _unregister(inventory)
     yield Step("drain", Phase.DRAIN, (Act.CHECK_AFTER,), condition=Condition.DUAL_WRITING, after=(QUORUM, WRITTEN))
     for node in controllers:
         yield Step(_name(Phase.STOP_QUORUM, node), Phase.STOP_QUORUM, (Act.STOP,), node)

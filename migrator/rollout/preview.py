@@ -155,7 +155,7 @@ def _edited(
 
 
 def _command(parts: RolloutParts, step: Step, cluster_id: str) -> tuple[str, ...]:
-    if step.job is None or step.node is None or step.job in (Job.ARCHIVE, Job.SET_ASIDE):
+    if step.job is None or step.node is None or step.job in (Job.ARCHIVE, Job.SET_ASIDE, Job.UNREGISTER):
         return ()
     return tuple(jobs.command_of(step.job, step.node, parts.inventory, cluster_id or CLUSTER_ID))
 

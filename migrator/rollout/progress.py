@@ -34,7 +34,8 @@ class Progress:
     """Of the rollout that was opened last. ``files``: by node, the digest of its property file as last seen or written;
     None for a file that was not there. ``written``: by node, the digest of a write that was begun and whose end is not
     known. ``verified_ms``: when both sides were found equal last, by the wall clock. ``last_stopped``: the controller
-    that was stopped last."""
+    that was stopped last. ``left_out``: nodes that are gone for good. ``baseline``: by partition, the brokers whose
+    replicas were out of sync before."""
 
     rollout: str = ""
     direction: Direction = Direction.FORWARD
@@ -47,6 +48,8 @@ class Progress:
     closed: bool = False
     last_stopped: str = ""
     paused_after: frozenset[str] = frozenset()
+    left_out: frozenset[str] = frozenset()
+    baseline: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     def knows(self, node: str, digest: str | None) -> bool:
         """Whether a property file is as this rollout has seen it or left it; of a file never seen, too."""
@@ -76,6 +79,12 @@ def after(progress: Progress, entry: Entry) -> Progress:
         )
     if entry.event is Event.TURNED:
         return replace(progress, direction=Direction.BACK, closed=False)
+    if entry.event is Event.LEFT_OUT:
+        return replace(progress, left_out=progress.left_out | {str(details["node"])})
+    if entry.event is Event.BASELINE:
+        brokers = frozenset(map(int, str(details["brokers"]).split()))
+        names = dict.fromkeys(str(details["partitions"]).split(), brokers)
+        return replace(progress, baseline={**progress.baseline, **names})
     if entry.event is Event.CLOSED:
         return replace(progress, closed=True)
     if entry.event is Event.SOAKED:

@@ -26,7 +26,7 @@ from migrator.wire.observer import Observer
 from migrator.wire.raft_codec import METADATA_TOPIC, ListenerEndpoint
 from migrator.wire.raft_transport import KafkaRaftTransport
 from migrator.wire.remote_image import RemoteImage
-from migrator.wire.schemas import DESCRIBE_QUORUM, VersionRange, build, request_type
+from migrator.wire.schemas import DESCRIBE_QUORUM, UNREGISTER_BROKER, VersionRange, build, request_type
 from migrator.wire.voters import VoterAnswer, VoterSignals
 
 ASK_SECONDS = 3.0
@@ -100,6 +100,22 @@ class QuorumEyes:
             return QuorumLook(seen, None, before, ("no controller leads the quorum",), addresses=self._endpoints)
         image, why = await self._read()
         return QuorumLook(seen, image, before, (why,) if why else (), described, self._endpoints)
+
+    async def unregister(self, broker_id: int) -> str:
+        """Remove a broker's registration; says why that failed, or ""."""
+        described, _ = await self._describe()
+        at = None if described is None else self._endpoints.get(int(described.leader_id))
+        if at is None:
+            return f"no controller leads{self._why}"
+        client = KafkaClient(at.host, at.port, CLIENT_ID, security=self._security)
+        try:
+            answer = await client.request(build(request_type(UNREGISTER_BROKER, 0), broker_id=broker_id), ASK_SECONDS)
+        except TransportError as error:
+            return str(error)
+        finally:
+            await client.close()
+        gone = answer.error_code in (ErrorCode.none, ErrorCode.broker_id_not_registered)
+        return "" if gone else f"the leader answers {answer.error_code.name}"
 
     async def close(self) -> None:
         """End connections."""

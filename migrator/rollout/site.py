@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -10,8 +10,10 @@ from pathlib import Path
 from migrator.errors import OperatorError
 from migrator.log.files import PRIVATE_DIRECTORY, sync_directory
 from migrator.rollout.inventory import Inventory, parse_inventory
+from migrator.rollout.journal import read_journal
 from migrator.rollout.leaving_zookeeper import keep
 from migrator.rollout.parts import RolloutParts
+from migrator.rollout.progress import progress_of
 from migrator.rollout.world import World, open_world
 from migrator.values import value
 
@@ -41,9 +43,10 @@ class Site:
             ) from error
 
 
-def site_of(path: Path) -> Site:
+def site_of(path: Path, gone: Sequence[str] = ()) -> Site:
     """
-    :raises OperatorError: the inventory cannot be read, or it is wrong.
+    :param gone: names of nodes that are gone for good, beside those that the journal has.
+    :raises OperatorError: the inventory cannot be read, or it is wrong; or the journal is damaged.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -51,7 +54,9 @@ def site_of(path: Path) -> Site:
         raise OperatorError(f"the inventory cannot be read: {error}", where=str(path)) from error
     inventory = parse_inventory(text, str(path))
     state = path.parent / (inventory.state or path.stem + STATE_SUFFIX)
-    return Site(path, inventory, state)
+    left_out = progress_of(read_journal(state)).left_out
+    known = {node.name for node in inventory.nodes}  # a node may have left the inventory, too
+    return Site(path, inventory.without((*(left_out & known), *gone)), state)
 
 
 @asynccontextmanager
@@ -70,6 +75,7 @@ async def parts_at(site: Site, tell: Callable[[str], None]) -> AsyncIterator[tup
                 world.clock,
                 tell,
                 partial(keep, world.zookeeper),
+                world.unregister,
                 world.zookeeper_connect,
             ),
             world,

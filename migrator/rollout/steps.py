@@ -28,6 +28,7 @@ class Phase(StrEnum):
     COPY = "copy"
     SOAK = "soak"
     KRAFT = "kraft"
+    UNREGISTER = "unregister"
     VERIFY = "verify"
     FINISH = "finish"
     HANDOVER = "handover"
@@ -60,6 +61,7 @@ TEXTS = {
     Phase.COPY: PhaseText("the quorum takes over and copies ZooKeeper; from now on both sides are written", ROLLBACK),
     Phase.SOAK: PhaseText("both sides are written while you watch your applications", ROLLBACK),
     Phase.KRAFT: PhaseText("the broker leaves ZooKeeper", ROLLBACK),
+    Phase.UNREGISTER: PhaseText("the quorum forgets a broker that is gone for good", "start the broker: it registers"),
     Phase.VERIFY: PhaseText("proves that both sides are equal before the way back closes", NOTHING),
     Phase.FINISH: PhaseText(
         "ends the migration on this controller",
@@ -104,6 +106,7 @@ class Job(Enum):
     GIVE_BACK = "rollback"
     SET_ASIDE = "set aside"
     ARCHIVE = "archive"
+    UNREGISTER = "unregister"
 
 
 class Condition(Enum):
@@ -119,6 +122,7 @@ class Condition(Enum):
     IN_KRAFT = "the broker is in KRaft mode"
     NOT_IN_ZOOKEEPER = "the broker is not in ZooKeeper mode"
     NOT_STOCK = "the controller is not Kafka's own"
+    REGISTERED = "the quorum has a registration of the broker"
     NO_ZOOKEEPER_CONTROLLER = "no broker is the ZooKeeper controller"
 
 

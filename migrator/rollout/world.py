@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,8 @@ NO_ZOOKEEPER = (
 @value
 class World:
     """``lock_is_local``: only this host knows of the lock. ``notes``: what cannot be seen, for the operator.
-    ``zookeeper``: a session, maybe not connected; None where 'access' names no ZooKeeper."""
+    ``unregister``: as `RolloutParts` has it. ``zookeeper``: a session, maybe not connected; None where 'access' names
+    no ZooKeeper."""
 
     executor: Executor
     observer: Observer
@@ -44,6 +45,7 @@ class World:
     zookeeper_connect: str
     lock_is_local: bool
     notes: tuple[str, ...]
+    unregister: Callable[[int], Awaitable[str]]
     zookeeper: ZooKeeperSession | None = None
 
 
@@ -75,9 +77,10 @@ async def open_world(inventory: Inventory, inventory_path: Path, state: Path) ->
     settings = _access(access)
     clock = SystemClock()
     session = ZooKeeperSession(options_from(settings)) if settings.zookeeper_connect else None
+    quorum = QuorumEyes(settings)
     observer = ClusterObserver(
         None if session is None else ZooKeeperEyes(session),
-        QuorumEyes(settings),
+        quorum,
         BrokerEyes(settings, placed=inventory.brokers.roll is Roll.RACK),
         _status_files(inventory, access),
         None if inventory.controllers.kind is ControllerKind.STOCK else partial(_ask_there, executor, inventory),
@@ -100,6 +103,7 @@ async def open_world(inventory: Inventory, inventory_path: Path, state: Path) ->
             settings.zookeeper_connect or "",
             lock_is_local=session is None,
             notes=() if session is not None else (NO_ZOOKEEPER,),
+            unregister=quorum.unregister,
             zookeeper=session,
         )
     finally:

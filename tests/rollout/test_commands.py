@@ -69,6 +69,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
             zookeeper_connect="zk:2181/kafka",
             lock_is_local=False,
             notes=(),
+            unregister=desk.cluster.unregister,
         )
 
     monkeypatch.setattr(site, "open_world", world)

@@ -160,6 +160,7 @@ def test_a_migration_is_seen_as_it_goes(cluster: KafkaCluster, eyes: Eyes, zooke
     assert seen.brokers is not None
     assert seen.brokers[2].release == "3.9"
     _without_a_broker(cluster, eyes, seen.brokers[2])
+    assert eyes.run(eyes.world.unregister(77)) == "", "nobody has that id"
     cluster.finish_migration()
     seen = eyes.until(in_state(PublicState.FINISHED), QUORUM, in_mode(KRAFT), HEALTHY)
     assert seen.quorum is not None
@@ -171,6 +172,10 @@ def test_a_migration_is_seen_as_it_goes(cluster: KafkaCluster, eyes: Eyes, zooke
     assert seen.quorum is not None
     assert {each.program for each in seen.quorum.voters.values()} == {ControllerProgram.STOCK}
     _found_by_one_server(cluster, eyes)
+    cluster.brokers[2].stop()
+    eyes.until(GateQuestion(Gate.BROKER_GONE, eyes.inventory.brokers.nodes[1]))
+    assert eyes.run(eyes.world.unregister(2)) == ""
+    eyes.wait_for(lambda seen: seen.brokers is not None and set(seen.brokers) == {1})
 
 
 def _without_a_broker(cluster: KafkaCluster, eyes: Eyes, before: BrokerSeen) -> None:

@@ -139,6 +139,8 @@ class ModelCluster:
         self.old_settings: set[str] = set()
         self.foreign_writes: tuple[str, ...] = ()
         self.lag = 0
+        self.unregistered: set[int] = set()
+        """Brokers that are gone, and that the quorum has forgotten."""
         self.exit_codes: dict[str, int] = {}
         self.zookeeper_answers = True
         self.examined: dict[tuple[str, str], bytes] = {}
@@ -221,13 +223,23 @@ class ModelCluster:
         leads = quorum is not None and quorum.leader_id is not None
         return Observation(
             cluster_id="XkYOzJkUQQ-rHVYhnWGvTg",
-            brokers={node.node_id: self._seen(node) for node in self.inventory.brokers.nodes},
+            brokers={
+                node.node_id: self._seen(node)
+                for node in self.inventory.brokers.nodes
+                if node.node_id not in self.unregistered
+            },
             partitions=self._health(),
             quorum=quorum,
             migration=MigrationSeen(self.state, self.lag, self.foreign_writes) if leads else None,
             controller_broker=self.controller_broker,
             zookeeper_answers=self.zookeeper_answers,
         )
+
+    async def unregister(self, broker_id: int) -> str:
+        if self._quorum() is None:
+            return "no controller answers"
+        self.unregistered.add(broker_id)
+        return ""
 
     async def close(self) -> None:
         pass
@@ -306,11 +318,7 @@ class ModelCluster:
             self.formatted.add(node.name)
             self.files[node.name, f"/data/{node.name}/meta.properties"] = b"x"
         elif name == "rollback":
-            if any(each.name in self.processes for each in self.inventory.controllers.nodes):
-                self.violations.append("rollback while a controller runs")
-            self.kraft_claims = False
-            self.state = ""
-            self.controller_broker = self.inventory.brokers.nodes[0].node_id
+            self._give_back()
         elif name == "cp":
             self.files[node.name, words[-1]] = b""
         elif name == "rm":
@@ -323,6 +331,16 @@ class ModelCluster:
                 return  # mv -n leaves it, and succeeds
             self.formatted.discard(node.name)
             self.files.pop((node.name, f"{words[-2]}/meta.properties"), None)
+
+    def _give_back(self) -> None:
+        if any(each.name in self.processes for each in self.inventory.controllers.nodes):
+            self.violations.append("rollback while a controller runs")
+        gone = [each for each in self.inventory.brokers.nodes if self._mode(each) is None]
+        if any(each.node_id not in self.unregistered for each in gone):
+            self.violations.append("rollback while the quorum has a broker that is gone")
+        self.kraft_claims = False
+        self.state = ""
+        self.controller_broker = self.inventory.brokers.nodes[0].node_id
 
     def _settle(self) -> None:
         """What the cluster does by itself."""
@@ -339,6 +357,8 @@ class ModelCluster:
         if self.inventory.controllers.kind is ControllerKind.STOCK:  # one leader without the flag is enough
             off = min(up, key=lambda voter: voter.node_id).migration_on is False
         if self.state == DUAL_WRITE and off:
+            gone = self.unregistered
+            modes = [self._mode(node) for node in self.inventory.brokers.nodes if node.node_id not in gone]
             if any(mode is not BrokerMode.KRAFT for mode in modes):
                 self.violations.append("finished while a broker is not in KRaft mode")
             self.state = FINISHED

@@ -14,8 +14,10 @@ from migrator.rollout.apply import Ending, RolloutRun, StopAt
 from migrator.rollout.gates import judge
 from migrator.rollout.journal import FILE_NAME, Detail, Entry, Event, RolloutJournal, read_journal
 from migrator.rollout.nodes import Node
-from migrator.rollout.opening import open_rollout, turn_back
+from migrator.rollout.opening import note_without, open_rollout, refuse_without, turn_back
 from migrator.rollout.parts import RolloutParts
+from migrator.rollout.progress import progress_of
+from migrator.rollout.steps import Phase
 from tests.rollout.support.model import ModelClock, ModelCluster, ModelLock, Points, nothing
 
 
@@ -48,6 +50,8 @@ class Operator:
         self.clock = ModelClock()
         self.said: list[str] = []
         self.confirms = True
+        self.gone: tuple[str, ...] = ()
+        """What is given as --without-node."""
         self.thinks_ms = 0
         """How long the answer takes."""
         self.asked: list[tuple[str, ...]] = []
@@ -64,8 +68,9 @@ class Operator:
         return other
 
     def parts(self) -> RolloutParts:
+        left_out = progress_of(read_journal(self.state)).left_out
         return RolloutParts(
-            self.cluster.inventory,
+            self.cluster.inventory.without((*left_out, *self.gone)),
             self.cluster,
             self.cluster,
             judge,
@@ -73,13 +78,16 @@ class Operator:
             self.clock,
             self.said.append,
             keep_nothing,
+            self.cluster.unregister,
         )
 
     def apply(self, stop: StopAt = StopAt(), *, canary: str = "") -> Ending:  # noqa: B008 - a value that nobody changes
         """Begin, or go on forward."""
 
         async def work(journal: RolloutJournal) -> Ending:
+            await refuse_without(self.parts(), journal)
             await open_rollout(self.parts(), journal, canary)
+            note_without(self.parts(), journal, "its disk is broken")
             return await self._run(journal).run(stop)
 
         return self._with_journal(work)
@@ -88,7 +96,9 @@ class Operator:
         """Turn, and go all the way back."""
 
         async def work(journal: RolloutJournal) -> Ending:
+            await refuse_without(self.parts(), journal)
             await turn_back(self.parts(), journal)
+            note_without(self.parts(), journal, "its disk is broken")
             return await self._run(journal).run()
 
         return self._with_journal(work)
@@ -97,9 +107,15 @@ class Operator:
         """Go on, whichever way."""
 
         async def work(journal: RolloutJournal) -> Ending:
+            await refuse_without(self.parts(), journal)
+            note_without(self.parts(), journal, "its disk is broken")
             return await self._run(journal).run()
 
         return self._with_journal(work)
+
+    def resume_until(self, phase: Phase) -> None:
+        """Go on forward, to the end of a phase."""
+        assert self.apply(StopAt(phase)) is Ending.REACHED
 
     def interrupted_at(self, boundary: str, error: BaseException) -> None:
         """Go on up to a boundary, where this is raised."""

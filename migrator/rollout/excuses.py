@@ -1,0 +1,93 @@
+"""What a gate does not wait for: nodes that are gone for good, and partitions that were not well before. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from migrator.errors import OperatorError
+from migrator.rollout.nodes import Node, Role
+from migrator.rollout.placements import counted
+from migrator.rollout.ports import Observation, PartitionsSeen, Placement
+
+Baseline = Mapping[str, frozenset[int]]
+"""By partition, the brokers whose replicas were not in sync before the rollout."""
+BASELINE_MAX = 100
+"""More partitions are no old trouble: a broker is catching up."""
+
+
+def excused(seen: Observation, gone: Sequence[Node], baseline: Baseline) -> Observation:
+    """What is seen without nodes that are gone for good, as if partitions had no replicas on them; and without replicas
+    that were not in sync before, for as long as their broker serves: if it does not, that is another trouble."""
+    if not gone and not baseline:
+        return seen
+    away = [node for node in gone if not _serves(node, seen)]  # who comes back counts as anybody
+    brokers = frozenset(node.node_id for node in away if node.role is Role.BROKER)
+    voters = frozenset(node.node_id for node in away if node.role is Role.CONTROLLER)
+    quorum, partitions = seen.quorum, seen.partitions
+    if quorum is not None:
+        kept = {voter: each for voter, each in quorum.voters.items() if voter not in voters}
+        quorum = replace(quorum, voters=kept)
+    if partitions is not None:
+        serving = frozenset(broker for broker, each in (seen.brokers or {}).items() if each.serving)
+        partitions = _without(partitions, brokers, {name: old & serving for name, old in baseline.items()})
+    return replace(
+        seen,
+        brokers=None if seen.brokers is None else {k: each for k, each in seen.brokers.items() if k not in brokers},
+        quorum=quorum,
+        partitions=partitions,
+    )
+
+
+def baseline_of(seen: Observation) -> dict[str, frozenset[int]]:
+    """Partitions with replicas out of sync on brokers that serve, if they are few."""
+    if seen.partitions is None or seen.brokers is None:
+        return {}
+    serving = frozenset(broker for broker, each in seen.brokers.items() if each.serving)
+    found = {
+        name: each.replicas - each.in_sync
+        for each in seen.partitions.placements
+        if each.led and each.replicas - each.in_sync and each.replicas - each.in_sync <= serving
+        for name in each.names
+    }
+    return found if len(found) <= BASELINE_MAX else {}
+
+
+def refuse_gone(gone: Sequence[Node], seen: Observation) -> None:
+    """
+    :raises OperatorError: one of these nodes serves.
+    """
+    for node in gone:
+        if _serves(node, seen):
+            raise OperatorError(
+                f"{node.name} is not gone: it answers, or is registered",
+                where="--without-node",
+                remedy="Leave out only what is gone for good. Stop the node first, if its host is to go",
+            )
+
+
+def _serves(node: Node, seen: Observation) -> bool:
+    broker = (seen.brokers or {}).get(node.node_id)
+    voter = None if seen.quorum is None else seen.quorum.voters.get(node.node_id)
+    return (broker is not None and broker.mode is not None) or (voter is not None and voter.program is not None)
+
+
+def _without(partitions: PartitionsSeen, gone: frozenset[int], old: Baseline) -> PartitionsSeen:
+    placements = tuple(_placements(partitions.placements, gone, old))
+    if not partitions.placements or placements == partitions.placements:
+        return partitions
+    return counted(placements, partitions.reassigning, placed=partitions.placed)
+
+
+def _placements(placements: Sequence[Placement], gone: frozenset[int], old: Baseline) -> Iterator[Placement]:
+    for each in placements:
+        left = each.replicas - gone
+        if not left:
+            continue  # nothing brings it back
+        missing = left - each.in_sync
+        known = tuple(name for name in each.names if missing and missing <= old.get(name, frozenset()))
+        if known:
+            yield replace(each, replicas=left - missing, in_sync=each.in_sync - gone, count=len(known), names=known)
+        if each.count > len(known):
+            names = tuple(name for name in each.names if name not in known)
+            yield replace(each, replicas=left, in_sync=each.in_sync - gone, count=each.count - len(known), names=names)

@@ -1,0 +1,166 @@
+"""Nodes that are gone for good are left out, by name and with a reason; old trouble of partitions holds nothing up."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import OperatorError
+from migrator.rollout.apply import Ending, StopAt
+from migrator.rollout.excuses import BASELINE_MAX, baseline_of, excused
+from migrator.rollout.gates import judge
+from migrator.rollout.journal import Event
+from migrator.rollout.nodes import Node
+from migrator.rollout.placements import Placements
+from migrator.rollout.ports import BrokerMode, BrokerSeen, ExecutorError, Gate, GateQuestion, Observation
+from migrator.rollout.steps import Phase
+from tests.rollout.support.model import ModelCluster, model_inventory
+from tests.rollout.support.runs import Operator
+
+BROKER, CONTROLLER = "broker-4", "controller-3002"
+
+
+@pytest.fixture
+def operator(tmp_path: Path) -> Operator:
+    (tmp_path / "state").mkdir()
+    return Operator(ModelCluster(model_inventory(brokers=4), min_isr=1), tmp_path / "state")
+
+
+def dies(operator: Operator, name: str) -> None:
+    """Its host is gone: nothing reaches it."""
+    operator.cluster.crash(operator.node(name))
+
+    def fault(action: str, node: Node) -> None:
+        if node.name == name:
+            raise ExecutorError("the host does not answer", where=name)
+
+    operator.cluster.fault = fault
+
+
+def test_a_broker_that_is_gone_holds_the_rollout_until_it_is_left_out(operator: Operator) -> None:
+    operator.apply(StopAt(Phase.COPY))
+    dies(operator, BROKER)
+    with pytest.raises(OperatorError, match="does not answer"):
+        operator.resume()
+    operator.gone = (BROKER,)
+    assert operator.resume() is Ending.COMPLETE
+    operator.gone = ()
+    modes = operator.cluster.modes()
+    assert {name for name, mode in modes.items() if mode is BrokerMode.KRAFT} == {"broker-1", "broker-2", "broker-3"}
+    assert operator.cluster.unregistered == {4}
+    (noted,) = (entry for entry in operator.entries if entry.event is Event.LEFT_OUT)
+    assert noted.details == {"node": BROKER, "reason": "its disk is broken"}
+    assert not operator.cluster.violations
+
+
+def test_it_stays_left_out_in_every_later_command_and_on_the_way_back(operator: Operator) -> None:
+    operator.apply(StopAt(Phase.COPY))
+    dies(operator, BROKER)
+    operator.gone = ("4",)
+    operator.resume_until(Phase.KRAFT)
+    operator.gone = ()
+    assert operator.rollback() is Ending.COMPLETE
+    assert {mode for name, mode in operator.cluster.modes().items() if name != BROKER} == {BrokerMode.ZOOKEEPER}
+    assert operator.cluster.unregistered == {4}
+    assert not operator.cluster.violations
+
+
+def test_the_way_back_goes_on_without_a_controller(operator: Operator) -> None:
+    operator.apply(StopAt(Phase.KRAFT))
+    dies(operator, CONTROLLER)
+    with pytest.raises(OperatorError, match="does not answer"):
+        operator.rollback()
+    operator.gone = (CONTROLLER,)
+    assert operator.rollback() is Ending.COMPLETE
+    assert set(operator.cluster.modes().values()) == {BrokerMode.ZOOKEEPER}
+    assert not operator.cluster.violations
+
+
+def test_who_serves_is_not_gone(operator: Operator) -> None:
+    operator.apply(StopAt(Phase.COPY))
+    for name in (BROKER, CONTROLLER):
+        operator.gone = (name,)
+        with pytest.raises(OperatorError, match=f"{name} is not gone"):
+            operator.resume()
+    assert not [entry for entry in operator.entries if entry.event is Event.LEFT_OUT]
+
+
+def test_who_comes_back_counts_as_anybody(operator: Operator) -> None:
+    """Else the migration would end while it is in ZooKeeper mode."""
+    operator.apply(StopAt(Phase.COPY))
+    dies(operator, BROKER)
+    operator.gone = (BROKER,)
+    operator.resume_until(Phase.KRAFT)
+    operator.cluster.start_as_configured(operator.node(BROKER))
+    with pytest.raises(OperatorError, match=f"{BROKER} is not gone"):
+        operator.resume()
+    back = GateQuestion(Gate.BROKERS_IN_MODE, mode=BrokerMode.KRAFT)
+    observed = asyncio.run(operator.cluster.observe())
+    (waiting,) = judge(back, excused(observed, (operator.node(BROKER),), {}))
+    assert (waiting.who, waiting.what) == ("broker 4", "runs in migration mode, not in KRaft mode")
+    assert operator.cluster.state == "DualWrite"
+    assert operator.cluster.unregistered == set()
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("broker-9",), "there is no node broker-9"),
+        (("3001", "3002", "3003"), "no controller would be left"),
+        (("broker-1", "broker-2", "broker-3", "4"), "no broker would be left"),
+    ],
+)
+def test_what_cannot_be_left_out_is_named(names: tuple[str, ...], said: str) -> None:
+    with pytest.raises(OperatorError, match=said):
+        model_inventory(brokers=4).without(names)
+
+
+HEALTHY = GateQuestion(Gate.PARTITIONS_HEALTHY)
+
+
+def seen(replicas: tuple[int, ...], in_sync: tuple[int, ...], *, count: int = 1, away: int = 0) -> Observation:
+    found = Placements(placed=False)
+    for number in range(count):
+        found.add("orders", number, in_sync[0] if in_sync else -1, replicas, in_sync, 2)
+    brokers = {each: BrokerSeen(each, BrokerMode.KRAFT, serving=True) for each in (1, 2, 3)}
+    if away:
+        brokers[away] = BrokerSeen(away, None)
+    return Observation(brokers=brokers, partitions=found.seen(0))
+
+
+def test_a_partition_that_was_not_well_before_is_not_waited_for() -> None:
+    old = seen((1, 2, 3), (1, 2))
+    baseline = baseline_of(old)
+    assert baseline == {"orders-0": frozenset((3,))}
+    assert judge(HEALTHY, old)
+    assert not judge(HEALTHY, excused(old, (), baseline))
+    assert judge(HEALTHY, excused(seen((1, 2, 3), (1,)), (), baseline)), "another replica"
+    assert judge(HEALTHY, excused(seen((1, 2, 3), (1, 2), count=2), (), baseline)), "another partition"
+    assert judge(HEALTHY, excused(seen((1, 2, 3), (1, 2), away=3), (), baseline)), "its broker is down now"
+
+
+def test_a_broker_that_is_down_or_catches_up_is_no_old_trouble() -> None:
+    assert baseline_of(seen((1, 2, 3), (1, 2), away=3)) == {}
+    assert baseline_of(seen((1, 2, 3), (1, 2), count=BASELINE_MAX + 1)) == {}
+    assert baseline_of(Observation()) == {}
+
+
+def test_a_partition_with_no_replica_elsewhere_is_lost_with_its_broker() -> None:
+    gone = model_inventory().brokers.nodes[2]
+    offline = seen((3,), (), away=3)
+    assert judge(HEALTHY, offline)
+    assert not judge(HEALTHY, excused(offline, (gone,), {}))
+    may_stop = GateQuestion(Gate.MAY_STOP, nodes=(model_inventory().brokers.nodes[0],))
+    assert judge(may_stop, seen((1, 2, 3), (1, 2), away=3))
+    assert not judge(may_stop, excused(seen((1, 2, 3), (1, 2), away=3), (gone,), {})), "no order of restarts saves it"
+
+
+def test_the_journal_names_what_was_not_well_before(operator: Operator) -> None:
+    operator.cluster.lagging = {BROKER}
+    assert operator.apply() is Ending.COMPLETE
+    noted = [entry.details for entry in operator.entries if entry.event is Event.BASELINE]
+    assert noted[0]["brokers"] == "4"
+    assert "orders-1" in str(noted[0]["partitions"])
+    assert any("not waited for: orders-1" in line for line in operator.said)
