@@ -107,13 +107,13 @@ class StepActs:
         """
         await self._wait(questions, step.name)
 
-    async def check_again(self, step: Step, progress: Progress) -> None:
+    async def check_again(self, step: Step, progress: Progress, questions: Sequence[GateQuestion]) -> None:
         """A gate before a step that was passed by another run, or a while ago, and behind which nothing has happened.
 
         :raises GateTimeoutError: it is shut now.
         """
         name, when = self._looked
-        if not step.before or (name == step.name and self._parts.clock.monotonic_ms() - when <= FRESH_MS):
+        if not questions or (name == step.name and self._parts.clock.monotonic_ms() - when <= FRESH_MS):
             return
 
         async def is_over(seen: Observation) -> bool:
@@ -124,7 +124,7 @@ class StepActs:
             runs = await self._parts.executor.incarnation(step.node)
             return engine.took_effect(step, progress.of(step.name), seen, runs)
 
-        if await self._wait(step.before, step.name, is_over):
+        if await self._wait(questions, step.name, is_over):
             self._passed(step, Act.CHECK_BEFORE)
 
     def _passed(self, step: Step, act: Act) -> None:

@@ -13,7 +13,15 @@ from pathlib import Path
 
 from migrator.errors import OperatorError
 from migrator.rollout.acts import AbortedError, GateTimeoutError, JobFailedError, StepActs, UntrueRestartError
-from migrator.rollout.engine import asks_again, closes_rack, is_down, is_needed, next_step, questions_after, touched
+from migrator.rollout.engine import (
+    asks_again,
+    closes_rack,
+    is_needed,
+    next_step,
+    questions_after,
+    questions_before,
+    touched,
+)
 from migrator.rollout.examined import remove_copies
 from migrator.rollout.journal import Detail, Event, RolloutJournal
 from migrator.rollout.nodes import Node
@@ -33,6 +41,8 @@ KINDS: Mapping[type[OperatorError], str] = {
     ExecutorError: "a command on the node's host failed, or did not end in time",
     LockedError: "somebody else has the lock",
 }
+GIVE_BACK_AGAIN = (Phase.START_QUORUM, Phase.DRAIN, Phase.STOP_QUORUM, Phase.GIVE_BACK)
+"""What begins anew when ZooKeeper is not given back: what it lacks, only a quorum that runs can bring there."""
 OTHER_KIND = "an error that the command showed on the terminal"
 OTHER_REMEDY = "'migrator rollout resume' tries again, and shows the error in full"
 
@@ -143,7 +153,8 @@ class RolloutRun:
                 if is_done and not self._must_do_again(step, act):
                     continue
                 if asks_again(step, self._progress.of(step.name), act):
-                    await self._acts.check_again(step, self._progress)
+                    asked = questions_before(step, self._steps, self._progress, seen)
+                    await self._acts.check_again(step, self._progress, asked)
                 await self._parts.lock.check(self._progress.rollout)
                 if act is Act.CONFIRM:
                     if not await self._is_wanted(step):
@@ -195,8 +206,7 @@ class RolloutRun:
 
     async def _do(self, step: Step, act: Act, seen: Observation) -> None:
         if act is Act.CHECK_BEFORE:
-            questions = () if is_down(step, seen) else step.before
-            await self._acts.check(step, act, questions)
+            await self._acts.check(step, act, questions_before(step, self._steps, self._progress, seen))
         elif act is Act.CHECK_AFTER:
             await self._acts.check(step, act, questions_after(step, self._steps, self._progress))
             if self._progress.of(step.name).failed:
@@ -224,8 +234,10 @@ class RolloutRun:
         else:
             kind = next((words for kind, words in KINDS.items() if isinstance(error, kind)), OTHER_KIND)
             details |= {"what": kind, "remedy": OTHER_REMEDY}
-        if isinstance(error, JobFailedError) and error.output:
-            details["output"] = error.output
+        if isinstance(error, JobFailedError):
+            details |= {"output": error.output} if error.output else {}
+            if step.phase is Phase.GIVE_BACK:
+                details["reopens"] = " ".join(GIVE_BACK_AGAIN)
         if isinstance(error, FileChangedError):
             node, found = self._acts.found
             details |= {"again": Act.EDIT.value, "node": node, "file": found}

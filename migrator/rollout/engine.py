@@ -147,12 +147,12 @@ def is_needed(step: Step, seen: Observation, here: FileMode | None, *, runs: boo
     mode = None if broker is None else broker.mode
     migrates = None if voter is None else voter.migration_on
     finished = state == PublicState.FINISHED.label
-    is_unknown = not state and seen.quorum is not None and seen.controller_broker is None  # both may be written
     return {
         Condition.ALWAYS: True,
         Condition.NOT_COPIED: state not in COPIED,
         Condition.NOT_FINISHED: not finished,
-        Condition.DUAL_WRITING: state == PublicState.DUAL_WRITE.label or is_unknown,
+        Condition.RULES_AND_IS_DOWN: seen.quorum_claims and not runs,
+        Condition.DUAL_WRITING: may_be_dual_writing(seen),
         Condition.NODE_DOWN: not finished and not runs,
         Condition.STILL_MIGRATING: here is FileMode.CONTROLLER_MIGRATING or migrates is True,
         Condition.MIGRATION_OFF: here is FileMode.CONTROLLER_ENDED or (runs and migrates is False),
@@ -162,6 +162,18 @@ def is_needed(step: Step, seen: Observation, here: FileMode | None, *, runs: boo
         Condition.REGISTERED: broker is not None,
         Condition.NO_ZOOKEEPER_CONTROLLER: seen.controller_broker is None,
     }[step.condition]
+
+
+def may_be_dual_writing(seen: Observation) -> bool:
+    """Whether both sides are written, or nobody can say that they are not: the quorum may have what ZooKeeper lacks."""
+    if seen.migration is not None and seen.migration.state:
+        return seen.migration.state == PublicState.DUAL_WRITE.label
+    unknown = seen.quorum is not None or seen.quorum_claims or not seen.zookeeper_answers
+    return unknown and seen.controller_broker is None
+
+
+def _is_led(seen: Observation) -> bool:
+    return seen.quorum is not None and seen.quorum.leader_id is not None
 
 
 def is_past(step: Step, here: FileMode) -> bool:
@@ -246,6 +258,21 @@ def broker_before(node: Node, seen: Observation) -> BrokerSeen | None:
     if node.role is not Role.BROKER:
         return None
     return (seen.brokers or {}).get(node.node_id) or BrokerSeen(node.node_id, None)
+
+
+def questions_before(
+    step: Step, steps: Sequence[Step], progress: Progress, seen: Observation
+) -> tuple[GateQuestion, ...]:
+    """What the check before a step asks. Of a controller to be stopped nothing, if nothing is written, or if this
+    rollout has stopped so many that nobody can commit anything any more."""
+    if is_down(step, seen):
+        return ()
+    if step.phase is Phase.STOP_QUORUM:
+        others = [each for each in steps if each.phase is step.phase and each is not step]
+        stopped = any(Act.STOP in progress.of(each.name).done for each in others)
+        if not may_be_dual_writing(seen) or (stopped and not _is_led(seen)):
+            return ()
+    return step.before
 
 
 def questions_after(step: Step, steps: Sequence[Step], progress: Progress) -> tuple[GateQuestion, ...]:

@@ -216,7 +216,8 @@ def _write_behind_idle(question: GateQuestion, seen: Observation) -> Found:
     elif lag < 0 and seen.migration is not None and question.program is ControllerProgram.STOCK:
         return
     elif lag < 0:
-        yield Waiting("ZooKeeper", _unknown("nobody says how far it is behind the log", seen), SEE_STATUS)
+        remedy = REACH_CONTROLLERS if seen.migration is None else SEE_STATUS
+        yield Waiting("ZooKeeper", _unknown("nobody says how far it is behind the log", seen), remedy)
     elif lag:
         yield Waiting("ZooKeeper", f"is {lag} records behind the log", SEE_STATUS)
 

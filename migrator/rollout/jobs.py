@@ -31,7 +31,8 @@ REMEDIES: Mapping[Job, str] = {
     Job.REHEARSE: "Mend what it names, then 'migrator rollout resume'",
     Job.VERIFY: "'migrator verify --repair' mends ZooKeeper; then 'migrator rollout resume'",
     Job.FORMAT: "Do what it says, then 'migrator rollout resume'",
-    Job.GIVE_BACK: "Do what it says, then 'migrator rollout resume'",
+    Job.GIVE_BACK: "Do what it says, then 'migrator rollout resume': it starts the controllers, waits until ZooKeeper "
+    "has everything, and stops them again",
     Job.UNREGISTER: "Remove it with 'kafka-cluster.sh unregister --id {}', then 'migrator rollout resume'",
     Job.SET_ASIDE: "Move the directory away by hand, then 'migrator rollout resume'",
 }

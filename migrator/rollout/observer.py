@@ -74,6 +74,7 @@ class ClusterObserver:
             quorum=quorum.seen,
             migration=migration_seen(zookeeper, quorum, status, state),
             controller_broker=zookeeper.controller_broker,
+            quorum_claims=zookeeper.quorum_rules,
             zookeeper_answers=zookeeper.brokers is not None,
             unknown=(
                 *zookeeper.unknown,

@@ -130,11 +130,20 @@ def _back(inventory: Inventory, canary: str) -> Iterator[Step]:
             condition=Condition.MIGRATION_OFF,
             after=(GateQuestion(Gate.CONTROLLER_BACK, node, program=_program(inventory), migration_on=True),),
         )
+    for node in controllers:
+        yield Step(
+            _name(Phase.START_QUORUM, node),
+            Phase.START_QUORUM,
+            (Act.START,),
+            node,
+            condition=Condition.RULES_AND_IS_DOWN,
+        )
     yield from _roll(inventory, Phase.LEAVE_KRAFT, BrokerMode.MIGRATING, canary, before=(DUAL_WRITE, QUORUM))
     yield from _unregister(inventory)
-    yield Step("drain", Phase.DRAIN, (Act.CHECK_AFTER,), condition=Condition.DUAL_WRITING, after=(QUORUM, WRITTEN))
+    yield Step("drain", Phase.DRAIN, (Act.CHECK_AFTER,), condition=Condition.DUAL_WRITING, after=(WRITTEN,))
     for node in controllers:
-        yield Step(_name(Phase.STOP_QUORUM, node), Phase.STOP_QUORUM, (Act.STOP,), node)
+        acts = (Act.CHECK_BEFORE, Act.STOP)
+        yield Step(_name(Phase.STOP_QUORUM, node), Phase.STOP_QUORUM, acts, node, before=(WRITTEN,))
     yield Step(
         "give-back",
         Phase.GIVE_BACK,

@@ -165,7 +165,8 @@ class MigrationSeen:
 class Observation:
     """What the cluster says at one time. ``unknown``: what could not be looked at, one sentence each.
 
-    ``controller_broker``: the broker that is the ZooKeeper controller. ``cluster_id`` is "" while nobody says.
+    ``controller_broker``: the broker that is the ZooKeeper controller. ``quorum_claims``: ZooKeeper says that it is the
+    quorum. ``cluster_id`` is "" while nobody says.
     ``partitions`` is None while nobody can be asked.
     """
 
@@ -175,6 +176,7 @@ class Observation:
     quorum: QuorumSeen | None = None
     migration: MigrationSeen | None = None
     controller_broker: int | None = None
+    quorum_claims: bool = False
     zookeeper_answers: bool = False
     unknown: tuple[str, ...] = ()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 
 from migrator.rollout.journal import Detail, Entry, Event
@@ -77,28 +77,56 @@ def after(progress: Progress, entry: Entry) -> Progress:
             direction=Direction(str(details["direction"])),
             canary=str(details.get("canary", "")),
         )
-    if entry.event is Event.TURNED:
-        return replace(progress, direction=Direction.BACK, closed=False)
-    if entry.event is Event.LEFT_OUT:
-        return replace(progress, left_out=progress.left_out | {str(details["node"])})
-    if entry.event is Event.BASELINE:
-        brokers = frozenset(map(int, str(details["brokers"]).split()))
-        names = dict.fromkeys(str(details["partitions"]).split(), brokers)
-        return replace(progress, baseline={**progress.baseline, **names})
-    if entry.event is Event.CLOSED:
-        return replace(progress, closed=True)
-    if entry.event is Event.SOAKED:
-        return replace(progress, soaked_ms=_number(details["soaked_ms"]))
-    if entry.event is Event.PAUSED:
-        return replace(progress, paused_after=progress.paused_after | {entry.step})
+    if whole := _OF_ALL.get(entry.event):
+        return whole(progress, details, entry.step)
     if entry.event is Event.VERIFIED or (entry.event is Event.DONE and details.get("job") == Job.VERIFY.value):
         progress = replace(progress, verified_ms=entry.time_ms)
     progress = _files_after(progress, entry)
     if not entry.step:
         return progress
+    if reopened := str(details.get("reopens") or "").split():
+        steps = {name: known for name, known in progress.steps.items() if name.partition("/")[0] not in reopened}
+        return replace(progress, steps=steps)
     step = _step_after(progress.of(entry.step), entry)
     stopped = str(details["node"]) if entry.event is Event.DONE and entry.act == Act.STOP else progress.last_stopped
     return replace(progress, steps={**progress.steps, entry.step: step}, last_stopped=stopped)
+
+
+def _turned(progress: Progress, *_: object) -> Progress:
+    return replace(progress, direction=Direction.BACK, closed=False)
+
+
+def _closed(progress: Progress, *_: object) -> Progress:
+    return replace(progress, closed=True)
+
+
+def _soaked(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:
+    return replace(progress, soaked_ms=_number(details["soaked_ms"]))
+
+
+def _paused(progress: Progress, _: Mapping[str, Detail], step: str) -> Progress:
+    return replace(progress, paused_after=progress.paused_after | {step})
+
+
+def _left_out(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:
+    return replace(progress, left_out=progress.left_out | {str(details["node"])})
+
+
+def _not_well_before(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:
+    brokers = frozenset(map(int, str(details["brokers"]).split()))
+    names = dict.fromkeys(str(details["partitions"]).split(), brokers)
+    return replace(progress, baseline={**progress.baseline, **names})
+
+
+_OF_ALL: Mapping[Event, Callable[[Progress, Mapping[str, Detail], str], Progress]] = {
+    Event.TURNED: _turned,
+    Event.CLOSED: _closed,
+    Event.SOAKED: _soaked,
+    Event.PAUSED: _paused,
+    Event.LEFT_OUT: _left_out,
+    Event.BASELINE: _not_well_before,
+}
+"""Lines that are about the whole rollout."""
 
 
 def _files_after(progress: Progress, entry: Entry) -> Progress:

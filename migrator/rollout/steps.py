@@ -34,6 +34,7 @@ class Phase(StrEnum):
     HANDOVER = "handover"
     ARCHIVE = "archive"
     MIGRATION_ON = "migration-on"
+    START_QUORUM = "start-quorum"
     LEAVE_KRAFT = "leave-kraft"
     DRAIN = "drain"
     STOP_QUORUM = "stop-quorum"
@@ -71,6 +72,7 @@ TEXTS = {
     Phase.HANDOVER: PhaseText("Kafka's own controller takes over on the same directory", "Start this program again"),
     Phase.ARCHIVE: PhaseText("keeps what proves the migration", NOTHING),
     Phase.MIGRATION_ON: PhaseText("the quorum must write to ZooKeeper again", "'migrator rollout apply'"),
+    Phase.START_QUORUM: PhaseText("only a quorum that runs can bring its changes to ZooKeeper", "stop the controllers"),
     Phase.LEAVE_KRAFT: PhaseText("the broker comes back to ZooKeeper; the quorum still rules", "a new rollout"),
     Phase.DRAIN: PhaseText("ZooKeeper gets what the quorum has committed", NOTHING),
     Phase.STOP_QUORUM: PhaseText("from now on nobody is the controller, for some seconds", "start the controllers"),
@@ -115,6 +117,7 @@ class Condition(Enum):
     ALWAYS = "always"
     NOT_COPIED = "nothing was copied yet"
     NOT_FINISHED = "the migration is not finished"
+    RULES_AND_IS_DOWN = "the quorum has the cluster, and the controller does not run"
     DUAL_WRITING = "both sides are written"
     NODE_DOWN = "the controller does not run, and the migration is not finished"
     STILL_MIGRATING = "the controller has the migration on"

@@ -331,12 +331,22 @@ def test_the_strictest_default_counts() -> None:
         (QuorumSeen(None, {}), "", None, True),  # an election is going on
         (LED, "", None, True),  # the log is still being read
         (QuorumSeen(None, {}), "", 1, False),  # a broker is ZooKeeper's controller: nothing was copied
-        (None, "", None, False),  # no controller runs
+        (None, "", None, True),  # no controller runs, and ZooKeeper says that the quorum has the cluster
     ],
 )
 def test_the_drain_is_not_left_out_because_nobody_says_how_far_it_is(
     quorum: QuorumSeen | None, state: str, broker: int | None, *, needed: bool
 ) -> None:
     drain = Step("drain", Phase.DRAIN, (Act.CHECK_AFTER,), condition=Condition.DUAL_WRITING)
-    seen = Observation(quorum=quorum, migration=MigrationSeen(state), controller_broker=broker)
+    seen = Observation(
+        quorum=quorum,
+        migration=MigrationSeen(state),
+        controller_broker=broker,
+        quorum_claims=broker is None,
+        zookeeper_answers=True,
+    )
     assert is_needed(drain, seen, None, runs=False) is needed
+    away = replace(seen, quorum_claims=False, zookeeper_answers=False)
+    assert is_needed(drain, away, None, runs=False) is needed
+    nobody = Observation(zookeeper_answers=True)
+    assert not is_needed(drain, nobody, None, runs=False), "nobody has the cluster"

@@ -232,6 +232,7 @@ class ModelCluster:
             quorum=quorum,
             migration=MigrationSeen(self.state, self.lag, self.foreign_writes) if leads else None,
             controller_broker=self.controller_broker,
+            quorum_claims=self.kraft_claims,
             zookeeper_answers=self.zookeeper_answers,
         )
 

@@ -1,0 +1,96 @@
+"""The way back: nothing that the quorum has committed is missing in ZooKeeper when the controllers stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from migrator.rollout.acts import GateTimeoutError, JobFailedError
+from migrator.rollout.apply import Ending, StopAt
+from migrator.rollout.journal import Event
+from migrator.rollout.ports import BrokerMode
+from migrator.rollout.steps import Phase
+from tests.rollout.support.model import ModelCluster, model_inventory, nothing
+from tests.rollout.support.runs import Operator
+
+CONTROLLERS = [f"controller-{number}" for number in (3001, 3002, 3003)]
+
+
+@pytest.fixture
+def operator(tmp_path: Path) -> Operator:
+    (tmp_path / "state").mkdir()
+    operator = Operator(ModelCluster(model_inventory()), tmp_path / "state")
+    assert operator.apply(StopAt(Phase.KRAFT)) is Ending.REACHED
+    return operator
+
+
+def has_come_back(operator: Operator) -> bool:
+    modes = set(operator.cluster.modes().values())
+    return modes == {BrokerMode.ZOOKEEPER} and not operator.cluster.kraft_claims and not operator.cluster.violations
+
+
+@pytest.mark.parametrize("stopped", ["controller-3002", None], ids=["behind the first", "before the first"])
+def test_zookeeper_has_everything_before_each_controller_is_stopped(operator: Operator, stopped: str | None) -> None:
+    def falls_behind(where: str) -> None:
+        if where == (f"after stop {stopped}" if stopped else "after done drain "):
+            operator.cluster.lag = 5
+
+    operator.cluster.points.at = falls_behind
+    with pytest.raises(GateTimeoutError, match="ZooKeeper: is 5 records behind"):
+        operator.rollback()
+    running = [name for name in CONTROLLERS if name in operator.cluster.processes]
+    assert len(running) == (2 if stopped else 3)
+    assert "rollback" not in [word for words in operator.cluster.commands for word in words]
+    operator.cluster.points.at = nothing
+    operator.cluster.lag = 0
+    assert operator.resume() is Ending.COMPLETE
+    assert has_come_back(operator)
+
+
+def test_a_refusal_to_give_back_begins_again_with_the_start_of_the_controllers(operator: Operator) -> None:
+    operator.cluster.exit_codes["rollback"] = 2
+    with pytest.raises(JobFailedError) as raised:
+        operator.rollback()
+    assert "it starts the controllers" in raised.value.remedy
+    assert not set(CONTROLLERS) & set(operator.cluster.processes)
+    operator.cluster.exit_codes.clear()
+    begun = len(operator.entries)
+    assert operator.resume() is Ending.COMPLETE
+    done = [entry.step for entry in operator.entries[begun:] if entry.event is Event.DONE and not entry.act]
+    starts = [step for step in done if step.startswith("start-quorum/")]
+    assert len(starts) == 3
+    assert done.index("drain") > max(map(done.index, starts))
+    assert done.index("give-back") > done.index("drain")
+    assert has_come_back(operator)
+
+
+def test_controllers_that_do_not_run_are_started_for_what_zookeeper_lacks(operator: Operator) -> None:
+    for name in CONTROLLERS:
+        operator.cluster.crash(operator.node(name))
+    operator.cluster.lag = 5
+    with pytest.raises(GateTimeoutError, match=r"drain: .*ZooKeeper: is 5 records behind"):
+        operator.rollback()
+    assert set(CONTROLLERS) <= set(operator.cluster.processes)
+    operator.cluster.lag = 0
+    assert operator.resume() is Ending.COMPLETE
+    assert has_come_back(operator)
+
+
+def test_one_dead_controller_does_not_keep_the_drain_shut(operator: Operator) -> None:
+    def dies(where: str) -> None:
+        if where == "after done leave-kraft/broker-3 ":
+            operator.cluster.crash(operator.node(CONTROLLERS[1]))
+
+    operator.cluster.points.at = dies
+    assert operator.rollback() is Ending.COMPLETE
+    assert has_come_back(operator)
+    assert "start-quorum" not in {entry.step.partition("/")[0] for entry in operator.entries if entry.act}
+
+
+def test_controllers_that_never_had_the_cluster_are_not_started(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    operator = Operator(ModelCluster(model_inventory()), tmp_path / "state")
+    operator.apply(StopAt(Phase.FORMAT))
+    assert operator.rollback() is Ending.COMPLETE
+    assert not any(operator.cluster.restarts[name] for name in CONTROLLERS)
