@@ -332,6 +332,10 @@ class StepActs:
         if known.begun is Act.RUN and job is Job.GIVE_BACK and seen.controller_broker is not None:
             self._note(Event.DONE, step.name, Act.RUN)
             return
+        if job is Job.FORMAT and engine.has_data(seen):
+            await self._refuse_format(node)
+            self._note(Event.FOUND, step.name, Act.RUN, node=node.name, file=await self._digest(node))
+            return
         self._note(Event.BEGUN, step.name, Act.RUN, job=job.value)
         details: dict[str, Detail] = {}
         if job is Job.ARCHIVE:
@@ -345,6 +349,19 @@ class StepActs:
         if job is Job.FORMAT:  # a person may have mended it since it was written: the node is made with this file
             details |= {"node": node.name, "file": await self._digest(node)}
         self._note(Event.DONE, step.name, Act.RUN, job=job.value, **details)
+
+    async def _refuse_format(self, node: Node) -> None:
+        properties = parsed(node, await text_of(self._parts.executor, node))
+        for directory in jobs.directories_of(properties):
+            identity = str(PurePosixPath(directory) / jobs.META_PROPERTIES)
+            if await self._parts.executor.read(node, identity) is None:
+                raise JobFailedError(
+                    "the directory has no identity, and the quorum has data already: with an empty directory this "
+                    "voter could vote away what is committed",
+                    where=f"{node.name} on {node.host}: {directory}",
+                    remedy="If the directory is lost, see docs/quorum.md. If the controller never ran, format the "
+                    "directory by hand. Then 'migrator rollout resume'",
+                )
 
     async def _unregister(self, node: Node, seen: Observation) -> None:
         refuse_gone((node,), seen)

@@ -172,6 +172,11 @@ def may_be_dual_writing(seen: Observation) -> bool:
     return unknown and seen.controller_broker is None
 
 
+def has_data(seen: Observation) -> bool:
+    """Whether a quorum has committed something: a voter with an empty directory could vote that away."""
+    return _is_led(seen) or seen.quorum_claims or (seen.migration is not None and bool(seen.migration.state))
+
+
 def _is_led(seen: Observation) -> bool:
     return seen.quorum is not None and seen.quorum.leader_id is not None
 

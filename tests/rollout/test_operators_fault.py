@@ -241,3 +241,35 @@ def test_plan_says_that_zookeeper_could_not_be_looked_at_and_shows_new_files_who
     assert f"does: creates {tmp_path}/c.stock.properties, a new file\n        + process.roles=controller" in (
         result.output.replace("        + node.id=3001\n", "")
     )
+
+
+def begins_anew(operator: Operator) -> None:
+    """On another machine: only looking says what is done."""
+    (operator.state / FILE_NAME).unlink()
+    operator.lock.owner = None
+    operator.cluster.commands.clear()
+
+
+def test_an_empty_directory_is_not_formatted_in_a_quorum_that_has_data(operator: Operator) -> None:
+    operator.apply(StopAt(Phase.COPY))
+    node = operator.node(CONTROLLERS[2])
+    operator.cluster.crash(node)
+    identity = operator.cluster.files.pop((node.name, f"/data/{node.name}/meta.properties"))
+    begins_anew(operator)
+    with pytest.raises(JobFailedError, match="could vote away what is committed"):
+        operator.apply()
+    assert not [words for words in operator.cluster.commands if "format" in words]
+    operator.cluster.files[node.name, f"/data/{node.name}/meta.properties"] = identity
+    assert operator.resume() is Ending.COMPLETE
+    assert not [words for words in operator.cluster.commands if "format" in words]
+
+
+def test_no_directory_is_formatted_while_zookeeper_says_that_the_quorum_has_the_cluster(operator: Operator) -> None:
+    operator.apply(StopAt(Phase.COPY))
+    for name in CONTROLLERS:
+        operator.cluster.crash(operator.node(name))
+    operator.cluster.files.pop((CONTROLLERS[0], f"/data/{CONTROLLERS[0]}/meta.properties"))
+    begins_anew(operator)
+    with pytest.raises(JobFailedError, match=CONTROLLERS[0]):
+        operator.apply()
+    assert not [words for words in operator.cluster.commands if "format" in words]
