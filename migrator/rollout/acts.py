@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path, PurePosixPath
 
 from migrator.errors import OperatorError
@@ -13,28 +12,24 @@ from migrator.rollout import engine, jobs
 from migrator.rollout.archive import keep_output, keep_verdict, make_archive
 from migrator.rollout.engine import Decision
 from migrator.rollout.examined import copies
-from migrator.rollout.excuses import Baseline, excused, refuse_gone
+from migrator.rollout.excuses import Baseline, refuse_gone
 from migrator.rollout.files import backup, backup_of, text_of
+from migrator.rollout.gatekeeper import Gatekeeper
 from migrator.rollout.journal import Detail, Event
 from migrator.rollout.modes import FileMode, digest, file_mode, parsed, rewritten, stock_file
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.ports import FileChangedError, Gate, GateQuestion, Observation, Output, Waiting
+from migrator.rollout.ports import FileChangedError, Gate, GateQuestion, Observation, Output
 from migrator.rollout.progress import Progress
 from migrator.rollout.steps import Act, Job, Step
 
 Note = Callable[..., None]
 SOAK_NOTE_MS = 60_000
 """How much of a soak a crash may cost."""
-SHOWN_MAX = 5
 VERDICT_MS = 900_000
 """How long a comparison of both sides counts, before a controller is restarted without the migration."""
 FRESH_MS = 30_000
 """How long an open gate counts, while the file is changed behind it."""
-
-
-class GateTimeoutError(OperatorError):
-    """A gate stayed shut; says for whom or what it waits."""
 
 
 class UntrueRestartError(OperatorError):
@@ -56,10 +51,6 @@ class AbortedError(OperatorError):
     """The operator wants no more of a soak, which may last for days."""
 
 
-async def _never(_: Observation) -> bool:
-    return False
-
-
 class StepActs:
     """Of one run.
 
@@ -75,7 +66,7 @@ class StepActs:
         self._is_aborted = is_aborted
         self._state = state
         self._note = note
-        self._excused = partial(excused, gone=parts.inventory.gone, baseline=baseline)
+        self._gates = Gatekeeper(parts, baseline)
         self.found: tuple[str, str | None] = ("", None)
         """Node and digest of the file that was found changed last."""
         self._verified_ms: int | None = None
@@ -105,7 +96,7 @@ class StepActs:
 
         :raises GateTimeoutError: one stays shut.
         """
-        await self._wait(questions, step.name)
+        await self._gates.wait(questions, step.name)
 
     async def check_again(self, step: Step, progress: Progress, questions: Sequence[GateQuestion]) -> None:
         """A gate before a step that was passed by another run, or a while ago, and behind which nothing has happened.
@@ -124,7 +115,7 @@ class StepActs:
             runs = await self._parts.executor.incarnation(step.node)
             return engine.took_effect(step, progress.of(step.name), seen, runs)
 
-        if await self._wait(questions, step.name, is_over):
+        if await self._gates.wait(questions, step.name, is_over):
             self._passed(step, Act.CHECK_BEFORE)
 
     def _passed(self, step: Step, act: Act) -> None:
@@ -221,6 +212,7 @@ class StepActs:
         if decision is Decision.FOUND:
             self._note(Event.FOUND, step.name, Act.RESTART)
             return
+        self._gates.steadiness.renews(node.node_id)
         if decision is not Decision.TOOK_EFFECT:
             if known.begun is not Act.RESTART:
                 self._note(Event.BEGUN, step.name, Act.RESTART, **_begun(node, seen, before))
@@ -242,7 +234,7 @@ class StepActs:
     async def _start_again(self, step: Step, node: Node) -> None:
         """A broker that could not close its session leaves a znode, and would end at its start because of it."""
         if step.mode in (FileMode.BROKER_MIGRATING, FileMode.BROKER_ZOOKEEPER):
-            await self._wait((GateQuestion(Gate.BROKER_GONE, node),), step.name)
+            await self._gates.wait((GateQuestion(Gate.BROKER_GONE, node),), step.name)
         await self._parts.executor.start(node)
 
     async def _believe(self, node: Node, before: str | None) -> None:
@@ -285,7 +277,7 @@ class StepActs:
         last, noted, verified = self._parts.clock.monotonic_ms(), soaked, soaked
         verify = int(self._parts.inventory.times.verify * 1000)
         while soaked < wanted:
-            await self._wait(step.before, step.name)
+            await self._gates.wait(step.before, step.name)
             await self._parts.clock.sleep(min(poll, (wanted - soaked) / 1000))
             now = self._parts.clock.monotonic_ms()
             soaked, last = soaked + now - last, now
@@ -441,33 +433,6 @@ class StepActs:
                     remedy=jobs.REMEDIES[Job.SET_ASIDE],
                 )
 
-    async def _wait(
-        self, questions: Sequence[GateQuestion], step: str, is_over: Callable[[Observation], Awaitable[bool]] = _never
-    ) -> bool:
-        """
-        :param is_over: whether the questions do not matter any more.
-        :returns: whether the gate is open; False: it is over.
-        """
-        times, clock = self._parts.inventory.times, self._parts.clock
-        deadline = clock.monotonic_ms() + int(times.gate * 1000)
-        said: tuple[Waiting, ...] = ()
-        while True:
-            seen = await self._parts.observer.observe()
-            counted = self._excused(seen)
-            waiting = tuple(found for question in questions for found in self._parts.judge(question, counted))
-            if not waiting:
-                return True
-            if await is_over(seen):
-                return False
-            if waiting != said:
-                said = waiting
-                self._parts.tell(f"{step}: waits: {_shown(waiting)}")
-            if clock.monotonic_ms() >= deadline:
-                raise GateTimeoutError(
-                    f"not within {times.gate:.0f} s: {_shown(waiting)}", where=step, remedy=waiting[0].remedy
-                )
-            await clock.sleep(times.poll)
-
     async def _digest(self, node: Node) -> str | None:
         return digest(await self._parts.executor.read(node, node.properties))
 
@@ -488,8 +453,3 @@ def _begun(node: Node, seen: Observation, incarnation: str | None) -> dict[str, 
         details |= {"broker": broker.broker_id, "registration": broker.registration, "mode": mode}
         details["release"] = broker.release
     return details
-
-
-def _shown(waiting: Sequence[Waiting]) -> str:
-    said = list(dict.fromkeys(f"{each.who}: {each.what}" for each in waiting))
-    return "; ".join(said[:SHOWN_MAX]) + (f"; and {len(said) - SHOWN_MAX} more" if len(said) > SHOWN_MAX else "")

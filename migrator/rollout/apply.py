@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 
 from migrator.errors import OperatorError
-from migrator.rollout.acts import AbortedError, GateTimeoutError, JobFailedError, StepActs, UntrueRestartError
+from migrator.rollout.acts import AbortedError, JobFailedError, StepActs, UntrueRestartError
 from migrator.rollout.engine import (
     asks_again,
     closes_rack,
@@ -23,6 +23,7 @@ from migrator.rollout.engine import (
     touched,
 )
 from migrator.rollout.examined import remove_copies
+from migrator.rollout.gatekeeper import GateTimeoutError
 from migrator.rollout.journal import Detail, Event, RolloutJournal
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts

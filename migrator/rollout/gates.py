@@ -46,6 +46,11 @@ def _partitions_healthy(question: GateQuestion, seen: Observation) -> Found:
     if partitions is None:
         yield Waiting("partitions", _unknown("nobody says how they are", seen), REACH_BROKERS)
         return
+    if seen.brokers is None:
+        yield Waiting("brokers", _unknown("nobody says which are registered", seen), _reach(seen))
+    for broker in (seen.brokers or {}).values():  # who has ended without a word is registered for a while
+        if broker.mode is not None and not broker.serving and broker.broker_id not in _ids(question):
+            yield Waiting(f"broker {broker.broker_id}", "is registered, but does not serve", SEE_BROKER)
     if question.nodes:
         partitions = without_replicas_on(partitions, _ids(question))
     for count, what, remedy in _troubles(partitions):

@@ -26,6 +26,7 @@ from migrator.values import value
 CONNECT, BROKER_ID, NODE_ID, ROLES = "zookeeper.connect", "broker.id", "node.id", "process.roles"
 PROTOCOLS, AUTHORIZER = "listener.security.protocol.map", "authorizer.class.name"
 GENERATED_IDS, RESERVED_IDS = "broker.id.generation.enable", "reserved.broker.max.id"
+SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
 BETWEEN_BROKERS = "inter.broker.protocol.version"
 ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 DEFAULT_PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"

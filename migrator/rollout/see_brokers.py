@@ -14,6 +14,7 @@ from migrator.config.settings import Settings
 from migrator.errors import MigratorError, PeerError
 from migrator.image.model import MetadataImage
 from migrator.records.metadata import Endpoint
+from migrator.rollout.modes import SESSION_TIMEOUT
 from migrator.rollout.placements import Placements
 from migrator.rollout.ports import PartitionsSeen
 from migrator.values import value
@@ -33,7 +34,7 @@ METADATA_VERSION = 7
 CONFIGS_AT_ONCE = 500
 MIN_ISR = "min.insync.replicas"
 FLAG, ROLES = "zookeeper.metadata.migration.enable", "process.roles"
-ASKED_KEYS = (FLAG, ROLES, MIN_ISR, "inter.broker.protocol.version", "controller.listener.names")
+ASKED_KEYS = (FLAG, ROLES, MIN_ISR, "inter.broker.protocol.version", "controller.listener.names", SESSION_TIMEOUT)
 """Of a broker's settings in force; none of them is a secret."""
 RELEASES: Mapping[tuple[int, int, int], str] = {
     (9, 13, 8): "3.4",

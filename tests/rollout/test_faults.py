@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import OperatorError
-from migrator.rollout.acts import GateTimeoutError, JobFailedError, UntrueRestartError
+from migrator.rollout.acts import JobFailedError, UntrueRestartError
 from migrator.rollout.apply import Ending, StopAt
+from migrator.rollout.gatekeeper import GateTimeoutError
 from migrator.rollout.journal import FILE_NAME, Event
 from migrator.rollout.nodes import Node
 from migrator.rollout.ports import (

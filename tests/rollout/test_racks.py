@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from migrator.rollout.acts import GateTimeoutError
 from migrator.rollout.apply import Ending, StopAt
+from migrator.rollout.gatekeeper import GateTimeoutError
 from migrator.rollout.journal import Event
 from migrator.rollout.nodes import Node
 from migrator.rollout.ports import BrokerMode

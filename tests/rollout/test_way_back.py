@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator.rollout.acts import GateTimeoutError, JobFailedError
+from migrator.rollout.acts import JobFailedError
 from migrator.rollout.apply import Ending, StopAt
+from migrator.rollout.gatekeeper import GateTimeoutError
 from migrator.rollout.journal import Event
 from migrator.rollout.ports import BrokerMode
 from migrator.rollout.steps import Phase

@@ -134,6 +134,8 @@ class ModelCluster:
         self.lies: set[str] = set()
         self.lagging: set[str] = set()
         """Brokers that run, and whose replicas are not in sync."""
+        self.unnoticed: set[str] = set()
+        """Brokers that have ended without a word, and that ZooKeeper and its controller still count."""
         self.racks: dict[str, str] = {node.name: node.rack for node in inventory.brokers.nodes}
         """As the brokers' own ``broker.rack`` says."""
         self.old_settings: set[str] = set()
@@ -391,6 +393,8 @@ class ModelCluster:
 
     def _seen(self, node: Node) -> BrokerSeen:
         process = self.processes.get(node.name)
+        if process is None and node.name in self.unnoticed:
+            return BrokerSeen(node.node_id, BrokerMode.ZOOKEEPER, "old")
         if process is None:
             return BrokerSeen(node.node_id, None)
         stamp, rack = str(process.incarnation), self.racks[node.name]
@@ -399,6 +403,7 @@ class ModelCluster:
     def _health(self) -> PartitionsSeen:
         nodes = self.inventory.brokers.nodes
         away = {node.node_id for node in nodes if node.name not in self.processes or node.name in self.lagging}
+        away -= {node.node_id for node in nodes if node.name in self.unnoticed}
         found = Placements(placed=True)
         for number, replicas in enumerate(self.partitions):
             in_sync = tuple(sorted(replicas - away))

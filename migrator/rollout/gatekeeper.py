@@ -1,0 +1,112 @@
+"""Waits until gates are open: looks again and again, and says for whom it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from migrator.errors import OperatorError
+from migrator.rollout.excuses import Baseline, excused
+from migrator.rollout.modes import SESSION_TIMEOUT
+from migrator.rollout.parts import RolloutParts
+from migrator.rollout.ports import Gate, GateQuestion, Observation, Waiting
+
+SHOWN_MAX = 5
+SESSION_TIMEOUT_MS = 18_000
+"""Kafka's default."""
+
+
+class GateTimeoutError(OperatorError):
+    """A gate stayed shut; says for whom or what it waits."""
+
+
+async def _never(_: Observation) -> bool:
+    return False
+
+
+class Steadiness:
+    """Since when the brokers of ZooKeeper's time have the registrations that they have. Pure.
+
+    Who has ended without a word stays registered for a session time-out, and its partitions look well for as long. So
+    one good look is enough only if every registration is one that was seen before, or that this rollout has renewed.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, str] = {}
+        self._since_ms: int | None = None
+        self._renewed: set[int] = set()
+
+    def renews(self, broker_id: int) -> None:
+        """This rollout restarts the broker."""
+        self._renewed.add(broker_id)
+
+    def look(self, seen: Observation, now_ms: int) -> Iterator[Waiting]:
+        """One more look; yields why it is not enough."""
+        if seen.brokers is None or seen.controller_broker is None:
+            return  # the quorum's leader hears of each broker, and a broker that does not answer opens no gate
+        found = {broker: each.registration for broker, each in seen.brokers.items() if each.mode is not None}
+        changed = {broker for broker in {*found, *self._known} if found.get(broker) != self._known.get(broker)}
+        if self._since_ms is None or changed - self._renewed:
+            self._since_ms = now_ms
+        self._renewed -= {broker for broker in changed if broker in found}
+        self._known = found
+        session = _session_ms(seen)
+        if now_ms - self._since_ms < session:
+            what = f"must be seen to serve for {session / 1000:.0f} s: who has just ended is still registered"
+            yield Waiting("brokers", what, "Wait for the time-out of their sessions")
+
+
+def _session_ms(seen: Observation) -> int:
+    told = [(each.settings or {}).get(SESSION_TIMEOUT, "") for each in (seen.brokers or {}).values()]
+    return max((int(text) for text in told if text.isdecimal()), default=SESSION_TIMEOUT_MS)
+
+
+class Gatekeeper:
+    """Of one run.
+
+    :param baseline: partitions that were not well before.
+    """
+
+    def __init__(self, parts: RolloutParts, baseline: Baseline) -> None:
+        self._parts = parts
+        self._baseline = baseline
+        self.steadiness = Steadiness()
+
+    async def wait(
+        self, questions: Sequence[GateQuestion], step: str, is_over: Callable[[Observation], Awaitable[bool]] = _never
+    ) -> bool:
+        """
+        :param is_over: whether the questions do not matter any more.
+        :returns: whether the gate is open; False: it is over.
+        :raises GateTimeoutError: it stays shut.
+        """
+        times, clock = self._parts.inventory.times, self._parts.clock
+        deadline = clock.monotonic_ms() + int(times.gate * 1000)
+        said: tuple[Waiting, ...] = ()
+        while True:
+            seen = await self._parts.observer.observe()
+            waiting = tuple(self._waiting(questions, seen))
+            if not waiting:
+                return True
+            if await is_over(seen):
+                return False
+            if waiting != said:
+                said = waiting
+                self._parts.tell(f"{step}: waits: {_shown(waiting)}")
+            if clock.monotonic_ms() >= deadline:
+                raise GateTimeoutError(
+                    f"not within {times.gate:.0f} s: {_shown(waiting)}", where=step, remedy=waiting[0].remedy
+                )
+            await clock.sleep(times.poll)
+
+    def _waiting(self, questions: Sequence[GateQuestion], seen: Observation) -> Iterator[Waiting]:
+        counted = excused(seen, self._parts.inventory.gone, self._baseline)
+        found = [waiting for question in questions for waiting in self._parts.judge(question, counted)]
+        unsteady = list(self.steadiness.look(counted, self._parts.clock.monotonic_ms()))
+        yield from found
+        if not found and any(question.gate is Gate.PARTITIONS_HEALTHY for question in questions):
+            yield from unsteady
+
+
+def _shown(waiting: Sequence[Waiting]) -> str:
+    said = list(dict.fromkeys(f"{each.who}: {each.what}" for each in waiting))
+    return "; ".join(said[:SHOWN_MAX]) + (f"; and {len(said) - SHOWN_MAX} more" if len(said) > SHOWN_MAX else "")

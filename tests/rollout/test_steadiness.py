@@ -1,0 +1,69 @@
+"""How many good looks a gate needs: one, unless somebody may have ended whose session has not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from migrator.rollout.apply import StopAt
+from migrator.rollout.gatekeeper import SESSION_TIMEOUT_MS, GateTimeoutError, Steadiness
+from migrator.rollout.modes import SESSION_TIMEOUT
+from migrator.rollout.ports import BrokerMode, BrokerSeen, Observation
+from migrator.rollout.steps import Phase
+from tests.rollout.support.model import ModelCluster, model_inventory
+from tests.rollout.support.runs import Operator
+
+
+def seen(*stamps: str | None, controller: int | None = 1, timeout: str = "") -> Observation:
+    settings = {SESSION_TIMEOUT: timeout} if timeout else None
+    brokers = {
+        number: BrokerSeen(number, BrokerMode.ZOOKEEPER if stamp else None, stamp or "", settings=settings)
+        for number, stamp in enumerate(stamps, 1)
+    }
+    return Observation(brokers=brokers, controller_broker=controller)
+
+
+def shut(steadiness: Steadiness, observed: Observation, now_ms: int) -> bool:
+    return bool(list(steadiness.look(observed, now_ms)))
+
+
+def test_the_first_looks_last_for_a_session() -> None:
+    steadiness = Steadiness()
+    assert shut(steadiness, seen("a", "b"), 0)
+    assert shut(steadiness, seen("a", "b"), SESSION_TIMEOUT_MS - 1)
+    assert not shut(steadiness, seen("a", "b"), SESSION_TIMEOUT_MS)
+    assert not shut(steadiness, seen("a", "b"), SESSION_TIMEOUT_MS + 1)
+
+
+def test_the_longest_session_of_the_brokers_counts() -> None:
+    steadiness = Steadiness()
+    assert shut(steadiness, seen("a", timeout="30000"), 0)
+    assert shut(steadiness, seen("a", timeout="30000"), 29_999)
+    assert not shut(steadiness, seen("a", timeout="30000"), 30_000)
+
+
+def test_a_broker_that_the_rollout_restarts_needs_one_look_and_another_one_a_session() -> None:
+    steadiness = Steadiness()
+    shut(steadiness, seen("a", "b"), 0)
+    steadiness.renews(2)
+    assert not shut(steadiness, seen("a", None), 20_000)
+    assert not shut(steadiness, seen("a", "c"), 21_000)
+    assert shut(steadiness, seen("a", "d"), 22_000), "somebody else has restarted it"
+    assert shut(steadiness, seen("z", "d"), 30_000), "a broker that nobody here has touched"
+    assert not shut(steadiness, seen("z", "d"), 48_000)
+
+
+def test_the_quorum_hears_of_its_brokers() -> None:
+    assert not shut(Steadiness(), seen("a", controller=None), 0)
+
+
+def test_who_has_ended_without_a_word_opens_no_gate(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    operator = Operator(ModelCluster(model_inventory()), tmp_path / "state")
+    operator.apply(StopAt(Phase.START))
+    operator.cluster.unnoticed = {"broker-3"}
+    operator.cluster.crash(operator.node("broker-3"))
+    with pytest.raises(GateTimeoutError, match="broker 3: is registered, but does not serve"):
+        operator.resume()
+    assert not operator.cluster.violations
