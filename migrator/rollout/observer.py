@@ -113,10 +113,23 @@ class ClusterObserver:
             return "the quorum rules, and does not say how partitions are"
         found: PartitionsSeen | str = "no broker says how partitions are"
         for broker in sorted(answers, key=lambda broker: broker != zookeeper.controller_broker):
-            found = await self._brokers.partitions(known[broker], least)
+            found = whole(await self._brokers.partitions(known[broker], least), zookeeper.topics)
             if isinstance(found, PartitionsSeen):
                 break
         return found
+
+
+def whole(seen: PartitionsSeen | str, topics: int) -> PartitionsSeen | str:
+    """A broker shows only topics that the login may describe; the partitions of others may be in any state.
+
+    :param topics: how many there are.
+    """
+    if isinstance(seen, PartitionsSeen) and 0 <= seen.topics < topics:
+        return (
+            f"the login of 'access' sees {seen.topics} of {topics} topics. Give it the right Describe of all topics, "
+            "or wait until brokers know a new topic"
+        )
+    return seen
 
 
 def _state(image: MetadataImage | None, status: LeaderSays | None) -> PublicState | None:

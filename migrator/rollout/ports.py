@@ -114,7 +114,7 @@ class Placement:
 @value
 class PartitionsSeen:
     """Numbers of partitions, and a few names for people. ``placements``: of those that are not well; of all, where
-    ``placed``."""
+    ``placed``. ``topics``: how many a broker has shown, -1 where all are seen."""
 
     offline: int = 0
     under_replicated: int = 0
@@ -123,6 +123,7 @@ class PartitionsSeen:
     examples: tuple[str, ...] = ()
     placements: tuple[Placement, ...] = ()
     placed: bool = False
+    topics: int = -1
 
 
 class ControllerProgram(Enum):

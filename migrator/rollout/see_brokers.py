@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -147,7 +148,8 @@ async def _partitions(connection: KafkaConnection, min_isr: int, *, placed: bool
             found.add(*each, minima.get(each.topic, min_isr))
         return found
 
-    return (await asyncio.to_thread(count)).seen(await _reassigning(connection))
+    found = (await asyncio.to_thread(count)).seen(await _reassigning(connection))
+    return replace(found, topics=_topics_at(frame, offset)[0])
 
 
 def partitions_in(frame: bytes | bytearray, offset: int, *, placed: bool) -> Iterator[State]:
@@ -164,11 +166,7 @@ def partitions_in(frame: bytes | bytearray, offset: int, *, placed: bool) -> Ite
 
 
 def _partitions_in(frame: bytes | bytearray, offset: int, *, placed: bool) -> Iterator[State]:
-    brokers, at = INT32.unpack_from(frame, offset + 4)[0], offset + 8  # behind the throttle time
-    for _ in range(brokers):
-        at = _behind_text(frame, _behind_text(frame, at + 4) + 4)  # id, host, port, rack
-    at = _behind_text(frame, at) + 4  # cluster id, controller
-    topics, at = INT32.unpack_from(frame, at)[0], at + 4
+    topics, at = _topics_at(frame, offset)
     for _ in range(topics):
         begin = at + 2
         at = _behind_text(frame, begin)
@@ -186,6 +184,15 @@ def _partitions_in(frame: bytes | bytearray, offset: int, *, placed: bool) -> It
                 yield State(name.decode(), number, leader, *ids)
     if at > len(frame):
         raise struct.error("it ends too early")
+
+
+def _topics_at(frame: bytes | bytearray, offset: int) -> tuple[int, int]:
+    """How many topics there are, and where the first one begins."""
+    brokers, at = INT32.unpack_from(frame, offset + 4)[0], offset + 8  # behind the throttle time
+    for _ in range(brokers):
+        at = _behind_text(frame, _behind_text(frame, at + 4) + 4)  # id, host, port, rack
+    at = _behind_text(frame, at) + 4  # cluster id, controller
+    return INT32.unpack_from(frame, at)[0], at + 4
 
 
 def _ids(frame: bytes | bytearray, at: int, count: int) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from migrator.errors import MigratorError
 from migrator.records.metadata import Endpoint
@@ -18,6 +19,7 @@ from migrator.zookeeper.znodes.errors import ZnodeError
 from migrator.zookeeper.znodes.migration import decode_migration
 
 ASK_SECONDS = 3.0
+READ = (paths.TOPICS, paths.DELETE_TOPICS, paths.CLUSTER_ID, paths.CONTROLLER, paths.MIGRATION)
 
 
 @value
@@ -32,13 +34,15 @@ class RegisteredBroker:
 @value
 class ZooKeeperLook:
     """``brokers`` is None while ZooKeeper does not answer. ``written_offset``: of ``/migration``, -1 without one.
-    ``controller_broker``: None where nobody, or the quorum, has the claim. ``quorum_rules``: it has, or may have."""
+    ``topics``: how many there are, without those to be deleted. ``controller_broker``: None where nobody, or the quorum,
+    has the claim. ``quorum_rules``: it has, or may have."""
 
     brokers: Mapping[int, RegisteredBroker] | None = None
     cluster_id: str = ""
     controller_broker: int | None = None
     quorum_rules: bool = False
     written_offset: int = -1
+    topics: int = 0
     unknown: tuple[str, ...] = ()
 
 
@@ -59,8 +63,8 @@ class ZooKeeperEyes:
             self._reader.catch_up()
             (names,) = self._reader.children([paths.BROKER_IDS])
             ids = [int(name) for name in names or () if name.isdecimal()]
-            cluster, controller, migration, *brokers = self._reader.read(
-                [paths.CLUSTER_ID, paths.CONTROLLER, paths.MIGRATION, *map(paths.broker, ids)]
+            topics, deleted, cluster, controller, migration, *brokers = self._reader.read(
+                [*READ, *map(paths.broker, ids)]
             )
         except MigratorError as error:
             return ZooKeeperLook(unknown=(f"ZooKeeper: {error}",))
@@ -71,7 +75,8 @@ class ZooKeeperEyes:
             if znode is not None
         }
         try:
-            return _look(found, cluster, controller, migration, tuple(unknown))
+            look = _look(found, cluster, controller, migration, tuple(unknown))
+            return replace(look, topics=max(0, _children(topics) - _children(deleted)))
         except ZnodeError as error:  # who rules is unknown then: it may be the quorum
             return ZooKeeperLook(found, quorum_rules=True, unknown=(*unknown, str(error)))
 
@@ -94,6 +99,10 @@ def _look(
         written_offset=-1 if written is None else written.kraft_metadata_offset,
         unknown=unknown,
     )
+
+
+def _children(znode: Znode | None) -> int:
+    return 0 if znode is None else znode.stat.children_count
 
 
 def _registered(znode: Znode, unknown: list[str]) -> RegisteredBroker:

@@ -49,6 +49,11 @@ def test_brokers_claim_and_mark(eyes: ZooKeeperEyes, zookeeper_client: KazooClie
     (first,) = seen.brokers.values()
     assert [(end.host, end.port) for end in first.endpoints] == [("b1", 9092)]
 
+    assert seen.topics == 0
+    for path in (f"{paths.TOPICS}/a", f"{paths.TOPICS}/b", f"{paths.TOPICS}/c", f"{paths.DELETE_TOPICS}/c"):
+        zookeeper_client.create(path, b"", makepath=True)
+    assert eyes.look().topics == 2
+
     zookeeper_client.delete(paths.broker(1))
     zookeeper_client.create(paths.broker(1), orjson.dumps(BROKER))
     zookeeper_client.set(paths.CONTROLLER, encode_controller(ControllerClaim(3001, 5, 7)))

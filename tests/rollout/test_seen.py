@@ -39,10 +39,20 @@ from migrator.observe.status import (
 from migrator.observe.status_page import Answers
 from migrator.records.uuid import Uuid
 from migrator.rollout.engine import is_down, is_needed
+from migrator.rollout.gates import judge
 from migrator.rollout.leader_says import of_json, of_status
 from migrator.rollout.nodes import Node, Role
-from migrator.rollout.observer import brokers_seen, migration_seen, min_isr_of
-from migrator.rollout.ports import BrokerMode, BrokerSeen, MigrationSeen, Observation, QuorumSeen
+from migrator.rollout.observer import brokers_seen, migration_seen, min_isr_of, whole
+from migrator.rollout.ports import (
+    BrokerMode,
+    BrokerSeen,
+    Gate,
+    GateQuestion,
+    MigrationSeen,
+    Observation,
+    PartitionsSeen,
+    QuorumSeen,
+)
 from migrator.rollout.see_brokers import BrokerAnswer, of_image, partitions_in
 from migrator.rollout.see_brokers import State as PartitionState
 from migrator.rollout.see_quorum import QuorumLook
@@ -244,6 +254,17 @@ def test_partitions_of_the_log() -> None:
         assert (numbers, seen.examples) == ((1, 3, below, 1), ("a-2", "b-0", "a-1"))
         assert sum(each.count for each in seen.placements) == 3
         assert sum(each.count for each in of_image(image, least, placed=True).placements) == 4
+
+
+def test_topics_that_the_login_may_not_describe_keep_the_gate_shut() -> None:
+    assert whole(PartitionsSeen(topics=3), 3) == PartitionsSeen(topics=3)
+    assert whole(PartitionsSeen(topics=4), 3) == PartitionsSeen(topics=4), "one is new"
+    assert whole(PartitionsSeen(), 3) == PartitionsSeen(), "of the log"
+    hidden = whole(PartitionsSeen(topics=2), 3)
+    assert isinstance(hidden, str)
+    assert hidden.startswith("the login of 'access' sees 2 of 3 topics")
+    (waiting,) = judge(GateQuestion(Gate.PARTITIONS_HEALTHY), Observation(unknown=(hidden,), brokers={}))
+    assert hidden in waiting.what
 
 
 @st.composite
