@@ -13,10 +13,10 @@ from migrator.rollout.archive import keep_output, keep_verdict, make_archive
 from migrator.rollout.engine import Decision
 from migrator.rollout.examined import copies
 from migrator.rollout.excuses import Baseline, refuse_gone
-from migrator.rollout.files import backup, backup_of, text_of
+from migrator.rollout.files import backup, backup_of, earlier_of, text_of
 from migrator.rollout.gatekeeper import Gatekeeper
 from migrator.rollout.journal import Detail, Event
-from migrator.rollout.modes import FileMode, digest, file_mode, parsed, rewritten, stock_file
+from migrator.rollout.modes import CONNECT, FileMode, digest, file_mode, lost_zookeeper, parsed, rewritten, stock_file
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.ports import FileChangedError, Gate, GateQuestion, Observation, Output
@@ -195,9 +195,13 @@ class StepActs:
         if step.mode is FileMode.STOCK:
             release = self._parts.inventory.handover
             return (text if release is None else stock_file(text, release)).encode(), None
-        kept = backup_of(node, step.mode, rollout)
-        earlier = await self._parts.executor.read(node, kept) if kept else None
+        earlier = await earlier_of(self._parts.executor, node, step.mode, rollout, text)
         was = None if earlier is None else earlier.decode()
+        if was is None and lost_zookeeper(node, text, step.mode):
+            self._parts.tell(
+                f"{step.name}: no backup and no commented line says which keys zookeeper.* the file had. It gets "
+                f"{CONNECT} only: if ZooKeeper needs more, for example zookeeper.ssl.*, add it to {node.properties}"
+            )
         new = rewritten(node, text, step.mode, self._parts.mode_settings, was)
         return new.encode(), earlier
 

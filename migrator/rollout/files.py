@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 from migrator.errors import OperatorError
-from migrator.rollout.modes import FileMode
+from migrator.rollout.modes import CONNECT, FileMode, file_mode, parsed
 from migrator.rollout.nodes import Node
 from migrator.rollout.ports import Executor
 from migrator.rollout.steps import Phase
 
+BEFORE = ".before-"
+LIST_SECONDS = 60.0
+BACKUPS_MAX = 20
 LEAVES = {
     FileMode.BROKER_ZOOKEEPER: Phase.MIGRATE,
     FileMode.BROKER_MIGRATING: Phase.KRAFT,
@@ -31,9 +36,36 @@ async def text_of(executor: Executor, node: Node) -> str:
         raise OperatorError(f"byte {error.start} is no UTF-8", where=where, remedy="Save it as UTF-8") from None
 
 
+async def earlier_of(executor: Executor, node: Node, mode: FileMode, rollout: str, text: str) -> bytes | None:
+    """The file as it was in this mode: this rollout's backup; or, where the file names no ZooKeeper, the newest backup
+    of another one. None without any.
+
+    :param text: the file as it is now.
+    """
+    kept = backup_of(node, mode, rollout)
+    own = await executor.read(node, kept) if kept and rollout else None
+    if own is not None or not kept or parsed(node, text).get(CONNECT):
+        return own
+    path = PurePosixPath(node.properties)
+    listed = await executor.run(node, ["ls", "-1t", "--", str(path.parent)], seconds=LIST_SECONDS)
+    names = [name for name in listed.text.splitlines() if name.startswith(f"{path.name}{BEFORE}")]
+    for name in names[:BACKUPS_MAX]:
+        content = await executor.read(node, str(path.with_name(name)))
+        if content is not None and _mode_of(node, content) is mode:
+            return content
+    return None
+
+
+def _mode_of(node: Node, content: bytes) -> FileMode | None:
+    try:
+        return file_mode(node.role, parsed(node, content.decode()))
+    except (UnicodeDecodeError, OperatorError):
+        return None
+
+
 def backup(node: Node, phase: Phase, rollout: str) -> str:
     """Where the file stays as it was before a phase."""
-    return f"{node.properties}.before-{phase.value}.{rollout}"
+    return f"{node.properties}{BEFORE}{phase.value}.{rollout}"
 
 
 def backup_of(node: Node, mode: FileMode, rollout: str) -> str:

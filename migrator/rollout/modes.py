@@ -32,6 +32,7 @@ ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 DEFAULT_PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 ONLY_WITH_ZOOKEEPER = (BETWEEN_BROKERS, "control.plane.listener.name")
 """Keys of a broker, beside ``zookeeper.*``, that KRaft mode does not have."""
+COMES_BACK = ("zookeeper.", *ONLY_WITH_ZOOKEEPER, "inter.broker.listener.name")
 ENDED_CONTROLLER = (FLAG, CONNECT, "inter.broker.listener.name")
 
 
@@ -103,12 +104,34 @@ def rewritten(node: Node, text: str, target: FileMode, settings: ModeSettings, e
     :raises OperatorError: the file can't be read, or a value is lost.
     """
     properties = parsed(node, text)
-    was = {} if earlier is None else parsed(node, earlier)
+    was = commented(text) if earlier is None else parsed(node, earlier)
     if earlier is not None and file_mode(node.role, was) is target:
         here = file_mode(node.role, properties)
         if here is not target and rewritten(node, earlier, here, settings) == text:
             return earlier
     return edited(text, list(_edits(node, properties, target, settings, was)))
+
+
+def lost_zookeeper(node: Node, text: str, target: FileMode) -> bool:
+    """Whether a broker's file comes back from KRaft mode, and nothing in it says how ZooKeeper was reached."""
+    back = target in (FileMode.BROKER_ZOOKEEPER, FileMode.BROKER_MIGRATING) and ROLES in parsed(node, text)
+    return back and CONNECT not in commented(text)
+
+
+def commented(text: str) -> dict[str, str]:
+    """Keys of the time with ZooKeeper, in lines that were made comments as `Edit` does it: no space behind the sign."""
+    lines, goes_on = [], False
+    for line in text.splitlines():
+        if line.startswith("#") and (goes_on or line[1:].startswith(COMES_BACK)):
+            lines.append(line[1:])
+            goes_on = (len(line) - len(line.rstrip("\\"))) % 2 == 1
+        else:
+            goes_on = False
+    try:
+        found = parse_properties("\n".join(lines))
+    except ValueError:
+        return {}
+    return {key: text for key, text in found.items() if key != FLAG}
 
 
 def stock_file(text: str, release: TargetRelease) -> str:

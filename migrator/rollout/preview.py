@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 
 from migrator.rollout import engine, jobs
-from migrator.rollout.files import backup_of, text_of
+from migrator.rollout.files import earlier_of, text_of
 from migrator.rollout.modes import FileMode, changes_shown, file_mode, parsed, rewritten, stock_file
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
@@ -97,10 +97,10 @@ async def gather(parts: RolloutParts, steps: Sequence[Step], progress: Progress)
             running.add(node.name)
     earlier = {}
     for step in steps:
-        if not progress.rollout or step.node is None or step.mode is None:
+        if step.node is None or step.mode is None:
             continue
-        kept = backup_of(step.node, step.mode, progress.rollout)
-        content = await parts.executor.read(step.node, kept) if kept else None
+        text = texts[step.node.name]
+        content = await earlier_of(parts.executor, step.node, step.mode, progress.rollout, text)
         if content is not None:
             earlier[step.node.name, step.mode] = content.decode()
     stock = {}

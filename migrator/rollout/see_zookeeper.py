@@ -34,8 +34,8 @@ class RegisteredBroker:
 @value
 class ZooKeeperLook:
     """``brokers`` is None while ZooKeeper does not answer. ``written_offset``: of ``/migration``, -1 without one.
-    ``topics``: how many there are, without those to be deleted. ``controller_broker``: None where nobody, or the quorum,
-    has the claim. ``quorum_rules``: it has, or may have."""
+    ``topics``: how many there are, without those to be deleted. ``controller_broker``: None where nobody, or the
+    quorum, has the claim. ``quorum_rules``: it has, or may have."""
 
     brokers: Mapping[int, RegisteredBroker] | None = None
     cluster_id: str = ""

@@ -6,7 +6,7 @@ import pytest
 
 from migrator.config.properties import parse_properties
 from migrator.errors import OperatorError
-from migrator.rollout.modes import FileMode, ModeSettings, rewritten
+from migrator.rollout.modes import FileMode, ModeSettings, lost_zookeeper, rewritten
 from migrator.rollout.nodes import Node, Role
 
 SETTINGS = ModeSettings(
@@ -48,3 +48,35 @@ def test_the_brokers_own_listeners_stay_in_the_map(mode: FileMode) -> None:
     found = changed(text, mode, settings=settings)
     assert found["listener.security.protocol.map"].startswith("PLAINTEXT:PLAINTEXT,"), "Kafka's default"
     assert found["listener.security.protocol.map"].endswith(",CONTROLLER:SSL")
+
+
+OF_ZOOKEEPER = """broker.id=7
+zookeeper.connect=zk-1:2181,\\
+  zk-2:2181/kafka
+zookeeper.ssl.client.enable=true
+zookeeper.metadata.migration.enable=true
+zookeeper.session.timeout.ms=6000
+inter.broker.protocol.version=3.8
+controller.quorum.voters=3001@c:9093
+"""
+
+
+def test_keys_of_zookeeper_come_back_from_comments() -> None:
+    node = Node("broker-7", Role.BROKER, 7, "host", "/etc/kafka/server.properties", "default", "", {})
+    in_kraft = rewritten(node, OF_ZOOKEEPER, FileMode.BROKER_KRAFT, SETTINGS)
+    found = changed(in_kraft, FileMode.BROKER_MIGRATING)
+    before = parse_properties(OF_ZOOKEEPER)
+    assert {key: found.get(key) for key in before} == before
+    assert not lost_zookeeper(node, in_kraft, FileMode.BROKER_MIGRATING)
+
+
+def test_where_nothing_says_what_zookeeper_needs_the_operator_is_told() -> None:
+    node = Node("broker-7", Role.BROKER, 7, "host", "/etc/kafka/server.properties", "default", "", {})
+    bare = "process.roles=broker\nnode.id=7\n# zookeeper.ssl.client.enable=true is what the wiki says\n"
+    assert lost_zookeeper(node, bare, FileMode.BROKER_MIGRATING)
+    assert not lost_zookeeper(node, bare, FileMode.BROKER_KRAFT)
+    found = changed(bare, FileMode.BROKER_MIGRATING)
+    assert {key for key in found if key.startswith("zookeeper.")} == {
+        "zookeeper.connect",
+        "zookeeper.metadata.migration.enable",
+    }

@@ -9,7 +9,7 @@ import pytest
 from migrator.rollout.acts import JobFailedError
 from migrator.rollout.apply import Ending, StopAt
 from migrator.rollout.gatekeeper import GateTimeoutError
-from migrator.rollout.journal import Event
+from migrator.rollout.journal import FILE_NAME, Event
 from migrator.rollout.ports import BrokerMode
 from migrator.rollout.steps import Phase
 from tests.rollout.support.model import ModelCluster, model_inventory, nothing
@@ -95,3 +95,34 @@ def test_controllers_that_never_had_the_cluster_are_not_started(tmp_path: Path) 
     operator.apply(StopAt(Phase.FORMAT))
     assert operator.rollback() is Ending.COMPLETE
     assert not any(operator.cluster.restarts[name] for name in CONTROLLERS)
+
+
+def without_comments(text: bytes) -> bytes:
+    return b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"#"))
+
+
+def test_what_another_rollout_has_kept_brings_the_keys_of_zookeeper_back(operator: Operator) -> None:
+    """The journal is lost, and the files hold no comments."""
+    files = operator.cluster.files
+    for node in operator.cluster.inventory.brokers.nodes:
+        files[node.name, node.properties] = without_comments(files[node.name, node.properties])
+    (operator.state / FILE_NAME).unlink()
+    operator.lock.owner = None
+    assert operator.rollback() is Ending.COMPLETE
+    for node in operator.cluster.inventory.brokers.nodes:
+        assert b"\nzookeeper.ssl.keystore.password=" in files[node.name, node.properties]
+    assert has_come_back(operator)
+
+
+def test_without_backup_and_comment_it_is_said_that_keys_of_zookeeper_may_be_missing(operator: Operator) -> None:
+    files = operator.cluster.files
+    for key in [key for key in files if ".before-" in key[1]]:
+        del files[key]
+    for node in operator.cluster.inventory.brokers.nodes:
+        files[node.name, node.properties] = without_comments(files[node.name, node.properties])
+    (operator.state / FILE_NAME).unlink()
+    operator.lock.owner = None
+    operator.zookeeper_connect = "zk:2181/kafka"
+    operator.rollback()
+    said = [line for line in operator.said if "no backup and no commented line" in line]
+    assert len(said) == len(operator.cluster.inventory.brokers.nodes)

@@ -50,6 +50,7 @@ class Operator:
         self.clock = ModelClock()
         self.said: list[str] = []
         self.confirms = True
+        self.zookeeper_connect = ""
         self.gone: tuple[str, ...] = ()
         """What is given as --without-node."""
         self.thinks_ms = 0
@@ -79,6 +80,7 @@ class Operator:
             self.said.append,
             keep_nothing,
             self.cluster.unregister,
+            self.zookeeper_connect,
         )
 
     def apply(self, stop: StopAt = StopAt(), *, canary: str = "") -> Ending:  # noqa: B008 - a value that nobody changes
