@@ -20,7 +20,8 @@ from migrator.rollout.gates import judge
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.ports import BrokerMode, LockHolder
 from migrator.rollout.world import World
-from tests.rollout.support.model import SECRET, ModelClock, ModelCluster, ModelLock, inventory_text, model_inventory
+from tests.rollout.support.model import ModelClock, ModelCluster, ModelLock
+from tests.rollout.support.model_files import SECRET, inventory_text, model_inventory
 
 
 class Desk:

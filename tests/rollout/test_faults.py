@@ -24,7 +24,8 @@ from migrator.rollout.ports import (
     UnreachableError,
 )
 from migrator.rollout.steps import Phase
-from tests.rollout.support.model import ModelCluster, model_inventory, nothing
+from tests.rollout.support.model import ModelCluster, nothing
+from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
 
 BROKER = "broker-2"

@@ -12,7 +12,8 @@ from migrator.rollout.apply import Ending, StopAt
 from migrator.rollout.gatekeeper import GateTimeoutError
 from migrator.rollout.journal import Event
 from migrator.rollout.steps import Phase
-from tests.rollout.support.model import ModelCluster, model_inventory, nothing
+from tests.rollout.support.model import ModelCluster, nothing
+from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
 
 LAST = "controller-3001"

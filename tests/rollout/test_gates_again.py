@@ -11,7 +11,8 @@ from migrator.rollout.gatekeeper import GateTimeoutError
 from migrator.rollout.nodes import Node
 from migrator.rollout.ports import ExecutorError
 from migrator.rollout.steps import Phase
-from tests.rollout.support.model import ModelCluster, model_inventory, nothing
+from tests.rollout.support.model import ModelCluster, nothing
+from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
 
 BROKER, OTHER = "broker-2", "broker-3"

@@ -24,7 +24,8 @@ from migrator.zookeeper.clusters import NoClusterError
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from tests.conftest import ZooKeeperSpace
-from tests.rollout.support.model import SECRET, ModelCluster, model_inventory, nothing
+from tests.rollout.support.model import ModelCluster, nothing
+from tests.rollout.support.model_files import SECRET, model_inventory
 from tests.rollout.support.runs import Operator
 
 CONTROLLERS = [f"controller-{number}" for number in (3001, 3002, 3003)]

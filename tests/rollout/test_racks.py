@@ -12,7 +12,8 @@ from migrator.rollout.journal import Event
 from migrator.rollout.nodes import Node
 from migrator.rollout.ports import BrokerMode
 from migrator.rollout.steps import Phase
-from tests.rollout.support.model import ModelCluster, model_inventory
+from tests.rollout.support.model import ModelCluster
+from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
 
 RACK = ("broker-1", "broker-4")

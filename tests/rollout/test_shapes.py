@@ -10,7 +10,8 @@ from migrator.rollout.apply import Ending, StopAt
 from migrator.rollout.journal import Event
 from migrator.rollout.ports import BrokerMode
 from migrator.rollout.steps import Act, Phase
-from tests.rollout.support.model import ModelCluster, model_inventory
+from tests.rollout.support.model import ModelCluster
+from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
 
 

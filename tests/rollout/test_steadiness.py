@@ -11,7 +11,8 @@ from migrator.rollout.gatekeeper import SESSION_TIMEOUT_MS, GateTimeoutError, St
 from migrator.rollout.modes import SESSION_TIMEOUT
 from migrator.rollout.ports import BrokerMode, BrokerSeen, Observation
 from migrator.rollout.steps import Phase
-from tests.rollout.support.model import ModelCluster, model_inventory
+from tests.rollout.support.model import ModelCluster
+from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
 
 

@@ -12,7 +12,8 @@ from migrator.rollout.gatekeeper import GateTimeoutError
 from migrator.rollout.journal import FILE_NAME, Event
 from migrator.rollout.ports import BrokerMode
 from migrator.rollout.steps import Phase
-from tests.rollout.support.model import ModelCluster, model_inventory, nothing
+from tests.rollout.support.model import ModelCluster, nothing
+from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
 
 CONTROLLERS = [f"controller-{number}" for number in (3001, 3002, 3003)]

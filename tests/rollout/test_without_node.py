@@ -16,7 +16,8 @@ from migrator.rollout.nodes import Node
 from migrator.rollout.placements import Placements
 from migrator.rollout.ports import BrokerMode, BrokerSeen, ExecutorError, Gate, GateQuestion, Observation
 from migrator.rollout.steps import Phase
-from tests.rollout.support.model import ModelCluster, model_inventory
+from tests.rollout.support.model import ModelCluster
+from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
 
 BROKER, CONTROLLER = "broker-4", "controller-3002"

@@ -1,0 +1,89 @@
+"""What the operator of a model cluster has written: its inventory, and the property file of each node."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from migrator.rollout.inventory import Inventory, parse_inventory
+from migrator.rollout.nodes import Node
+
+SECRET = "s3cr3t-of-the-model"
+
+
+def broker_file(node: Node) -> bytes:
+    """As an operator writes it, with a secret and a comment."""
+    return f"""# Broker {node.name}, see the wiki
+broker.id={node.node_id}
+listeners=PLAINTEXT://:9092
+log.dirs=/data/{node.name}
+zookeeper.connect=zk:2181/kafka
+inter.broker.protocol.version=3.9
+zookeeper.metadata.migration.enable=false
+authorizer.class.name=kafka.security.authorizer.AclAuthorizer
+ssl.keystore.password={SECRET}
+zookeeper.ssl.keystore.password={SECRET}
+""".encode()
+
+
+def controller_file(node: Node) -> bytes:
+    """As Kafka's manual has it."""
+    return f"""process.roles=controller
+node.id={node.node_id}
+log.dirs=/data/{node.name}
+zookeeper.metadata.migration.enable=true
+zookeeper.connect=zk:2181/kafka
+inter.broker.listener.name=PLAINTEXT
+password.encoder.secret={SECRET}
+""".encode()
+
+
+@cache
+def model_inventory(
+    brokers: int = 3,
+    racks: int = 1,
+    *,
+    roll: str = "broker",
+    kind: str = "migrator",
+    handover: bool = True,
+    verify_seconds: int = 0,
+) -> Inventory:
+    """Three controllers and so many brokers."""
+    return parse_inventory(
+        inventory_text(brokers, racks, roll=roll, kind=kind, handover=handover, verify_seconds=verify_seconds),
+        "model.yaml",
+    )
+
+
+def inventory_text(
+    brokers: int = 3,
+    racks: int = 1,
+    *,
+    roll: str = "broker",
+    kind: str = "migrator",
+    handover: bool = True,
+    verify_seconds: int = 0,
+) -> str:
+    """As an operator writes it."""
+    lines = "".join(
+        f"    - {{id: {number}, properties: /etc/b{number}.properties, rack: r{number % racks}}}\n"
+        for number in range(1, brokers + 1)
+    )
+    controllers = "".join(
+        f"    - {{id: {number}, properties: /etc/c{number}.properties}}\n" for number in (3001, 3002, 3003)
+    )
+    return f"""
+cluster: model
+access: access.properties
+controllers:
+  kind: {kind}
+  nodes:
+{controllers}
+brokers:
+  roll: {roll}
+  settings: {{controller.listener.names: CONTROLLER, controller.quorum.voters: "3001@c:9093"}}
+  nodes:
+{lines}
+executors: {{default: {{preset: local}}}}
+{'handover: {release: "3.9.1"}' if handover else ""}
+gates: {{seconds: 60, poll_seconds: 20, soak_seconds: 180, verify_seconds: {verify_seconds}}}
+"""
