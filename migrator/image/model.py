@@ -8,6 +8,7 @@ config resource) is replaced as a whole, never written to. Source: Kafka's ``org
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 
 from immutables import Map
 
@@ -99,10 +100,22 @@ class TopicImage:
 
 
 @value
+class PartitionCounts:
+    """Of all partitions: how many there are, without a leader, and whose leader is not their first replica
+    (``ControllerMetricsChanges``: those without a leader are among these)."""
+
+    all: int = 0
+    offline: int = 0
+    without_preferred_leader: int = 0
+
+
+@value
 class TopicsImage:
     by_id: Map[Uuid, TopicImage]
     ids: Map[str, Uuid]
     """Topic name -> id."""
+    counts: PartitionCounts = field(default=PartitionCounts(), compare=False)
+    """Kept up as records are replayed: millions of partitions are never counted at once."""
 
     def by_name(self, name: str) -> TopicImage | None:
         """The topic of that name, or None."""

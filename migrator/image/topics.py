@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from migrator.errors import InvariantViolation
-from migrator.image.model import PartitionRegistration, TopicImage, TopicsImage
+from migrator.image.model import PartitionCounts, PartitionRegistration, TopicImage, TopicsImage
 from migrator.image.tracked import Interner, TrackedMap
 from migrator.records.metadata import (
+    NO_LEADER,
     NO_LEADER_CHANGE,
     NO_RECOVERY_CHANGE,
     ClearElrRecord,
@@ -25,7 +26,7 @@ _RECOVERING = int(LeaderRecoveryState.RECOVERING)
 class TopicsBuilder:
     """Replays topic and partition records. The partitions of a topic are copied once, at their first change."""
 
-    __slots__ = ("_by_id", "_ids", "_intern", "_open", "_topics")
+    __slots__ = ("_all", "_by_id", "_ids", "_intern", "_offline", "_open", "_topics", "_without_preferred")
 
     def __init__(self, base: TopicsImage, intern: Interner) -> None:
         self._by_id = TrackedMap(base.by_id)
@@ -33,6 +34,9 @@ class TopicsBuilder:
         self._intern = intern
         self._open: dict[Uuid, tuple[dict[int, PartitionRegistration], set[int]]] = {}
         self._topics: set[Uuid] = set()
+        self._all = base.counts.all
+        self._offline = base.counts.offline
+        self._without_preferred = base.counts.without_preferred_leader
 
     def create(self, record: TopicRecord) -> None:
         """A new topic without partitions."""
@@ -50,6 +54,8 @@ class TopicsBuilder:
         topic = self._by_id.get(record.topic_id)
         if topic is None:
             raise InvariantViolation(_no_topic(record.topic_id))
+        for partition in self._partitions(record.topic_id).values():
+            self._count(partition, -1)
         self._by_id.remove(record.topic_id)
         self._ids.remove(topic.name)
         self._open.pop(record.topic_id, None)
@@ -61,7 +67,10 @@ class TopicsBuilder:
         opened = self._open.get(record.topic_id) or self._open_topic(record.topic_id)
         intern = self._intern
         opened[1].add(record.partition_id)
-        opened[0][record.partition_id] = PartitionRegistration(
+        old = opened[0].get(record.partition_id)
+        if old is not None:
+            self._count(old, -1)
+        opened[0][record.partition_id] = new = PartitionRegistration(
             intern(record.replicas),
             intern(record.isr),
             intern(record.removing_replicas),
@@ -74,6 +83,7 @@ class TopicsBuilder:
             intern(record.eligible_leader_replicas or ()),
             intern(record.last_known_elr or ()),
         )
+        self._count(new, 1)
 
     def change_partition(self, record: PartitionChangeRecord) -> None:
         """Change an existing partition; its partition epoch rises by one, and its leader epoch too when the record
@@ -83,7 +93,9 @@ class TopicsBuilder:
         if old is None:
             raise InvariantViolation(f"topic {uuid_to_text(record.topic_id)} has no partition {record.partition_id}")
         opened[1].add(record.partition_id)
-        opened[0][record.partition_id] = self._changed(old, record)
+        opened[0][record.partition_id] = new = self._changed(old, record)
+        self._count(old, -1)
+        self._count(new, 1)
 
     def clear_elr(self, record: ClearElrRecord) -> None:
         """Forget the eligible leader replicas of one topic, or of all."""
@@ -107,7 +119,8 @@ class TopicsBuilder:
             topic = self._by_id.get(topic_id)
             if topic is not None and topic.partitions is not partitions:
                 self._by_id.put(topic_id, TopicImage(topic.name, topic_id, partitions))
-        return TopicsImage(self._by_id.snapshot(), self._ids.snapshot())
+        counts = PartitionCounts(self._all, self._offline, self._without_preferred)
+        return TopicsImage(self._by_id.snapshot(), self._ids.snapshot(), counts)
 
     def changed_topics(self) -> frozenset[Uuid]:
         """Ids of the topics created or removed."""
@@ -117,6 +130,15 @@ class TopicsBuilder:
         """Partitions created or changed, by topic id; equal sets are one object."""
         intern = Interner()
         return {topic_id: intern(frozenset(changed)) for topic_id, (_, changed) in self._open.items() if changed}
+
+    def _count(self, partition: PartitionRegistration, one: int) -> None:
+        """Add a partition as it is, or with -1 take away what it was."""
+        replicas, leader = partition.replicas, partition.leader
+        self._all += one
+        if leader == NO_LEADER:
+            self._offline += one
+        if leader != (replicas[0] if replicas else NO_LEADER):
+            self._without_preferred += one
 
     def _partitions(self, topic_id: Uuid) -> Mapping[int, PartitionRegistration]:
         opened = self._open.get(topic_id)

@@ -32,7 +32,7 @@ from migrator.migration.ports import BrokersPort, ControllerPort, StartWorker, Z
 from migrator.migration.write_behind import messages
 from migrator.migration.write_behind.lag import at_of
 from migrator.migration.write_behind.multis import Limits
-from migrator.migration.write_executor import WriteExecutor
+from migrator.migration.write_executor import OnWritten, WriteExecutor
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord
 from migrator.records.versions import FEATURE_NAME
@@ -65,6 +65,7 @@ class MigrationExecutor:
 
     :param on_transition: hears of what people have to know.
     :param on_failure: told of what must stop the process.
+    :param on_written: hears of each write that ZooKeeper has.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class MigrationExecutor:
         start_worker: StartWorker,
         on_transition: Callable[[News], None],
         on_failure: Callable[[BaseException], None],
+        on_written: OnWritten = lambda _: None,
     ) -> None:
         self._options = options
         self._controller = controller
@@ -84,7 +86,9 @@ class MigrationExecutor:
         self._start_worker = start_worker
         self._on_transition = on_transition
         self._background = Background(self.feed, on_failure)
-        self._writes = WriteExecutor(zookeeper, options.passwords, self._background, options.identity.voters)
+        self._writes = WriteExecutor(
+            zookeeper, options.passwords, self._background, options.identity.voters, on_written
+        )
         self.coordinator = Coordinator(options.identity, self._writes.derive, controller.crc_at, options.limits)
         self._writes.attach(lambda: self.coordinator.write_behind)
         self._work: Job | None = None

@@ -9,6 +9,7 @@ from typing import assert_never
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_fixed
 
+from migrator.clock import monotonic_ms
 from migrator.errors import MigratorError
 from migrator.image.model import Changes, MetadataImage
 from migrator.migration.background import Background
@@ -33,13 +34,22 @@ log = logging.getLogger(__name__)
 
 READ_RETRY_SECONDS = 0.2
 
+OnWritten = Callable[[int], None]
+"""Hears of each write that ZooKeeper has: how many milliseconds it took."""
+
 
 class WriteExecutor:
     """One per process, a part of the executor."""
 
     def __init__(
-        self, zookeeper: ZooKeeperPort, passwords: PasswordEncoder, background: Background, voters: frozenset[int]
+        self,
+        zookeeper: ZooKeeperPort,
+        passwords: PasswordEncoder,
+        background: Background,
+        voters: frozenset[int],
+        on_written: OnWritten,
     ) -> None:
+        self._on_written = on_written
         self._voters = voters
         self._strays = Strays(voters)
         self._zookeeper = zookeeper
@@ -110,11 +120,13 @@ class WriteExecutor:
 
     def _send(self, effect: messages.SendMulti) -> None:
         async def work() -> AnyEvent:
+            begun_ms = monotonic_ms()
             try:
                 outcome = await asyncio.wrap_future(self._zookeeper.submit(effect.ops))
             except MigratorError as error:
                 return messages.Refused(effect.number, str(error))
             if isinstance(outcome, Applied) and isinstance(outcome.results[1], Stat):
+                self._on_written(monotonic_ms() - begun_ms)
                 self.mark_zxid = outcome.results[1].mzxid
                 if self._audit is not None:
                     self._audit.wrote(self.mark_zxid)

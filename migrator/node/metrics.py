@@ -7,10 +7,16 @@ from collections.abc import Callable
 from migrator.clock import monotonic_ms
 from migrator.config.settings import Settings
 from migrator.image.model import MetadataImage
+from migrator.migration.broker_rpcs.messenger import PLANNER
 from migrator.migration.machine.states import PublicState, State, public_state
 from migrator.migration.machine.volatile_state import DriverStatus
-from migrator.node.core import NodeCore
+from migrator.node.access.authorization import ENTRIES
+from migrator.node.access.dynamic_bounds import FOLLOWING as BOUNDS_FOLLOWING
+from migrator.node.core import SNAPSHOTS, NodeCore
+from migrator.node.leadership import LEADING
+from migrator.node.metadata import APPLYING
 from migrator.node.migration.status import MigrationInsight
+from migrator.node.propagation import FOLLOWING
 from migrator.node.reassignment import VoterReassignment
 from migrator.observe.loop_health import LoopHealth
 from migrator.observe.metrics import MetadataType, MigrationFigures, Reading
@@ -23,6 +29,10 @@ TYPES = {
     ZkMigrationState.POST_MIGRATION: MetadataType.KRAFT,
     ZkMigrationState.NONE: MetadataType.KRAFT,
 }
+METADATA_TASKS = frozenset(
+    kind.name for kind in (APPLYING, ENTRIES, FOLLOWING, LEADING, PLANNER, SNAPSHOTS, BOUNDS_FOLLOWING)
+)
+"""Whose errors are Kafka's MetadataErrorCount: they apply metadata, or follow what has been applied."""
 
 
 def reader(
@@ -36,6 +46,8 @@ def reader(
 
     def read() -> Reading:
         image = core.metadata.published
+        counts = image.topics.counts
+        failures = FAILURES.read()
         brokers = image.cluster.brokers.values()
         active = core.controller.epoch is not None
         behind = insight.write_behind_status()
@@ -60,7 +72,10 @@ def reader(
             offline_brokers=_offline(core, image) if active else 0,
             brokers_not_told=len(insight.broker_troubles),
             topics=len(image.topics.by_id),
-            partitions=sum(len(topic.partitions) for topic in image.topics.by_id.values()),
+            partitions=counts.all,
+            offline_partitions=counts.offline,
+            preferred_replica_imbalance=counts.without_preferred_leader,
+            metadata_errors=sum(failures[kind].count for kind in METADATA_TASKS if kind in failures),
             last_applied_offset=image.provenance.offset,
             high_watermark=core.quorum.high_watermark,
             log_end_offset=core.storage.log.end_offset(),
@@ -69,7 +84,7 @@ def reader(
             voter_reassignment=reassignment.is_moving,
             voter_reassignment_idle_ms=reassignment.idle_ms,
             last_verdict=insight.last_verdict,
-            task_failures=FAILURES.read(),
+            task_failures=failures,
         )
 
     return read

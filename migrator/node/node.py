@@ -48,6 +48,7 @@ from migrator.node.refused_brokers import RefusedBrokers
 from migrator.node.registration import KRAFT_VERSION, ControllerRegistrar
 from migrator.node.status_source import NodeStatusSource
 from migrator.node.voter_orders import VoterOrders
+from migrator.observe.beans import bean_reader
 from migrator.observe.doors import DoorCollector
 from migrator.observe.journal import Journal
 from migrator.observe.loop_health import LoopHealth, calm_garbage_collector
@@ -55,6 +56,7 @@ from migrator.observe.metrics import Reading, ReadingCollector
 from migrator.observe.metrics_access import access_files
 from migrator.observe.metrics_endpoint import MetricsEndpoint
 from migrator.observe.propagation import PropagationMode, PropagationTimes
+from migrator.observe.write_times import WriteTimes
 from migrator.rpc.identity import Identities
 from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.quorum_service import QuorumService
@@ -187,7 +189,7 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     orders = VoterOrders(settings, core, reassignment, journal)
     roll = _roll_call(settings, core, signals, notes.votes)
     source = NodeStatusSource(settings, core, insight, journal.after, roll, notes.refused.current)
-    _serve_metrics(settings, reader(settings, core, insight, reassignment, health), times, stack)
+    _serve_metrics(settings, reader(settings, core, insight, reassignment, health), times, insight.write_times, stack)
 
     ports = await _serve_kafka(settings, cluster_id, core, notes, failure, stack)
     server = await _grpc(settings, core, gossip, notes, [OperatorService(source), VotersService(orders)], failure)
@@ -302,13 +304,18 @@ def _reassignment(
 
 
 def _serve_metrics(
-    settings: Settings, read: Callable[[], Reading], times: PropagationTimes, stack: AsyncExitStack
+    settings: Settings,
+    read: Callable[[], Reading],
+    times: PropagationTimes,
+    writes: WriteTimes,
+    stack: AsyncExitStack,
 ) -> None:
     """Serve the metrics, if the settings say where."""
     if settings.migrator_metrics_listener:
         address = parse_host_port(settings.migrator_metrics_listener)
-        collectors = (ReadingCollector(read), times.histogram, DoorCollector())
-        stack.callback(MetricsEndpoint(*address, collectors, access=access_files(settings)).close)
+        collectors = (ReadingCollector(read), times.histogram, writes, DoorCollector())
+        beans = bean_reader(read, writes)
+        stack.callback(MetricsEndpoint(*address, collectors, access=access_files(settings), beans=beans).close)
 
 
 async def _bind(listener: KafkaListener, host: str, port: int) -> int:

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from migrator.observe.doors import DOOR_METRICS
 from migrator.observe.propagation import PROPAGATION
+from migrator.observe.write_times import METRICS as WRITE_METRICS
 from migrator.supervision import TaskFailures
 from migrator.values import value
 
@@ -64,6 +65,9 @@ class Reading:
     brokers_not_told: int
     topics: int
     partitions: int
+    offline_partitions: int
+    preferred_replica_imbalance: int
+    metadata_errors: int
     last_applied_offset: int
     high_watermark: int
     log_end_offset: int
@@ -77,52 +81,67 @@ class Reading:
     task_failures: Mapping[str, TaskFailures]
 
 
-_CONTROLLER = "kafka_controller_kafkacontroller_"
+CONTROLLER_PREFIX = "kafka_controller_kafkacontroller_"
 _RAFT = "kafka_server_raft_metrics_"
 
 GAUGES: tuple[tuple[str, str, Callable[[Reading], float]], ...] = (
-    (_CONTROLLER + "activecontrollercount", "1 on the active controller", lambda r: int(r.active)),
+    (CONTROLLER_PREFIX + "activecontrollercount", "1 on the active controller", lambda r: int(r.active)),
     (
-        _CONTROLLER + "zkmigrationstate",
+        CONTROLLER_PREFIX + "zkmigrationstate",
         "0 none, 1 migration (dual-write), 2 pre-migration, 3 post-migration",
         lambda r: r.zk_migration_state,
     ),
     (
-        _CONTROLLER + "migrationineligiblebrokercount",
+        CONTROLLER_PREFIX + "migrationineligiblebrokercount",
         "Brokers that keep the copy from starting",
         lambda r: r.migration.ineligible_brokers,
     ),
     (
-        _CONTROLLER + "migrationineligiblecontrollercount",
+        CONTROLLER_PREFIX + "migrationineligiblecontrollercount",
         "Controllers that keep the copy from starting",
         lambda r: r.migration.ineligible_controllers,
     ),
     (
-        _CONTROLLER + "migratingzkbrokercount",
+        CONTROLLER_PREFIX + "migratingzkbrokercount",
         "Registered brokers in ZooKeeper mode",
         lambda r: r.migrating_zk_brokers,
     ),
     (
-        _CONTROLLER + "zookeeperwritebehindlag",
+        CONTROLLER_PREFIX + "zookeeperwritebehindlag",
         "Committed records that ZooKeeper does not hold yet; -1 unknown; 0 while ZooKeeper is not written",
         lambda r: r.zk_write_behind_lag,
     ),
     (
-        _CONTROLLER + "zkwritebehindlag",
+        CONTROLLER_PREFIX + "zkwritebehindlag",
         "The same, by the name that Kafka ships",
         lambda r: r.zk_write_behind_lag,
     ),
     (
-        _CONTROLLER + "zookeeperblockingkraftmillis",
+        CONTROLLER_PREFIX + "zookeeperblockingkraftmillis",
         "Milliseconds that administrative writes have waited for ZooKeeper",
         lambda r: r.zookeeper_blocking_kraft_ms,
     ),
-    (_CONTROLLER + "metadatatype", "1 ZooKeeper, 2 KRaft, 3 dual", lambda r: r.metadata_type),
-    (_CONTROLLER + "activebrokercount", "Unfenced brokers", lambda r: r.active_brokers),
-    (_CONTROLLER + "fencedbrokercount", "Fenced brokers", lambda r: r.fenced_brokers),
-    (_CONTROLLER + "globaltopiccount", "Topics", lambda r: r.topics),
-    (_CONTROLLER + "globalpartitioncount", "Partitions", lambda r: r.partitions),
-    (_CONTROLLER + "lastappliedrecordoffset", "Last offset of the published image", lambda r: r.last_applied_offset),
+    (CONTROLLER_PREFIX + "metadatatype", "1 ZooKeeper, 2 KRaft, 3 dual", lambda r: r.metadata_type),
+    (CONTROLLER_PREFIX + "activebrokercount", "Unfenced brokers", lambda r: r.active_brokers),
+    (CONTROLLER_PREFIX + "fencedbrokercount", "Fenced brokers", lambda r: r.fenced_brokers),
+    (CONTROLLER_PREFIX + "globaltopiccount", "Topics", lambda r: r.topics),
+    (CONTROLLER_PREFIX + "globalpartitioncount", "Partitions", lambda r: r.partitions),
+    (CONTROLLER_PREFIX + "offlinepartitionscount", "Partitions without a leader", lambda r: r.offline_partitions),
+    (
+        CONTROLLER_PREFIX + "preferredreplicaimbalancecount",
+        "Partitions whose leader is not their first replica",
+        lambda r: r.preferred_replica_imbalance,
+    ),
+    (
+        CONTROLLER_PREFIX + "metadataerrorcount",
+        "Unexpected errors while metadata were applied, or followed",
+        lambda r: r.metadata_errors,
+    ),
+    (
+        CONTROLLER_PREFIX + "lastappliedrecordoffset",
+        "Last offset of the published image",
+        lambda r: r.last_applied_offset,
+    ),
     (_RAFT + "high_watermark", "End of what is committed", lambda r: r.high_watermark),
     (_RAFT + "log_end_offset", "End of the log", lambda r: r.log_end_offset),
     (
@@ -186,7 +205,13 @@ TASK_COUNTER = "migrator_task_failures_total"
 TASK_GAUGE = "migrator_task_last_failure_ms"
 HISTOGRAM = tuple(PROPAGATION + suffix for suffix in ("_bucket", "_sum", "_count"))
 METRICS = frozenset(
-    {FEATURE_GAUGE, STATE_GAUGE, TASK_COUNTER, TASK_GAUGE, *HISTOGRAM, *DOOR_METRICS, *(name for name, _, _ in GAUGES)}
+    {
+        *(FEATURE_GAUGE, STATE_GAUGE, TASK_COUNTER, TASK_GAUGE),
+        *HISTOGRAM,
+        *DOOR_METRICS,
+        *WRITE_METRICS,
+        *(name for name, _, _ in GAUGES),
+    }
 )
 """All names."""
 

@@ -1,4 +1,4 @@
-"""The HTTP endpoint for Prometheus: one path, one answer, and bounds on everything that a caller may ask for.
+"""The HTTP endpoint for Prometheus, and for tools that poll beans: few paths, and bounds on all that a caller may ask.
 
 The standard library's server has no bound on threads, none on the time of a connection, and answers on every path.
 """
@@ -12,7 +12,7 @@ import socketserver
 import ssl
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -24,6 +24,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from migrator.config.listen_errors import cannot_listen
+from migrator.observe.bean_answers import answer_for, takes_no_orders
+from migrator.observe.beans import Beans
 from migrator.observe.logins import LOGINS
 from migrator.observe.metrics_access import OPEN, AccessFiles, MetricsAccess
 
@@ -57,8 +59,10 @@ class MetricsEndpoint:
         *,
         access: AccessFiles = OPEN,
         where: str = "migrator.metrics.listener",
+        beans: Callable[[], Beans] | None = None,
     ) -> None:
         """
+        :param beans: for `migrator.observe.bean_answers`; None: those paths are not there.
         :raises OperatorError: the address can't be bound, or a file of ``access`` cannot be used.
         """
         registry = CollectorRegistry(auto_describe=False)
@@ -67,7 +71,7 @@ class MetricsEndpoint:
         checks = MetricsAccess(access)
         try:
             family, _, _, _, address = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0]  # noqa: S104
-            self._server = _Server(family, address, registry, checks)
+            self._server = _Server(family, address, registry, checks, beans)
         except OSError as error:
             raise cannot_listen(error, host, port, where) from error
         self.port: int = self._server.server_address[1]
@@ -96,8 +100,16 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     daemon_threads = True
     request_queue_size = CONNECTIONS_MAX
 
-    def __init__(self, family: int, address: Any, registry: CollectorRegistry, access: MetricsAccess) -> None:
+    def __init__(
+        self,
+        family: int,
+        address: Any,
+        registry: CollectorRegistry,
+        access: MetricsAccess,
+        beans: Callable[[], Beans] | None,
+    ) -> None:
         self.address_family = family
+        self.beans = beans
         self.registry = registry
         self.access = access
         self.rendering = Lock()
@@ -194,18 +206,30 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.server.access.admits(self.headers.get("Authorization")):
             LOGINS.failed(DOOR, self.client_address[0], "no user and password that are known")
             self._refuse(HTTPStatus.UNAUTHORIZED, "WWW-Authenticate", 'Basic realm="metrics", charset="UTF-8"')
-        elif self.path.partition("?")[0] != PATH:
+            return
+        path = self.path.partition("?")[0]
+        make = self._metrics if path == PATH else self._bean_answer(path)
+        if make is None and not (self.server.beans and self.command not in METHODS and takes_no_orders(path)):
             self.send_error(HTTPStatus.NOT_FOUND, f"Metrics are at {PATH}")
-        elif self.command not in METHODS:
+        elif make is None or self.command not in METHODS:
             self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, "Allow", ", ".join(METHODS))
         else:
-            self._show()
+            self._show(make)
 
-    def _show(self) -> None:
+    def _metrics(self) -> tuple[bytes, str]:
+        encode, kind = _encoder(" ".join(self.headers.get("Accept", "").split()))
+        return encode(self.server.registry), kind
+
+    def _bean_answer(self, path: str) -> Callable[[], tuple[bytes, str]] | None:
+        beans, answer = self.server.beans, answer_for(path)
+        if beans is None or answer is None:
+            return None
+        return lambda: (answer(beans(), int(time.time())), "application/json")
+
+    def _show(self, make: Callable[[], tuple[bytes, str]]) -> None:
         try:
-            encode, kind = _encoder(" ".join(self.headers.get("Accept", "").split()))
             with self.server.rendering:
-                content = encode(self.server.registry)
+                content, kind = make()
         except Exception:  # the top of a request: it fails alone, and nobody outside reads why
             log.exception("The metrics could not be read")
             self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR)

@@ -16,6 +16,11 @@ from tests.deploy.test_files import DEPLOY, METRIC
 NOT_SHOWN = {
     "kafka_controller_kafkacontroller_zkwritebehindlag",  # the lag, by its other name
     "kafka_controller_kafkacontroller_metadatatype",  # follows from the record
+    "kafka_controller_kafkacontroller_offlinepartitionscount",  # of the cluster, not of the migration
+    "kafka_controller_kafkacontroller_preferredreplicaimbalancecount",
+    "kafka_controller_kafkacontroller_metadataerrorcount",  # the panel of failed tasks has these errors
+    "kafka_controller_kafkacontroller_zkwritesnapshottimems",
+    "kafka_controller_kafkacontroller_zkwritedeltatimems",
     "kafka_server_metadataloader_finalizedlevel",
     "migrator_migration_state_age_ms",  # the line of states has it
     "migrator_dual_writing",

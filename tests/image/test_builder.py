@@ -8,7 +8,7 @@ from immutables import Map
 from migrator.errors import InvariantViolation
 from migrator.image.builder import ImageBuilder
 from migrator.image.changes import merge_changes
-from migrator.image.model import EMPTY_IMAGE, Changes, MetadataImage, Provenance
+from migrator.image.model import EMPTY_IMAGE, Changes, MetadataImage, PartitionCounts, Provenance
 from migrator.records import metadata as rec
 from migrator.records.uuid import ZERO_UUID
 from tests.image.support.differences import changes_between
@@ -37,6 +37,14 @@ def covers(changes: Changes, exact: Changes) -> bool:
     )
 
 
+def counted(image: MetadataImage) -> PartitionCounts:
+    """One by one."""
+    partitions = [each for topic in image.topics.by_id.values() for each in topic.partitions.values()]
+    preferred = [each.leader == (each.replicas[0] if each.replicas else -1) for each in partitions]
+    offline = [each.leader == -1 for each in partitions]
+    return PartitionCounts(len(partitions), sum(offline), preferred.count(False))
+
+
 @given(record_sequences(), st.data())
 def test_replayed_in_any_portions_an_image_equals_the_obvious_model(
     records: list[rec.MetadataRecord], data: st.DataObject
@@ -50,6 +58,7 @@ def test_replayed_in_any_portions_an_image_equals_the_obvious_model(
         assert covers(changes, changes_between(images[-1][0], image))
         parts.append(changes)
         position += size
+        assert image.topics.counts == counted(image)
     assert image_rows(image) == naive_rows(records)
     merged = merge_changes(parts)
     assert covers(merged, changes_between(EMPTY_IMAGE, image))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from migrator.observe.metrics import (
@@ -28,6 +31,7 @@ from migrator.observe.metrics import (
 )
 from migrator.observe.metrics_endpoint import MetricsEndpoint
 from migrator.observe.propagation import PROPAGATION, PropagationMode, PropagationTimes
+from migrator.observe.write_times import KEPT, QUANTILES, Durations, WriteTimes
 from migrator.supervision import TaskFailures
 from migrator.zookeeper.znodes.migration import CRC_FIELD
 
@@ -136,3 +140,33 @@ def test_a_reading_that_fails_is_one_answer_that_fails() -> None:
         with pytest.raises(urllib.error.HTTPError):
             scrape(port)
         assert scrape(port)
+
+
+def test_write_times_are_summaries_with_the_quantiles_that_a_jmx_exporter_shows() -> None:
+    writes = WriteTimes()
+    for ms in range(1, 101):
+        writes.delta.note(ms)
+    server = MetricsEndpoint("127.0.0.1", 0, [writes])
+    try:
+        found = scrape(server.port)
+    finally:
+        server.close()
+    delta, snapshot = (f"kafka_controller_kafkacontroller_zkwrite{kind}timems" for kind in ("delta", "snapshot"))
+    assert (found[f"{delta}_count", ()], found[f"{delta}_sum", ()], found[f"{snapshot}_count", ()]) == (100, 5050, 0)
+    assert found[delta, (("quantile", "0.5"),)] == 50.5
+    assert found[delta, (("quantile", "0.999"),)] == 100
+    assert found[snapshot, (("quantile", "0.999"),)] == 0
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=KEPT + 50))
+def test_durations_are_bounded_and_say_what_was_noted(noted: list[int]) -> None:
+    durations = Durations()
+    for ms in noted:
+        durations.note(ms)
+    found = durations.attributes()
+    assert (found["Count"], found["Min"], found["Max"]) == (len(noted), min(noted), max(noted))
+    assert found["Mean"] == pytest.approx(statistics.fmean(noted))
+    assert found["StdDev"] == pytest.approx(statistics.stdev(noted) if len(noted) > 1 else 0, rel=1e-6, abs=1e-3)
+    quantiles = [found[f"{name}Percentile"] for name in QUANTILES]
+    assert quantiles == sorted(quantiles)
+    assert min(noted) <= quantiles[0] <= quantiles[-1] <= max(noted)

@@ -6,7 +6,7 @@ import base64
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from prometheus_client import Gauge
 
 from migrator.errors import OperatorError
 from migrator.observe import metrics_endpoint
+from migrator.observe.beans import CONTROLLER, STATE, Beans
 from migrator.observe.certificates import CERTIFICATES
 from migrator.observe.logins import LOGINS
 from migrator.observe.metrics_access import OPEN, AccessFiles
@@ -28,9 +29,9 @@ WAIT_SECONDS = 30.0
 
 
 @contextmanager
-def served(access: AccessFiles = OPEN) -> Iterator[int]:
+def served(access: AccessFiles = OPEN, beans: Callable[[], Beans] | None = None) -> Iterator[int]:
     gauge = Gauge("planted", "A figure", registry=None)
-    endpoint = MetricsEndpoint("127.0.0.1", 0, [gauge], access=access)
+    endpoint = MetricsEndpoint("127.0.0.1", 0, [gauge], access=access, beans=beans)
     try:
         yield endpoint.port
     finally:
@@ -94,6 +95,45 @@ def test_one_path_one_answer(request_: bytes, expected: int) -> None:
         assert b"Traceback" not in answer
         assert b"Python" not in answer
         assert status(asked(port, GET)) == 200, "the next one is served"
+
+
+JOLOKIA = GET.replace(b"/metrics", b"/jolokia/read/kafka.controller:type=KafkaController,name=ZkMigrationState")
+STRIMZI = GET.replace(b"/metrics", b"/v1/kraft-migration/")
+BULK = b"POST /jolokia/ HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n[]"
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        (JOLOKIA, 200),
+        (STRIMZI, 200),
+        (STRIMZI.replace(b"migration/", b"migration"), 200),
+        (JOLOKIA.replace(b" HTTP", b"/Value?ignoreErrors=true HTTP"), 200),
+        (JOLOKIA.replace(b"name=", b"name=Other"), 200),
+        (JOLOKIA.replace(b"/read/", b"/write/"), 404),
+        (JOLOKIA.replace(b"/read/", b"/exec/"), 404),
+        (JOLOKIA.replace(b"/jolokia/read/", b"/jolokia//read/"), 404),
+        (JOLOKIA.replace(b"GET", b"POST"), 405),
+        (STRIMZI.replace(b"GET", b"PUT"), 405),
+        (BULK, 405),
+        (BULK.replace(b"/jolokia/", b"/jolokia"), 405),
+        (BULK.replace(b"/jolokia/", b"/elsewhere"), 404),
+    ],
+    ids=lambda case: case[:110].decode() if isinstance(case, bytes) else str(case),
+)
+def test_tools_that_poll_beans_get_the_same_door(request_: bytes, expected: int, tmp_path: Path) -> None:
+    with served(beans=lambda: {f"{CONTROLLER}{STATE}": {"Value": 1}}) as port:
+        answer = asked(port, request_)
+        assert status(answer) == expected
+        assert (b"application/json" in answer) is (expected == 200)
+        assert (b'"Value":1' in answer or b'"value":1' in answer) is (
+            expected == 200 and b"Other" not in request_
+        ) or b'{"state":1}' in answer
+    with served() as port:
+        assert status(asked(port, request_)) == 404, "no beans are served here"
+    access = AccessFiles(passwords=password_file(tmp_path, f"prometheus:{SECRET}"))
+    with served(access, beans=dict) as port:
+        assert status(asked(port, request_)) == 401
 
 
 def password_file(directory: Path, *lines: str, mode: int = 0o440) -> str:

@@ -20,6 +20,7 @@ from migrator.migration.machine import events as ev
 from migrator.migration.machine.finish import FinishInputs, zk_mode_brokers
 from migrator.migration.machine.guards import MarkEvidence
 from migrator.migration.machine.readiness import ControllerSignals
+from migrator.migration.machine.states import State
 from migrator.migration.machine.volatile_state import Identity
 from migrator.migration.ports import MigratedCluster
 from migrator.migration.translate.source import names_below
@@ -35,6 +36,7 @@ from migrator.node.migration.pause import PauseOrder
 from migrator.node.migration.verdicts import Verdicts
 from migrator.observe.journal import Journal
 from migrator.observe.status import SILENT_MS
+from migrator.observe.write_times import WriteTimes
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import MetadataRecord, ZkMigrationState
 from migrator.supervision import OnError, Supervisor, TaskKind
@@ -236,6 +238,8 @@ class MigrationRuntime:
         self._supervisor = Supervisor(on_failure)
         self._said = ""
         self._kafka_log = KafkaLog(settings.node_id)
+        self.write_times = WriteTimes()
+        self._reconciles_since_ms = 0
         self._debt = Debt()
         self._last_effect: int | None = None
         """No record behind this offset is kept in ZooKeeper; followed also while another node leads."""
@@ -265,6 +269,7 @@ class MigrationRuntime:
             cluster.start_worker,
             on_transition=self._tell,
             on_failure=on_failure,
+            on_written=self._written,
         )
         self.pause_order = PauseOrder(settings.node_id, core, self.executor, self.note)
         core.leadership.listeners.append(self)
@@ -401,6 +406,18 @@ class MigrationRuntime:
         else:
             self.executor.feed(ev.ZooKeeperLost(f"the connection is {state.value}"))
 
+    def _written(self, ms: int) -> None:
+        """Those of a reconcile are a part of its time."""
+        if self.executor.coordinator.state is not State.RECONCILING:
+            self.write_times.delta.note(ms)
+
+    def _time_reconcile(self, before: State, after: State) -> None:
+        """An attempt that failed counts with the one that ends."""
+        if after is State.RECONCILING and before is not State.RECONCILING:
+            self._reconciles_since_ms = monotonic_ms()
+        elif before is State.RECONCILING and after is State.INFORMING_BROKERS:
+            self.write_times.snapshot.note(monotonic_ms() - self._reconciles_since_ms)
+
     def _tell(self, effect: News) -> None:
         if isinstance(effect, ef.JournalTransition | ef.ReportSituation):
             self._tell_transition(effect)
@@ -418,6 +435,7 @@ class MigrationRuntime:
             return
         image = self._core.metadata.published
         at = EpochOffset(image.provenance.epoch, image.provenance.offset)
+        self._time_reconcile(effect.before, effect.after)
         self._kafka_log.entered(effect.before, effect.after, image.features.zk_migration_state, at)
         log.info("Migration: %s -> %s: %s", effect.before.value, effect.after.value, effect.sentence)
         self._said = effect.sentence

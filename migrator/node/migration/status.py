@@ -34,6 +34,7 @@ from migrator.observe.status import (
     VerdictReport,
     WriteBehindStatus,
 )
+from migrator.observe.write_times import WriteTimes
 from migrator.records.metadata import MigrationHold, ZkMigrationState
 from migrator.wire.voters import VoterSignals, ready
 
@@ -63,6 +64,11 @@ class MigrationInsight:
     def driver(self) -> DriverStatus:
         """The driver's own view of itself."""
         return self._runtime.executor.coordinator.status(monotonic_ms())
+
+    @property
+    def write_times(self) -> WriteTimes:
+        """How long writes to ZooKeeper took."""
+        return self._runtime.write_times
 
     @property
     def blocked_ms(self) -> int:

@@ -17,7 +17,11 @@ from tests.doors.support.controllers import OPERATOR, PASSWORD, name_of
 from tests.doors.support.grpc_door import itself
 
 ANSWER_SECONDS = 60.0
-REQUESTS = ("GET /metrics", "HEAD /metrics", "POST /metrics", "GET /", "GET /metrics/../passwords")
+REQUESTS = (
+    *("GET /metrics", "HEAD /metrics", "POST /metrics", "GET /", "GET /metrics/../passwords"),
+    *("GET /jolokia/read/kafka.controller:type=KafkaController,name=ZkMigrationState", "GET /v1/kraft-migration/"),
+    "POST /jolokia/",
+)
 SHUT = None
 """No answer: the connection was refused or closed."""
 
@@ -27,21 +31,21 @@ def _row(*codes: int | None) -> dict[str, int | None]:
 
 
 TABLE: Mapping[str, Mapping[str, int | None]] = {
-    "in clear": _row(SHUT, SHUT, SHUT, SHUT, SHUT),
-    "in clear, with the password": _row(SHUT, SHUT, SHUT, SHUT, SHUT),
-    "without a certificate": _row(SHUT, SHUT, SHUT, SHUT, SHUT),
-    "without a certificate, with the password": _row(SHUT, SHUT, SHUT, SHUT, SHUT),
-    "a certificate of another authority": _row(SHUT, SHUT, SHUT, SHUT, SHUT),
-    "a certificate that signs itself": _row(SHUT, SHUT, SHUT, SHUT, SHUT),
-    "an expired certificate": _row(SHUT, SHUT, SHUT, SHUT, SHUT),
-    "a certificate that does not hold yet": _row(SHUT, SHUT, SHUT, SHUT, SHUT),
-    "a certificate for servers only": _row(SHUT, SHUT, SHUT, SHUT, SHUT),
-    "a certificate, no password": _row(401, 401, 401, 401, 401),
-    "a certificate, a wrong password": _row(401, 401, 401, 401, 401),
-    "a certificate, an unknown user": _row(401, 401, 401, 401, 401),
-    "a voter's certificate, no password": _row(401, 401, 401, 401, 401),
-    "an operator's certificate, no password": _row(401, 401, 401, 401, 401),
-    "a certificate and the password": _row(200, 200, 405, 404, 404),
+    "in clear": _row(SHUT, SHUT, SHUT, SHUT, SHUT, SHUT, SHUT, SHUT),
+    "in clear, with the password": _row(SHUT, SHUT, SHUT, SHUT, SHUT, SHUT, SHUT, SHUT),
+    "without a certificate": _row(SHUT, SHUT, SHUT, SHUT, SHUT, SHUT, SHUT, SHUT),
+    "without a certificate, with the password": _row(SHUT, SHUT, SHUT, SHUT, SHUT, SHUT, SHUT, SHUT),
+    "a certificate of another authority": _row(SHUT, SHUT, SHUT, SHUT, SHUT, SHUT, SHUT, SHUT),
+    "a certificate that signs itself": _row(SHUT, SHUT, SHUT, SHUT, SHUT, SHUT, SHUT, SHUT),
+    "an expired certificate": _row(SHUT, SHUT, SHUT, SHUT, SHUT, SHUT, SHUT, SHUT),
+    "a certificate that does not hold yet": _row(SHUT, SHUT, SHUT, SHUT, SHUT, SHUT, SHUT, SHUT),
+    "a certificate for servers only": _row(SHUT, SHUT, SHUT, SHUT, SHUT, SHUT, SHUT, SHUT),
+    "a certificate, no password": _row(401, 401, 401, 401, 401, 401, 401, 401),
+    "a certificate, a wrong password": _row(401, 401, 401, 401, 401, 401, 401, 401),
+    "a certificate, an unknown user": _row(401, 401, 401, 401, 401, 401, 401, 401),
+    "a voter's certificate, no password": _row(401, 401, 401, 401, 401, 401, 401, 401),
+    "an operator's certificate, no password": _row(401, 401, 401, 401, 401, 401, 401, 401),
+    "a certificate and the password": _row(200, 200, 405, 404, 404, 200, 200, 405),
 }
 """The status of each answer."""
 

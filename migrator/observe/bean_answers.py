@@ -1,0 +1,89 @@
+"""Two read paths beside the metrics, for tools that poll Kafka's controllers: what to answer, in JSON.
+
+* Jolokia 1.x, as an agent in a controller's JVM answers ``GET /jolokia/read/<mbean>[/<attribute>]``. cp-ansible polls
+  it. What does not exist is an answer with ``status`` 404 in its body, and 200 in HTTP.
+* ``GET /v1/kraft-migration/``, as the agent of Strimzi answers: ``{"state": 1}``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import unquote
+
+import orjson
+
+from migrator.observe.beans import CONTROLLER, STATE, Beans
+
+JOLOKIA: Final = "/jolokia"
+_READ: Final = f"{JOLOKIA}/read/"
+_STRIMZI: Final = ("/v1/kraft-migration", "/v1/kraft-migration/")
+_PARTS: Final = re.compile(r"((?:[^!/]|!.|!$)*)/?", re.DOTALL)
+"""``/`` parts, and ``!`` takes from the next character what it would mean."""
+_ESCAPED: Final = re.compile(r"!(.)", re.DOTALL)
+_JMX: Final = "javax.management."
+
+Answer = Callable[[Beans, int], bytes]
+"""From the beans, and the time in seconds."""
+
+
+def answer_for(path: str) -> Answer | None:
+    """What answers a path without its query; None where there is nothing.
+
+    :param path: as it came, with its escapes.
+    """
+    if path in _STRIMZI:
+        return _state
+    if path.startswith(_READ):
+        parts = _parts(unquote(path.removeprefix(_READ), errors="replace"))
+        return lambda beans, now_s: orjson.dumps(_read(parts, beans, now_s))
+    return None
+
+
+def takes_no_orders(path: str) -> bool:
+    """Whether a path is Jolokia's, where orders and bulk requests are sent with POST: the method is refused here."""
+    return path == JOLOKIA or path.startswith(f"{JOLOKIA}/")
+
+
+def _state(beans: Beans, now_s: int) -> bytes:
+    del now_s
+    return orjson.dumps({"state": beans[CONTROLLER + STATE]["Value"]})
+
+
+def _parts(text: str) -> list[str]:
+    """Of a path, without escapes; an empty last one is none."""
+    found = [_ESCAPED.sub(r"\1", part) for part in _PARTS.findall(text)]
+    while found and not found[-1]:
+        found.pop()
+    return found
+
+
+def _read(parts: list[str], beans: Beans, now_s: int) -> dict[str, Any]:
+    name = parts[0] if parts else ""
+    wanted = _sorted_name(name)
+    if wanted is None:
+        what = "java.lang.IllegalArgumentException"
+        return {"error_type": what, "error": f"{what} : No bean has the name {name!r}", "status": 400}
+    request = {"mbean": wanted, **({"attribute": parts[1]} if len(parts) > 1 else {}), "type": "read"}
+    attributes = {_sorted_name(known): each for known, each in beans.items()}.get(wanted)
+    if attributes is None:
+        return _missing(request, "InstanceNotFoundException", wanted)
+    if len(parts) < 2:
+        return {"request": request, "value": attributes, "timestamp": now_s, "status": 200}
+    if len(parts) > 2 or parts[1] not in attributes:
+        return _missing(request, "AttributeNotFoundException", f"No such attribute: {'/'.join(parts[1:])}")
+    return {"request": request, "value": attributes[parts[1]], "timestamp": now_s, "status": 200}
+
+
+def _missing(request: dict[str, str], kind: str, what: str) -> dict[str, Any]:
+    return {"request": request, "error_type": _JMX + kind, "error": f"{_JMX}{kind} : {what}", "status": 404}
+
+
+def _sorted_name(name: str) -> str | None:
+    """The name with its properties in order (``ObjectName.getCanonicalName``); None when it is none."""
+    domain, _, listed = name.partition(":")
+    properties = [part.partition("=") for part in listed.split(",")]
+    if not domain or not all(key and equals and text for key, equals, text in properties):
+        return None
+    return f"{domain}:{','.join(sorted(map(''.join, properties)))}"

@@ -1,0 +1,40 @@
+"""Figures as Kafka's JMX beans have them, for those who poll beans: Kafka's names, and the attributes of each bean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from migrator.observe.metrics import CONTROLLER_PREFIX, GAUGES, Reading
+from migrator.observe.write_times import WriteTimes
+
+Attributes = Mapping[str, float]
+Beans = Mapping[str, Attributes]
+"""By the name of the bean, as Kafka writes it."""
+
+CONTROLLER: Final = "kafka.controller:type=KafkaController,name="
+RAFT: Final = "kafka.server:type=raft-metrics"
+STATE: Final = "ZkMigrationState"
+NAMES: Final = (
+    *("ActiveControllerCount", STATE, "MigrationIneligibleBrokerCount", "MigrationIneligibleControllerCount"),
+    *("MigratingZkBrokerCount", "ZooKeeperWriteBehindLag", "ZkWriteBehindLag", "ZooKeeperBlockingKRaftMillis"),
+    *("MetadataType", "ActiveBrokerCount", "FencedBrokerCount", "GlobalTopicCount", "GlobalPartitionCount"),
+    *("OfflinePartitionsCount", "PreferredReplicaImbalanceCount", "MetadataErrorCount", "LastAppliedRecordOffset"),
+)
+"""Of the gauges of type KafkaController; the name of each in Prometheus is the same in small letters."""
+_FIGURES = {name: figure for name, _, figure in GAUGES}
+
+
+def beans_of(reading: Reading, writes: WriteTimes) -> Beans:
+    """All beans now."""
+    gauges = {
+        f"{CONTROLLER}{name}": {"Value": int(_FIGURES[CONTROLLER_PREFIX + name.lower()](reading))} for name in NAMES
+    }
+    times = {f"{CONTROLLER}{name}": attributes for name, attributes in writes.attributes().items()}
+    ends = {"high-watermark": float(reading.high_watermark), "log-end-offset": float(reading.log_end_offset)}
+    return {**gauges, **times, RAFT: ends}
+
+
+def bean_reader(read: Callable[[], Reading], writes: WriteTimes) -> Callable[[], Beans]:
+    """As `beans_of`, for any thread."""
+    return lambda: beans_of(read(), writes)

@@ -1,0 +1,99 @@
+"""How long writes to ZooKeeper take: Kafka's histograms ZkWriteSnapshotTimeMs and ZkWriteDeltaTimeMs.
+
+Source: ``QuorumControllerMetrics``, ``KRaftMigrationDriver``; the shape is that of a histogram of Yammer Metrics.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+SNAPSHOT, DELTA = "ZkWriteSnapshotTimeMs", "ZkWriteDeltaTimeMs"
+_HELP = {
+    SNAPSHOT: "Milliseconds until ZooKeeper is as the log: a whole comparison, with its writes",
+    DELTA: "Milliseconds that one write of changes to ZooKeeper takes",
+}
+PREFIX = "kafka_controller_kafkacontroller_"
+METRICS = tuple(PREFIX + name.lower() for name in _HELP)
+"""Names in Prometheus."""
+KEPT = 1028
+"""Durations whose quantiles are known: as many as Yammer's histograms keep. Ours are the newest."""
+QUANTILES = {"50th": 0.5, "75th": 0.75, "95th": 0.95, "98th": 0.98, "99th": 0.99, "999th": 0.999}
+
+
+class Durations:
+    """Of one kind, in milliseconds; for one writer and any number of readers."""
+
+    def __init__(self) -> None:
+        self._kept: deque[int] = deque(maxlen=KEPT)
+        self._count = 0
+        self._sum = 0
+        self._squares = 0
+        self._min = self._max = 0
+
+    def note(self, ms: int) -> None:
+        """One more."""
+        self._min = ms if not self._count else min(self._min, ms)
+        self._max = max(self._max, ms)
+        self._kept.append(ms)
+        self._sum += ms
+        self._squares += ms * ms
+        self._count += 1
+
+    @property
+    def sum(self) -> int:
+        return self._sum
+
+    def attributes(self) -> dict[str, float]:
+        """As the bean's attributes; all are 0 before the first one."""
+        count, kept = self._count, sorted(self._kept.copy())
+        mean = self._sum / count if count else 0.0
+        variance = max(0.0, self._squares - mean * self._sum) / (count - 1) if count > 1 else 0.0
+        return {
+            "Count": count,
+            "Max": self._max,
+            "Mean": mean,
+            "Min": self._min,
+            "StdDev": math.sqrt(variance),
+            **{f"{name}Percentile": _quantile(kept, part) for name, part in QUANTILES.items()},
+        }
+
+
+def _quantile(ordered: list[int], part: float) -> float:
+    """Between neighbours, as ``Snapshot.getValue``."""
+    if not ordered:
+        return 0.0
+    position = part * (len(ordered) + 1)
+    if position < 1:
+        return float(ordered[0])
+    if position >= len(ordered):
+        return float(ordered[-1])
+    low, high = ordered[int(position) - 1], ordered[int(position)]
+    return low + (position - math.floor(position)) * (high - low)
+
+
+class WriteTimes(Collector):
+    """Both, by Kafka's names."""
+
+    def __init__(self) -> None:
+        self.snapshot = Durations()
+        self.delta = Durations()
+
+    def attributes(self) -> Mapping[str, Mapping[str, float]]:
+        """Those of each bean, by its name."""
+        return {SNAPSHOT: self.snapshot.attributes(), DELTA: self.delta.attributes()}
+
+    def collect(self) -> Iterator[Metric]:
+        """For a scrape: summaries (see `Collector`)."""
+        for name, durations in ((SNAPSHOT, self.snapshot), (DELTA, self.delta)):
+            found, metric = durations.attributes(), PREFIX + name.lower()
+            summary = Metric(metric, _HELP[name], "summary")
+            for label, part in QUANTILES.items():
+                summary.add_sample(metric, {"quantile": str(part)}, found[f"{label}Percentile"])
+            summary.add_sample(metric + "_count", {}, found["Count"])
+            summary.add_sample(metric + "_sum", {}, durations.sum)
+            yield summary
