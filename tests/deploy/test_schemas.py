@@ -53,7 +53,8 @@ def test_github_takes_the_workflow() -> None:
 
 
 def test_gitlab_takes_the_job_that_the_page_shows(tmp_path: Path) -> None:
-    (shown,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/ci.md").read_text(encoding="utf-8"), re.DOTALL)
+    page = (ROOT / "docs/ci.md").read_text(encoding="utf-8").partition("\n### GitLab\n")[2]
+    (shown,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     job = tmp_path / ".gitlab-ci.yml"
     job.write_text(shown, encoding="utf-8")
     assert judged("gitlab-ci", job) == ""
@@ -66,7 +67,10 @@ def test_what_calls_continuous_integration_calls_the_same() -> None:
     page = (ROOT / "docs/ci.md").read_text(encoding="utf-8")
     github = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
     steps = [step for step in github["jobs"]["check-and-test"]["steps"] if "run" in step]
-    assert [step["run"] for step in steps] == ["bash .ci/run", "make drill"]
+    zookeeper = steps[0]["env"]["OUTSIDE_ZOOKEEPER"]
+    main_job = f'make drill ARGS="--zookeeper {zookeeper}/main-job"'
+    assert [step["run"] for step in steps] == ["bash .ci/run", main_job]
+    assert f"- run: {main_job}\n" in page
     run = (ROOT / ".ci/run").read_text(encoding="utf-8")
     for name in (*steps[0]["env"], "OUTSIDE_ZOOKEEPER"):
         assert f"${{{name}:-}}" in run
