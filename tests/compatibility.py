@@ -1,7 +1,7 @@
 """The page of what was run with which result: ``python -m tests.compatibility > docs/compatibility.md``.
 
-What can be run is in tables of the tests: procedures, variations, releases of brokers. What came of it is in
-docs/results/test-long.tsv, where the last line of a case counts. A case of a shorter lane has no line there.
+What can be run is in tables of the tests: procedures, variations, releases of brokers, suites of clients. What came of
+it is in docs/results/test-long.tsv, where the last line of a case counts. A case of a shorter lane has no line there.
 """
 
 from __future__ import annotations
@@ -37,6 +37,17 @@ MORE_OF_RELEASES: Sequence[tuple[str, Sequence[str], str]] = (
     ("3.9.1, upgraded to 4.1.1", FORWARD[2:], f"{FIELD}::test_brokers_are_upgraded_to_4_1_after_the_end"),
 )
 """Release, phases, test: what comes through phases beside procedures."""
+FRANZ_GO = "tests/peers/test_franz_go.py"
+LIBRDKAFKA = "tests/peers/test_librdkafka.py"
+CLIENTS = (
+    ("franz-go 1.18.0, a few tests of kgo", f"{FRANZ_GO}::test_a_few_pass_on_our_quorum"),
+    ("franz-go 1.18.0, all tests of kgo, on both quorums", f"{FRANZ_GO}::test_all_as_on_kafkas_controllers"),
+    *(
+        (f"librdkafka 2.0.2, {suite}, on both quorums", f"{LIBRDKAFKA}::test_as_on_kafkas_controllers[{suite}]")
+        for suite in ("admin", "transactions", "groups")
+    ),
+)
+"""Suite and test."""
 HEAD = """\
 # Compatibility
 
@@ -122,6 +133,7 @@ def page(cases: Cases) -> Iterator[str]:
     yield from HEAD.splitlines()
     yield from _procedures(cases)
     yield from _releases(cases)
+    yield from _clients(cases)
     yield from _variations(cases)
 
 
@@ -152,6 +164,15 @@ def _through(release: str, phase: str) -> list[str]:
     return names + [test for other, phases, test in MORE_OF_RELEASES if other == release and phase in phases]
 
 
+def _clients(cases: Cases) -> Iterator[str]:
+    yield from ("", "## Suites of clients", "")
+    yield "Tests that clients of Kafka have for themselves, against real brokers on this quorum. `stock_` is before"
+    yield "what came of the same tests when Kafka's controllers had taken over."
+    yield from ("", "| suite | result | commit, day | seconds | figures |", "|---|---|---|---|---|")
+    for suite, name in CLIENTS:
+        yield _row(suite, cases.verdict([name]), *_run(cases.outcome(name)))
+
+
 def _variations(cases: Cases) -> Iterator[str]:
     yield from ("", "## Variations of a procedure", "")
     yield "What people change in a procedure, whose procedures do so, and what comes of it here."
@@ -175,6 +196,7 @@ def named_tests() -> Iterator[str]:
     yield from (name for each in PROCEDURES for name in case(each))
     yield from (name for each in VARIATIONS for name in each.tests)
     yield from (test for *_, test in MORE_OF_RELEASES)
+    yield from (test for _, test in CLIENTS)
 
 
 def collect(files: Iterable[str]) -> dict[str, str]:

@@ -39,6 +39,8 @@ PLACES = {
     "tests/interop/test_log_tools.py": Place(TEST_ALL, BESIDE),
     "tests/interop/test_pages.py": Place(TEST, BESIDE),
     "tests/interop/procedures/test_variations.py": Place(TEST, BESIDE),
+    "tests/peers/test_franz_go.py": Place(TEST_ALL, CLUSTERS),
+    "tests/peers/test_librdkafka.py": Place(TEST_LONG, CLUSTERS),
     "tests/faults/": Place(TEST_ALL, CLUSTERS),
     "tests/people/test_mistakes.py": Place(TEST_ALL, BESIDE),
     "tests/people/test_status.py": Place(TEST_ALL, CLUSTERS),

@@ -1,0 +1,111 @@
+"""librdkafka's own tests (in C): from Debian's source package, built once, and run against a cluster.
+
+Only the source package of Debian 12 is known here, by its checksum; elsewhere there is nothing to run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from migrator.errors import OperatorError
+from migrator.parts.kafka_jars import cache_directory
+from migrator.parts.processes import ChildProcess, run_to_end
+from tests.peers.support.franz_go import OUTPUT_MAX, SuiteResult
+
+PACKAGE, VERSION = "librdkafka", "2.0.2"
+REVISION = "1"
+SHA_256 = "f321bcb1e015a34114c83cf1aa7b99ee260236aab096b85c003170c90a47ca9d"
+NEEDED = ("apt-get", "make", "gcc", "g++")
+SOURCES = Path("/etc/apt/sources.list.d/debian.sources")
+FETCH_SECONDS, BUILD_SECONDS = 300.0, 1800.0
+LEFT_OUT = ("--disable-ssl", "--disable-gssapi", "--disable-curl", "--disable-zstd", "--disable-lz4-ext")
+"""Of libraries that these tests do not need."""
+_RESULT = re.compile(r"=+ Test (\S+) (PASSED|FAILED|SKIPPED)")
+_BEGUN = re.compile(r"=+ Running test (\S+) =+")
+
+
+def can_be_built() -> bool:
+    """Whether this is the Debian whose source package is known, with a compiler."""
+    known = SOURCES.is_file() and "bookworm" in SOURCES.read_text(encoding="utf-8")
+    return known and all(shutil.which(name) for name in NEEDED)
+
+
+def build() -> Path:
+    """The folder with the program `test-runner`, in the project's cache.
+
+    :raises OperatorError: the package cannot be fetched, has another checksum, or does not compile.
+    """
+    place = cache_directory().parent / PACKAGE
+    tests = place / f"{PACKAGE}-{VERSION}" / "tests"
+    if not (tests / "test-runner").exists():
+        place.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(_fetch(place)) as archive:
+            archive.extractall(place, filter="data")
+        for command in (["./configure", *LEFT_OUT], ["make", "-j2", "libs"], ["make", "-C", "tests", "test-runner"]):
+            run_to_end("build", command, timeout_seconds=BUILD_SECONDS, cwd=tests.parent)
+    return tests
+
+
+def _fetch(place: Path) -> Path:
+    """The archive, by apt, with package lists of our own: the system's stay as they are."""
+    archive = place / f"{PACKAGE}_{VERSION}.orig.tar.gz"
+    if not archive.exists():
+        text = SOURCES.read_text(encoding="utf-8")
+        (place / "with-sources.sources").write_text(re.sub(r"(?m)^Types: deb$", "Types: deb deb-src", text))
+        (place / "lists" / "partial").mkdir(parents=True, exist_ok=True)
+        options = {
+            "Dir::Etc::sourcelist": str(place / "with-sources.sources"),
+            "Dir::Etc::sourceparts": "/dev/null",
+            "Dir::State::lists": str(place / "lists"),
+        }
+        apt = ["apt-get", "-q", *(word for key, text in options.items() for word in ("-o", f"{key}={text}"))]
+        wanted = f"{PACKAGE}={VERSION}-{REVISION}"
+        for command in ([*apt, "update"], [*apt, "source", "--download-only", wanted]):
+            run_to_end("apt-get", command, timeout_seconds=FETCH_SECONDS, cwd=place)
+    if hashlib.sha256(archive.read_bytes()).hexdigest() != SHA_256:
+        archive.unlink()
+        raise OperatorError("it is not the archive that is known", where=str(archive), remedy="Run the test again")
+    return archive
+
+
+def run(tests: Path, bootstrap: str, directory: Path, *, numbers: Sequence[str], seconds: float) -> SuiteResult:
+    """Run tests, one after the other, against a cluster; nothing runs any more when it returns.
+
+    :param tests: as `build` gives it.
+    :param numbers: of tests, e.g. ``0081``.
+    :param seconds: what has not ended by then has failed.
+    """
+    configuration = directory / "test.conf"
+    configuration.write_text(f"bootstrap.servers={bootstrap}\nbroker.address.family=v4\n")
+    environment = os.environ | {
+        "RDKAFKA_TEST_CONF": str(configuration),
+        "TESTS": ",".join(numbers),
+        "TEST_KAFKA_VERSION": "3.9.1",
+        "LD_LIBRARY_PATH": f"{tests.parent / 'src'}:{tests.parent / 'src-cpp'}",
+    }
+    with ChildProcess(
+        "test-runner", [str(tests / "test-runner"), "-p1"], output=directory / "test-runner.log", cwd=directory,
+        env=environment,
+    ) as child:  # fmt: skip
+        try:
+            child.wait(timeout_seconds=seconds)
+        except OperatorError:
+            child.kill()
+        return read(child.output_text()[:OUTPUT_MAX])
+
+
+def read(output: str) -> SuiteResult:
+    """What `test-runner` prints; what was begun and did not end has failed."""
+    results: dict[str, set[str]] = {"PASSED": set(), "FAILED": set(), "SKIPPED": set()}
+    for name, word in _RESULT.findall(output):
+        results[word].add(name)
+    unended = set(_BEGUN.findall(output)).difference(*results.values())
+    return SuiteResult(
+        frozenset(results["PASSED"]), frozenset(results["FAILED"] | unended), frozenset(results["SKIPPED"])
+    )  # fmt: skip

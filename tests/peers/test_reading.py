@@ -1,0 +1,48 @@
+"""What Go's tests print is read as it is meant."""
+
+from __future__ import annotations
+
+from tests.peers.support import librdkafka
+from tests.peers.support.franz_go import MODULE, SuiteResult, read
+
+OUTPUT = """\
+=== RUN   TestA
+=== RUN   TestA/one
+--- PASS: TestA (0.10s)
+    --- PASS: TestA/one (0.10s)
+=== RUN   TestB
+    b_test.go:7: no luck
+--- FAIL: TestB (0.00s)
+=== RUN   TestC
+--- SKIP: TestC (0.00s)
+=== RUN   TestD
+panic: test timed out after 1s
+"""
+
+
+def test_a_test_that_did_not_end_has_failed() -> None:
+    assert read(OUTPUT) == SuiteResult(
+        frozenset({"TestA", "TestA/one"}), frozenset({"TestB", "TestD"}), frozenset({"TestC"})
+    )
+
+
+def test_so_it_is_of_librdkafka() -> None:
+    """Colours are between the words, and lines of other tests."""
+    output = """\
+\x1b[36m[<MAIN>/0.0s] ================= Running test 0081_admin =================
+\x1b[0m[0081_admin /  9.1s] ================= Test 0081_admin PASSED =================
+[<MAIN>/9.2s] ================= Running test 0103_transactions =================
+[0103_transactions / 1.0s] ================= Test 0103_transactions FAILED =================
+================= Test 0044_partition_cnt SKIPPED =================
+[<MAIN>/9.3s] ================= Running test 0018_cgrp_term =================
+"""
+    assert librdkafka.read(output) == SuiteResult(
+        frozenset({"0081_admin"}), frozenset({"0103_transactions", "0018_cgrp_term"}), frozenset({"0044_partition_cnt"})
+    )
+
+
+def test_the_version_is_pinned_with_checksums() -> None:
+    pinned = [line.split()[:2] for line in (MODULE / "go.sum").read_text(encoding="utf-8").splitlines()]
+    required = (MODULE / "go.mod").read_text(encoding="utf-8").partition("require ")[2].split()
+    assert required in pinned
+    assert [required[0], f"{required[1]}/go.mod"] in pinned
