@@ -32,6 +32,7 @@ from migrator.rollout.apply import ABORT_FILE, Ending, RolloutRun, StopAt, until
 from migrator.rollout.inventory import schema_text
 from migrator.rollout.journal import Event, RolloutJournal, read_journal
 from migrator.rollout.leaving_zookeeper import keep, refuse_removal, remove_all
+from migrator.rollout.old_brokers import refuse_old_brokers
 from migrator.rollout.opening import may_turn_back, note_without, open_rollout, refuse_without, turn_back
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import plan
@@ -127,7 +128,10 @@ async def _previews(
     begun = progress.rollout and not progress.closed and progress.direction is direction
     steps = plan(parts.inventory, direction, (progress.canary if begun else "") or canary)
     known = progress if begun else Progress(rollout=progress.rollout)
-    return preview(parts, steps, known, await gather(parts, steps, known))
+    facts = await gather(parts, steps, known)
+    if direction is Direction.FORWARD:
+        refuse_old_brokers(parts.inventory, facts.seen, facts.texts)
+    return preview(parts, steps, known, facts)
 
 
 @command.command("apply")

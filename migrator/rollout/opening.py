@@ -12,6 +12,7 @@ from migrator.rollout.files import text_of
 from migrator.rollout.inventory import ControllerKind
 from migrator.rollout.journal import Event, RolloutJournal
 from migrator.rollout.modes import digest, file_mode, parsed
+from migrator.rollout.old_brokers import refuse_old_brokers
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import plan
 from migrator.rollout.progress import Progress, progress_of
@@ -45,11 +46,12 @@ async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str
             )
         return
     plan(parts.inventory, Direction.FORWARD, canary)
-    files = {}
+    files, texts = {}, {}
     for node in parts.inventory.nodes:
-        text = await text_of(parts.executor, node)
+        texts[node.name] = text = await text_of(parts.executor, node)
         parsed(node, text)
         files[node.name] = digest(text.encode())
+    refuse_old_brokers(parts.inventory, await parts.observer.observe(), texts)
     rollout = token_hex(ID_BYTES)
     now = parts.clock.wall_ms()
     journal.append(now, Event.OPENED, rollout=rollout, direction=Direction.FORWARD.value, canary=canary)
