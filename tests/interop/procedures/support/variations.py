@@ -28,7 +28,6 @@ from tests.interop.procedures.support.vendors import (
     FLAG_AGAIN,
     OLD_KEYS,
     RED_HAT,
-    SERVERS_ON_BROKERS,
     STRIMZI,
 )
 
@@ -124,12 +123,6 @@ VARIATIONS = (
         "Apache 3.9, Confluent 7.9, CFK",
         Result.WORKS,
         case(APACHE_39, CONFLUENT_79),
-    ),
-    Variation(
-        "controller.quorum.bootstrap.servers on brokers only",
-        "Apache 3.9, adapted",
-        Result.WORKS,
-        case(SERVERS_ON_BROKERS),
     ),
     Variation(
         "format --standalone; format --no-initial-controllers, then add-controller",

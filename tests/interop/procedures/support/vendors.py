@@ -173,16 +173,10 @@ AT_ONCE = replace(
     name="changed: all controllers are restarted at once at the end",
     prepared=APACHE_37.prepared,
     finalized=APACHE_37.finalized,
+    brokers=APACHE_37.brokers,
     format=APACHE_37.format,
     controllers=3,
     steps=(*TO_DUAL_WRITE, Step.KRAFT, Step.FINALIZE_AT_ONCE, Step.FINISHED),
-)
-SERVERS_ON_BROKERS = replace(
-    APACHE_39,
-    name="changed: controller.quorum.bootstrap.servers on brokers only",
-    prepared=APACHE_37.prepared,
-    finalized=APACHE_37.finalized,
-    format=APACHE_37.format,
 )
 BOTH_IDS = replace(
     APACHE_39,
@@ -198,5 +192,5 @@ OLD_KEYS = replace(
 FLAG_AGAIN = replace(
     APACHE_39, name="changed: the migration is turned on again after the end", steps=(*FORWARD, Step.FLAG_AGAIN)
 )
-CHANGED = (EMPTY_CONNECT, CONNECT_STAYS, AT_ONCE, SERVERS_ON_BROKERS, BOTH_IDS, OLD_KEYS, FLAG_AGAIN)
+CHANGED = (EMPTY_CONNECT, CONNECT_STAYS, AT_ONCE, BOTH_IDS, OLD_KEYS, FLAG_AGAIN)
 ALL: tuple[Procedure, ...] = (*VENDORS, *CHANGED)
