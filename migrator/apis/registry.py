@@ -117,7 +117,8 @@ _ROWS: Final = (
     Api(50, _READ, None, _not_served, refuse_at_top),
 )  # fmt: skip
 
-FORBIDDEN: Final = "The principal may not do this to the cluster."
+FORBIDDEN: Final = "Request is not authorized."
+"""Kafka's words, without the connection and the buffers that stock prints between them."""
 
 APIS: Final = {row.key: row for row in _ROWS}
 

@@ -21,6 +21,7 @@ from tests.differential.scenarios import (
 from tests.differential.support.steps import Scenario
 
 MAIN = (
+    Scenario("before brokers", cluster.BEFORE_BROKERS),
     Scenario("brokers", brokers.STEPS),
     Scenario("topics", topics.STEPS),
     Scenario("partitions", partitions.STEPS),
