@@ -31,8 +31,6 @@ def quota_change(call: Call, image: MetadataImage, context: Context) -> Decision
 
 def refuse_quota_change(call: Call, error: ApiError) -> Any:
     """AlterClientQuotas refused as a whole."""
-    if error.code is ErrorCode.cluster_authorization_failed:
-        error = ApiError(error.code, "Cluster authorization failed.")
     return _quota_response(call, ((_entity(entry), error) for entry in call.body.entries))
 
 

@@ -21,7 +21,6 @@ from tests.differential.scenarios import (
 from tests.differential.support.steps import Scenario
 
 MAIN = (
-    Scenario("before brokers", cluster.BEFORE_BROKERS),
     Scenario("brokers", brokers.STEPS),
     Scenario("topics", topics.STEPS),
     Scenario("partitions", partitions.STEPS),
@@ -39,4 +38,4 @@ MAIN = (
     Scenario("negative ids", brokers.NEGATIVE),
 )
 GUARDED = (Scenario("guarded", guarded.STEPS),)
-OLD = (Scenario("old", old.STEPS),)
+OLD = (Scenario("before brokers", cluster.BEFORE_BROKERS), Scenario("old", old.STEPS))
