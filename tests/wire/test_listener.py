@@ -175,17 +175,11 @@ async def test_api_versions_tell_features_and_readiness() -> None:
 
 
 async def test_only_controllers_of_this_program_see_by_which_feature_they_know_each_other() -> None:
-    features = Features({"metadata.version": VersionRange(1, 21), OUR_FEATURE: OUR_FEATURE_RANGE}, {})
-    async with serving(features=lambda: features) as (_, _, port), client_of(port) as client:
+    known = {"metadata.version": VersionRange(1, 21), OUR_FEATURE: OUR_FEATURE_RANGE}
+    async with serving(features=lambda: Features(known, {})) as (_, _, port), client_of(port) as client:
         assert (await client.connect(10)).features.is_ours
-        for version in (3, 4):
-            request = build(
-                request_type(API_VERSIONS, version),
-                client_software_name="apache-kafka-java",
-                client_software_version="3.9.1",
-            )
-            seen = await client.request(request, 10)
-            assert [feature.name for feature in seen.supported_features] == ["metadata.version"]
+        java = build(request_type(API_VERSIONS, 4), client_software_name="java", client_software_version="3.9.1")
+        assert [seen.name for seen in (await client.request(java, 10)).supported_features] == ["metadata.version"]
 
 
 async def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
