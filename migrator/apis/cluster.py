@@ -48,13 +48,12 @@ def cluster_description(call: Call, image: MetadataImage, context: Context) -> D
     """DescribeCluster 0-1: the registered controllers, as KIP-919 has it, at the listener that was asked."""
     if not supports(image, MinLevel.CONTROLLER_REGISTRATION):
         raise RefusedError(
-            ErrorCode.unsupported_version, "DescribeCluster at a controller needs metadata.version 3.7-IV0."
+            ErrorCode.unsupported_version,
+            "Direct-to-controller communication is not supported with the current MetadataVersion.",
         )
     endpoint_type = getattr(call.body, "endpoint_type", BROKERS)
     if endpoint_type != CONTROLLERS:
-        raise RefusedError(
-            _wrong_type(call.version, endpoint_type), "This node is a controller, and describes controllers only."
-        )
+        raise RefusedError(_wrong_type(call.version, endpoint_type), _other_type(endpoint_type))
     operations = NOT_ASKED
     if call.body.include_cluster_authorized_operations:
         operations = _authorized_operations(call)
@@ -75,6 +74,12 @@ def _wrong_type(version: int, endpoint_type: int) -> ErrorCode:
     if version == 0:
         return ErrorCode.invalid_request
     return ErrorCode.mismatched_endpoint_type if endpoint_type == BROKERS else ErrorCode.unsupported_endpoint_type
+
+
+def _other_type(endpoint_type: int) -> str:
+    if endpoint_type == BROKERS:
+        return "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"
+    return f"Unsupported endpoint type {endpoint_type}"
 
 
 def _authorized_operations(call: Call) -> int:

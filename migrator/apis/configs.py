@@ -24,7 +24,8 @@ from migrator.image.model import ConfigResource, MetadataImage
 from migrator.records.acl_codes import AclOperation, ResourceType
 from migrator.records.metadata import ConfigResourceType
 
-FORBIDDEN = "The principal may not alter the configuration of this resource."
+TOPIC_FORBIDDEN = "Topic authorization failed."
+FORBIDDEN = "Cluster authorization failed."
 _KNOWN_TYPES = frozenset(ConfigResourceType) - {ConfigResourceType.UNKNOWN}
 _OPERATIONS = frozenset(int(operation) for operation in ConfigOperation)
 
@@ -69,11 +70,12 @@ def alter_error(call: Call, resource: ConfigResource) -> ApiError | None:
     """Why the caller may not alter the resource's configuration, or None."""
     if resource.resource_type == ConfigResourceType.TOPIC:
         allowed = call.access.allows(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC, resource.name)
-        return None if allowed else ApiError(ErrorCode.topic_authorization_failed, FORBIDDEN)
+        return None if allowed else ApiError(ErrorCode.topic_authorization_failed, TOPIC_FORBIDDEN)
     if resource.resource_type in (ConfigResourceType.BROKER, ConfigResourceType.CLIENT_METRICS):
         allowed = allows_cluster(call.access, AclOperation.ALTER_CONFIGS)
         return None if allowed else ApiError(ErrorCode.cluster_authorization_failed, FORBIDDEN)
-    return ApiError(ErrorCode.invalid_request, "Resources of this type are not altered at a controller.")
+    kind = ConfigResourceType(resource.resource_type).name
+    return ApiError(ErrorCode.invalid_request, f"Unexpected resource type {kind}.")
 
 
 def _sorted_out(call: Call) -> tuple[list[tuple[ConfigResource, ApiError]], list[tuple[ConfigResource, Any]]]:
@@ -85,10 +87,10 @@ def _sorted_out(call: Call) -> tuple[list[tuple[ConfigResource, ApiError]], list
     for resource, row in rows:
         if resource.resource_type not in _KNOWN_TYPES:
             errors[resource] = ApiError(
-                ErrorCode.unsupported_version, f"Resource type {resource.resource_type} is unknown."
+                ErrorCode.unsupported_version, f"Unknown resource type {resource.resource_type}."
             )
         elif counts[resource] > 1:
-            errors[resource] = ApiError(ErrorCode.invalid_request, "The resource is named more than once.")
+            errors[resource] = ApiError(ErrorCode.invalid_request, "Duplicate resource.")
         elif (error := alter_error(call, resource)) is not None:
             errors[resource] = error
         else:

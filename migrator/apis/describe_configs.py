@@ -5,6 +5,7 @@ Of brokers it knows only what is dynamic; they answer for themselves. Source: Ka
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -28,7 +29,10 @@ from migrator.values import value
 CLIENT_METRICS_SOURCE: Final = 7
 BROKER_LOGGER: Final = 8
 """Type of resource: the log levels of a Java process, which this is not."""
-FORBIDDEN: Final = "The principal may not see the configuration of this resource."
+FORBIDDEN: Final = {
+    ErrorCode.topic_authorization_failed: "Topic authorization failed.",
+    ErrorCode.cluster_authorization_failed: "Cluster authorization failed.",
+}
 REPEATED: Final = ApiError(ErrorCode.invalid_request, "The resource is named more than once.")
 READ_ONLY: Final = "read-only"
 _TYPES: Final = {
@@ -118,34 +122,41 @@ def _answer(row: Any, error: ApiError, configs: Iterable[Mapping[str, Any]] = ()
 def _check_access(call: Call, resource: ConfigResource) -> None:
     if resource.resource_type == ConfigResourceType.TOPIC:
         if not call.access.allows(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, resource.name):
-            raise RefusedError(ErrorCode.topic_authorization_failed, FORBIDDEN)
+            raise _forbidden(ErrorCode.topic_authorization_failed)
         return
     nodes = (ConfigResourceType.BROKER, ConfigResourceType.CLIENT_METRICS, BROKER_LOGGER)
     if resource.resource_type in nodes and not allows_cluster(call.access, AclOperation.DESCRIBE_CONFIGS):
-        raise RefusedError(ErrorCode.cluster_authorization_failed, FORBIDDEN)
+        raise _forbidden(ErrorCode.cluster_authorization_failed)
     if resource.resource_type not in nodes or resource.resource_type == BROKER_LOGGER:
         raise RefusedError(ErrorCode.invalid_request, f"Resource type {resource.resource_type} is not described here.")
+
+
+def _forbidden(code: ErrorCode) -> RefusedError:
+    return RefusedError(code, FORBIDDEN[code])
+
+
+def _other_node(own: int, asked: str) -> str:
+    if re.fullmatch(r"[+-]?[0-9]{1,10}", asked) is None:
+        return f"Broker id must be an integer, but it is: {asked}"
+    return f"Unexpected broker id, expected {own} or empty string, but received {asked}"
 
 
 def _entries(image: MetadataImage, context: Context, resource: ConfigResource) -> Iterator[_Entry]:
     if resource.resource_type == ConfigResourceType.TOPIC:
         fault = name_fault(resource.name)
         if fault is not None:
-            raise RefusedError(ErrorCode.invalid_topic_exception, f"The topic name {fault}.")
+            raise RefusedError(ErrorCode.invalid_topic_exception, fault)
         if resource.name not in image.topics.ids:
             raise RefusedError(ErrorCode.unknown_topic_or_partition)
         return _topic_entries(image, context, resource)
     if resource.resource_type == ConfigResourceType.CLIENT_METRICS:
         if not resource.name:
-            raise RefusedError(ErrorCode.invalid_request, "A client metrics subscription needs a name.")
+            raise RefusedError(ErrorCode.invalid_request, "Client metrics subscription name must not be empty")
         return _client_metrics_entries(image, resource)
     if not resource.name:
         return _default_entries(image, resource)
     if resource.name != str(context.settings.node_id):
-        raise RefusedError(
-            ErrorCode.invalid_request,
-            f"This is node {context.settings.node_id}; ask node {resource.name!r} itself, or for the default.",
-        )
+        raise RefusedError(ErrorCode.invalid_request, _other_node(context.settings.node_id, resource.name))
     return _node_entries(image, context, resource)
 
 

@@ -117,7 +117,11 @@ _ROWS: Final = (
     Api(50, _READ, None, _not_served, refuse_at_top),
 )  # fmt: skip
 
-FORBIDDEN: Final = "The principal may not do this to the cluster."
+FORBIDDEN: Final = "Request is not authorized."
+"""Kafka's words, without the connection and the buffers that stock prints between them."""
+GENERAL: Final = "Cluster authorization failed."
+_GENERAL_AT: Final = frozenset({49, 55, 70, 80, 81, 82})
+"""APIs where stock answers with the general words of the error."""
 
 APIS: Final = {row.key: row for row in _ROWS}
 
@@ -129,7 +133,8 @@ def check_access(call: Call) -> None:
     """
     needed = APIS[call.key].cluster_operation
     if needed is not None and not allows_cluster(call.access, needed):
-        raise RefusedError(ErrorCode.cluster_authorization_failed, FORBIDDEN)
+        words = GENERAL if call.key in _GENERAL_AT else FORBIDDEN
+        raise RefusedError(ErrorCode.cluster_authorization_failed, words)
 
 
 def answer(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:

@@ -91,7 +91,7 @@ def refuse_acl_deletion(call: Call, error: ApiError) -> Any:
 
 def acl_description(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
     """DescribeAcls 0-3."""
-    _check_authorizer(context)
+    _check_authorizer(context, "No Authorizer is configured on the broker")
     wanted = _filter(call.body)
     if UNKNOWN in (wanted.resource_type, wanted.pattern_type, wanted.operation, wanted.permission_type):
         raise RefusedError(ErrorCode.invalid_request, "The filter has an unknown element.")
@@ -116,9 +116,9 @@ def acl_description(call: Call, image: MetadataImage, context: Context) -> Decis
     return Decision(call.respond(resources=resources))
 
 
-def _check_authorizer(context: Context) -> None:
+def _check_authorizer(context: Context, otherwise: str = "No Authorizer is configured.") -> None:
     if not context.settings.authorizer_class_name:
-        raise RefusedError(ErrorCode.security_disabled, "No authorizer is configured (authorizer.class.name).")
+        raise RefusedError(ErrorCode.security_disabled, otherwise)
 
 
 def _entity(entry: Any) -> tuple[QuotaEntity, ...]:

@@ -30,10 +30,15 @@ DELETION_DISABLED_SINCE: Final = 3
 """First version of DeleteTopics with an error code of its own for ``delete.topic.enable=false``."""
 
 NO_THROTTLE: Final = dt.timedelta(0)
-DUPLICATE: Final = ApiError(ErrorCode.invalid_request, "The topic is named more than once.")
+DUPLICATE: Final = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
+PROHIBITED: Final = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
+NEITHER: Final = "Neither topic name nor id were specified."
+BOTH: Final = "You may not specify both topic name and topic id."
+NAMED_BY_ID: Final = "The provided topic name maps to an ID that was already supplied."
+UNKNOWN: Final = "This server does not host this topic-partition."
 STRICT_SINCE: Final = {19: 6, 20: 5, 37: 3}
 """API: the first version whose clients know THROTTLING_QUOTA_EXCEEDED; others are served, and have to wait then."""
-FORBIDDEN: Final = ApiError(ErrorCode.topic_authorization_failed, "The principal may not do this to the topic.")
+FORBIDDEN: Final = ApiError(ErrorCode.topic_authorization_failed, "Topic authorization failed.")
 
 
 def topic_creation(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
@@ -150,9 +155,12 @@ def _creation_errors(call: Call, topics: Iterable[Any]) -> Iterator[tuple[str, A
         if count > 1:
             yield name, DUPLICATE
         elif name == METADATA_TOPIC:
-            yield name, ApiError(ErrorCode.invalid_request, f"{METADATA_TOPIC} is not created by request.")
+            yield (
+                name,
+                ApiError(ErrorCode.invalid_request, PROHIBITED),
+            )
         elif not everything and not _allowed(call, AclOperation.CREATE, name):
-            yield name, FORBIDDEN
+            yield name, ApiError(FORBIDDEN.code, "Authorization failed.")
 
 
 def _new_topic(topic: Any) -> NewTopic:
@@ -232,7 +240,8 @@ class _Deletion:
         ids: Counter[Uuid] = Counter()
         for name, topic_id in _asked_to_delete(call.body):
             if (name is None) == (topic_id == ZERO_UUID):
-                self._refuse(name, topic_id, ErrorCode.invalid_request, "Give either the name or the id of a topic.")
+                said = NEITHER if name is None else BOTH
+                self._refuse(name, topic_id, ErrorCode.invalid_request, said)
             elif name is None:
                 ids[topic_id] += 1
             else:
@@ -251,9 +260,9 @@ class _Deletion:
     def _by_id(self, topic_id: Uuid, count: int) -> None:
         topic = self._image.topics.by_id.get(topic_id)
         if count > 1:
-            self._refuse(None, topic_id, ErrorCode.invalid_request, DUPLICATE.message)
+            self._refuse(None, topic_id, ErrorCode.invalid_request, "Duplicate topic id.")
         elif topic is None:
-            self._refuse(None, topic_id, ErrorCode.unknown_topic_id, "There is no topic with this id.")
+            self._refuse(None, topic_id, ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
         elif not self._may(AclOperation.DELETE, topic.name):
             visible = topic.name if self._may(AclOperation.DESCRIBE, topic.name) else None
             self._refuse(visible, topic_id, FORBIDDEN.code, FORBIDDEN.message)
@@ -267,12 +276,12 @@ class _Deletion:
         elif not self._may(AclOperation.DESCRIBE, name):
             self._refuse(name, ZERO_UUID, FORBIDDEN.code, FORBIDDEN.message)
         elif topic_id is None:
-            self._refuse(name, ZERO_UUID, ErrorCode.unknown_topic_or_partition, "There is no such topic.")
+            self._refuse(name, ZERO_UUID, ErrorCode.unknown_topic_or_partition, UNKNOWN)
         elif not self._may(AclOperation.DELETE, name):
             self._refuse(name, ZERO_UUID, FORBIDDEN.code, FORBIDDEN.message)
         elif topic_id in ids:
             self.granted.pop(topic_id, None)
-            self._refuse(name, topic_id, ErrorCode.invalid_request, "The topic is named by its id, too.")
+            self._refuse(name, topic_id, ErrorCode.invalid_request, NAMED_BY_ID)
         else:
             self.granted[topic_id] = name
 

@@ -59,6 +59,32 @@ def parse(kind: str, text: str, valid: str = "") -> ConfigValue | Secret:
     return value
 
 
+def in_kafkas_words(key: str, kind: str, valid: str, text: str) -> str:
+    """What Kafka says of a text that `parse` does not take; its ``ConfigException``. Not for passwords."""
+    shown, why = text, f"Not a number of type {kind.upper()}"
+    try:
+        value = PARSERS[kind](text)
+    except ValueError:
+        if kind == "boolean":
+            why = "Expected value to be either true or false"
+    else:
+        shown, why = text.strip(JAVA_BLANKS), f"Version {text.strip(JAVA_BLANKS)} is not a valid version"
+        if (bounds := RANGE.match(valid)) and isinstance(value, int | float):
+            shown, why = str(value), _out_of(value, *bounds.groups())
+        elif choice := CHOICE.match(valid):
+            allowed = choice.group(1).split(", ")
+            given = value if isinstance(value, tuple) else (value,)
+            shown = next((str(item) for item in given if item not in allowed), shown)
+            why = f"String must be one of: {', '.join(allowed)}"
+    return f"Invalid value {shown} for configuration {key}: {why}"
+
+
+def _out_of(value: float, low: str, high: str | None, or_minus_one: str | None) -> str:
+    if or_minus_one:
+        return f"Value must be between {low} and {high} or equal to -1"
+    return f"Value must be at least {low}" if value < float(low) else f"Value must be no more than {high}"
+
+
 def _integer(low: int, high: int) -> Callable[[str], int]:
     def parser(text: str) -> int:
         trimmed = text.strip(JAVA_BLANKS)

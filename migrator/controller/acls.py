@@ -156,26 +156,36 @@ def filter_fault(wanted: AclFilter) -> str | None:
     """What is wrong with a filter, or None."""
     allowed = {ANY} | _PATTERNS | {PatternType.MATCH}
     if wanted.resource_type not in {ANY} | _RESOURCES or wanted.pattern_type not in allowed:
-        return "The filter's resource or pattern type is unknown."
+        return "Unknown patternFilter."
     if wanted.operation not in {ANY} | _OPERATIONS or wanted.permission_type not in {ANY} | _PERMISSIONS:
-        return "The filter's operation or permission type is unknown."
+        return "Unknown entryFilter."
     return None
 
 
 def _fault(acl: Acl) -> str | None:
     faults = (
-        (acl.resource_type in _RESOURCES, "The resource type is not valid."),
-        (acl.pattern_type in _PATTERNS, "The pattern type is not valid."),
-        (acl.operation in _OPERATIONS, "The operation is not valid."),
-        (acl.permission_type in _PERMISSIONS, "The permission type is not valid."),
-        (bool(acl.resource_name), "The resource name is empty."),
-        (":" in acl.principal, "The principal is not of the form Type:name."),
         (
             acl.resource_type != ResourceType.CLUSTER or acl.resource_name == CLUSTER_NAME,
-            f"The cluster's only name is {CLUSTER_NAME}.",
+            f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}",
+        ),
+        (bool(acl.resource_name), "Invalid empty resource name"),
+        (acl.resource_type in _RESOURCES, f"Invalid resourceType {_unusable(acl.resource_type)}"),
+        (acl.pattern_type in _PATTERNS, f"Invalid patternType {_unusable(acl.pattern_type)}"),
+        (acl.operation in _OPERATIONS, f"Invalid operation {_unusable(acl.operation)}"),
+        (acl.permission_type in _PERMISSIONS, f"Invalid permissionType {_unusable(acl.permission_type)}"),
+        (
+            ":" in acl.principal,
+            f"Could not parse principal from `{acl.principal}` {_NO_COLON}",
         ),
     )
     return next((sentence for holds, sentence in faults if not holds), None)
+
+
+_NO_COLON: Final = "(no colon is present separating the principal type from the principal name)"
+
+
+def _unusable(code: int) -> str:
+    return {ANY: "ANY", int(PatternType.MATCH): "MATCH"}.get(code, "UNKNOWN")
 
 
 def _unused_id(image: MetadataImage, context: Context) -> Uuid:

@@ -4,6 +4,7 @@ CreatePartitions and reassignments. Source: Kafka's ``ReplicationControlManager`
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -16,6 +17,17 @@ from migrator.records.metadata import LeaderRecoveryState, PartitionRecord
 from migrator.records.uuid import Uuid
 from migrator.records.versions import MinLevel
 
+EXCESSIVE: Final = "Excessively large number of partitions per request."
+NO_ACTIVE_BROKER: Final = "All brokers are currently fenced or in controlled shutdown."
+
+
+def nobody_active(number: int) -> str:
+    """That no broker of a partition's assignment is active."""
+    return (
+        f"All brokers specified in the manual partition assignment for partition {number} are fenced or in controlled "
+        "shutdown."
+    )
+
 
 def check_assignment(image: MetadataImage, replicas: Sequence[int], replication_factor: int | None = None) -> None:
     """Check an assignment that an operator gave.
@@ -24,21 +36,25 @@ def check_assignment(image: MetadataImage, replicas: Sequence[int], replication_
     :raises RefusedError: INVALID_REPLICA_ASSIGNMENT.
     """
     if not replicas:
-        raise RefusedError(ErrorCode.invalid_replica_assignment, "An assignment names no broker.")
+        raise RefusedError(
+            ErrorCode.invalid_replica_assignment, "The manual partition assignment includes an empty replica list."
+        )
     for broker_id in sorted(replicas):
         if broker_id not in image.cluster.brokers:
             raise RefusedError(
                 ErrorCode.invalid_replica_assignment,
-                f"An assignment names broker {broker_id}, which is not registered.",
+                f"The manual partition assignment includes broker {broker_id}, but no such broker is registered.",
             )
         if replicas.count(broker_id) > 1:
             raise RefusedError(
-                ErrorCode.invalid_replica_assignment, f"An assignment names broker {broker_id} more than once."
+                ErrorCode.invalid_replica_assignment,
+                f"The manual partition assignment includes the broker {broker_id} more than once.",
             )
     if replication_factor is not None and len(replicas) != replication_factor:
         raise RefusedError(
             ErrorCode.invalid_replica_assignment,
-            f"An assignment has {len(replicas)} replicas; the topic's other partitions have {replication_factor}.",
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+            f"consistent with previous partitions, which have {replication_factor} replica(s).",
         )
 
 

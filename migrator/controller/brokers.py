@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from kio.schema.errors import ErrorCode
 
 from migrator.controller.brokers_view import check_node
-from migrator.controller.context import Context, supports, zk_brokers_allowed
+from migrator.controller.context import KRAFT_VERSION, Context, supports, zk_brokers_allowed
 from migrator.controller.decision import Decision, RefusedError, decided
 from migrator.controller.partition_change import leader_and_isr_changes
 from migrator.image.model import BrokerRegistration, MetadataImage
@@ -25,8 +25,6 @@ from migrator.records.metadata import (
 from migrator.records.uuid import Uuid, is_reserved, uuid_to_text
 from migrator.records.versions import FEATURE_NAME, MINIMUM_SUPPORTED, MinLevel, version_at
 from migrator.values import value
-
-KRAFT_VERSION = "kraft.version"
 
 
 @value

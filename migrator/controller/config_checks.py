@@ -15,7 +15,7 @@ from typing import Final, cast
 from kio.schema.errors import ErrorCode
 
 from migrator.config.kafka_keys import BROKER_KEYS, TOPIC_KEYS, Row
-from migrator.config.types import JAVA_BLANKS, parse, split_list
+from migrator.config.types import JAVA_BLANKS, in_kafkas_words, parse, split_list
 from migrator.controller.decision import RefusedError
 from migrator.controller.effective import SYNONYMS, TopicDefaults
 from migrator.records.metadata import ConfigResourceType
@@ -63,17 +63,22 @@ def check_topic_config(existing: Values, wanted: Values, defaults: TopicDefaults
     """
     for key, text in wanted.items():
         if key not in _TOPIC:
-            raise _invalid(f"Topics have no configuration {key!r}.")
+            raise _invalid(f"Unknown topic config name: {key}")
         _check_value(_TOPIC[key], text)
     effective = _Effective(wanted, defaults)
-    if effective.number("min.compaction.lag.ms") > effective.number("max.compaction.lag.ms"):
-        raise _invalid("min.compaction.lag.ms is above max.compaction.lag.ms.")
+    least, most = (effective.number(f"{bound}.compaction.lag.ms") for bound in ("min", "max"))
+    if least > most:
+        raise _invalid(
+            f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
+        )
     if effective.flag(REMOTE_STORAGE):
         _check_remote_storage(effective, defaults)
     elif existing.get(REMOTE_STORAGE, "").lower() == "true" and not effective.flag("remote.log.delete.on.disable"):
         raise _invalid(
-            f"{REMOTE_STORAGE} can be turned off only with remote.log.delete.on.disable=true; "
-            "to keep the remote data set remote.log.copy.disable=true instead."
+            "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote data "
+            "and turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If you want "
+            "to disable remote storage and delete all remote data, please set "
+            "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
         )
 
 
@@ -83,10 +88,10 @@ def check_broker_config(name: str, wanted: Values) -> None:
     :param name: a broker id in text, or "" for all brokers.
     :raises RefusedError: INVALID_REQUEST, INVALID_CONFIG.
     """
-    if name and not re.fullmatch(r"[+-]?\d{1,10}", name):
-        raise RefusedError(ErrorCode.invalid_request, "A broker's configuration is named by its id, a number.")
-    if name and not 0 <= int(name) < 2**31:
-        raise RefusedError(ErrorCode.invalid_request, "A broker's id is a number from 0 to 2147483647.")
+    if name and (not re.fullmatch(r"[+-]?\d{1,10}", name) or not -(2**31) <= int(name) < 2**31):
+        raise RefusedError(ErrorCode.invalid_request, "Unable to parse broker name as a base 10 number.")
+    if name and int(name) < 0:
+        raise RefusedError(ErrorCode.invalid_request, "Invalid negative broker ID.")
     for key, text in wanted.items():
         if key in _TOPIC_DEFAULTS_OF_BROKERS:
             _check_value(_BROKER[key], text)
@@ -98,18 +103,21 @@ def check_client_metrics(name: str, wanted: Values) -> None:
     :raises RefusedError: INVALID_REQUEST, INVALID_CONFIG.
     """
     if not name:
-        raise RefusedError(ErrorCode.invalid_request, "A client metrics subscription needs a name.")
+        raise RefusedError(ErrorCode.invalid_request, "Subscription name can't be empty")
     for key, text in wanted.items():
         check = _CLIENT_METRICS.get(key)
         if check is None:
-            raise RefusedError(ErrorCode.invalid_request, f"Client metrics have no configuration {key!r}.")
+            raise RefusedError(ErrorCode.invalid_request, f"Unknown client metrics configuration: {key}")
         check(text)
 
 
 def _check_push_interval(text: str) -> None:
     low, high = _PUSH_INTERVAL_MS
     if not re.fullmatch(r"[+-]?[0-9]{1,10}", text.strip(JAVA_BLANKS)) or not low <= int(text) <= high:
-        raise RefusedError(ErrorCode.invalid_request, f"interval.ms must be a number from {low} to {high}.")
+        raise RefusedError(
+            ErrorCode.invalid_request,
+            f"Invalid value {text} for interval.ms, interval must be between {low} and {high} (1 hour)",
+        )
 
 
 def _check_match(text: str) -> None:
@@ -125,7 +133,7 @@ def _check_match(text: str) -> None:
         except (re.error, RecursionError, OverflowError):  # nested too deeply, or repeated too often, for any engine
             valid = False
         if not valid:
-            raise _invalid(f"match has an element that is not <client attribute>=<regular expression>: {pattern!r}.")
+            raise _invalid(f"Illegal client matching pattern: {pattern}")
 
 
 _CLIENT_METRICS: Final[dict[str, Callable[[str], None]]] = {
@@ -157,9 +165,12 @@ class _Effective:
 
 def _check_remote_storage(topic: _Effective, defaults: TopicDefaults) -> None:
     if not defaults.remote_storage_enabled:
-        raise _invalid("Tiered storage is off in this cluster (remote.log.storage.system.enable).")
+        raise _invalid(
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log "
+            "storage."
+        )
     if "compact" in topic.text("cleanup.policy").lower():
-        raise _invalid("Compacted topics can't have tiered storage.")
+        raise _invalid("Remote log storage is unsupported for the compacted topics")
     frozen = topic.flag("remote.log.copy.disable")
     for unit in ("bytes", "ms"):
         total, local = topic.number(f"retention.{unit}"), topic.number(f"local.retention.{unit}")
@@ -168,7 +179,10 @@ def _check_remote_storage(topic: _Effective, defaults: TopicDefaults) -> None:
         if total != _NO_LIMIT and (local == _NO_LIMIT or local > total):
             raise _invalid(f"local.retention.{unit} is above retention.{unit}.")
         if frozen and local != total:
-            raise _invalid(f"With remote.log.copy.disable, local.retention.{unit} must equal retention.{unit}.")
+            raise _invalid(
+                f"When `remote.log.copy.disable` is set to true, the `local.retention.{unit}` and `retention.{unit}` "
+                "must be set to the identical value because there will be no more logs copied to the remote storage."
+            )
 
 
 def _check_value(row: Row, text: str) -> None:
@@ -178,10 +192,13 @@ def _check_value(row: Row, text: str) -> None:
         if valid == "metadata version" and not _OLD_VERSION.fullmatch(text.strip()):
             parse_version(text)
     except ValueError as error:
-        raise _invalid(f"Value {text!r} of {key} is not valid: {error}.") from error
+        raise _invalid(in_kafkas_words(key, kind, valid, text)) from error
     throttled = split_list(text) if valid.startswith("[partitionId]:") else ()
     if throttled != ("*",) and not all(_THROTTLED.fullmatch(part) for part in throttled):
-        raise _invalid(f"{key} must be * or a list of <partition>:<broker>.")
+        raise _invalid(
+            f"Invalid value [{', '.join(throttled)}] for configuration {key}: {key} must be the literal '*' or a list "
+            "of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        )
 
 
 def _invalid(message: str) -> RefusedError:

@@ -135,7 +135,8 @@ def _new_value(resource: ConfigResource, change: ConfigChange, current: str | No
         return None
     if not is_list(resource.resource_type, change.key):
         raise RefusedError(
-            ErrorCode.invalid_config, f"{change.key} is not a list: nothing can be appended or subtracted."
+            ErrorCode.invalid_config,
+            f"Can't {change.operation.name} to key {change.key} because its type is not LIST.",
         )
     if change.value is None:
         raise RefusedError(ErrorCode.invalid_request, f"Nothing is given to append to or subtract from {change.key}.")
@@ -175,17 +176,17 @@ def _check(
     name = resource.name
     if resource.resource_type == ConfigResourceType.TOPIC:
         if not name:
-            raise RefusedError(ErrorCode.invalid_request, "Topics have no default configuration to be altered.")
+            raise RefusedError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
         fault = name_fault(name)
         if fault is not None:
-            raise RefusedError(ErrorCode.invalid_topic_exception, f"The topic name {fault}.")
+            raise RefusedError(ErrorCode.invalid_topic_exception, fault)
         check_topic_config(current, wanted, defaults)
         if name not in image.topics.ids:
-            raise RefusedError(ErrorCode.unknown_topic_or_partition, f"There is no topic {name!r}.")
+            raise RefusedError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
     elif resource.resource_type == ConfigResourceType.BROKER:
         check_broker_config(name, wanted)
         if name and int(name) not in image.cluster.brokers and int(name) not in context.voters:
-            raise RefusedError(ErrorCode.broker_id_not_registered, f"There is no node {name}.")
+            raise RefusedError(ErrorCode.broker_id_not_registered, f"No node with id {int(name)} found.")
     elif resource.resource_type == ConfigResourceType.CLIENT_METRICS:
         check_client_metrics(name, wanted)
     else:

@@ -17,8 +17,12 @@ from migrator.values import value
 if TYPE_CHECKING:
     from random import Random
 
-SUPPORTED_FEATURES = (FeatureRange(FEATURE_NAME, MINIMUM_SUPPORTED, LATEST_SUPPORTED),)
-"""What this controller can be told to finalize by UpdateFeatures."""
+KRAFT_VERSION = "kraft.version"
+SUPPORTED_FEATURES = (
+    FeatureRange(FEATURE_NAME, MINIMUM_SUPPORTED, LATEST_SUPPORTED),
+    FeatureRange(KRAFT_VERSION, 0, 1),
+)
+"""What this controller announces, in ApiVersions and in its registration, and what UpdateFeatures may name."""
 
 
 class ControllerSettings(Protocol):

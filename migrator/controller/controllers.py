@@ -23,7 +23,10 @@ def register_controller(
         security protocol that there is not; INVALID_REQUEST for a negative id.
     """
     if not supports(image, MinLevel.CONTROLLER_REGISTRATION):
-        raise RefusedError(ErrorCode.unsupported_version, "Controllers can register from metadata.version 3.7-IV0 on.")
+        raise RefusedError(
+            ErrorCode.unsupported_version,
+            "The version of API is not supported. Controllers can register from metadata.version 3.7-IV0 on.",
+        )
     check_node(request.controller_id, request.listeners)
     record = RegisterControllerRecord(
         request.controller_id,

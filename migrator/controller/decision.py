@@ -88,13 +88,15 @@ def decided(response: R, records: list[MetadataRecord]) -> Decision[R]:
     return Decision(response, tuple(records))
 
 
-def check_size(records: int) -> None:
+def check_size(records: int, sentence: str = "") -> None:
     """Refuse an operation of that many records when they are too many.
 
+    :param sentence: what Kafka says in this case; ours follows.
     :raises RefusedError: POLICY_VIOLATION.
     """
     if records > MAX_RECORDS_PER_OPERATION:
         raise RefusedError(
             ErrorCode.policy_violation,
-            f"The operation needs {records} records; at most {MAX_RECORDS_PER_OPERATION} are allowed. Split it.",
+            f"{sentence}{' ' if sentence else ''}The operation needs {records} records; at most "
+            f"{MAX_RECORDS_PER_OPERATION} are allowed. Split it.",
         )

@@ -18,7 +18,7 @@ from migrator.values import value
 PREFERRED, UNCLEAN = 0, 1
 _ELECTIONS: Final = {PREFERRED: Election.PREFERRED, UNCLEAN: Election.UNCLEAN}
 
-NOT_NEEDED: Final = ApiError(ErrorCode.election_not_needed, "The partition has the wanted leader already.")
+NOT_NEEDED: Final = ApiError(ErrorCode.election_not_needed, "Leader election not needed for topic partition.")
 
 
 @value
@@ -46,7 +46,7 @@ def elect_leaders(
     """
     election = _ELECTIONS.get(request.election_type)
     if election is None:
-        raise RefusedError(ErrorCode.invalid_request, f"There is no election of type {request.election_type}.")
+        raise RefusedError(ErrorCode.invalid_request, f"Unknown election type {request.election_type}")
     rules = ChangeRules(image, context)
     results: list[ElectionResult] = []
     records: list[MetadataRecord] = []
@@ -66,15 +66,18 @@ def elect(
     topic = image.topics.by_name(topic_name)
     partition = None if topic is None else topic.partitions.get(number)
     if topic is None or partition is None:
-        return ApiError(ErrorCode.unknown_topic_or_partition, f"There is no partition {topic_name}-{number}."), None
+        missing = f"topic as {topic_name}" if topic is None else f"partition as {topic_name}-{number}"
+        return ApiError(ErrorCode.unknown_topic_or_partition, f"No such {missing}"), None
     wanted_leader = has_preferred_leader(partition) if election is Election.PREFERRED else partition.leader != NO_LEADER
     if wanted_leader:
         return NOT_NEEDED, None
     record = rules.change((topic.topic_id, number), partition, PartitionTarget(election=election))
     if record is None:
         if election is Election.PREFERRED:
-            return ApiError(ErrorCode.preferred_leader_not_available, "The preferred replica can't lead now."), None
-        return ApiError(ErrorCode.eligible_leaders_not_available, "No replica can lead now."), None
+            return ApiError(ErrorCode.preferred_leader_not_available, "The preferred leader was not available."), None
+        return ApiError(
+            ErrorCode.eligible_leaders_not_available, "Eligible topic partition leaders are not available."
+        ), None
     return NO_ERROR, record
 
 

@@ -8,13 +8,18 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from migrator.controller.context import SUPPORTED_FEATURES, Context, supports
+from migrator.controller.context import KRAFT_VERSION, SUPPORTED_FEATURES, Context, supports
 from migrator.controller.decision import NO_ERROR, ApiError, Decision, decided
 from migrator.image.model import MetadataImage
 from migrator.records.metadata import FeatureLevelRecord, FeatureRange, MetadataRecord, ZkMigrationState
-from migrator.records.versions import FEATURE_NAME, MINIMUM_BOOTSTRAP, MinLevel, changes_records
+from migrator.records.versions import FEATURE_NAME, MINIMUM_BOOTSTRAP, MinLevel, changes_records, version_at
 from migrator.values import value
 
+RAISED: Final = (
+    "This request does not move the voters into the log: kraft.version would be 1 in name only. Run 'migrator quorum "
+    "upgrade' instead."
+)
+LOWERED: Final = "The voters cannot be taken out of the log again."
 _MIGRATING: Final = (ZkMigrationState.PRE_MIGRATION, ZkMigrationState.MIGRATION)
 
 
@@ -55,56 +60,74 @@ def update_features(
             records.append(FeatureLevelRecord(update.name, update.level))
             results.append((update.name, NO_ERROR))
         else:
-            message = f"{update.name} can't be set to level {update.level}: {fault}."
-            results.append((update.name, ApiError(ErrorCode.invalid_update_version, message)))
+            results.append((update.name, ApiError(ErrorCode.invalid_update_version, fault)))
     return decided(tuple(results), [] if request.validate_only else records)
 
 
 def _faults(image: MetadataImage, update: FeatureUpdate, context: Context) -> Iterator[str]:
+    """Kafka's sentences, in Kafka's order."""
     if update.upgrade_type is None:
-        yield "the upgrade type is unknown"
+        yield _invalid(update, "The controller does not support the given upgrade type.")
     if update.level < 0:
-        yield "a level can't be negative"
-    yield from _unsupported(image, update, context)
+        yield _invalid(update, "A feature version cannot be less than 0.")
+    yield from (_invalid(update, reason) for reason in _unsupported(image, update, context))
     is_metadata_version = update.name == FEATURE_NAME
-    current = image.features.metadata_version if is_metadata_version else image.features.levels.get(update.name, 0)
-    if update.level < current and update.upgrade_type is UpgradeType.UPGRADE:
-        yield "a lower level takes the upgrade type of a downgrade"
-    if update.level > current and update.upgrade_type is not UpgradeType.UPGRADE:
-        yield "a higher level is no downgrade"
+    current = image.features.levels.get(update.name, 0)
     if is_metadata_version:
-        yield from _metadata_version_faults(image, update.level, current)
+        current = image.features.metadata_version
+    elif update.name == KRAFT_VERSION:
+        current = context.kraft_version
+    if update.level < current and update.upgrade_type is UpgradeType.UPGRADE:
+        yield _invalid(
+            update,
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
+            "downgrade.",
+        )
+    if update.level > current and update.upgrade_type is not UpgradeType.UPGRADE:
+        yield _invalid(update, "Can't downgrade to a newer version.")
+    if is_metadata_version:
+        yield from _metadata_version_faults(image, update, current)
+    elif update.name == KRAFT_VERSION and update.level != current:
+        yield _invalid(update, RAISED if update.level > current else LOWERED)
+
+
+def _invalid(update: FeatureUpdate, reason: str) -> str:
+    return f"Invalid update version {update.level} for feature {update.name}. {reason}"
 
 
 def _unsupported(image: MetadataImage, update: FeatureUpdate, context: Context) -> Iterator[str]:
     """The nodes that lack the level. Controllers can't be asked below metadata.version 3.7-IV0."""
     own = context.settings.node_id
-    yield from _lacks("this controller", SUPPORTED_FEATURES, update)
+    yield from _lacks(f"Local controller {own}", SUPPORTED_FEATURES, update)
     for broker_id, broker in sorted(image.cluster.brokers.items()):
-        yield from _lacks(f"broker {broker_id}", broker.features, update)
+        yield from _lacks(f"Broker {broker_id}", broker.features, update)
     if not supports(image, MinLevel.CONTROLLER_REGISTRATION):
         return
     for controller_id in sorted({*image.cluster.controllers, *context.voters} - {own}):
         controller = image.cluster.controllers.get(controller_id)
         if controller is None:
-            yield f"controller {controller_id} has not registered"
+            yield f"controller {controller_id} has not registered, and may not support this feature"
         else:
-            yield from _lacks(f"controller {controller_id}", controller.features, update)
+            yield from _lacks(f"Controller {controller_id}", controller.features, update)
 
 
 def _lacks(who: str, features: Iterable[FeatureRange], update: FeatureUpdate) -> Iterator[str]:
     found = next((feature for feature in features if feature.name == update.name), FeatureRange(update.name, 0, 0))
-    if not found.min_version <= update.level <= found.max_version:
-        if found.max_version == 0:
-            yield f"{who} does not have the feature"
+    low, high = found.min_version, found.max_version
+    if not low <= update.level <= high:
+        if high == 0:
+            yield f"{who} does not support this feature."
         else:
-            yield f"{who} supports levels {found.min_version} to {found.max_version}"
+            yield f"{who} only supports versions {low if low == high else f'{low}-{high}'}"
 
 
-def _metadata_version_faults(image: MetadataImage, level: int, current: int) -> Iterator[str]:
+def _metadata_version_faults(image: MetadataImage, update: FeatureUpdate, current: int) -> Iterator[str]:
+    level, begin = update.level, f"Invalid metadata.version {update.level}. "
     if image.features.zk_migration_state in _MIGRATING:
-        yield "the migration from ZooKeeper is not finished"
+        yield f"{begin}Unable to modify metadata.version while a ZK migration is in progress."
     if level < MINIMUM_BOOTSTRAP:
-        yield f"levels below {MINIMUM_BOOTSTRAP} can't be recorded"
+        yield f"{begin}Unable to set a metadata.version less than {version_at(MINIMUM_BOOTSTRAP).name}"
     if level < current and changes_records(current, level):
-        yield "the lower level lacks records that may be in use"
+        if update.upgrade_type is UpgradeType.UNSAFE_DOWNGRADE:
+            yield f"{begin}Unsafe metadata downgrade is not supported in this version."
+        yield f"{begin}Refusing to perform the requested downgrade because it might delete metadata information."

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from kio.schema.errors import ErrorCode
 
-from migrator.controller.brokers import KRAFT_VERSION
+from migrator.controller.context import KRAFT_VERSION
 from migrator.controller.decision import Decision, RefusedError
 from migrator.image.model import MetadataImage
 from migrator.raft.voter_set import DYNAMIC_VERSION

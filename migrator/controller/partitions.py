@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from migrator.controller.assignments import NewPartitions, check_assignment
+from migrator.controller.assignments import NO_ACTIVE_BROKER, NewPartitions, check_assignment, nobody_active
 from migrator.controller.context import Context
 from migrator.controller.decision import NO_ERROR, ApiError, Decision, RefusedError, check_size, decided
 from migrator.controller.mutation_quotas import UNLIMITED, MutationQuota
@@ -60,17 +60,19 @@ def _grow(
     present = len(topic.partitions)
     additional = wanted.count - present
     if additional <= 0:
-        raise RefusedError(
-            ErrorCode.invalid_partitions,
-            f"The topic has {present} partitions already; they can only become more, not {wanted.count}.",
-        )
+        message = f"Topic already has {present} partition(s)."
+        if additional:
+            has = f"The topic {wanted.topic} currently has {present} partition(s)"
+            message = f"{has}; {wanted.count} would not be an increase."
+        raise RefusedError(ErrorCode.invalid_partitions, message)
     check_size(room_taken + additional)
     factor = len(next(iter(topic.partitions.values())).replicas) if topic.partitions else 0
     given = wanted.assignments
     if given is not None and len(given) != additional:
         raise RefusedError(
             ErrorCode.invalid_replica_assignment,
-            f"{additional} partitions are to be added, and {len(given)} assignments given.",
+            f"Attempted to add {additional} additional partition(s), but only {len(given)} assignment(s) were "
+            "specified.",
         )
     quota.charge(additional)
     if given is None:
@@ -84,6 +86,7 @@ def _grow(
         if wanted.assignments is not None:
             check_assignment(image, replicas, factor)
         if not new.isr(replicas):
-            raise RefusedError(no_isr, f"Partition {number} would have no replica on an active broker.")
+            unable = f"Unable to replicate the partition {factor} time(s): {NO_ACTIVE_BROKER}"
+            raise RefusedError(no_isr, unable if given is None else nobody_active(number))
         records.append(new.record(topic.topic_id, number, replicas))
     return records

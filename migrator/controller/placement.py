@@ -30,14 +30,16 @@ def place(image: MetadataImage, partitions: int, replication_factor: int, random
     usable = [broker for broker in image.cluster.brokers.values() if not is_shutting_down(broker)]
     if replication_factor <= 0:
         raise RefusedError(
-            ErrorCode.invalid_replication_factor, f"The replication factor must be positive, not {replication_factor}."
+            ErrorCode.invalid_replication_factor,
+            f"Invalid replication factor {replication_factor}: the replication factor must be positive.",
         )
     if all(broker.fenced for broker in usable):
-        raise RefusedError(ErrorCode.invalid_replication_factor, "All brokers are fenced.")
+        raise RefusedError(ErrorCode.invalid_replication_factor, "All brokers are currently fenced.")
     if replication_factor > len(usable):
         raise RefusedError(
             ErrorCode.invalid_replication_factor,
-            f"The replication factor is {replication_factor}, and only {len(usable)} brokers are registered.",
+            f"The target replication factor of {replication_factor} cannot be reached because only {len(usable)} "
+            "broker(s) are registered.",
         )
     racks = _Racks(usable, random)
     return [racks.place(replication_factor) for _ in range(partitions)]

@@ -60,7 +60,7 @@ def alter_quotas(
         entity = frozenset(alteration.entity)
         try:
             if entity in results:
-                raise _invalid("The entity is named more than once.")
+                raise _invalid(_duplicate(alteration.entity))
             records.extend(_entity_records(image, alteration))
         except RefusedError as refusal:
             results[entity] = refusal.error
@@ -72,7 +72,7 @@ def alter_quotas(
 def _entity_records(image: MetadataImage, alteration: QuotaAlteration) -> list[ClientQuotaRecord]:
     keys = [key for key, _ in alteration.values]
     if len(set(keys)) != len(keys):
-        raise _invalid("A quota is named more than once.")
+        raise _invalid(_duplicate(alteration.entity))
     allowed = _allowed_keys(alteration.entity)
     current = image.quotas.get(frozenset(alteration.entity), {})
     records = []
@@ -90,21 +90,21 @@ def _entity_records(image: MetadataImage, alteration: QuotaAlteration) -> list[C
 def _allowed_keys(entity: tuple[QuotaEntity, ...]) -> dict[str, int | None]:
     names = {part.entity_type: part.entity_name for part in entity}
     if not names:
-        raise _invalid("The entity is empty.")
+        raise _invalid("Invalid empty client quota entity")
     if len(names) != len(entity):
-        raise _invalid("The entity has a type more than once.")
+        raise _invalid("Invalid client quota entity, an entity type is there twice")
     for entity_type, name in names.items():
         if entity_type not in (USER, CLIENT_ID, IP):
-            raise _invalid(f"There are no quotas for entities of type {entity_type!r}.")
+            raise _invalid(f"Unhandled client quota entity type: {entity_type}")
         if name == "":
-            raise _invalid(f"The {entity_type} is empty.")
+            raise _invalid(f"Empty {entity_type} not supported")
     if IP not in names:
         return _CLIENT_KEYS
     if len(names) > 1:
-        raise _invalid("Quotas of an ip can't be combined with user or client-id.")
+        raise _invalid("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
     ip = names[IP]
     if ip is not None and not is_address(ip):
-        raise _invalid(f"{ip!r} is neither an IP address nor a host name.")
+        raise _invalid(f"{ip} is not a valid IP or resolvable host.")
     return _IP_KEYS
 
 
@@ -120,15 +120,23 @@ def is_address(text: str) -> bool:
 
 def _check_value(allowed: dict[str, int | None], key: str, number: float) -> None:
     if key not in allowed:
-        raise _invalid(f"The entity has no quota {key!r}.")
+        raise _invalid(f"Invalid configuration key {key}")
     if not number > 0:
-        raise _invalid(f"{key} must be above 0.")
+        raise _invalid(f"Quota {key} must be greater than 0")
     highest = allowed[key]
     if highest is not None:
         if number > highest:
-            raise _invalid(f"{key} is too large.")
+            kind = "an INT" if highest == _INT else "a LONG"
+            raise _invalid(f"Proposed value for {key} is too large for {kind}.")
         if number % 1.0 > _FRACTION_TOLERATED:
-            raise _invalid(f"{key} must be a whole number.")
+            raise _invalid(f"{key} cannot be a fractional value.")
+
+
+def _duplicate(entity: tuple[QuotaEntity, ...]) -> str:
+    parts = ", ".join(
+        f"{part.entity_type}={'null' if part.entity_name is None else part.entity_name}" for part in entity
+    )
+    return f"Ignoring duplicate entity ClientQuotaEntity(entries={{{parts}}})"
 
 
 def _invalid(message: str) -> RefusedError:

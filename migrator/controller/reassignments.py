@@ -106,9 +106,8 @@ def _find(image: MetadataImage, wanted: WantedAssignment) -> tuple[Uuid, Partiti
     topic = image.topics.by_name(wanted.topic)
     partition = None if topic is None else topic.partitions.get(wanted.partition)
     if topic is None or partition is None:
-        raise RefusedError(
-            ErrorCode.unknown_topic_or_partition, f"There is no partition {wanted.topic}-{wanted.partition}."
-        )
+        missing = f"a topic named {wanted.topic}" if topic is None else f"partition {wanted.topic}:{wanted.partition}"
+        raise RefusedError(ErrorCode.unknown_topic_or_partition, f"Unable to find {missing}.")
     return topic.topic_id, partition
 
 
@@ -131,7 +130,8 @@ def _original(wanted: WantedAssignment, partition: PartitionRegistration, *, all
         if not allow_unclean:
             raise RefusedError(
                 ErrorCode.invalid_replica_assignment,
-                f"Cancelling the reassignment of {wanted.topic}-{wanted.partition} takes an unclean leader election.",
+                f"Unable to revert partition assignment for {wanted.topic}:{wanted.partition} because it would require "
+                "an unclean leader election.",
             )
         isr = replicas[:1]
     return PartitionTarget(

@@ -26,7 +26,7 @@ MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
 HASHES: Final[dict[int, str]] = {ScramMechanism.SHA_256: "sha256", ScramMechanism.SHA_512: "sha512"}
 
-TWICE: Final = ApiError(ErrorCode.duplicate_resource, "A user's credentials can be altered once in a request.")
+TWICE: Final = ApiError(ErrorCode.duplicate_resource, "A user credential cannot be altered twice in the same request")
 
 
 @value
@@ -88,18 +88,17 @@ def _deletions_first(
 
 def _fault(image: MetadataImage, change: ScramDeletion | ScramUpsertion) -> ApiError | None:
     if not supports(image, MinLevel.SCRAM):
-        return ApiError(ErrorCode.unsupported_version, "SCRAM needs metadata.version 3.5-IV2.")
+        return ApiError(ErrorCode.unsupported_version, "The current metadata.version does not support SCRAM")
     if not change.user:
-        return ApiError(ErrorCode.unacceptable_credential, "The user name is empty.")
+        return ApiError(ErrorCode.unacceptable_credential, "Username must not be empty")
     if change.mechanism not in HASHES:
-        return ApiError(ErrorCode.unsupported_sasl_mechanism, "The SCRAM mechanism is unknown.")
+        return ApiError(ErrorCode.unsupported_sasl_mechanism, "Unknown SCRAM mechanism")
     if isinstance(change, ScramDeletion):
         if ScramKey(change.mechanism, change.user) not in image.scram:
-            return ApiError(ErrorCode.resource_not_found, "The user has no credential of that mechanism.")
+            return ApiError(ErrorCode.resource_not_found, "Attempt to delete a user credential that does not exist")
     elif not MIN_ITERATIONS <= change.iterations <= MAX_ITERATIONS:
-        return ApiError(
-            ErrorCode.unacceptable_credential, f"Iterations must be from {MIN_ITERATIONS} to {MAX_ITERATIONS}."
-        )
+        few = "few" if change.iterations < MIN_ITERATIONS else "many"
+        return ApiError(ErrorCode.unacceptable_credential, f"Too {few} iterations")
     elif not change.salted_password:
         return ApiError(ErrorCode.unacceptable_credential, "The salted password is empty.")
     return None

@@ -6,17 +6,18 @@ import re
 from typing import Final
 
 MAX_NAME_LENGTH: Final = 249
+_INVALID: Final = "Topic name is invalid: "
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def name_fault(name: str) -> str | None:
-    """What is wrong with a topic name, or None."""
+    """What is wrong with a topic name, or None; in Kafka's words."""
     if not name:
-        return "is empty"
+        return f"{_INVALID}the empty string is not allowed"
     if name in (".", ".."):
-        return "must not be . or .."
+        return f"{_INVALID}'{name}' is not allowed"
     if len(name) > MAX_NAME_LENGTH:
-        return f"is longer than {MAX_NAME_LENGTH} characters"
+        return f"{_INVALID}the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
     if not _LEGAL_NAME.fullmatch(name):
-        return "has a character other than ASCII letters, digits, dot, underscore and hyphen"
+        return f"{_INVALID}'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     return None

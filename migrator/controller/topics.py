@@ -7,7 +7,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from migrator.controller.assignments import NewPartitions, check_assignment
+from migrator.controller.assignments import EXCESSIVE, NO_ACTIVE_BROKER, NewPartitions, check_assignment, nobody_active
 from migrator.controller.config_checks import check_topic_config
 from migrator.controller.context import Context
 from migrator.controller.decision import NO_ERROR, ApiError, Decision, RefusedError, check_size, decided
@@ -96,7 +96,7 @@ def delete_topics(
     for topic_id in topic_ids:
         topic = image.topics.by_id.get(topic_id)
         if topic is None:
-            results.append((topic_id, ApiError(ErrorCode.unknown_topic_id, "There is no topic with this id.")))
+            results.append((topic_id, ApiError(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")))
             continue
         try:
             quota.charge(len(topic.partitions))
@@ -159,20 +159,22 @@ class _Creation:
     def _check_name(self, name: str) -> None:
         fault = name_fault(name)
         if fault is not None:
-            raise RefusedError(ErrorCode.invalid_topic_exception, f"The topic name {fault}.")
+            raise RefusedError(ErrorCode.invalid_topic_exception, fault)
         if name in self._image.topics.ids:
-            raise RefusedError(ErrorCode.topic_already_exists, f"There is a topic {name!r} already.")
+            raise RefusedError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
         similar = self._context.index.similar_names.get(metric_name(name) or "")
         if similar:
             raise RefusedError(
                 ErrorCode.invalid_topic_exception,
-                f"Topic {name!r} differs from topic {min(similar)!r} in dots and underscores only.",
+                f"Topic '{name}' collides with existing topic: {min(similar)}",
             )
 
     def _check_configs(self, topic: NewTopic) -> Mapping[str, str]:
         configs = {key: text for key, text in topic.configs if text is not None}
         if missing := [key for key, text in topic.configs if text is None]:
-            raise RefusedError(ErrorCode.invalid_config, f"Without a value: {', '.join(missing)}.")
+            raise RefusedError(
+                ErrorCode.invalid_config, f"Null value not supported for topic configs: {','.join(missing)}"
+            )
         if configs:
             check_topic_config({}, configs, self._defaults)
         return configs
@@ -183,47 +185,50 @@ class _Creation:
             return self._manual(topic)
         if topic.replication_factor < USE_DEFAULT or topic.replication_factor == 0:
             raise RefusedError(
-                ErrorCode.invalid_replication_factor, "The replication factor must be positive, or -1 for the default."
+                ErrorCode.invalid_replication_factor,
+                "Replication factor must be larger than 0, or -1 to use the default value.",
             )
         if topic.partitions < USE_DEFAULT or topic.partitions == 0:
             raise RefusedError(
-                ErrorCode.invalid_partitions, "The number of partitions must be positive, or -1 for the default."
+                ErrorCode.invalid_partitions, "Number of partitions was set to an invalid non-positive value."
             )
         settings = self._context.settings
         count = settings.num_partitions if topic.partitions == USE_DEFAULT else topic.partitions
         factor = topic.replication_factor
         if factor == USE_DEFAULT:
             factor = settings.default_replication_factor
-        check_size(len(self.records) + 1 + len(topic.configs) + count)
-        found = place(self._image, count, factor, self._context.random)
+        check_size(len(self.records) + 1 + len(topic.configs) + count, EXCESSIVE)
+        unable = f"Unable to replicate the partition {factor} time(s): "
+        try:
+            found = place(self._image, count, factor, self._context.random)
+        except RefusedError as refusal:
+            raise RefusedError(refusal.error.code, f"{unable}{refusal}") from refusal
         if not all(map(self._partitions.isr, found)):
-            raise RefusedError(
-                ErrorCode.invalid_replication_factor, "A partition would have no replica on an active broker."
-            )
+            raise RefusedError(ErrorCode.invalid_replication_factor, f"{unable}{NO_ACTIVE_BROKER}")
         return found
 
     def _manual(self, topic: NewTopic) -> list[Assignment]:
-        if topic.replication_factor != USE_DEFAULT or topic.partitions != USE_DEFAULT:
-            raise RefusedError(
-                ErrorCode.invalid_request,
-                "With an assignment, replication factor and number of partitions must be -1.",
-            )
+        for number, what in ((topic.replication_factor, "replication factor"), (topic.partitions, "numPartitions")):
+            if number != USE_DEFAULT:
+                raise RefusedError(
+                    ErrorCode.invalid_request,
+                    f"A manual partition assignment was specified, but {what} was not set to -1.",
+                )
         found: dict[int, Assignment] = {}
         factor = None
         for number, replicas in topic.assignments:
             if number in found:
                 raise RefusedError(
-                    ErrorCode.invalid_replica_assignment, f"Partition {number} is assigned more than once."
+                    ErrorCode.invalid_replica_assignment,
+                    f"Found multiple manual partition assignments for partition {number}",
                 )
             check_assignment(self._image, replicas, factor)
             factor = len(replicas)
             if not self._partitions.isr(replicas):
-                raise RefusedError(
-                    ErrorCode.invalid_replica_assignment, f"No broker assigned to partition {number} is active."
-                )
+                raise RefusedError(ErrorCode.invalid_replica_assignment, nobody_active(number))
             found[number] = replicas
         if sorted(found) != list(range(len(found))):
             raise RefusedError(
-                ErrorCode.invalid_replica_assignment, "Partitions must be numbered from 0 without a gap."
+                ErrorCode.invalid_replica_assignment, "partitions should be a consecutive 0-based integer sequence"
             )
         return [found[number] for number in range(len(found))]

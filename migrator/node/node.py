@@ -45,7 +45,7 @@ from migrator.node.quorum.view import NodeQuorumView
 from migrator.node.quorum.voter_change_apis import VOTER_CHANGE_APIS, VoterChangeApis
 from migrator.node.reassignment import VoterReassignment
 from migrator.node.refused_brokers import RefusedBrokers
-from migrator.node.registration import KRAFT_VERSION, ControllerRegistrar
+from migrator.node.registration import ControllerRegistrar
 from migrator.node.status_source import NodeStatusSource
 from migrator.node.voter_orders import VoterOrders
 from migrator.observe.beans import bean_reader
@@ -391,8 +391,7 @@ def _listeners(
 
 def _features(settings: Settings, core: NodeCore) -> Callable[[], Features]:
     supported = {
-        feature.name: VersionRange(feature.min_version, feature.max_version)
-        for feature in (*SUPPORTED_FEATURES, KRAFT_VERSION)
+        feature.name: VersionRange(feature.min_version, feature.max_version) for feature in SUPPORTED_FEATURES
     } | {OUR_FEATURE: OUR_FEATURE_RANGE}
 
     def features() -> Features:

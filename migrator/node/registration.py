@@ -22,7 +22,7 @@ from migrator.node.active import ActiveController
 from migrator.node.metadata import MetadataRuntime
 from migrator.node.quorum.runner import QuorumRunner
 from migrator.raft.transport import TransportError
-from migrator.records.metadata import Endpoint, FeatureRange, SecurityProtocol
+from migrator.records.metadata import Endpoint, SecurityProtocol
 from migrator.records.uuid import random_uuid
 from migrator.records.versions import MinLevel
 from migrator.wire.peer_clients import PeerClients
@@ -37,7 +37,6 @@ FAILED_SECONDS = (0.4, 5.0)
 ACKNOWLEDGED_SECONDS = (10.0, 300.0)
 """After one that was: it is committed, and each further one is a record in everybody's log. Stock Kafka never repeats
 it (``ControllerRegistrationManager``); we do, rarely, should a leader have acknowledged what it lost."""
-KRAFT_VERSION = FeatureRange("kraft.version", 0, 1)
 
 
 class Pace:
@@ -108,7 +107,7 @@ class ControllerRegistrar:
             incarnation_id=random_uuid(SystemRandom()),
             zk_migration_ready=settings.zookeeper_metadata_migration_enable,
             listeners=listeners,
-            features=(*SUPPORTED_FEATURES, KRAFT_VERSION),
+            features=SUPPORTED_FEATURES,
         )
 
     @property

@@ -43,10 +43,12 @@ def _own_epoch_is_committed(_quorum: Quorum, leader: Leader, _change: VoterChang
     return None
 
 
-def _is_dynamic(quorum: Quorum, _leader: Leader, _change: VoterChange) -> Refusal | None:
+def _is_dynamic(quorum: Quorum, _leader: Leader, change: VoterChange) -> Refusal | None:
     if quorum.is_dynamic:
         return None
-    return Refusal(ErrorCode.unsupported_version, "The voters of kraft.version 0 are fixed.")
+    doing = {AddVoter: "adding", RemoveVoter: "removing"}.get(type(change), "updating")
+    message = f"Cluster doesn't support {doing} voter because the kraft.version feature is 0"
+    return Refusal(ErrorCode.unsupported_version, message)
 
 
 def _last_set_is_committed(quorum: Quorum, leader: Leader, _change: VoterChange) -> Refusal | None:

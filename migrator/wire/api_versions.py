@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -18,8 +19,10 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 OUR_FEATURE = "migrator.controller"
-"""A supported feature that only this program announces, in ApiVersions only: it tells our controllers from stock ones.
-Others show it and do nothing with it."""
+"""A supported feature that only this program announces, in ApiVersions only, and only to itself (`is_from_us`): it
+tells our controllers from stock ones."""
+OUR_SOFTWARE = "kraft-migrator"
+"""How this program calls itself when it asks."""
 OUR_FEATURE_RANGE = VersionRange(1, 1)
 
 
@@ -63,6 +66,16 @@ def api_versions_response(version: int, apis: Mapping[int, VersionRange], featur
         ),
         zk_migration_ready=features.zk_migration_ready,
     )
+
+
+def is_from_us(request: Any) -> bool:
+    """Whether this program asks; others, as kafka-features, would show a feature that they can do nothing with."""
+    return bool(request.__version__ >= 3 and request.client_software_name == OUR_SOFTWARE)
+
+
+def for_others(features: Features) -> Features:
+    """What everybody may see."""
+    return replace(features, supported={n: known for n, known in features.supported.items() if n != OUR_FEATURE})
 
 
 def unsupported_version_response(apis: Mapping[int, VersionRange]) -> Any:

@@ -20,7 +20,7 @@ from migrator.raft.transport import (
 )
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.values import value
-from migrator.wire.api_versions import NO_FEATURES, Features, parse_api_versions
+from migrator.wire.api_versions import NO_FEATURES, OUR_SOFTWARE, Features, parse_api_versions
 from migrator.wire.aside import OWN_LOGINS
 from migrator.wire.decode import decode_body
 from migrator.wire.encode import Chunks, encode_entity
@@ -207,7 +207,7 @@ class KafkaConnection:
         for version in (API_VERSIONS_VERSION, 0):
             request = build(
                 request_type(API_VERSIONS, version),
-                client_software_name="kraft-migrator",
+                client_software_name=OUR_SOFTWARE,
                 client_software_version="1",
             )
             frame, offset = await self.request_encoded(API_VERSIONS, version, encode_entity(request))

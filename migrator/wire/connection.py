@@ -12,7 +12,9 @@ from migrator.values import value
 from migrator.wire.answers import ANSWER, Answer
 from migrator.wire.api_versions import (
     api_versions_response,
+    for_others,
     invalid_request_response,
+    is_from_us,
     request_is_valid,
     unsupported_version_response,
 )
@@ -238,9 +240,12 @@ class Connection:
         if len(frame) > INLINE_BYTES:
             raise PeerError(f"an ApiVersions request of {len(frame)} bytes")
         header, offset = decode_request_header(frame)
-        if not request_is_valid(decode_body(request_type(API_VERSIONS, version), frame, offset)):
+        request = decode_body(request_type(API_VERSIONS, version), frame, offset)
+        if not request_is_valid(request):
             return _response(header, invalid_request_response(version))
-        return _response(header, api_versions_response(version, self._listener.apis, self._listener.features()))
+        features = self._listener.features()
+        shown = features if is_from_us(request) else for_others(features)
+        return _response(header, api_versions_response(version, self._listener.apis, shown))
 
     async def _decode(self, frame: bytearray) -> tuple[RequestHeader, Any]:
         header, offset = decode_request_header(frame)

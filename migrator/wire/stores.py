@@ -1,24 +1,34 @@
-"""Files of key and trust stores: PEM (KIP-651), and PKCS12 (RFC 7292) with a password.
+"""Files of key and trust stores: PEM (KIP-651), PKCS12 (RFC 7292) with a password, and JKS of Java 8 and before.
 
-Java reads PKCS12 under the type JKS, too, and since Java 9 its keytool writes nothing else unless it is told to. The
-format of that time before cannot be read here. Source: ``DefaultSslEngineFactory.FileBasedStore``.
+Java reads PKCS12 under the type JKS, too, and since Java 9 its keytool writes nothing else unless it is told to. So the
+content of the file decides between the two. Source: ``DefaultSslEngineFactory.FileBasedStore``.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_der_private_key,
+    pkcs12,
+)
 
 from migrator.errors import OperatorError
+from migrator.wire import jks
 from migrator.wire.pem import PemStore
 
 _BYTES_MAX = 16 << 20
-_OLD_JAVA = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS"}
+_JCEKS = b"\xce\xce\xce\xce"
 _PEM_MARK = b"-----BEGIN "
 
 
-def read_store(path: str, key: str, kind: str = "", password: str | None = None) -> PemStore:
+def read_store(
+    path: str, key: str, kind: str = "", password: str | None = None, key_password: str | None = None
+) -> PemStore:
     """Read a store's file.
 
     Between the blocks of a PEM file may stand anything: bundles of authorities name them in their languages.
@@ -26,7 +36,8 @@ def read_store(path: str, key: str, kind: str = "", password: str | None = None)
     :param path: of the file.
     :param key: the property that names it, for errors.
     :param kind: PEM, PKCS12 or JKS in any case, "" for what the file's content says.
-    :param password: of a PKCS12 file; PEM files have none of their own.
+    :param password: of a PKCS12 or JKS file; PEM files have none of their own.
+    :param key_password: of the private key in a JKS file, where it is not that of the store.
     :raises OperatorError: it cannot be read, or is of another kind.
     """
     data = _read(path, key)
@@ -37,6 +48,8 @@ def read_store(path: str, key: str, kind: str = "", password: str | None = None)
         raise OperatorError(
             f"{path} is a PEM file, and its type is {kind}", where=key, remedy=f"Set {_type_key(key)}=PEM"
         )
+    if data.startswith(jks.MAGIC):
+        return _jks(data, path, key, password, key_password)
     return _pkcs12(data, path, key, password)
 
 
@@ -53,10 +66,41 @@ def _read(path: str, key: str) -> bytes:
     return data
 
 
-def _pkcs12(data: bytes, path: str, key: str, password: str | None) -> PemStore:
-    if data[:4] in _OLD_JAVA:
+def _jks(data: bytes, path: str, key: str, password: str | None, key_password: str | None) -> PemStore:
+    """Without a password of the store, it counts as it is, as for Java."""
+    try:
+        store = jks.parse_jks(data, password or None)
+        if "truststore" in key:
+            return PemStore(jks.pem_of(store.anchors))
+        if len(store.keys) > 1:
+            raise OperatorError(
+                f"{path} holds {len(store.keys)} private keys, and which one to show cannot be told",
+                where=key,
+                remedy="Name a key store that holds only the key of this node",
+            )
+        if not store.keys:
+            return PemStore(jks.pem_of(store.trusted))
+        (own,) = store.keys
+        private = load_der_private_key(jks.open_key(own, key_password or password or ""), None)
+    except jks.WrongPasswordError as error:
         raise OperatorError(
-            f"{path} has Java's old format {_OLD_JAVA[data[:4]]}, which only Java can read",
+            f"{path} cannot be read as JKS: {error}",
+            where=key,
+            remedy=f"Set {_password_key(key)}{_or_key_password(key)}",
+        ) from error
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        what = error if isinstance(error, jks.JksError) else "its private key cannot be used"
+        raise OperatorError(
+            f"{path} cannot be read as JKS: {what}", where=key, remedy="Restore the file, or make it again with keytool"
+        ) from error
+    text = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode("ascii")
+    return PemStore(text + jks.pem_of(own.chain))
+
+
+def _pkcs12(data: bytes, path: str, key: str, password: str | None) -> PemStore:
+    if data.startswith(_JCEKS):
+        raise OperatorError(
+            f"{path} has Java's old format JCEKS, which only Java can read",
             where=key,
             remedy=f"Convert it: keytool -importkeystore -srckeystore {path} -destkeystore NEW -deststoretype PKCS12, "
             f"and set this key to NEW; {_type_key(key)} may stay JKS. Stock Kafka reads that file, too",
@@ -90,6 +134,14 @@ def _pkcs12(data: bytes, path: str, key: str, password: str | None) -> PemStore:
 
 def _type_key(key: str) -> str:
     return key.removesuffix("location") + "type"
+
+
+def _or_key_password(key: str) -> str:
+    """ZooKeeper's clients have one password for both, and certificates have none."""
+    if key.startswith("zookeeper.") or "truststore" in key:
+        return ""
+    own = key.replace("ssl.keystore.location", "ssl.key.password")
+    return f". If the private key in the store has a password of its own, set {own}"
 
 
 def _password_key(key: str) -> str:

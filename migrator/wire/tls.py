@@ -179,7 +179,7 @@ def server_context(keys: ListenerKeys, protocol: str) -> ssl.SSLContext:
     key, store = _store(keys, "keystore", _KEY_KEYS)
     if store is None:
         raise OperatorError(
-            "the key is not set, and a TLS listener needs it", where=key, remedy="Name a PKCS12 or PEM file"
+            "the key is not set, and a TLS listener needs it", where=key, remedy="Name a PKCS12, JKS or PEM file"
         )
     load_key(context, store, keys.get("ssl.key.password") or None, key)
     where, wanted = keys.find("ssl.client.auth")
@@ -270,8 +270,8 @@ def _store(keys: ListenerKeys, kind: str, inline: tuple[str, ...]) -> tuple[str,
     if not location and not any(texts):
         return location_key, None
     if location:
-        password = keys.get(f"ssl.{kind}.password") or None
-        return location_key, read_store(location, location_key, store_type or "JKS", password)
+        password, key_password = keys.get(f"ssl.{kind}.password") or None, keys.get("ssl.key.password") or None
+        return location_key, read_store(location, location_key, store_type or "JKS", password, key_password)
     if (store_type or "JKS").upper() != "PEM":
         raise OperatorError(
             f"the type is {store_type or 'JKS'}, but {inline[0]} holds PEM",

@@ -138,6 +138,17 @@ def test_the_end_of_a_reassignment_does_not_wait(replicas: tuple[tuple[int, ...]
     assert APIS[45].administrative(call(45, topics=({"name": "t", "partitions": rows},))) is waits
 
 
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [(49, "Cluster authorization failed."), (51, "Request is not authorized."), (57, "Request is not authorized.")],
+)
+def test_who_may_not_is_told_so_in_kafkas_words(key: int, words: str) -> None:
+    """Which differ from API to API."""
+    with pytest.raises(RefusedError) as refusal:
+        check_access(call(key, CONTROLLER_APIS[key].max, access=Nothing()))
+    assert refusal.value.error.message == words
+
+
 @pytest.mark.parametrize("key", [1, 52, 53, 54, 55, 59, 80, 81, 82])
 def test_raft_requests_are_authorized_here_and_answered_elsewhere(key: int) -> None:
     version = CONTROLLER_APIS[key].max

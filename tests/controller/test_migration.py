@@ -156,6 +156,31 @@ def test_update_features_refused(start: int, level: int, kind: UpgradeType | Non
     assert controller.next_offset == written
 
 
+@pytest.mark.parametrize(
+    ("kraft_version", "level", "kind", "why"),
+    [
+        (0, 1, UpgradeType.UPGRADE, "Run 'migrator quorum upgrade' instead."),
+        (0, 2, UpgradeType.UPGRADE, "Local controller 3000 only supports versions 0-1"),
+        (1, 0, UpgradeType.UPGRADE, "Can't downgrade the version of this feature without setting the upgrade type"),
+        (1, 0, UpgradeType.SAFE_DOWNGRADE, "The voters cannot be taken out of the log again."),
+        (0, 0, UpgradeType.UPGRADE, None),
+        (1, 1, UpgradeType.UPGRADE, None),
+    ],
+)
+def test_kraft_version_is_known_and_is_not_changed_in_name_only(
+    kraft_version: int, level: int, kind: UpgradeType, why: str | None
+) -> None:
+    controller = LeadingController(level=21)
+    controller.kraft_version = kraft_version
+    request = UpdateFeaturesRequest((FeatureUpdate("kraft.version", level, kind),), validate_only=True)
+    ((_, error),) = controller.decide(update_features, request)
+    assert error.is_failure is (why is not None)
+    if why is not None:
+        assert error.message is not None
+        assert error.message.startswith(f"Invalid update version {level} for feature kraft.version. ")
+        assert why in error.message
+
+
 def test_safe_downgrade_where_no_record_changed() -> None:
     controller = LeadingController(level=21)
     assert update(controller, 19, UpgradeType.SAFE_DOWNGRADE) is ErrorCode.none

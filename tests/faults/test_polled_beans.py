@@ -42,7 +42,6 @@ async def test_beans_follow_the_migration_and_the_partitions(zookeeper: ZooKeepe
             return await everywhere(name) == [value] * 3
 
         start_all(cluster)
-        await asyncio.gather(*(broker.start() for broker in cluster.brokers if not broker.running.is_set()))
         leader = await cluster.until_state(State.DUAL_WRITING)
         migration = ZkMigrationState.MIGRATION
         await cluster.until("all say so", lambda: is_everywhere("ZkMigrationState", migration))

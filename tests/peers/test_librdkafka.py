@@ -25,7 +25,7 @@ SUITES = {
     "transactions": ("0103", "0129", "0090"),
     "groups": ("0018", "0019", "0030", "0045", "0050", "0051", "0102", "0113", "0118", "0130"),
 }
-SECONDS = 900.0
+SECONDS = 300.0
 
 
 @pytest.mark.parametrize("suite", SUITES)

@@ -65,6 +65,8 @@ def test_a_good_one() -> None:
             "must match pattern",
         ),
         (changed("host: b2", "host: -oProxyCommand=x"), "brokers.nodes[1].host", "must match pattern"),
+        (changed("id: 2,", "id: 2, variables: {pod: --all},"), "brokers.nodes[1].variables.pod", "must match pattern"),
+        (changed("id: 2,", "id: 2, variables: {namespace: A b},"), "variables.namespace", "must match pattern"),
         (changed("id: 2,", "id: 2, name: --all,"), "brokers.nodes[1].name", "must match pattern"),
         (changed("cluster: payments", "cluster: payments\ncluster: orders"), "line 3", "'cluster' stands there twice"),
         (changed("cluster: payments\n", ""), "inventory.yaml", "it must contain ['cluster'"),

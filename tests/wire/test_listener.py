@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.errors import InvariantViolation, PeerError
 from migrator.raft.transport import PeerTimeoutError, TransportError, UnreachableError
-from migrator.wire.api_versions import Features
+from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
 from migrator.wire.client import ClientLimits, KafkaClient
 from migrator.wire.connection import ALTER_PARTITION, MAX_REQUEST_ELEMENTS, RequestContext, max_elements
 from migrator.wire.decode import decode_body
@@ -172,6 +172,14 @@ async def test_api_versions_tell_features_and_readiness() -> None:
             build(request_type(API_VERSIONS, 3), client_software_name="a", client_software_version="1"), 10
         )
         assert [feature.name for feature in older.supported_features] == ["metadata.version"]
+
+
+async def test_only_controllers_of_this_program_see_by_which_feature_they_know_each_other() -> None:
+    known = {"metadata.version": VersionRange(1, 21), OUR_FEATURE: OUR_FEATURE_RANGE}
+    async with serving(features=lambda: Features(known, {})) as (_, _, port), client_of(port) as client:
+        assert (await client.connect(10)).features.is_ours
+        java = build(request_type(API_VERSIONS, 4), client_software_name="java", client_software_version="3.9.1")
+        assert [seen.name for seen in (await client.request(java, 10)).supported_features] == ["metadata.version"]
 
 
 async def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:

@@ -34,13 +34,11 @@ def keytool(*arguments: str) -> None:
 
 @pytest.fixture(scope="module", params=["PKCS12", "JKS"])
 def java_stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> JavaStores:
-    """A key, and a trust store with that and one more certificate. One store is enough for a format that is refused."""
+    """A key, and a trust store with that and one more certificate."""
     directory, kind = tmp_path_factory.mktemp("stores"), str(request.param)
     own, trust, exported = directory / "own.jks", directory / "trust.jks", directory / "own.der"
     names = ("-alias", "own", "-dname", "CN=controller-1,O=bank", "-ext", "san=dns:localhost")
     keytool("-genkeypair", "-keyalg", "EC", *names, "-keypass", PASSWORD, "-storetype", kind, "-keystore", str(own))
-    if kind == "JKS":
-        return JavaStores(own, own)
     keytool("-exportcert", "-alias", "own", "-keystore", str(own), "-file", str(exported))
     another = directory / "another.pem"
     another.write_text(Authority("another").pem)
@@ -56,12 +54,6 @@ def subjects(pem: str) -> set[str]:
 
 def test_what_keytool_writes_is_read(java_stores: JavaStores) -> None:
     """The type JKS is Kafka's default, and what a file set in the days of Java 8 still says."""
-    if java_stores.key.read_bytes()[:4] == b"\xfe\xed\xfe\xed":
-        for path, key in ((java_stores.key, KEY), (java_stores.trust, TRUST)):
-            with pytest.raises(OperatorError, match="old format JKS") as caught:
-                read_store(str(path), key, "JKS", PASSWORD)
-            assert f"keytool -importkeystore -srckeystore {path} " in caught.value.remedy
-        return
     for kind in ("PKCS12", "pkcs12", "JKS", ""):
         own = read_store(str(java_stores.key), KEY, kind, PASSWORD)
         assert subjects(own.certificates) == {"O=bank,CN=controller-1"} or subjects(own.certificates) == {
@@ -92,12 +84,6 @@ def test_the_file_of_a_stock_controller_runs_with_its_java_stores(java_stores: J
         zookeeper_ssl_truststore_location=str(java_stores.trust),
         zookeeper_ssl_truststore_password=PASSWORD,
     )
-    if java_stores.key.read_bytes()[:4] == b"\xfe\xed\xfe\xed":
-        with pytest.raises(OperatorError, match="old format JKS"):
-            listener_security(keys, "CONTROLLER", "SSL")
-        with pytest.raises(OperatorError, match="old format JKS"):
-            options_from(zookeeper)
-        return
     context = listener_security(keys, "CONTROLLER", "SSL").server_context
     assert context is not None
     assert len(context.get_ca_certs()) == 1, "our own is trusted, too, but it is no authority"

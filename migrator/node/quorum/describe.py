@@ -29,7 +29,9 @@ class QuorumDescriber:
         """kio's response of the request's version."""
         if not _is_about_metadata(call.body.topics):
             unknown = ErrorCode.unknown_topic_or_partition
-            return call.respond(topics=_failed(call.body.topics, unknown, "Only the metadata partition is described."))
+            return call.respond(
+                topics=_failed(call.body.topics, unknown, "This server does not host this topic-partition.")
+            )
         if self._quorum.role is not Role.LEADER:
             return call.respond(topics=_failed(call.body.topics, ErrorCode.not_leader_or_follower, None))
         addresses, status = self._addresses, self._quorum.status()

@@ -27,6 +27,7 @@ from migrator.records.uuid import Uuid
 ADD_RAFT_VOTER: Final = 80
 REMOVE_RAFT_VOTER: Final = 81
 UPDATE_RAFT_VOTER: Final = 82
+_NAMES: Final = {ADD_RAFT_VOTER: "Add", REMOVE_RAFT_VOTER: "Remove", UPDATE_RAFT_VOTER: "Update"}
 VOTER_CHANGE_APIS: Final = frozenset({ADD_RAFT_VOTER, REMOVE_RAFT_VOTER, UPDATE_RAFT_VOTER})
 
 
@@ -77,7 +78,10 @@ class VoterChangeApis:
 
     def _faults(self, key: int, body: Any) -> Iterator[ApiError]:
         if body.cluster_id not in (None, self._cluster_id):
-            yield ApiError(ErrorCode.inconsistent_cluster_id, f"This is cluster {self._cluster_id}.")
+            yield ApiError(
+                ErrorCode.inconsistent_cluster_id,
+                f'The given id "{body.cluster_id}" doesn\'t match the cluster id "{self._cluster_id}"',
+            )
         epoch = self._quorum.epoch
         named = getattr(body, "current_leader_epoch", epoch)
         if named != epoch:
@@ -85,12 +89,16 @@ class VoterChangeApis:
         if self._quorum.role is not Role.LEADER:
             yield ApiError(ErrorCode.not_leader_or_follower)
         if body.voter_id < 0 or body.voter_directory_id is None:
-            yield ApiError(ErrorCode.invalid_request, "The voter's id or directory is not valid.")
+            yield ApiError(ErrorCode.invalid_request, f"{_NAMES[key]} voter request didn't include a valid voter")
         if hasattr(body, "listeners"):
             at = self._addresses.default_of(_voter(body, STATIC_RANGE))
             if at is None:
                 listener = self._addresses.listener
-                yield ApiError(ErrorCode.invalid_request, f"The voter has no listener {listener}.")
+                yield ApiError(
+                    ErrorCode.invalid_request,
+                    f"{_NAMES[key]} voter request didn't include the endpoint for the default listener "
+                    f"ListenerName({listener})",
+                )
             elif not is_address(at.host, at.port):
                 yield ApiError(ErrorCode.invalid_request, f"Nobody can be at {at.host}:{at.port}.")
         versions = getattr(body, "k_raft_version_feature", None)

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from kio.schema.errors import ErrorCode
 
+from migrator.controller.context import KRAFT_VERSION
 from migrator.errors import MigratorError, PeerError
 from migrator.node.quorum.addresses import Addresses
 from migrator.node.quorum.runner import QuorumRunner
@@ -32,7 +33,6 @@ from migrator.wire.client import KafkaConnection
 from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.security import ListenerSecurity
 
-KRAFT_VERSION = "kraft.version"
 MAX_RESPONSE_BYTES = 1 << 20
 PENDING = Refusal(ErrorCode.request_timed_out, "Another change of the voters is under way. Try again.")
 NOT_COMMITTED = Refusal(

@@ -38,4 +38,4 @@ MAIN = (
     Scenario("negative ids", brokers.NEGATIVE),
 )
 GUARDED = (Scenario("guarded", guarded.STEPS),)
-OLD = (Scenario("old", old.STEPS),)
+OLD = (Scenario("before brokers", cluster.BEFORE_BROKERS), Scenario("old", old.STEPS))

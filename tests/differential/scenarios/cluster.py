@@ -75,4 +75,12 @@ LISTENER = (
     labelled("users of an API that is not served", ask(50, 0, users=({"name": "a"},))),
 )
 
+_KRAFT = labelled("kraft.version is raised", _feature("kraft.version", 1))
+BEFORE_BROKERS = (
+    _feature("kraft.version", 2),
+    _KRAFT,
+    _feature("kraft.version", 0, SAFE),
+    _feature("kraft.version", 0),
+)
+"""Stock says no as soon as a broker is there that does not know the feature."""
 STEPS = (*FEATURES, *DESCRIPTIONS, *LISTENER)

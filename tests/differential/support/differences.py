@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
-from migrator.wire.api_versions import OUR_FEATURE
+from migrator.values import value
 from migrator.wire.schemas import VOTE
 
 DIFFERENCES: Final[Mapping[str, str]] = {
@@ -66,19 +67,63 @@ DIFFERENCES: Final[Mapping[str, str]] = {
         "Stock registers it; a partition that such a broker leads has the leader -1, which means none. We answer "
         "INVALID_REQUEST, and know of none that could be removed."
     ),
+    "kraft.version is raised": (
+        "Stock 3.9 answers with success, and finalizes a level that changes nothing: its voters stay in the "
+        "configuration. We refuse, and name the command that moves them into the log."
+    ),
     "users of an API that is not served": (
         "Both answer UNKNOWN_SERVER_ERROR; stock repeats it for each user, whose names it forgets."
     ),
 }
 """By the label of a step."""
 
-OUR_FEATURES: Final[Mapping[str, str]] = {
-    OUR_FEATURE: (
-        "ApiVersions names it, by which controllers of this project know each other; "
-        "brokers and clients pass over features that they do not know."
+
+@value
+class Words:
+    """Sentences that mean the same. Both are regular expressions of the whole text."""
+
+    stock: str
+    ours: str
+    why: str
+
+    def fits(self, text: str) -> bool:
+        """Whether one of the sides says it so."""
+        return re.fullmatch(f"{self.stock}|{self.ours}", text, re.DOTALL) is not None
+
+
+OUR_WORDS: Final = (
+    Words(
+        r"Request Request\(processor=.* is not authorized\.",
+        r"Request is not authorized\.",
+        "Stock prints its connection, its buffers and what else a request of its own consists of; we leave them out.",
     ),
-}
-"""What our ApiVersions has in addition, everywhere."""
+    Words(
+        r"This most likely occurs because of a request being malformed .*",
+        r"Resource type \d+ is not described here\.",
+        "Stock has only the general text of the error; we name what is wrong.",
+    ),
+    Words(
+        r"Excessively large number of partitions per request\.",
+        r"Excessively large number of partitions per request\. The operation needs \d+ records; at most 10000 .*",
+        "We add the bound and a remedy.",
+    ),
+    Words(
+        r"The version of API is not supported\.",
+        r"The version of API is not supported\. Controllers can register from metadata\.version 3\.7-IV0 on\.",
+        "We add the remedy.",
+    ),
+    Words(
+        r"Add voter request didn't include the endpoint \(Endpoints\(.*\)\) for the default listener .*",
+        r"Add voter request didn't include the endpoint for the default listener .*",
+        "Stock prints a Java object; we leave it out.",
+    ),
+    Words(
+        r"Invalid update version 1 for feature kraft\.version\. Broker 5 does not support this feature\.",
+        r"Invalid update version 1 for feature kraft\.version\. Broker 1 does not support this feature\.",
+        "Stock names the first broker of a hash table, we the one with the lowest id.",
+    ),
+)
+"""Where our error messages are others than stock's on purpose. All other messages are stock's, word by word."""
 
 OUR_VERSIONS: Final[Mapping[int, str]] = {
     VOTE: "We serve version 2 too, by which controllers of ours and of Kafka 4 ask for pre-votes (KIP-996).",

@@ -14,7 +14,7 @@ from migrator.records import metadata as rec
 from migrator.records.batch import iter_batches
 from migrator.records.uuid import Uuid
 from migrator.wire.shapes import shapes_of
-from tests.differential.support.differences import OUR_FEATURES, OUR_VERSIONS
+from tests.differential.support.differences import OUR_VERSIONS, OUR_WORDS
 
 MADE_UP: Final = 1 << 64
 """Random ids are above it, those that the steps make up below."""
@@ -34,7 +34,7 @@ _OFFSETS: Final = frozenset(
 )
 _TIMES: Final = frozenset(("issue_timestamp", "max_timestamp", "expiration_timestamp"))
 _SECRETS: Final = frozenset(("hmac", "token_id"))
-_WORDS: Final = frozenset(("error_message", "documentation"))
+_WORDS: Final = frozenset(("documentation",))
 """Their wording is each side's own; whether there are any is compared."""
 
 
@@ -83,8 +83,7 @@ class Names:
         if isinstance(value, (uuid.UUID, bytes)):
             return self._id(value) if isinstance(value, uuid.UUID) or len(value) == 16 else value
         if isinstance(value, (tuple, list)):
-            shared = (item for item in value if getattr(item, "name", None) not in OUR_FEATURES)
-            return sorted(map(self.plain, shared), key=repr)
+            return sorted(map(self.plain, value), key=repr)
         if hasattr(value, "__type__"):
             ours = {"max_version"} if getattr(value, "api_key", None) in OUR_VERSIONS else set()
             fields = {shape.name for shape in shapes_of(cast("Any", type(value)))} - ours
@@ -145,6 +144,14 @@ def _secret(_: Names, value: Any) -> Any:
     return bool(value)
 
 
+def _message(names: Names, value: str | None) -> str:
+    """None and "" say the same: nothing. A sentence that is ours on purpose is called by the number of its row."""
+    said = names.plain(value or "")
+    found = (n for n, row in enumerate(OUR_WORDS) if row.fits(said))
+    number = next(found, None)
+    return cast("str", said) if number is None else f"row {number} of the table of words"
+
+
 def _offset(_: Names, value: Any) -> Any:
     """Logs differ in their records of no effect, so that offsets do."""
     return "an offset" if value > 0 else value
@@ -168,6 +175,7 @@ def _throttle(_: Names, value: dt.timedelta) -> str:
 _SPECIAL: Final[dict[str, Callable[[Names, Any], Any]]] = {
     **dict.fromkeys(_SECRETS, _secret),
     **dict.fromkeys(_WORDS, _secret),
+    "error_message": _message,
     **dict.fromkeys(_OFFSETS, _offset),
     **dict.fromkeys(_EPOCHS, Names._epoch),
     **dict.fromkeys(_TIMES, Names._time),

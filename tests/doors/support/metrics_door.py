@@ -17,10 +17,12 @@ from tests.doors.support.controllers import OPERATOR, PASSWORD, name_of
 from tests.doors.support.grpc_door import itself
 
 ANSWER_SECONDS = 60.0
+JOLOKIA = "GET /jolokia/read/kafka.controller:type=KafkaController,name=ZkMigrationState"
+STRIMZI = "GET /v1/kraft-migration/"
+POLLED = {JOLOKIA, STRIMZI}
 REQUESTS = (
     *("GET /metrics", "HEAD /metrics", "POST /metrics", "GET /", "GET /metrics/../passwords"),
-    *("GET /jolokia/read/kafka.controller:type=KafkaController,name=ZkMigrationState", "GET /v1/kraft-migration/"),
-    "POST /jolokia/",
+    *(JOLOKIA, STRIMZI, "POST /jolokia/"),
 )
 SHUT = None
 """No answer: the connection was refused or closed."""

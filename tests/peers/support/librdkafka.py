@@ -75,29 +75,33 @@ def _fetch(place: Path) -> Path:
 
 
 def run(tests: Path, bootstrap: str, directory: Path, *, numbers: Sequence[str], seconds: float) -> SuiteResult:
-    """Run tests, one after the other, against a cluster; nothing runs any more when it returns.
+    """Run tests against a cluster, each in a process of its own: a failure ends its process.
+
+    Nothing runs any more when it returns.
 
     :param tests: as `build` gives it.
     :param numbers: of tests, e.g. ``0081``.
-    :param seconds: what has not ended by then has failed.
+    :param seconds: for each; what has not ended by then has failed.
     """
     configuration = directory / "test.conf"
     configuration.write_text(f"bootstrap.servers={bootstrap}\nbroker.address.family=v4\n")
     environment = os.environ | {
         "RDKAFKA_TEST_CONF": str(configuration),
-        "TESTS": ",".join(numbers),
         "TEST_KAFKA_VERSION": "3.9.1",
         "LD_LIBRARY_PATH": f"{tests.parent / 'src'}:{tests.parent / 'src-cpp'}",
     }
-    with ChildProcess(
-        "test-runner", [str(tests / "test-runner"), "-p1"], output=directory / "test-runner.log", cwd=directory,
-        env=environment,
-    ) as child:  # fmt: skip
-        try:
-            child.wait(timeout_seconds=seconds)
-        except OperatorError:
-            child.kill()
-        return read(child.output_text()[:OUTPUT_MAX])
+    output = ""
+    for number in numbers:
+        with ChildProcess(
+            f"test {number}", [str(tests / "test-runner"), "-p1"], output=directory / f"{number}.log", cwd=directory,
+            env=environment | {"TESTS": number},
+        ) as child:  # fmt: skip
+            try:
+                child.wait(timeout_seconds=seconds)
+            except OperatorError:
+                child.kill()
+            output += child.output_text()[:OUTPUT_MAX]
+    return read(output)
 
 
 def read(output: str) -> SuiteResult:

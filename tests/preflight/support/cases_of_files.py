@@ -204,8 +204,8 @@ def no_token_secret(cluster: ReadyCluster) -> None:
 
 def old_java_store(cluster: ReadyCluster) -> str:
     """As far as anybody reads it who does not know the format."""
-    path = cluster.directory / "controller.jks"
-    path.write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
+    path = cluster.directory / "controller.jceks"
+    path.write_bytes(b"\xce\xce\xce\xce\x00\x00\x00\x02")
     return str(path)
 
 
@@ -429,8 +429,8 @@ CASES = (
     Case("M311", broker_with(password_encoder_secret="of-another"), BROKER, "password.encoder.secret is not the same"),
     Case("M311", broker_with(delegation_token_secret_key="of-another"), BROKER, "delegation.token.secret.key is not"),
     Case("M312", no_token_secret, f"{FILE}: delegation.token.secret.key", "delegation tokens"),
-    Case("M313", java_key_store, f"{FILE}: ssl.keystore.location", "JKS"),
-    Case("M313", java_key_store_for_zookeeper, f"{FILE}: zookeeper.ssl.keystore.location", "JKS"),
+    Case("M313", java_key_store, f"{FILE}: ssl.keystore.location", "JCEKS"),
+    Case("M313", java_key_store_for_zookeeper, f"{FILE}: zookeeper.ssl.keystore.location", "JCEKS"),
     Case("M313", jaas_file, f"{FILE}: listener.name.controller.plain.sasl.jaas.config", "JAAS file"),
     Case("M314", java_provider, f"{FILE}: password.encoder.secret", "com.example.Vault"),
     Case("M314", file_that_is_elsewhere, f"{FILE}: delegation.token.secret.key", "/no/such/file"),
