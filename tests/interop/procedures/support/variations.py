@@ -233,7 +233,7 @@ VARIATIONS = (
         "blogs",
         Result.REFUSED,
         ("tests/controller/test_migration.py::test_can_not_use_unsafe_or_any_change_during_the_migration",),
-        "the migration from ZooKeeper is not finished",
+        "Unable to modify metadata.version while a ZK migration is in progress.",
         "Brokers in ZooKeeper mode could not follow. Kafka's controllers refuse it, too.",
     ),
     Variation(
