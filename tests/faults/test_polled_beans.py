@@ -8,11 +8,12 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from migrator.drill.cluster import ControllerProcess
+from migrator.drill.cluster import ControllerProcess, zookeeper_client
 from migrator.migration.machine.states import State
 from migrator.observe.beans import CONTROLLER
 from migrator.parts.processes import free_port
 from migrator.records.metadata import ZkMigrationState
+from migrator.zookeeper.znodes import paths
 from tests.conftest import ZooKeeperSpace
 from tests.faults.support.cluster import cluster_in, start_all
 
@@ -28,6 +29,11 @@ def ask(controller: ControllerProcess, path: str) -> Any:
 def bean(controller: ControllerProcess, name: str) -> dict[str, float]:
     found: dict[str, float] = ask(controller, f"/jolokia/read/{CONTROLLER}{name}")["value"]
     return found
+
+
+def partitions_in(zookeeper: ZooKeeperSpace) -> int:
+    with zookeeper_client(zookeeper.hosts) as client:
+        return sum(len(client.get_children(paths.partitions(topic))) for topic in client.get_children(paths.TOPICS))
 
 
 async def test_beans_follow_the_migration_and_the_partitions(zookeeper: ZooKeeperSpace, tmp_path: Path) -> None:
@@ -46,7 +52,7 @@ async def test_beans_follow_the_migration_and_the_partitions(zookeeper: ZooKeepe
         migration = ZkMigrationState.MIGRATION
         await cluster.until("all say so", lambda: is_everywhere("ZkMigrationState", migration))
         assert [ask(each, "/v1/kraft-migration/") for each in cluster.controllers] == [{"state": migration}] * 3
-        assert min(await everywhere("GlobalPartitionCount")) >= PARTITIONS
+        assert await everywhere("GlobalPartitionCount") == [await asyncio.to_thread(partitions_in, zookeeper)] * 3
         snapshot, delta = bean(leader, "ZkWriteSnapshotTimeMs"), bean(leader, "ZkWriteDeltaTimeMs")
         assert snapshot["Count"] == 1
         assert 0 <= snapshot["Min"] == snapshot["Max"]
