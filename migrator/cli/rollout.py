@@ -29,10 +29,10 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.log.lock import DirectoryLock, is_in_use
 from migrator.rollout.address import check_address
 from migrator.rollout.apply import ABORT_FILE, Ending, RolloutRun, StopAt, until_phase
+from migrator.rollout.finding_quorum import refuse_lost_brokers
 from migrator.rollout.inventory import schema_text
 from migrator.rollout.journal import Event, RolloutJournal, read_journal
 from migrator.rollout.leaving_zookeeper import keep, refuse_removal, remove_all
-from migrator.rollout.old_brokers import refuse_old_brokers
 from migrator.rollout.opening import may_turn_back, note_without, open_rollout, refuse_without, turn_back
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import plan
@@ -130,7 +130,7 @@ async def _previews(
     known = progress if begun else Progress(rollout=progress.rollout)
     facts = await gather(parts, steps, known)
     if direction is Direction.FORWARD:
-        refuse_old_brokers(parts.inventory, facts.seen, facts.texts)
+        refuse_lost_brokers(parts.inventory, facts.seen, facts.texts)
     return preview(parts, steps, known, facts)
 
 

@@ -9,10 +9,10 @@ from migrator.observe.printable import printable
 from migrator.rollout.engine import refuse_back
 from migrator.rollout.excuses import baseline_of, refuse_gone
 from migrator.rollout.files import text_of
+from migrator.rollout.finding_quorum import refuse_lost_brokers
 from migrator.rollout.inventory import ControllerKind
 from migrator.rollout.journal import Event, RolloutJournal
 from migrator.rollout.modes import digest, file_mode, parsed
-from migrator.rollout.old_brokers import refuse_old_brokers
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import plan
 from migrator.rollout.progress import Progress, progress_of
@@ -51,7 +51,7 @@ async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str
         texts[node.name] = text = await text_of(parts.executor, node)
         parsed(node, text)
         files[node.name] = digest(text.encode())
-    refuse_old_brokers(parts.inventory, await parts.observer.observe(), texts)
+    refuse_lost_brokers(parts.inventory, await parts.observer.observe(), texts)
     rollout = token_hex(ID_BYTES)
     now = parts.clock.wall_ms()
     journal.append(now, Event.OPENED, rollout=rollout, direction=Direction.FORWARD.value, canary=canary)

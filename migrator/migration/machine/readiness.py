@@ -18,8 +18,8 @@ from migrator.observe.status import Problem
 from migrator.values import value
 
 _ENABLE = (
-    "set zookeeper.metadata.migration.enable=true, controller.quorum.voters (or controller.quorum.bootstrap.servers) "
-    "and controller.listener.names in its file, and restart it."
+    "set zookeeper.metadata.migration.enable=true, controller.quorum.voters (or, if the voters are in the log, "
+    "controller.quorum.bootstrap.servers) and controller.listener.names in its file, and restart it."
 )
 FIRST_METADATA_VERSION_WITH_CONTROLLER_REGISTRATION = 15
 """3.7-IV0: only from here on do controllers register, and only then can their readiness be seen in the image."""

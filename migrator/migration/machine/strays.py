@@ -14,8 +14,8 @@ from migrator.migration.machine.readiness import Gap
 from migrator.values import value
 
 _ENABLE = (
-    "Set zookeeper.metadata.migration.enable=true, controller.quorum.voters (or controller.quorum.bootstrap.servers) "
-    "and controller.listener.names in its file, and restart it."
+    "Set zookeeper.metadata.migration.enable=true, controller.quorum.voters (or, if the voters are in the log, "
+    "controller.quorum.bootstrap.servers) and controller.listener.names in its file, and restart it."
 )
 
 

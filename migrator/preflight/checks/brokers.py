@@ -424,7 +424,7 @@ CHECKS = (
     PreflightCheck(
         "M113", Severity.WARNING, "Brokers are not prepared", not_prepared,
         "Before the roll into migration mode, set zookeeper.metadata.migration.enable=true, controller.quorum.voters "
-        "(or controller.quorum.bootstrap.servers) and controller.listener.names",
+        "(or, if the voters are in the log, controller.quorum.bootstrap.servers) and controller.listener.names",
     ),
     PreflightCheck(
         "M114", Severity.BLOCKER, "Brokers are told of another quorum", wrong_quorum,
@@ -478,7 +478,7 @@ CHECKS = (
     PreflightCheck(
         "M125", Severity.BLOCKER, "Broker files that are prepared by half", half_prepared,
         "For the roll into migration mode, set zookeeper.metadata.migration.enable=true and controller.quorum.voters "
-            "(or controller.quorum.bootstrap.servers). For a broker that is not to be prepared yet, remove "
-            "controller.listener.names",
+            "(or, if the voters are in the log, controller.quorum.bootstrap.servers). For a broker that is not to be "
+            "prepared yet, remove controller.listener.names",
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Brokers older than Kafka 3.9 find the quorum by its voters only."""
+"""Brokers that would have no key by which they find the quorum are refused."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import OperatorError
+from migrator.rollout.finding_quorum import refuse_lost_brokers
 from migrator.rollout.inventory import FIND_QUORUM
-from migrator.rollout.old_brokers import refuse_old_brokers
 from migrator.rollout.ports import BrokerMode, BrokerSeen, Observation
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import model_inventory
@@ -31,15 +31,24 @@ def seen(release: str) -> Observation:
 @pytest.mark.parametrize("release", ["3.6", "3.7.2", "3.8"])
 def test_a_broker_that_knows_no_bootstrap_servers_is_named(release: str) -> None:
     with pytest.raises(OperatorError, match=f"broker-1 \\({release}\\)") as raised:
-        refuse_old_brokers(BY_SERVERS, seen(release), TEXTS)
+        refuse_lost_brokers(BY_SERVERS, seen(release), TEXTS)
     assert VOTERS in raised.value.remedy
-    refuse_old_brokers(INVENTORY, seen(release), TEXTS)
-    refuse_old_brokers(BY_SERVERS, seen(release), {**TEXTS, "broker-1": f"broker.id=1\n{VOTERS}=3001@c:9093\n"})
+    refuse_lost_brokers(INVENTORY, seen(release), TEXTS)
+    refuse_lost_brokers(BY_SERVERS, seen(release), {**TEXTS, "broker-1": f"broker.id=1\n{VOTERS}=3001@c:9093\n"})
 
 
 @pytest.mark.parametrize("release", ["3.9", "3.9.1", "", "4.0"])
 def test_others_are_not_refused(release: str) -> None:
-    refuse_old_brokers(BY_SERVERS, seen(release), TEXTS)
+    refuse_lost_brokers(BY_SERVERS, seen(release), TEXTS)
+
+
+def test_voters_that_are_configured_are_not_found_by_bootstrap_servers() -> None:
+    controller = INVENTORY.controllers.nodes[0]
+    configured = {**TEXTS, controller.name: f"node.id={controller.node_id}\n{VOTERS}=3001@c:9093\n"}
+    with pytest.raises(OperatorError, match="knows as a voter: broker-1, broker-2, broker-3") as raised:
+        refuse_lost_brokers(BY_SERVERS, seen("3.9.1"), configured)
+    assert VOTERS in raised.value.remedy
+    refuse_lost_brokers(INVENTORY, seen("3.9.1"), configured)
 
 
 def test_nothing_is_begun_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
