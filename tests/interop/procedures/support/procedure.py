@@ -16,6 +16,9 @@ class Step(StrEnum):
     FORMAT = "format the controllers"
     PROVISION = "start the controllers"
     HEALTH = "ask kafka-metadata-quorum whether the controllers are well"
+    POLL_2 = "read by HTTP that every controller waits for the copy"
+    POLL_1 = "read by HTTP that every controller migrates"
+    POLL_3 = "read by HTTP that the migration is finished on every controller"
     MIGRATING = "roll the brokers into migration mode"
     DUAL_WRITE = "wait until metadata is written to both sides"
     KRAFT = "roll the brokers into KRaft mode"
@@ -64,6 +67,7 @@ class Procedure:
     :ivar waits: regular expressions of log lines that the active controller writes until dual-write.
     :ivar broker_waits: the same of each broker, after each of its restarts.
     :ivar rejoining: file of each broker on its way from KRaft mode back, if it is not that of migration mode.
+    :ivar polled: the path where its automation reads the state of the migration of each controller, by HTTP.
     :ivar every_start: controllers are formatted, and ``quorum-state`` is deleted, before each of their starts.
     """
 
@@ -81,6 +85,7 @@ class Procedure:
     broker_waits: tuple[str, ...] = ()
     every_start: bool = False
     rejoining: str = ""
+    polled: str = ""
 
 
 def properties(text: str, gaps: Mapping[str, str]) -> dict[str, str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import shutil
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import zip_longest
 from pathlib import Path
 from random import SystemRandom
 
+import orjson
 from kazoo.client import KazooClient
 
 from migrator.drill.cluster import CLUSTER_ID, COMMAND_SECONDS, MIGRATOR, WAIT_SECONDS, ControllerProcess
@@ -23,12 +25,14 @@ from migrator.migration.machine.finish import POST_MIGRATION_FLAG_WARNING
 from migrator.parts.kafka import KafkaRelease
 from migrator.parts.processes import free_port, run_to_end
 from migrator.parts.zookeeper import EmbeddedZooKeeper
+from migrator.records.metadata import ZkMigrationState
 from migrator.records.uuid import random_uuid, uuid_to_text
 from migrator.zookeeper.znodes import paths
 from tests.interop.procedures.support.procedure import Procedure, Shell, Step, properties
 from tests.interop.support.cluster import Admin, KafkaCluster
 from tests.interop.support.stages import broker_is_controller, problems, stage
 
+METRICS_LISTENER = "migrator.metrics.listener"
 SHELL = "org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka"
 QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
 OF_THE_TEST = (
@@ -77,6 +81,7 @@ class Performance(KafkaCluster):
         self.controllers = [*self._printed]
         random = SystemRandom()
         self._planes = {broker: free_port() for broker in self.brokers}
+        self._polled = [f"127.0.0.1:{free_port()}" for _ in self.controllers]
         self._directory_ids = [uuid_to_text(random_uuid(random)) for _ in self.controllers]
         self._set_controllers(procedure.prepared)
         self._tries = 0
@@ -123,6 +128,9 @@ class Performance(KafkaCluster):
             Step.FORMAT: self._format,
             Step.PROVISION: self._provision,
             Step.HEALTH: self._until_well,
+            Step.POLL_2: partial(self._until_polled, ZkMigrationState.PRE_MIGRATION),
+            Step.POLL_1: partial(self._until_polled, ZkMigrationState.MIGRATION),
+            Step.POLL_3: partial(self._until_polled, ZkMigrationState.POST_MIGRATION),
             Step.MIGRATING: partial(self._roll, KafkaBrokerMode.MIGRATING),
             Step.DUAL_WRITE: self._until_dual_write,
             Step.KRAFT: partial(self._roll, KafkaBrokerMode.KRAFT),
@@ -159,9 +167,12 @@ class Performance(KafkaCluster):
         }
 
     def _set_controllers(self, text: str) -> None:
-        for controller, (_, port) in zip(self._printed, self.controller_addresses, strict=True):
+        rows = zip(self._printed, self.controller_addresses, self._polled, strict=True)
+        for controller, (_, port), polled in rows:
             gaps = self._gaps(controller.node_id, port)
             controller.text = f"log.dirs={controller.metadata_directory}\n" + text.format(**gaps)
+            if self.procedure.polled:
+                controller.text += f"\n{METRICS_LISTENER}={polled}\n"
             controller.properties = properties(text, gaps)
 
     def _shell(self, command: str) -> str:
@@ -234,6 +245,14 @@ class Performance(KafkaCluster):
         found = {row[0]: (int(row[-5]), int(row[-4])) for row in rows if row and row[0].isdigit()}
         voters = [found.get(str(controller.node_id), (0, LAG_MAX)) for controller in self.controllers]
         return all(end > 0 and lag < LAG_MAX for end, lag in voters)
+
+    def _until_polled(self, state: ZkMigrationState) -> None:
+        until(f"every controller answers {state}", lambda: set(map(self._poll, self._polled)) == {int(state)})
+
+    def _poll(self, address: str) -> int:
+        with urllib.request.urlopen(f"http://{address}{self.procedure.polled}", timeout=COMMAND_SECONDS) as answer:
+            said = orjson.loads(answer.read())
+        return int(said["state"] if "state" in said else said["value"]["Value"])
 
     def _until_dual_write(self) -> None:
         until("dual-write", lambda: self.migration_state() == "dual-writing")

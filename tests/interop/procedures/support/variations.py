@@ -255,5 +255,12 @@ VARIATIONS = (
         Result.WORKS,
         case(CONFLUENT_79, ANSIBLE),
     ),
+    Variation(
+        "Jolokia's ZkMigrationState is read of every controller: 2, then 1, then 3",
+        "cp-ansible",
+        Result.WORKS,
+        case(ANSIBLE),
+    ),
+    Variation("GET /v1/kraft-migration/ is read of a controller", "Strimzi", Result.WORKS, case(STRIMZI)),
     Variation("get /migration in ZooKeeper's shell", "Apache, Confluent", Result.WORKS, case(SITE)),
 )

@@ -81,7 +81,11 @@ ANSIBLE = replace(
     format=(("-t={cluster}", "-c", "{file}", "--add-scram", SCRAM, "--ignore-formatted"),),
     controllers=3,
     health=("--command-config", "{file}", "describe", "--replication"),
-    steps=(Step.FORMAT, Step.PROVISION, Step.HEALTH, Step.MIGRATING, Step.DUAL_WRITE, *END),
+    polled="/jolokia/read/kafka.controller:type=KafkaController,name=ZkMigrationState",
+    steps=(
+        *(Step.FORMAT, Step.PROVISION, Step.HEALTH, Step.POLL_2, Step.MIGRATING, Step.POLL_1),
+        *(Step.DUAL_WRITE, *END, Step.POLL_3),
+    ),
 )
 ANSIBLE_BACK = replace(
     ANSIBLE,
@@ -124,7 +128,11 @@ STRIMZI = replace(
     format=(("-t={cluster}", "-r={protocol}-IV0", "-c={file}", "-g"),),
     controllers=3,
     every_start=True,
-    steps=(*TO_DUAL_WRITE, Step.KRAFT, Step.FINALIZE, Step.STOP_ZOOKEEPER, Step.FINISHED),
+    polled="/v1/kraft-migration/",
+    steps=(
+        *(Step.FORMAT, Step.PROVISION, Step.MIGRATING, Step.POLL_1, Step.DUAL_WRITE, Step.KRAFT),
+        *(Step.FINALIZE, Step.STOP_ZOOKEEPER, Step.FINISHED),
+    ),
 )
 STRIMZI_BACK = replace(
     STRIMZI,
