@@ -111,7 +111,7 @@ class KafkaCluster:
         self._stock_controllers: list[StockNode] = []
 
     @property
-    def quorum(self) -> Mapping[str, str]:
+    def quorum_keys(self) -> Mapping[str, str]:
         """By which key brokers find the controllers, and where."""
         return self._quorum
 
@@ -132,7 +132,7 @@ class KafkaCluster:
 
     def running_controllers(self) -> list[tuple[str, int]]:
         """Host and port of those, ours or stock, that were started."""
-        run = any(node.runs for node in (*self.controllers, *self._stock_controllers))
+        run = any(each.runs for each in self.controllers) or any(each.runs for each in self._stock_controllers)
         return self.controller_addresses if run else []
 
     def start_brokers(self, mode: KafkaBrokerMode) -> None:

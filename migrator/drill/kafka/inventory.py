@@ -40,7 +40,7 @@ def nodes_of(kafka: KafkaCluster, *, hand_over: bool) -> DeskNodes:
             DeskNode(broker, broker_name(broker), node.properties_file, KafkaNode(node))
             for broker, node in kafka.brokers.items()
         ],
-        settings={**kafka.quorum, "controller.listener.names": CONTROLLER},
+        settings={**kafka.quorum_keys, "controller.listener.names": CONTROLLER},
         controller_protocol=_protocol(kafka.controllers[0].properties),
         release=kafka.kafka.version,
     )
