@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 from kazoo.client import KazooClient
+from kio.schema.errors import ErrorCode
 
 from migrator.clock import wall_ms
 from migrator.drill.cluster import CLUSTER_ID, ENCODER_SECRET, TOKEN_SECRET, controller_properties, migration_properties
@@ -21,11 +22,21 @@ from migrator.preflight.checks.brokers import ADD_PARTITIONS_TO_TXN
 from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, Evidence
 from migrator.preflight.gather import PreflightRequest, gather
 from migrator.preflight.lost_states import Partition, Reported
+from migrator.preflight.protocol_versions import KEY as PROTOCOL_VERSION
 from migrator.preflight.table import CHECKS
 from migrator.records.metadata import Endpoint, SecurityProtocol
 from migrator.records.versions import LATEST_SUPPORTED, version_at
 from migrator.wire.connection import RequestContext
-from migrator.wire.schemas import API_VERSIONS, FETCH, LEADER_AND_ISR, METADATA, VersionRange, build, response_type
+from migrator.wire.schemas import (
+    API_VERSIONS,
+    DESCRIBE_CONFIGS,
+    FETCH,
+    LEADER_AND_ISR,
+    METADATA,
+    VersionRange,
+    build,
+    response_type,
+)
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, encode_broker
 from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller
@@ -41,9 +52,11 @@ KNOWN: dict[Partition, Reported] = {}
 """What the brokers of the test that runs have in their metadata caches."""
 
 
-class _MetadataCache:
+class _Broker:
     async def handle(self, context: RequestContext, body: Any) -> Any:
-        assert context.api_key == METADATA, f"preflight asks for API versions and Metadata only, not {context}"
+        if context.api_key == DESCRIBE_CONFIGS:
+            return self._settings(context, body)
+        assert context.api_key == METADATA, f"only what {answering_broker.__name__} names is asked for, not {context}"
         topics = [
             {
                 "name": topic.name,
@@ -62,10 +75,21 @@ class _MetadataCache:
         ]
         return build(response_type(METADATA, context.api_version), topics=tuple(topics))
 
+    def _settings(self, context: RequestContext, body: Any) -> Any:
+        (resource,) = body.resources
+        result = {
+            "error_code": ErrorCode.none,
+            "resource_type": resource.resource_type,
+            "resource_name": resource.resource_name,
+            "configs": ({"name": PROTOCOL_VERSION, "value": "3.9"},),
+        }
+        return build(response_type(DESCRIBE_CONFIGS, context.api_version), results=(result,))
+
 
 @contextmanager
 def answering_broker(add_partitions_to_txn: int, fetch: int) -> Iterator[int]:
-    """The port of something that answers ApiVersions and Metadata as a broker in ZooKeeper mode does.
+    """The port of something that answers ApiVersions, Metadata and, for its protocol version, DescribeConfigs as a
+    broker in ZooKeeper mode does.
 
     :param add_partitions_to_txn: highest version of that API, by which a broker's release shows.
     :param fetch: the same.
@@ -73,11 +97,12 @@ def answering_broker(add_partitions_to_txn: int, fetch: int) -> Iterator[int]:
     apis = {
         API_VERSIONS: VersionRange(0, 4),
         METADATA: VersionRange(0, 12),
+        DESCRIBE_CONFIGS: VersionRange(0, 4),
         LEADER_AND_ISR: VersionRange(0, 7),
         ADD_PARTITIONS_TO_TXN: VersionRange(0, add_partitions_to_txn),
         FETCH: VersionRange(0, fetch),
     }
-    with listening(_MetadataCache(), apis) as port:
+    with listening(_Broker(), apis) as port:
         yield port
 
 
