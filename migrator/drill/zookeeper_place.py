@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from secrets import token_hex
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError, NotEmptyError
@@ -75,6 +76,7 @@ class ClaimedPlace:
     def __init__(self, place: ZooKeeperPlace) -> None:
         self.place = place
         self._made: list[str] = []
+        self._mark = b""
         """Our mark, and the parts of the chroot that were missing; parents first."""
         with self._connected(place.server) as session:
             self._refuse_if_used(session.client, ())
@@ -88,11 +90,13 @@ class ClaimedPlace:
     def give_back(self) -> None:
         """Remove what a Kafka cluster and this program have below the chroot, then the parts of it that we made.
 
-        What somebody else put there meanwhile stays, and then the chroot does, too.
+        What is not Kafka's and somebody else put there meanwhile stays, and then the chroot does, too. If the drill's
+        own mark is not there any more, everything stays.
 
         :raises OperatorError: nobody answers, or there is more than that; says what stays.
         """
         with self._connected(self.place.hosts) as session:
+            self._refuse_if_not_ours(session.client)
             kafka_tree.remove(session, list(kafka_tree.every_path(BulkReader(session))))
         with self._connected(self.place.server) as session:
             self._unmake(session.client)
@@ -121,7 +125,8 @@ class ClaimedPlace:
         chroot = self.place.chroot
         parts = [chroot[:end] for end in (*(at for at, sign in enumerate(chroot) if sign == "/" and at), len(chroot))]
         missing = [path for path in parts if path and client.exists(path) is None] + [chroot + paths.DRILL]
-        text = f"migrator drill on {socket.gethostname()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        text = f"migrator drill on {socket.gethostname()}, since {since}, {token_hex(8)}"
         transaction = client.transaction()
         for path in missing:
             transaction.create(path, text.encode() if path == missing[-1] else b"")
@@ -130,7 +135,21 @@ class ClaimedPlace:
             raise self._used([paths.name_of(paths.DRILL)])
         if errors:
             raise errors[0]
-        self._made = missing
+        self._made, self._mark = missing, text.encode()
+
+    def _refuse_if_not_ours(self, client: KazooClient) -> None:
+        """Somebody may have emptied the place by hand and use it, or the address may lead to another server by now."""
+        try:
+            mark, _ = client.get(paths.DRILL)
+        except NoNodeError:
+            mark = None
+        if mark != self._mark:
+            raise OperatorError(
+                f"the place is not this drill's any more: {paths.name_of(paths.DRILL)} is "
+                f"{'gone' if mark is None else 'of another drill'}; nothing is removed",
+                where=self.place.hosts,
+                remedy="Look who uses the place. zookeeper-shell (deleteall) deletes what is left of the drill",
+            )
 
     def _unmake(self, client: KazooClient) -> None:
         for path in reversed(self._made):

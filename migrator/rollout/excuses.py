@@ -8,7 +8,7 @@ from dataclasses import replace
 from migrator.errors import OperatorError
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.placements import counted
-from migrator.rollout.ports import Observation, PartitionsSeen, Placement
+from migrator.rollout.ports import Gate, Observation, PartitionsSeen, Placement
 
 Baseline = Mapping[str, frozenset[int]]
 """By partition, the brokers whose replicas were not in sync before the rollout."""
@@ -39,6 +39,12 @@ def excused(seen: Observation, gone: Sequence[Node], baseline: Baseline) -> Obse
     )
 
 
+def as_judged(gate: Gate, seen: Observation, gone: Sequence[Node], baseline: Baseline) -> Observation:
+    """What a gate counts. A replica that is out of sync cannot take over, however long it has been so: whether a node
+    may stop is judged without the baseline."""
+    return excused(seen, gone, {} if gate is Gate.MAY_STOP else baseline)
+
+
 def baseline_of(seen: Observation) -> dict[str, frozenset[int]]:
     """Partitions with replicas out of sync on brokers that serve, if they are few."""
     if seen.partitions is None or seen.brokers is None:
@@ -55,9 +61,15 @@ def baseline_of(seen: Observation) -> dict[str, frozenset[int]]:
 
 def refuse_gone(gone: Sequence[Node], seen: Observation) -> None:
     """
-    :raises OperatorError: one of these nodes serves.
+    :raises OperatorError: one of these nodes serves, or nobody can say.
     """
     for node in gone:
+        if (seen.brokers if node.role is Role.BROKER else seen.quorum) is None:
+            raise OperatorError(
+                f"nobody can say whether {node.name} is gone: {'; '.join(seen.unknown) or 'no look at the cluster'}",
+                where="--without-node",
+                remedy="Type the command again when ZooKeeper and the controllers answer",
+            )
         if _serves(node, seen):
             raise OperatorError(
                 f"{node.name} is not gone: it answers, or is registered",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from migrator.errors import OperatorError
-from migrator.rollout.excuses import Baseline, excused
+from migrator.rollout.excuses import Baseline, as_judged, excused
 from migrator.rollout.modes import SESSION_TIMEOUT
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.ports import Gate, GateQuestion, Observation, Waiting
@@ -99,8 +99,13 @@ class Gatekeeper:
             await clock.sleep(times.poll)
 
     def _waiting(self, questions: Sequence[GateQuestion], seen: Observation) -> Iterator[Waiting]:
-        counted = excused(seen, self._parts.inventory.gone, self._baseline)
-        found = [waiting for question in questions for waiting in self._parts.judge(question, counted)]
+        gone = self._parts.inventory.gone
+        found = [
+            waiting
+            for question in questions
+            for waiting in self._parts.judge(question, as_judged(question.gate, seen, gone, self._baseline))
+        ]
+        counted = excused(seen, gone, self._baseline)
         unsteady = list(self.steadiness.look(counted, self._parts.clock.monotonic_ms()))
         yield from found
         if not found and any(question.gate is Gate.PARTITIONS_HEALTHY for question in questions):

@@ -137,6 +137,25 @@ def test_what_others_put_there_meanwhile_stays_and_is_named(own_zookeeper: Embed
         disconnect(client)
 
 
+@pytest.mark.parametrize("chroot", ["", "/drill"])
+def test_a_cluster_that_somebody_began_there_stays_whole(own_zookeeper: EmbeddedZooKeeper, chroot: str) -> None:
+    client = connect(own_zookeeper.hosts)
+    try:
+        claimed = ClaimedPlace(ZooKeeperPlace(own_zookeeper.hosts, chroot))
+        client.delete(f"{chroot}{paths.DRILL}")
+        client.create(f"{chroot}/brokers/topics/orders", makepath=True)
+        before = everything(client, chroot)
+        for mark in (None, b"migrator drill on another host"):
+            if mark is not None:
+                client.create(f"{chroot}{paths.DRILL}", mark)
+                before = everything(client, chroot)
+            with pytest.raises(OperatorError, match="nothing is removed"):
+                claimed.give_back()
+            assert everything(client, chroot) == before
+    finally:
+        disconnect(client)
+
+
 def test_of_two_drills_at_once_one_gets_the_place(zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient) -> None:
     place = ZooKeeperPlace(zookeeper.server, f"{zookeeper.chroot}/drill")
     outcomes: list[ClaimedPlace | OperatorError] = []

@@ -9,7 +9,7 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.rollout.apply import Ending, StopAt
-from migrator.rollout.excuses import BASELINE_MAX, baseline_of, excused
+from migrator.rollout.excuses import BASELINE_MAX, as_judged, baseline_of, excused, refuse_gone
 from migrator.rollout.gates import judge
 from migrator.rollout.journal import Event
 from migrator.rollout.nodes import Node
@@ -140,6 +140,23 @@ def test_a_partition_that_was_not_well_before_is_not_waited_for() -> None:
     assert judge(HEALTHY, excused(seen((1, 2, 3), (1,)), (), baseline)), "another replica"
     assert judge(HEALTHY, excused(seen((1, 2, 3), (1, 2), count=2), (), baseline)), "another partition"
     assert judge(HEALTHY, excused(seen((1, 2, 3), (1, 2), away=3), (), baseline)), "its broker is down now"
+
+
+def test_the_last_replica_in_sync_does_not_stop_for_a_partition_that_was_not_well_before() -> None:
+    old = seen((1, 2), (1,))
+    may_stop = GateQuestion(Gate.MAY_STOP, nodes=(model_inventory().brokers.nodes[0],))
+    baseline = baseline_of(old)
+    assert not judge(HEALTHY, as_judged(Gate.PARTITIONS_HEALTHY, old, (), baseline))
+    (waiting,) = judge(may_stop, as_judged(Gate.MAY_STOP, old, (), baseline))
+    assert "orders-0" in waiting.what
+
+
+def test_nobody_is_left_out_whom_nobody_can_see() -> None:
+    inventory = model_inventory()
+    blind = Observation(unknown=("ZooKeeper: away",))
+    for node in (inventory.brokers.nodes[0], inventory.controllers.nodes[0]):
+        with pytest.raises(OperatorError, match=f"nobody can say whether {node.name} is gone: ZooKeeper: away"):
+            refuse_gone((node,), blind)
 
 
 def test_a_broker_that_is_down_or_catches_up_is_no_old_trouble() -> None:
