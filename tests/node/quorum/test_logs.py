@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from migrator.log.metadata_log import DIRECTORY_NAME, MetadataLog
 from migrator.log.segment import segment_name
 from migrator.log.synced_end import FILE_NAME
 from migrator.migration.seen_logs import newest_of
+from migrator.parts.processes import free_port
 from migrator.raft.voter_set import Membership, VoterSet
 from migrator.records.control import KRaftVersion, KRaftVoters, build_control_batch
 from migrator.records.metadata import ConfigRecord, ConfigResourceType
@@ -79,16 +81,16 @@ async def test_who_reads_the_log_of_a_crashed_controller_hears_how_its_end_is_me
 VOTERS = {1: "JEXY6aqzQY-32P5TStzaFg", 2: "MvDxzVmcRsaTz33bUuRU6A", 3: "QjeOJEoBRTmk5ZCmtmUg6Q"}
 
 
-def in_the_log(directory: Path, port: int) -> dict[int, Settings]:
-    """Three directories whose voters are those that they were formatted with; the first listens at ``port``."""
-    listed = ",".join(f"{node}@localhost:{port - 1 + node}:{disk}" for node, disk in VOTERS.items())
+def in_the_log(directory: Path, ports: Mapping[int, int]) -> dict[int, Settings]:
+    """Three directories whose voters are those that they were formatted with; ``ports`` by node."""
+    listed = ",".join(f"{node}@localhost:{ports[node]}:{disk}" for node, disk in VOTERS.items())
     found = {}
     for node in VOTERS:
         file = directory / f"{node}.properties"
         file.write_text(
             f"process.roles=controller\nnode.id={node}\nlog.dirs={directory / str(node)}\n"
-            f"controller.listener.names=CONTROLLER\nlisteners=CONTROLLER://localhost:{port - 1 + node}\n"
-            f"controller.quorum.bootstrap.servers=localhost:{port}\n"
+            f"controller.listener.names=CONTROLLER\nlisteners=CONTROLLER://localhost:{ports[node]}\n"
+            f"controller.quorum.bootstrap.servers=localhost:{ports[1]}\n"
         )
         done = CliRunner().invoke(format_command, ["-c", str(file), "-t", CLUSTER_ID, "--initial-controllers", listed])
         assert done.exit_code == 0, done.output
@@ -96,10 +98,13 @@ def in_the_log(directory: Path, port: int) -> dict[int, Settings]:
     return found
 
 
-def test_voters_of_the_log_decide_which_logs_are_enough(
-    tmp_path: Path, free_port: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings = in_the_log(tmp_path, free_port)
+def voter_ports() -> dict[int, int]:
+    """Each one is kept free for its voter."""
+    return {node: free_port() for node in VOTERS}
+
+
+def test_voters_of_the_log_decide_which_logs_are_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = in_the_log(tmp_path, voter_ports())
     directories = {node: each.metadata_directory for node, each in settings.items()}
     assert _newest(settings[1], (directories[2],)) in (directories[1], directories[2])
     assert capsys.readouterr().err == ""
@@ -120,12 +125,11 @@ def test_voters_of_the_log_decide_which_logs_are_enough(
         _newest(settings[3], (directories[2],))
 
 
-def test_no_voter_of_the_log_may_run_during_a_rollback(tmp_path: Path, free_port: int) -> None:
-    settings = in_the_log(tmp_path, free_port)
+def test_no_voter_of_the_log_may_run_during_a_rollback(tmp_path: Path) -> None:
+    ports = voter_ports()
+    settings = in_the_log(tmp_path, ports)
     voters = list(_in_log(settings[3].metadata_directory, settings[3]))
-    assert [(name, port) for name, _, port in voters] == [
-        (f"controller {node}", free_port - 1 + node) for node in (1, 2, 3)
-    ]
+    assert [(name, port) for name, _, port in voters] == [(f"controller {node}", ports[node]) for node in (1, 2, 3)]
     _all_stopped(_running(voters))
-    with socket.create_server(("localhost", free_port)), pytest.raises(OperatorError, match="controller 1 still runs"):
+    with socket.create_server(("localhost", ports[1])), pytest.raises(OperatorError, match="controller 1 still runs"):
         _all_stopped(_running(voters))
