@@ -61,10 +61,12 @@ def baseline_of(seen: Observation) -> dict[str, frozenset[int]]:
 
 def refuse_gone(gone: Sequence[Node], seen: Observation) -> None:
     """
+    A controller was asked itself: if none answers, this one does not either. Of brokers, others tell.
+
     :raises OperatorError: one of these nodes serves, or nobody can say.
     """
     for node in gone:
-        if (seen.brokers if node.role is Role.BROKER else seen.quorum) is None:
+        if node.role is Role.BROKER and seen.brokers is None:
             raise OperatorError(
                 f"nobody can say whether {node.name} is gone: {'; '.join(seen.unknown) or 'no look at the cluster'}",
                 where="--without-node",
