@@ -14,7 +14,7 @@ from migrator.drill.light.broker import LightBrokerMode
 from migrator.drill.report import DrillReport
 from migrator.errors import OperatorError
 from migrator.migration.machine.states import PublicState, State
-from migrator.observe.status import Force, Goal
+from migrator.observe.status import Force, Gate, Goal
 from migrator.rpc.operator_client import OperatorClient
 from tests.conftest import ZooKeeperSpace
 from tests.faults.support.cluster import FaultCluster, cluster_in, start_all
@@ -70,6 +70,11 @@ async def journal(controller: ControllerProcess) -> list[tuple[str, dict[str, st
         return [(event.text, dict(event.details)) async for event in client.journal(-1) if event.kind == "force"]
 
 
+async def gates_of_finish(leader: ControllerProcess) -> dict[str, Gate]:
+    async with OperatorClient.on_socket(leader.metadata_directory) as client:
+        return {gate.name: gate for gate in await client.gates(Goal.FINISH)}
+
+
 async def test_a_voter_that_is_dead_for_good_is_left_out_and_disturbs_nothing_when_it_returns(
     zookeeper: ZooKeeperSpace, tmp_path: Path
 ) -> None:
@@ -96,8 +101,7 @@ async def test_a_voter_that_is_dead_for_good_is_left_out_and_disturbs_nothing_wh
             ((), "names no node"),
         ):
             assert why in await refused(leader, *ids)
-        async with OperatorClient.on_socket(leader.metadata_directory) as client:
-            gates = {gate.name: gate for gate in await client.gates(Goal.FINISH)}
+        gates = await gates_of_finish(leader)
         assert not gates["controllers"].open
         assert COMMAND.format(dead.node_id) in gates["controllers"].remedy
         assert await cluster.in_state(State.FINISHING)
@@ -143,8 +147,7 @@ async def test_a_broker_that_vanished_in_zookeeper_mode_is_left_out_and_refused_
             await broker.start(LightBrokerMode.KRAFT)
             await asyncio.wait_for(broker.running.wait(), 30)
         await cluster.until_problem(f"broker {broker_id}", COMMAND.format(broker_id))
-        async with OperatorClient.on_socket(leader.metadata_directory) as client:
-            gates = {gate.name: gate for gate in await client.gates(Goal.FINISH)}
+        gates = await gates_of_finish(leader)
         assert COMMAND.format(broker_id) in gates["brokers"].remedy
 
         await order(leader, broker_id)
@@ -183,8 +186,7 @@ async def test_a_broker_that_returns_after_the_order_holds_up_the_end_again(
         await order(leader, lost.options.broker_id)
         await lost.start()
         await asyncio.wait_for(lost.running.wait(), 30)
-        async with OperatorClient.on_socket(leader.metadata_directory) as client:
-            gates = {gate.name: gate for gate in await client.gates(Goal.FINISH)}
+        gates = await gates_of_finish(leader)
         assert not gates["brokers"].open
         await lost.stop()
         await lost.start(LightBrokerMode.KRAFT)
