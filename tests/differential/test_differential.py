@@ -69,6 +69,8 @@ def test_logs_begin_alike(played: Played, name: str) -> None:
 def test_controllers_register_alike(played: Played, name: str) -> None:
     """Where stock is allowed to, that is; ours does not have to ask itself over its own listener."""
     pair = played.pairs[name]
+    for side in pair.sides:
+        side.wait_until_registered()
     assert len(pair.stock.registrations) == 1
     assert pair.stock.registrations == pair.ours.registrations
 

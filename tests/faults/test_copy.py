@@ -47,11 +47,6 @@ def first_mark(gate: Gate) -> Callable[[Request], bool]:
     return lambda request: request.marks and gate.claimed  # before it, rights are tried by writes that cannot succeed
 
 
-def nowhere(_: Gate) -> Callable[[Request], bool]:
-    """Everything passes."""
-    return lambda _: False
-
-
 def stop_at(cluster: FaultCluster, trap: Trap) -> None:
     """Whoever leads shall stop there next."""
     for gate in cluster.gates.values():
@@ -67,11 +62,12 @@ async def stopped(cluster: FaultCluster) -> ControllerProcess:
 
 def one_after_the_other(cluster: FaultCluster, traps: list[Trap]) -> list[int]:
     """Whoever leads shall stop at the first trap, the next leader at the second, and so on; gives who stands, as they
-    come. The next trap is set as the one before is reached: a leader that comes by itself finds it, too."""
+    come. The next trap is set as the one before is reached: a leader that comes by itself finds it, too. The last one
+    stays until the gates are told to go on: while the test looks, nobody who comes late may pass it."""
     stands: list[int] = []
 
     def stop_next() -> None:
-        trap = [*traps, nowhere][len(stands)]
+        trap = traps[min(len(stands), len(traps) - 1)]
         for node, gate in cluster.gates.items():
             gate.stop_at(trap(gate), partial(reached, node))
 
@@ -114,6 +110,8 @@ async def test_kill_9_at_every_phase_of_the_copy(
                 await asyncio.to_thread(leader.kill)
                 cluster.gates[leader.node_id].release()
                 leader.start()
+            for gate in cluster.gates.values():
+                gate.go_on()
             assert sizes[1] - sizes[0] > int(cluster.extra["migrator.copy.batch.records"]), "no batch was copied before"
             image = await cluster.until_converged()
             await cluster.until("readers see the copy", lambda: readers.seen[(True,) * 4] > 0)

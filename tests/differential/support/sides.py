@@ -79,6 +79,10 @@ class Side(ABC):
         """Wait until it leads, and has registered where it can."""
         self.process.wait_until(self._is_active, "active", timeout_seconds=PATIENCE_SECONDS)
 
+    def wait_until_registered(self) -> None:
+        """Wait until its registration is in the log: after an upgrade it follows by itself, after the answer."""
+        self.process.wait_until(self._has_registered, "registered", timeout_seconds=PATIENCE_SECONDS)
+
     def stop(self) -> None:
         """End the process."""
         self.hang_up()
@@ -121,6 +125,10 @@ class Side(ABC):
             self.opening += self.read_log()
         begun = any("EndTransactionRecord" in record for record in self.opening)
         return begun and port_is_open(self.port) and bool(self.registrations or not self._registers)
+
+    def _has_registered(self) -> bool:
+        self.read_log()
+        return bool(self.registrations)
 
     def hang_up(self) -> None:
         """Close the connection."""
