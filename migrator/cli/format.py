@@ -134,6 +134,8 @@ def command(
         ignore_formatted=ignore_formatted,
         voters=voters,
         credentials=tuple(map(_credential, add_scram)),
+        version_of=version_from or TYPED,
+        migrates=settings.zookeeper_metadata_migration_enable,
     )
     formatted = format_directories(plan, random=SystemRandom(), now_ms=wall_ms())
     with_version = "" if version is None else f" with metadata.version {version.name}"

@@ -38,6 +38,9 @@ class FormatPlan:
     :ivar voters: the first voters of a quorum whose log names them (kraft.version 1); None for voters of the
         configuration, and for a node that joins.
     :ivar credentials: with which clients can log in from the first moment on.
+    :ivar version_of: who says that this is the version, for a person.
+    :ivar migrates: whether a migration begins in it: the version has to be ``inter.broker.protocol.version`` of the
+        brokers.
     """
 
     directories: tuple[Path, ...]
@@ -49,6 +52,8 @@ class FormatPlan:
     voters: VoterSet | None = None
     credentials: tuple[UserScramCredentialRecord, ...] = ()
     cluster_id_of: str = "--cluster-id"
+    version_of: str = "--release-version"
+    migrates: bool = False
 
 
 def format_directories(plan: FormatPlan, *, random: Random, now_ms: int) -> list[Path]:
@@ -63,7 +68,7 @@ def format_directories(plan: FormatPlan, *, random: Random, now_ms: int) -> list
     _check_cluster_id(plan.cluster_id)
     _check_version(plan.version)
     if plan.voters is not None:
-        _check_dynamic(plan.version)
+        _check_dynamic(plan)
     if plan.credentials:
         _check_scram(plan.version)
     # The metadata directory last: it alone is looked at when a controller starts.
@@ -176,14 +181,18 @@ def _check_version(version: MetadataVersion) -> None:
         )
 
 
-def _check_dynamic(version: MetadataVersion) -> None:
-    if version.level < DYNAMIC_MINIMUM:
-        raise OperatorError(
-            f"voters in the log (kraft.version 1) need metadata.version {version_at(DYNAMIC_MINIMUM).name}, "
-            f"not {version.name}",
-            where="--release-version",
-            remedy="Choose a later one; or name the voters in controller.quorum.voters",
-        )
+def _check_dynamic(plan: FormatPlan) -> None:
+    if plan.version.level >= DYNAMIC_MINIMUM:
+        return
+    least = version_at(DYNAMIC_MINIMUM)
+    first = "Choose a later one"
+    if plan.migrates:
+        first = f"Set inter.broker.protocol.version={least.release} on all brokers first, and restart them"
+    raise OperatorError(
+        f"voters in the log (kraft.version 1) need metadata.version {least.name}, not {plan.version.name}",
+        where=plan.version_of,
+        remedy=f"{first}; or name the voters in controller.quorum.voters",
+    )
 
 
 def _check_scram(version: MetadataVersion) -> None:

@@ -120,6 +120,30 @@ def test_the_version_is_the_brokers(cluster: Cluster, says: tuple[str, ...], nam
     assert f"Formatted {cluster.metadata} for node 3001 with metadata.version {name}\n" in done.output
 
 
+@pytest.mark.parametrize(
+    "first", [("--standalone",), ("--initial-controllers", "3001@localhost:9093:JEXY6aqzQY-32P5TStzaFg")]
+)
+@pytest.mark.parametrize("typed", [(), ("-r", "3.8")])
+def test_voters_in_the_log_need_brokers_of_3_9(
+    cluster: Cluster, first: tuple[str, ...], typed: tuple[str, ...]
+) -> None:
+    """A later version alone would not help: these brokers could not register."""
+    cluster.add(1, "3.8")
+    dynamic = {"controller_quorum_voters": "", "controller_quorum_bootstrap_servers": "localhost:9093"}
+    error = cluster.format(*first, *typed, **dynamic).exception
+    assert isinstance(error, OperatorError)
+    assert error.where == ("--release-version" if typed else f"the {KEY} of 1 broker")
+    assert error.what == "voters in the log (kraft.version 1) need metadata.version 3.9-IV0, not 3.8-IV0"
+    assert error.remedy == (
+        f"Set {KEY}=3.9 on all brokers first, and restart them; or name the voters in controller.quorum.voters"
+    )
+    assert not cluster.metadata.exists()
+    off = {"zookeeper_metadata_migration_enable": "false"}
+    error = cluster.format(*first, "-r", "3.8", **dynamic, **off).exception
+    assert isinstance(error, OperatorError)
+    assert error.remedy == "Choose a later one; or name the voters in controller.quorum.voters"
+
+
 def test_brokers_that_differ_are_told_apart(cluster: Cluster) -> None:
     for broker_id, says in enumerate(("3.8", "3.6-IV2", "3.8-IV0"), 1):
         cluster.add(broker_id, says)
