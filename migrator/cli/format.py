@@ -8,8 +8,8 @@ from random import SystemRandom
 
 import click
 
+from migrator.cli.first_version import TYPED, typed_version, version_for
 from migrator.cli.format_cluster_id import cluster_id_of
-from migrator.cli.format_version import TYPED, typed_version, version_for
 from migrator.cli.options import config_option
 from migrator.cli.terminal import say
 from migrator.clock import wall_ms

@@ -15,20 +15,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from migrator.cli.first_version import typed_version, version_to_rehearse
 from migrator.cli.interrupted import at_once
 from migrator.cli.options import config_option
 from migrator.cli.terminal import console, say, say_json
 from migrator.config.load import load_settings, settings_from
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
-from migrator.log.bootstrap import read_bootstrap
 from migrator.log.meta_properties import read_meta_properties
 from migrator.observe.loop_health import calm_garbage_collector
 from migrator.observe.printable import printable
 from migrator.parts.java import find_java
 from migrator.parts.kafka import KafkaRelease, StockKafka
-from migrator.records.metadata import FeatureLevelRecord
-from migrator.records.versions import FEATURE_NAME, LATEST_SUPPORTED, MetadataVersion, parse_version, version_at
 from migrator.rehearse.forecast import Estimate
 from migrator.rehearse.read_only_zookeeper import PlannedQuorum
 from migrator.rehearse.rehearse import RehearsalRequest, rehearse
@@ -58,8 +56,9 @@ MEGABYTE = 1e6
 )  # fmt: skip
 @config_option("A controller's property file: ZooKeeper's address and security, password encoder, copy settings.")
 @click.option(
-    "--release-version", metavar="VERSION",
-    help="The metadata.version, for example 3.9. Default: that of the formatted directory of -c, else the newest.",
+    "-r", "--release-version", metavar="VERSION",
+    help="The metadata.version, for example 3.9. Default: that of the formatted directory of -c, else the "
+    "inter.broker.protocol.version of all brokers, else the newest.",
 )  # fmt: skip
 @click.option(
     "--broker-seconds",
@@ -91,8 +90,10 @@ def command(
     if not no_spark:
         importlib.import_module("migrator.verify.verify")  # what is not installed is said before the work begins
     settings = _settings(zookeeper, config)
+    typed = typed_version(release_version)
     if not no_spark or kafka != NO_KAFKA:
         find_java()
+    version, version_from = version_to_rehearse(settings, typed)
     with ExitStack() as stack:
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="migrator-rehearsal-")))
@@ -101,7 +102,8 @@ def command(
             passwords=password_encoder(settings),
             directory=directory,
             quorum=_quorum(settings, assumed=config is None),
-            version=_version(release_version, settings),
+            version=version,
+            version_from=version_from,
             batch_records=max(
                 settings.zookeeper_metadata_migration_min_batch_size, settings.migrator_copy_batch_records
             ),
@@ -142,24 +144,6 @@ def _quorum(settings: Settings, *, assumed: bool) -> PlannedQuorum:
     )
 
 
-def _version(text: str | None, settings: Settings) -> MetadataVersion:
-    """As ordered, else as the controller's directory was formatted, else the newest."""
-    if text is not None:
-        try:
-            return parse_version(text)
-        except ValueError as error:
-            raise OperatorError(
-                str(error), where="--release-version", remedy="Write for example 3.9 or 3.9-IV0"
-            ) from error
-    records = read_bootstrap(settings.metadata_directory) or []
-    levels = [
-        record.feature_level
-        for record in records
-        if isinstance(record, FeatureLevelRecord) and record.name == FEATURE_NAME
-    ]
-    return version_at(levels[-1] if levels else LATEST_SUPPORTED)
-
-
 def _kafka(version: str) -> StockKafka | str:
     """The release, or why it is not there."""
     if version == NO_KAFKA:
@@ -187,6 +171,7 @@ def _print(report: RehearsalReport, terminal: Console) -> None:
         terminal.print(Text.assemble(("warning", "yellow"), f" {printable(str(gap))}"))
     if report.counts:
         terminal.print(_figures(report))
+    terminal.print(f"The metadata.version is {report.metadata_version}, {printable(report.metadata_version_from)}")
     for name, check in (("Kafka", report.kafka), ("Spark", report.verified)):
         style = _STYLES.get(check.outcome, "red")
         detail = printable(check.detail)

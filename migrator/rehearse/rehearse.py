@@ -60,6 +60,7 @@ class RehearsalRequest:
     """What to rehearse.
 
     :ivar directory: new or empty.
+    :ivar version_from: where the version comes from, for a person.
     :ivar kafka: the release that has to load the log; the reason why not, where that is not to be checked.
     :ivar verification: how Spark compares; None: it does not.
     :ivar broker_seconds: how long the restart of one broker takes.
@@ -76,6 +77,7 @@ class RehearsalRequest:
     kafka: StockKafka | str
     verification: VerifyRequest | None
     broker_seconds: float | None = None
+    version_from: str = ""
     retry_seconds: float = RETRY_SECONDS
 
 
@@ -86,7 +88,10 @@ async def rehearse(request: RehearsalRequest, progress: Progress) -> RehearsalRe
         Java is missing.
     """
     report = RehearsalReport(
-        request.session.hosts, directory=str(request.directory), metadata_version=request.version.name
+        request.session.hosts,
+        directory=str(request.directory),
+        metadata_version=request.version.name,
+        metadata_version_from=request.version_from,
     )
     _claim_directory(request.directory)
     meter = ProcessorMeter(())

@@ -60,6 +60,7 @@ class RehearsalReport:
     zookeeper: str
     cluster_id: str = ""
     metadata_version: str = ""
+    metadata_version_from: str = ""
     directory: str = ""
     brokers: int = 0
     records: int = 0
@@ -96,6 +97,7 @@ class RehearsalReport:
             "zookeeper": self.zookeeper,
             "cluster_id": self.cluster_id,
             "metadata_version": self.metadata_version,
+            "metadata_version_from": self.metadata_version_from,
             "directory": self.directory,
             "brokers": self.brokers,
             "records": self.records,

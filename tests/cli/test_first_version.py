@@ -1,7 +1,9 @@
-"""`migrator format` without -r: the metadata.version is the brokers' own, or the command says why it is not known."""
+"""`migrator format` and `rehearse` without -r: the metadata.version is the brokers' own, or they say why it is not."""
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +17,7 @@ from kazoo.client import KazooClient
 from kio.schema.errors import ErrorCode
 
 from migrator.cli.format import command
+from migrator.cli.rehearse import command as rehearse
 from migrator.controller.activation import bootstrap_level
 from migrator.errors import OperatorError
 from migrator.log.bootstrap import read_bootstrap
@@ -86,6 +89,13 @@ class Cluster:
         } | {key.replace("_", "."): text for key, text in changes.items()}  # fmt: skip
         self.file.write_text("".join(f"{key}={text}\n" for key, text in lines.items() if text))
         return CliRunner().invoke(command, ["-c", str(self.file), *more], standalone_mode=False)
+
+    def rehearse(self, *more: str) -> dict[str, Any]:
+        """The report of a rehearsal with the file of the last format."""
+        options = ("--json", "--no-spark", "--kafka", "none")
+        done = CliRunner().invoke(rehearse, ["-c", str(self.file), *options, *more])
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
 
     def level(self) -> int | None:
         """That the metadata directory was formatted with."""
@@ -215,6 +225,34 @@ def test_a_formatted_directory_needs_no_zookeeper(cluster: Cluster, typed: tuple
 def test_a_directory_that_is_formatted_is_refused_before_anybody_is_asked(cluster: Cluster) -> None:
     assert cluster.format("-r", "3.7").exit_code == 0
     assert "already formatted" in str(cluster.format().exception)
+
+
+@pytest.mark.parametrize("migration", ["true", "false"])
+def test_a_rehearsal_takes_what_a_format_would_take(cluster: Cluster, migration: str) -> None:
+    """Also with a file that does not have the migration on yet: it is one that is rehearsed."""
+    for broker_id in (1, 2):
+        cluster.add(broker_id, "3.7")
+    assert cluster.format("-r", "3.6", zookeeper_metadata_migration_enable=migration).exit_code == 0
+    found = cluster.rehearse()
+    assert found["metadata_version"] == parse_version("3.6").name
+    assert found["metadata_version_from"] == f"that of the formatted directory {cluster.metadata}"
+    shutil.rmtree(cluster.metadata)
+    found = cluster.rehearse()
+    assert (found["metadata_version"], found["metadata_version_from"]) == ("3.7-IV4", f"the {KEY} of 2 brokers")
+    found = cluster.rehearse("-r", "3.8")
+    assert (found["metadata_version"], found["metadata_version_from"]) == ("3.8-IV0", "--release-version")
+
+
+def test_a_rehearsal_goes_on_where_a_format_would_be_refused(cluster: Cluster) -> None:
+    cluster.add(1, "3.8")
+    cluster.add(2, "3.7")
+    cluster.refused()
+    found = cluster.rehearse()
+    assert found["metadata_version"] == version_at(LATEST_SUPPORTED).name
+    assert found["metadata_version_from"] == (
+        f"the newest that this program has, because the brokers give none: {KEY}: the brokers differ: "
+        "broker 1: 3.8; broker 2: 3.7"
+    )
 
 
 ANSWERS: Callable[[], st.SearchStrategy[Said]] = lambda: st.one_of(  # noqa: E731

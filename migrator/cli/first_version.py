@@ -1,10 +1,12 @@
-"""Which metadata.version a controller is formatted with: what was typed, or what the brokers have."""
+"""The first metadata.version of a controller, formatted or rehearsed: what was typed, or what the brokers have."""
 
 from __future__ import annotations
 
 from migrator.config.settings import Settings
+from migrator.controller.activation import bootstrap_level
 from migrator.errors import OperatorError
-from migrator.preflight.protocol_versions import KEY, TYPE_IT, ask_protocol_versions, version_of_brokers
+from migrator.log.bootstrap import read_bootstrap
+from migrator.preflight.protocol_versions import KEY, TYPE_IT, Said, ask_protocol_versions, version_of_brokers
 from migrator.records.versions import LATEST_SUPPORTED, MetadataVersion, parse_version, version_at
 from migrator.zookeeper.session import ZooKeeperSession, options_from
 
@@ -39,13 +41,8 @@ def version_for(
         return newest, f"{NEWEST}. It only counts if the log of the quorum names none"
     if not settings.zookeeper_metadata_migration_enable:
         return newest, f"{NEWEST}: zookeeper.metadata.migration.enable is not true, so no broker was asked"
-    return _of_brokers(settings)
-
-
-def _of_brokers(settings: Settings) -> tuple[MetadataVersion, str]:
     try:
-        with ZooKeeperSession(options_from(settings)) as session:
-            said = ask_protocol_versions(settings, session)
+        said = _ask(settings)
     except OperatorError as error:
         remedy = f"Without ZooKeeper, {TYPE_IT}: the {KEY} that all brokers have"
         raise OperatorError(
@@ -53,4 +50,33 @@ def _of_brokers(settings: Settings) -> tuple[MetadataVersion, str]:
             where=error.where,
             remedy=". ".join(filter(None, (error.remedy, remedy))),
         ) from error
+    return _of_brokers(said)
+
+
+def version_to_rehearse(settings: Settings, typed: MetadataVersion | None) -> tuple[MetadataVersion, str]:
+    """The version with which `version_for` would format the directory for a migration, and where it comes from.
+
+    Where a format would be refused, it is the newest: the rehearsal names what else prevents the migration.
+
+    :raises OperatorError: ZooKeeper cannot be reached.
+    """
+    if typed is not None:
+        return typed, TYPED
+    directory = settings.metadata_directory
+    if first := read_bootstrap(directory):
+        return version_at(bootstrap_level(first)), f"that of the formatted directory {directory}"
+    said = _ask(settings)
+    try:
+        return _of_brokers(said)
+    except OperatorError as error:
+        where = f"{error.where}: " if error.where else ""
+        return version_at(LATEST_SUPPORTED), f"{NEWEST}, because the brokers give none: {where}{error.what}"
+
+
+def _ask(settings: Settings) -> dict[int, Said]:
+    with ZooKeeperSession(options_from(settings)) as session:
+        return ask_protocol_versions(settings, session)
+
+
+def _of_brokers(said: dict[int, Said]) -> tuple[MetadataVersion, str]:
     return version_of_brokers(said), f"the {KEY} of {len(said):,} broker{'s' * (len(said) > 1)}"
