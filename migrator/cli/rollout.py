@@ -33,7 +33,7 @@ from migrator.rollout.finding_quorum import refuse_lost_brokers
 from migrator.rollout.inventory import schema_text
 from migrator.rollout.journal import Event, RolloutJournal, read_journal
 from migrator.rollout.leaving_zookeeper import keep, refuse_removal, remove_all
-from migrator.rollout.opening import may_turn_back, note_without, open_rollout, refuse_without, turn_back
+from migrator.rollout.opening import may_go_on, may_turn_back, note_without, open_rollout, refuse_without, turn_back
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import plan
 from migrator.rollout.preview import StepPreview, gather, preview
@@ -169,7 +169,7 @@ def resume(inventory: Path, until: str, pause_after: str, gone: tuple[str, ...],
     """Go on where the journal ends, forward or back, however the last command ended."""
     site = _site(inventory, gone, reason)
 
-    async def check(parts: RolloutParts, journal: RolloutJournal) -> None:  # noqa: ARG001 - as the others
+    async def check(parts: RolloutParts, journal: RolloutJournal) -> None:
         progress = progress_of(journal.entries)
         if not progress.rollout or progress.closed:
             raise OperatorError(
@@ -179,6 +179,7 @@ def resume(inventory: Path, until: str, pause_after: str, gone: tuple[str, ...],
             )
         if until and progress.direction is Direction.BACK:
             raise OperatorError("a rollback has no such states", where="--until", remedy="Use --pause-after")
+        await may_go_on(parts, journal)
 
     _run(site, check, _stop_at(until, pause_after), yes=yes, reason=reason)
 

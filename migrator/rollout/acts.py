@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from migrator.errors import OperatorError
-from migrator.migration.machine.states import PublicState
 from migrator.rollout import engine, jobs
 from migrator.rollout.archive import keep_output, keep_verdict, make_archive
 from migrator.rollout.engine import Decision
@@ -306,8 +305,7 @@ class StepActs:
         """Nothing that this step has begun is forgotten: what is noted here says when both sides were equal, no more.
         After the end of the migration, as one of Kafka's controllers brings it, they differ."""
         seen = await self._parts.observer.observe()
-        finished = seen.migration is not None and seen.migration.state == PublicState.FINISHED.label
-        if not finished and self._verdict_is_old(progress):
+        if not seen.is_finished and self._verdict_is_old(progress):
             await self._verify_again(step, seen, progress)
         if Act.PROVE not in progress.of(step.name).done:
             self._note(Event.PASSED, step.name, Act.PROVE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from migrator.migration.machine.states import PublicState
 from migrator.rollout.ports import Observation
 from migrator.zookeeper.clusters import read_cluster_id
 from migrator.zookeeper.session import ZooKeeperSession
@@ -15,8 +14,7 @@ async def check_address(session: ZooKeeperSession | None, seen: Observation) -> 
 
     :raises NoClusterError: there is no cluster; says where one is instead.
     """
-    finished = seen.migration is not None and seen.migration.state == PublicState.FINISHED.label
-    if session is None or finished:
+    if session is None or seen.is_finished:
         return ""
     if not seen.zookeeper_answers:
         why = "; ".join(seen.unknown) or "it does not answer"

@@ -23,7 +23,7 @@ from migrator.rollout.engine import (
     touched,
 )
 from migrator.rollout.examined import remove_copies
-from migrator.rollout.gatekeeper import GateTimeoutError
+from migrator.rollout.gatekeeper import GateShutError, GateTimeoutError
 from migrator.rollout.journal import Detail, Event, RolloutJournal
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
@@ -35,7 +35,7 @@ from migrator.values import value
 
 ORDER = list(Phase)
 ABORT_FILE = "abort"
-OWN_WORDS = (FileChangedError, GateTimeoutError, JobFailedError, UntrueRestartError)
+OWN_WORDS = (FileChangedError, GateShutError, GateTimeoutError, JobFailedError, UntrueRestartError)
 """Errors whose sentences are made of this program's words, and names."""
 KINDS: Mapping[type[OperatorError], str] = {
     UnreachableError: "the host was not reached, or the connection broke",
@@ -158,7 +158,7 @@ class RolloutRun:
                     await self._acts.check_again(step, self._progress, asked)
                 await self._parts.lock.check(self._progress.rollout)
                 if act is Act.CONFIRM:
-                    if not await self._is_wanted(step):
+                    if not await self._is_wanted(step, seen):
                         return False
                 else:
                     await self._do(step, act, seen)
@@ -186,15 +186,16 @@ class RolloutRun:
         """Whether the operator has to agree in this run, to a step that has not touched its controller yet."""
         return not self._confirmed and not touched(self._progress.of(step.name))
 
-    async def _is_wanted(self, step: Step) -> bool:
-        """Ask, unless the answer was yes in this run. Files are compared before: what is found later comes too late."""
+    async def _is_wanted(self, step: Step, seen: Observation) -> bool:
+        """Ask, unless the answer was yes in this run, or the migration has ended already. Files are compared before:
+        what is found later comes too late."""
         left = [
             each.node
             for each in self._steps
             if each.phase is Phase.FINISH and each.node is not None and self._open(each)
         ]
         await self._acts.see_files(left, self._progress)
-        if self._must_ask(step) and not await self._confirm([node.name for node in left]):
+        if not seen.is_finished and self._must_ask(step) and not await self._confirm([node.name for node in left]):
             return False
         self._confirmed = True
         self._note(Event.CONFIRMED)

@@ -12,6 +12,7 @@ from enum import Enum, auto
 
 from migrator.errors import OperatorError
 from migrator.migration.machine.states import PublicState
+from migrator.rollout.gates import FINISHED, FORWARD_AGAIN, ONLY_A_BACKUP
 from migrator.rollout.modes import FileMode
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.ports import BrokerMode, BrokerSeen, ControllerProgram, Gate, GateQuestion, Observation
@@ -28,7 +29,6 @@ MODES = {
 TOUCH_NODE = frozenset((Act.RESTART, Act.STOP, Act.START))
 GATED = TOUCH_NODE | {Act.RUN, Act.SOAK}
 """Acts that the gate before a step is for: once one of them has come to its end, nobody asks that gate again."""
-GO_ON = "'migrator rollout resume' does the rest of the rollout"
 UNKNOWN_INCARNATION = ""
 """Of an executor that cannot tell: the registration of the broker tells then."""
 
@@ -117,21 +117,23 @@ def refuse_back(seen: Observation, files: Sequence[FileMode], *, one_ends_it: bo
     :param one_ends_it: whether one leader without the migration ends it, as with Kafka's controllers.
     :raises OperatorError: the end of the migration was reached, or nobody can say that it was not.
     """
-    state = "" if seen.migration is None else seen.migration.state
     off = [mode is FileMode.CONTROLLER_ENDED for mode in files]
-    if state == PublicState.FINISHED.label:
-        raise OperatorError(
-            "the migration is finished: there is no way back, because ZooKeeper gets no changes any more",
-            where="rollback",
-            remedy=f"{'Nothing is to be done' if is_complete else GO_ON}. Only a backup of ZooKeeper and of the "
-            "brokers brings the old cluster back, without all that was written since",
-        )
-    if not state and (any(off) if one_ends_it else all(off)):
+    refuse_ended(seen, is_complete=is_complete)
+    if (seen.migration is None or not seen.migration.state) and (any(off) if one_ends_it else all(off)):
         raise OperatorError(
             "controllers have the migration off, and none of them answers: the migration may be finished",
             where="rollback",
             remedy="Start the controllers; 'migrator status' says whether it is finished",
         )
+
+
+def refuse_ended(seen: Observation, *, is_complete: bool) -> None:
+    """
+    :raises OperatorError: the end of the migration was reached.
+    """
+    if seen.is_finished:
+        go_on = "Nothing is to be done" if is_complete else FORWARD_AGAIN
+        raise OperatorError(f"the migration {FINISHED}", where="rollback", remedy=f"{go_on}. {ONLY_A_BACKUP}")
 
 
 def is_needed(step: Step, seen: Observation, here: FileMode | None, *, runs: bool) -> bool:
@@ -146,7 +148,7 @@ def is_needed(step: Step, seen: Observation, here: FileMode | None, *, runs: boo
     voter = None if seen.quorum is None else seen.quorum.voters.get(node_id)
     mode = None if broker is None else broker.mode
     migrates = None if voter is None else voter.migration_on
-    finished = state == PublicState.FINISHED.label
+    finished = seen.is_finished
     return {
         Condition.ALWAYS: True,
         Condition.NOT_COPIED: state not in COPIED,
@@ -156,6 +158,7 @@ def is_needed(step: Step, seen: Observation, here: FileMode | None, *, runs: boo
         Condition.NODE_DOWN: not finished and not runs,
         Condition.STILL_MIGRATING: here is FileMode.CONTROLLER_MIGRATING or migrates is True,
         Condition.MIGRATION_OFF: here is FileMode.CONTROLLER_ENDED or (runs and migrates is False),
+        Condition.NOT_IN_KRAFT: not finished or {here, mode} - {None, FileMode.BROKER_KRAFT, BrokerMode.KRAFT} != set(),
         Condition.IN_KRAFT: here is FileMode.BROKER_KRAFT or mode is BrokerMode.KRAFT,
         Condition.NOT_IN_ZOOKEEPER: here is not FileMode.BROKER_ZOOKEEPER or mode is not BrokerMode.ZOOKEEPER,
         Condition.NOT_STOCK: voter is None or voter.program is not ControllerProgram.STOCK,
@@ -269,14 +272,16 @@ def questions_before(
     step: Step, steps: Sequence[Step], progress: Progress, seen: Observation
 ) -> tuple[GateQuestion, ...]:
     """What the check before a step asks. Of a controller to be stopped nothing, if nothing is written, or if this
-    rollout has stopped so many that nobody can commit anything any more."""
+    rollout has stopped so many that nobody can commit anything any more. What makes a step wrong for ever is asked
+    always."""
+    always = tuple(question for question in step.before if question.gate is Gate.NOT_FINISHED)
     if is_down(step, seen):
-        return ()
+        return always
     if step.phase is Phase.STOP_QUORUM:
         others = [each for each in steps if each.phase is step.phase and each is not step]
         stopped = any(Act.STOP in progress.of(each.name).done for each in others)
         if not may_be_dual_writing(seen) or (stopped and not _is_led(seen)):
-            return ()
+            return always
     return step.before
 
 

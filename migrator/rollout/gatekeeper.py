@@ -19,6 +19,10 @@ class GateTimeoutError(OperatorError):
     """A gate stayed shut; says for whom or what it waits."""
 
 
+class GateShutError(OperatorError):
+    """A gate that nothing opens any more; says why."""
+
+
 async def _never(_: Observation) -> bool:
     return False
 
@@ -78,6 +82,7 @@ class Gatekeeper:
         :param is_over: whether the questions do not matter any more.
         :returns: whether the gate is open; False: it is over.
         :raises GateTimeoutError: it stays shut.
+        :raises GateShutError: it is shut for ever; nobody waits then.
         """
         times, clock = self._parts.inventory.times, self._parts.clock
         deadline = clock.monotonic_ms() + int(times.gate * 1000)
@@ -87,6 +92,8 @@ class Gatekeeper:
             waiting = tuple(self._waiting(questions, seen))
             if not waiting:
                 return True
+            if shut := [each for each in waiting if each.for_ever]:
+                raise GateShutError(_shown(shut), where=step, remedy=shut[0].remedy)
             if await is_over(seen):
                 return False
             if waiting != said:

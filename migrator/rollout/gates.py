@@ -33,6 +33,12 @@ REACH_CONTROLLERS = "See that the controllers run, and that this machine reaches
 REACH_ZOOKEEPER = "See that ZooKeeper runs, and that this machine reaches it ('access' of the inventory)"
 ISR_REMEDY = "Replicas catch up by themselves, unless a broker is down: see which"
 
+FINISHED = "is finished: there is no way back, because ZooKeeper gets no changes any more"
+FORWARD_AGAIN = "'migrator rollout apply' does the rest of the migration, and takes back what the way back has changed"
+ONLY_A_BACKUP = (
+    "Only a backup of ZooKeeper and of the brokers brings the old cluster back, without all that was written since"
+)
+
 Found = Iterator[Waiting]
 
 
@@ -193,7 +199,7 @@ def _brokers_in_mode(question: GateQuestion, seen: Observation) -> Found:
     if not seen.brokers:
         yield Waiting("brokers", _unknown("nobody says which there are", seen), _reach(seen))
         return
-    if question.nodes and _is_finished(seen):
+    if question.nodes and seen.is_finished:
         return
     names = {node.node_id: node.name for node in question.nodes}
     for broker_id in sorted({*seen.brokers, *names}):
@@ -212,9 +218,15 @@ def _migration_state(question: GateQuestion, seen: Observation) -> Found:
         yield Waiting("migration", what + why, SEE_STATUS)
 
 
+def _not_finished(_: GateQuestion, seen: Observation) -> Found:
+    """What nobody can say does not hold up: only a quorum that runs says more, and a way back may have to start it."""
+    if seen.is_finished:
+        yield Waiting("migration", FINISHED, f"{FORWARD_AGAIN}. {ONLY_A_BACKUP}", for_ever=True)
+
+
 def _write_behind_idle(question: GateQuestion, seen: Observation) -> Found:
     lag = -1 if seen.migration is None else seen.migration.write_behind_lag
-    if _is_finished(seen):
+    if seen.is_finished:
         return
     if not seen.zookeeper_answers:
         yield Waiting("ZooKeeper", _unknown("does not answer", seen), REACH_ZOOKEEPER)
@@ -225,11 +237,6 @@ def _write_behind_idle(question: GateQuestion, seen: Observation) -> Found:
         yield Waiting("ZooKeeper", _unknown("nobody says how far it is behind the log", seen), remedy)
     elif lag:
         yield Waiting("ZooKeeper", f"is {lag} records behind the log", SEE_STATUS)
-
-
-def _is_finished(seen: Observation) -> bool:
-    """Nobody writes to ZooKeeper any more then."""
-    return seen.migration is not None and seen.migration.state == PublicState.FINISHED.label
 
 
 def _no_foreign_writes(_: GateQuestion, seen: Observation) -> Found:
@@ -277,6 +284,7 @@ _JUDGES: Mapping[Gate, Callable[[GateQuestion, Observation], Found]] = {
     Gate.CONTROLLER_BACK: _controller_back,
     Gate.BROKERS_IN_MODE: _brokers_in_mode,
     Gate.MIGRATION_STATE: _migration_state,
+    Gate.NOT_FINISHED: _not_finished,
     Gate.WRITE_BEHIND_IDLE: _write_behind_idle,
     Gate.NO_FOREIGN_WRITES: _no_foreign_writes,
     Gate.ZOOKEEPER_CONTROLLER: _zookeeper_controller,

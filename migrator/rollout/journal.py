@@ -32,6 +32,8 @@ class Event(StrEnum):
     FILE = "file"
     TURNED = "turned"
     """From here on it goes back."""
+    FORWARD = "forward"
+    """From here on it goes forward again, and looks at every step anew: the way back was closed."""
     BEGUN = "begun"
     DONE = "done"
     FOUND = "found"

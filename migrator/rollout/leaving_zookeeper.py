@@ -10,7 +10,6 @@ from pathlib import Path
 from migrator.errors import MigratorError, OperatorError
 from migrator.log.errors import storage_errors
 from migrator.log.files import PRIVATE_FILE, TEMPORARY_SUFFIX, sync_directory
-from migrator.migration.machine.states import PublicState
 from migrator.rollout.ports import BrokerMode, Observation
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.kafka_tree import every_path, lines_of, remove
@@ -54,7 +53,7 @@ def refuse_removal(seen: Observation) -> None:
 
 def _needed_by(seen: Observation) -> Iterator[tuple[str, str]]:
     state = "" if seen.migration is None else seen.migration.state
-    if state != PublicState.FINISHED.label:
+    if not seen.is_finished:
         yield f"the migration is in state {state or 'unknown'}, not finished", "Finish it first; see 'migrator status'"
     if not seen.zookeeper_answers:
         yield "ZooKeeper does not answer", "See that it runs, and that 'access' of the inventory names it"

@@ -6,10 +6,11 @@ from secrets import token_hex
 
 from migrator.errors import OperatorError
 from migrator.observe.printable import printable
-from migrator.rollout.engine import refuse_back
+from migrator.rollout.engine import refuse_back, refuse_ended
 from migrator.rollout.excuses import baseline_of, refuse_gone
 from migrator.rollout.files import text_of
 from migrator.rollout.finding_quorum import refuse_lost_brokers
+from migrator.rollout.gates import FINISHED
 from migrator.rollout.inventory import ControllerKind
 from migrator.rollout.journal import Event, RolloutJournal
 from migrator.rollout.modes import digest, file_mode, parsed
@@ -23,7 +24,8 @@ REASON_MAX = 200
 
 
 async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str = "") -> None:
-    """Begin a rollout, unless one is under way: then that one is gone on with.
+    """Begin a rollout, unless one is under way: then that one is gone on with. One that goes back, although the
+    migration has ended, goes forward again.
 
     The journal knows every property file from then on, so that a change by somebody else is seen.
 
@@ -31,7 +33,10 @@ async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str
     """
     progress = progress_of(journal.entries)
     if progress.rollout and not progress.closed:
-        if progress.direction is Direction.BACK:
+        if progress.direction is Direction.BACK and (await parts.observer.observe()).is_finished:
+            parts.tell(f"the migration {FINISHED}. So the rollout goes forward again")
+            journal.append(parts.clock.wall_ms(), Event.FORWARD)
+        elif progress.direction is Direction.BACK:
             raise OperatorError(
                 "a rollback is under way",
                 where=str(journal.path),
@@ -60,12 +65,21 @@ async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str
         journal.append(now, Event.FILE, node=name, file=found)
 
 
+async def may_go_on(parts: RolloutParts, journal: RolloutJournal) -> None:
+    """
+    :raises OperatorError: the rollout goes back, and the migration has ended meanwhile.
+    """
+    if _goes_back(progress_of(journal.entries)):
+        refuse_ended(await parts.observer.observe(), is_complete=False)
+
+
 async def may_turn_back(parts: RolloutParts, journal: RolloutJournal) -> None:
     """
     :raises OperatorError: there is no way back any more, or nobody can say whether there is.
     """
     progress = progress_of(journal.entries)
     if _goes_back(progress):
+        await may_go_on(parts, journal)
         return
     files = [
         file_mode(node.role, parsed(node, await text_of(parts.executor, node)))

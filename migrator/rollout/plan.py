@@ -21,9 +21,14 @@ INELIGIBLE, DUAL_WRITE, FINISHED = (
     for state in (PublicState.MIGRATION_INELIGIBLE, PublicState.DUAL_WRITE, PublicState.FINISHED)
 )
 HEALTHY, QUORUM = GateQuestion(Gate.PARTITIONS_HEALTHY), GateQuestion(Gate.QUORUM_HEALTHY)
+NOT_FINISHED = GateQuestion(Gate.NOT_FINISHED)
 WRITTEN, ALONE = GateQuestion(Gate.WRITE_BEHIND_IDLE), GateQuestion(Gate.NO_FOREIGN_WRITES)
 UNFINISHED = Condition.NOT_FINISHED
-ROLL_CONDITIONS = {Phase.LEAVE_KRAFT: Condition.IN_KRAFT, Phase.LEAVE_MIGRATION: Condition.NOT_IN_ZOOKEEPER}
+ROLL_CONDITIONS = {
+    Phase.KRAFT: Condition.NOT_IN_KRAFT,
+    Phase.LEAVE_KRAFT: Condition.IN_KRAFT,
+    Phase.LEAVE_MIGRATION: Condition.NOT_IN_ZOOKEEPER,
+}
 
 
 def plan(inventory: Inventory, direction: Direction, canary: str = "") -> tuple[Step, ...]:
@@ -119,31 +124,38 @@ def _hand_over(inventory: Inventory) -> Iterator[Step]:
 
 
 def _back(inventory: Inventory, canary: str) -> Iterator[Step]:
+    """The migration may end until its last controller is restarted with the migration on: whoever goes back looks at
+    each step whether it has ended."""
     controllers = inventory.controllers.nodes
     for node in controllers:
+        back = GateQuestion(Gate.CONTROLLER_BACK, node, program=_program(inventory), migration_on=True)
         yield Step(
             _name(Phase.MIGRATION_ON, node),
             Phase.MIGRATION_ON,
-            (Act.EDIT, Act.RESTART, Act.CHECK_AFTER),
+            (Act.CHECK_BEFORE, Act.EDIT, Act.RESTART, Act.CHECK_AFTER),
             node,
             FileMode.CONTROLLER_MIGRATING,
             condition=Condition.MIGRATION_OFF,
-            after=(GateQuestion(Gate.CONTROLLER_BACK, node, program=_program(inventory), migration_on=True),),
+            before=(NOT_FINISHED,),
+            after=(NOT_FINISHED, back),
         )
     for node in controllers:
         yield Step(
             _name(Phase.START_QUORUM, node),
             Phase.START_QUORUM,
-            (Act.START,),
+            (Act.CHECK_BEFORE, Act.START),
             node,
             condition=Condition.RULES_AND_IS_DOWN,
+            before=(NOT_FINISHED,),
         )
-    yield from _roll(inventory, Phase.LEAVE_KRAFT, BrokerMode.MIGRATING, canary, before=(DUAL_WRITE, QUORUM))
+    before = (NOT_FINISHED, DUAL_WRITE, QUORUM)
+    yield from _roll(inventory, Phase.LEAVE_KRAFT, BrokerMode.MIGRATING, canary, before)
     yield from _unregister(inventory)
-    yield Step("drain", Phase.DRAIN, (Act.CHECK_AFTER,), condition=Condition.DUAL_WRITING, after=(WRITTEN,))
+    after = (NOT_FINISHED, WRITTEN)
+    yield Step("drain", Phase.DRAIN, (Act.CHECK_AFTER,), condition=Condition.DUAL_WRITING, after=after)
     for node in controllers:
         acts = (Act.CHECK_BEFORE, Act.STOP)
-        yield Step(_name(Phase.STOP_QUORUM, node), Phase.STOP_QUORUM, acts, node, before=(WRITTEN,))
+        yield Step(_name(Phase.STOP_QUORUM, node), Phase.STOP_QUORUM, acts, node, before=(NOT_FINISHED, WRITTEN))
     yield Step(
         "give-back",
         Phase.GIVE_BACK,
@@ -153,7 +165,7 @@ def _back(inventory: Inventory, canary: str) -> Iterator[Step]:
         condition=Condition.NO_ZOOKEEPER_CONTROLLER,
         after=(GateQuestion(Gate.ZOOKEEPER_CONTROLLER),),
     )
-    yield from _roll(inventory, Phase.LEAVE_MIGRATION, BrokerMode.ZOOKEEPER, canary, before=())
+    yield from _roll(inventory, Phase.LEAVE_MIGRATION, BrokerMode.ZOOKEEPER, canary, before=(NOT_FINISHED,))
     for node in controllers:
         yield Step(_name(Phase.SET_ASIDE, node), Phase.SET_ASIDE, (Act.RUN,), node, job=Job.SET_ASIDE)
 
@@ -165,6 +177,7 @@ def _roll(
     and waited for together."""
     for group in _groups(inventory, canary):
         back = tuple(GateQuestion(Gate.BROKER_BACK, each, mode) for each in group)
+        always = tuple(question for question in before if question is NOT_FINISHED)
         for node in group:
             after = (*back, HEALTHY) if node is group[-1] else back[:1] if node is group[0] else ()
             yield Step(
@@ -175,7 +188,7 @@ def _roll(
                 OF_BROKERS[mode],
                 condition=ROLL_CONDITIONS.get(phase, UNFINISHED),
                 before=(*before, *_may_stop(group)),
-                after=after,
+                after=(*always, *after) if after else (),
                 together=tuple(group) if len(group) > 1 else (),
             )
 

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Protocol
 
 from migrator.errors import OperatorError
+from migrator.migration.machine.states import PublicState
 from migrator.rollout.nodes import Node
 from migrator.values import value
 
@@ -181,6 +182,11 @@ class Observation:
     zookeeper_answers: bool = False
     unknown: tuple[str, ...] = ()
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the migration is seen to be over: nobody writes to ZooKeeper any more."""
+        return self.migration is not None and self.migration.state == PublicState.FINISHED.label
+
 
 class Observer(Protocol):
     """Looks at the cluster; changes nothing."""
@@ -204,6 +210,7 @@ class Gate(Enum):
     CONTROLLER_BACK = "the controller answers again, and has every committed record"
     BROKERS_IN_MODE = "every broker serves in this mode"
     MIGRATION_STATE = "every controller is in this state of the migration"
+    NOT_FINISHED = "the migration is not finished"
     WRITE_BEHIND_IDLE = "ZooKeeper has everything that the quorum has committed"
     NO_FOREIGN_WRITES = "nobody else writes to ZooKeeper"
     ZOOKEEPER_CONTROLLER = "a broker is the ZooKeeper controller"
@@ -233,11 +240,12 @@ class GateQuestion:
 
 @value
 class Waiting:
-    """Why a gate is shut: who, what, and what to do about it."""
+    """Why a gate is shut: who, what, and what to do about it. ``for_ever``: nothing that may still happen opens it."""
 
     who: str
     what: str
     remedy: str
+    for_ever: bool = False
 
 
 class Judge(Protocol):

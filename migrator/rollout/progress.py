@@ -96,6 +96,10 @@ def _turned(progress: Progress, *_: object) -> Progress:
     return replace(progress, direction=Direction.BACK, closed=False)
 
 
+def _forward(progress: Progress, *_: object) -> Progress:
+    return replace(progress, direction=Direction.FORWARD, steps={})
+
+
 def _closed(progress: Progress, *_: object) -> Progress:
     return replace(progress, closed=True)
 
@@ -123,6 +127,7 @@ _OF_ALL: Mapping[Event, Callable[[Progress, Mapping[str, Detail], str], Progress
     Event.CLOSED: _closed,
     Event.SOAKED: _soaked,
     Event.PAUSED: _paused,
+    Event.FORWARD: _forward,
     Event.LEFT_OUT: _left_out,
     Event.BASELINE: _not_well_before,
 }

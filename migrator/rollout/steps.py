@@ -71,7 +71,7 @@ TEXTS = {
     ),
     Phase.HANDOVER: PhaseText("Kafka's own controller takes over on the same directory", "Start this program again"),
     Phase.ARCHIVE: PhaseText("keeps what proves the migration", NOTHING),
-    Phase.MIGRATION_ON: PhaseText("the quorum must write to ZooKeeper again", "'migrator rollout apply'"),
+    Phase.MIGRATION_ON: PhaseText("the quorum must write to ZooKeeper again", "a new rollout"),
     Phase.START_QUORUM: PhaseText("only a quorum that runs can bring its changes to ZooKeeper", "stop the controllers"),
     Phase.LEAVE_KRAFT: PhaseText("the broker comes back to ZooKeeper; the quorum still rules", "a new rollout"),
     Phase.DRAIN: PhaseText("ZooKeeper gets what the quorum has committed", NOTHING),
@@ -122,6 +122,7 @@ class Condition(Enum):
     NODE_DOWN = "the controller does not run, and the migration is not finished"
     STILL_MIGRATING = "the controller has the migration on"
     MIGRATION_OFF = "the controller has the migration off"
+    NOT_IN_KRAFT = "the migration is not finished, or the broker is not in KRaft mode"
     IN_KRAFT = "the broker is in KRaft mode"
     NOT_IN_ZOOKEEPER = "the broker is not in ZooKeeper mode"
     NOT_STOCK = "the controller is not Kafka's own"

@@ -82,6 +82,7 @@ CONTROLLER = GateQuestion(Gate.CONTROLLER_BACK, C1, program=OURS, migration_on=T
 MODE = GateQuestion(Gate.BROKERS_IN_MODE, mode=ZOOKEEPER)
 MODES = replace(MODE, nodes=(B1, B2))
 DUAL = GateQuestion(Gate.MIGRATION_STATE, state=PublicState.DUAL_WRITE.label)
+UNENDED = GateQuestion(Gate.NOT_FINISHED)
 WRITTEN = GateQuestion(Gate.WRITE_BEHIND_IDLE)
 ALONE = GateQuestion(Gate.NO_FOREIGN_WRITES)
 CLAIMED = GateQuestion(Gate.ZOOKEEPER_CONTROLLER)
@@ -178,6 +179,9 @@ CASES: list[tuple[GateQuestion, Observation, str]] = [
     (DUAL, in_state(PublicState.MIGRATE_ZK_DATA), "is in MigrateZkData, not yet in DualWrite"),
     (DUAL, NOTHING, "nobody says how far it is"),
     (DUAL, replace(GOOD, migration=MigrationSeen("Newer")), "nobody says how far it is"),
+    (UNENDED, GOOD, OPEN),
+    (UNENDED, NOTHING, OPEN),
+    (UNENDED, in_state(PublicState.FINISHED), "is finished: there is no way back"),
     (WRITTEN, GOOD, OPEN),
     (WRITTEN, in_state(PublicState.DUAL_WRITE, lag=7), "is 7 records behind the log"),
     (WRITTEN, in_state(PublicState.DUAL_WRITE, lag=-1), "nobody says how far it is behind"),

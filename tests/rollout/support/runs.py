@@ -14,7 +14,7 @@ from migrator.rollout.apply import Ending, RolloutRun, StopAt
 from migrator.rollout.gates import judge
 from migrator.rollout.journal import FILE_NAME, Detail, Entry, Event, RolloutJournal, read_journal
 from migrator.rollout.nodes import Node
-from migrator.rollout.opening import note_without, open_rollout, refuse_without, turn_back
+from migrator.rollout.opening import may_go_on, note_without, open_rollout, refuse_without, turn_back
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.progress import progress_of
 from migrator.rollout.steps import Phase
@@ -110,6 +110,7 @@ class Operator:
 
         async def work(journal: RolloutJournal) -> Ending:
             await refuse_without(self.parts(), journal)
+            await may_go_on(self.parts(), journal)
             note_without(self.parts(), journal, "its disk is broken")
             return await self._run(journal).run()
 
