@@ -318,8 +318,27 @@ class StepActs:
             return True
         return not 0 <= clock.wall_ms() - progress.verified_ms <= VERDICT_MS
 
+    async def _leave_out(self, step: Step, progress: Progress) -> None:
+        """The leader gets the order again whenever it is not finished: each order is for one leader only."""
+        seen = await self._parts.observer.observe()
+        gone = engine.silent_gone(self._parts.inventory.gone, seen)
+        if seen.is_finished or not gone:
+            self._note(Event.FOUND, step.name, Act.RUN)
+            return
+        self._note(Event.BEGUN, step.name, Act.RUN, job=Job.LEAVE_OUT.value)
+        leader = self._leader(seen, self._parts.inventory.controllers.nodes[0])
+        reason = f"rollout {progress.rollout}: {progress.reason}"[: jobs.REASON_MAX]
+        words = jobs.finish_without(leader, self._parts.inventory, gone, reason)
+        self._parts.tell(f"{step.name}: orders controller {leader.node_id} to end without {', '.join(map(str, gone))}")
+        output = await self._parts.executor.run(leader, words, seconds=self._parts.inventory.times.command)
+        self._raise_if_failed(step, Job.LEAVE_OUT, leader, output)
+        self._note(Event.DONE, step.name, Act.RUN, job=Job.LEAVE_OUT.value)
+
     async def _run(self, step: Step, progress: Progress) -> None:
         job, node = step.job, step.node
+        if job is Job.LEAVE_OUT:
+            await self._leave_out(step, progress)
+            return
         if job is None or node is None:
             raise ValueError(step.name)
         known, seen = progress.of(step.name), await self._parts.observer.observe()
@@ -372,9 +391,12 @@ class StepActs:
         controllers = self._parts.inventory.controllers.nodes
         if job is Job.GIVE_BACK:
             return next((each for each in controllers if each.name == progress.last_stopped), node)
-        if job is Job.VERIFY and seen.quorum is not None:
-            return next((each for each in controllers if each.node_id == seen.quorum.leader_id), node)
-        return node
+        return self._leader(seen, node) if job is Job.VERIFY else node
+
+    def _leader(self, seen: Observation, otherwise: Node) -> Node:
+        leader = None if seen.quorum is None else seen.quorum.leader_id
+        controllers = self._parts.inventory.controllers.nodes
+        return next((each for each in controllers if each.node_id == leader), otherwise)
 
     async def _command(self, step: Step, job: Job, node: Node, seen: Observation, rollout: str) -> dict[str, int]:
         if job is Job.FORMAT and not seen.cluster_id:

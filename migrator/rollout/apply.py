@@ -30,7 +30,7 @@ from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import canary_steps, plan
 from migrator.rollout.ports import ExecutorError, FileChangedError, LockedError, Observation, UnreachableError
 from migrator.rollout.progress import Progress, after, progress_of
-from migrator.rollout.steps import TEXTS, Act, Phase, Step
+from migrator.rollout.steps import TEXTS, Act, Job, Phase, Step
 from migrator.values import value
 
 ORDER = list(Phase)
@@ -240,6 +240,8 @@ class RolloutRun:
             details |= {"output": error.output} if error.output else {}
             if step.phase is Phase.GIVE_BACK:
                 details["reopens"] = " ".join(GIVE_BACK_AGAIN)
+        if step.job is Job.LEAVE_OUT and act is Act.CHECK_AFTER:  # another leader knows nothing of the order
+            details["again"] = Act.RUN.value
         if isinstance(error, FileChangedError):
             node, found = self._acts.found
             details |= {"again": Act.EDIT.value, "node": node, "file": found}

@@ -175,6 +175,13 @@ def may_be_dual_writing(seen: Observation) -> bool:
     return unknown and seen.controller_broker is None
 
 
+def silent_gone(gone: Sequence[Node], seen: Observation) -> list[int]:
+    """Ids of the voters among nodes that are gone for good, unless they answer."""
+    voters = {} if seen.quorum is None else seen.quorum.voters
+    asked = [voters.get(node.node_id) for node in gone if node.role is Role.CONTROLLER]
+    return [voter.node_id for voter in asked if voter is not None and voter.program is None]
+
+
 def has_data(seen: Observation) -> bool:
     """Whether a quorum has committed something: a voter with an empty directory could vote that away."""
     return _is_led(seen) or seen.quorum_claims or (seen.migration is not None and bool(seen.migration.state))

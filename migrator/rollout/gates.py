@@ -224,6 +224,12 @@ def _not_finished(_: GateQuestion, seen: Observation) -> Found:
         yield Waiting("migration", FINISHED, f"{FORWARD_AGAIN}. {ONLY_A_BACKUP}", for_ever=True)
 
 
+def _finishing(_: GateQuestion, seen: Observation) -> Found:
+    if not seen.is_finished and (seen.migration is None or not seen.migration.finishing):
+        what = _unknown("nobody says that it asks the others whether their migration is off", seen)
+        yield Waiting("the leader", what, SEE_STATUS)
+
+
 def _write_behind_idle(question: GateQuestion, seen: Observation) -> Found:
     lag = -1 if seen.migration is None else seen.migration.write_behind_lag
     if seen.is_finished:
@@ -286,6 +292,7 @@ _JUDGES: Mapping[Gate, Callable[[GateQuestion, Observation], Found]] = {
     Gate.MIGRATION_STATE: _migration_state,
     Gate.NOT_FINISHED: _not_finished,
     Gate.WRITE_BEHIND_IDLE: _write_behind_idle,
+    Gate.FINISHING: _finishing,
     Gate.NO_FOREIGN_WRITES: _no_foreign_writes,
     Gate.ZOOKEEPER_CONTROLLER: _zookeeper_controller,
 }

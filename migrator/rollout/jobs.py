@@ -15,6 +15,8 @@ from migrator.rollout.nodes import Node
 from migrator.rollout.ports import Output
 from migrator.rollout.steps import Job
 
+REASON_MAX = 200
+"""Characters of an order's reason."""
 META_PROPERTIES = "meta.properties"
 CAUSES = ("migrator: ", "Error: ")
 """How the line begins in which a command of this program says why it failed."""
@@ -34,6 +36,7 @@ REMEDIES: Mapping[Job, str] = {
     Job.GIVE_BACK: "Do what it says, then 'migrator rollout resume': it starts the controllers, waits until ZooKeeper "
     "has everything, and stops them again",
     Job.UNREGISTER: "Remove it with 'kafka-cluster.sh unregister --id {}', then 'migrator rollout resume'",
+    Job.LEAVE_OUT: "Do what it says, then 'migrator rollout resume': it gives the order again",
     Job.SET_ASIDE: "Move the directory away by hand, then 'migrator rollout resume'",
 }
 
@@ -68,6 +71,13 @@ def command_of(job: Job, node: Node, inventory: Inventory, cluster_id: str) -> l
         Job.GIVE_BACK: [*file, "--yes"],
     }[job]
     return [controllers.program, job.value, *more]
+
+
+def finish_without(leader: Node, inventory: Inventory, gone: Sequence[int], reason: str) -> list[str]:
+    """The words of the order to the leader: the migration ends without controllers that are gone for good."""
+    ids = [word for node_id in gone for word in ("--without", str(node_id))]
+    words = [*Job.LEAVE_OUT.value.split(), "-c", leader.properties, *ids, f"--reason={reason}", "--yes"]
+    return [inventory.controllers.program, *words]
 
 
 def move_aside(directory: str, rollout: str) -> list[str]:

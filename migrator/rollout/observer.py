@@ -233,7 +233,8 @@ def migration_seen(
         lag = status.lag_records
     if status.internal_state not in WRITES:
         lag = -1
-    return MigrationSeen(state.label, lag, status.foreign_writes, status.problems)
+    finishing = status.internal_state == State.FINISHING.value
+    return MigrationSeen(state.label, lag, status.foreign_writes, status.problems, finishing)
 
 
 def min_isr_of(answers: Mapping[int, BrokerAnswer]) -> int:

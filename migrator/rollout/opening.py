@@ -12,6 +12,7 @@ from migrator.rollout.files import text_of
 from migrator.rollout.finding_quorum import refuse_lost_brokers
 from migrator.rollout.gates import FINISHED
 from migrator.rollout.inventory import ControllerKind
+from migrator.rollout.jobs import REASON_MAX
 from migrator.rollout.journal import Event, RolloutJournal
 from migrator.rollout.modes import digest, file_mode, parsed
 from migrator.rollout.parts import RolloutParts
@@ -20,7 +21,6 @@ from migrator.rollout.progress import Progress, progress_of
 from migrator.rollout.steps import Direction
 
 ID_BYTES = 4
-REASON_MAX = 200
 
 
 async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str = "") -> None:

@@ -21,7 +21,7 @@ INELIGIBLE, DUAL_WRITE, FINISHED = (
     for state in (PublicState.MIGRATION_INELIGIBLE, PublicState.DUAL_WRITE, PublicState.FINISHED)
 )
 HEALTHY, QUORUM = GateQuestion(Gate.PARTITIONS_HEALTHY), GateQuestion(Gate.QUORUM_HEALTHY)
-NOT_FINISHED = GateQuestion(Gate.NOT_FINISHED)
+FINISHING, NOT_FINISHED = GateQuestion(Gate.FINISHING), GateQuestion(Gate.NOT_FINISHED)
 WRITTEN, ALONE = GateQuestion(Gate.WRITE_BEHIND_IDLE), GateQuestion(Gate.NO_FOREIGN_WRITES)
 UNFINISHED = Condition.NOT_FINISHED
 ROLL_CONDITIONS = {
@@ -85,7 +85,17 @@ def _finish(inventory: Inventory) -> Iterator[Step]:
             before=(*_may_end(inventory), GateQuestion(Gate.OTHERS_CAUGHT_UP, node)),
             after=(GateQuestion(Gate.CONTROLLER_BACK, node, program=_program(inventory), migration_on=False), QUORUM),
         )
-    yield Step("finished", Phase.FINISH, (Act.CHECK_AFTER,), after=(FINISHED, QUORUM))
+    if _waits_for_gone(inventory):
+        acts, before = (Act.CHECK_BEFORE, Act.RUN, Act.CHECK_AFTER), (FINISHING,)
+        yield Step("finished", Phase.FINISH, acts, job=Job.LEAVE_OUT, before=before, after=(FINISHED, QUORUM))
+    else:
+        yield Step("finished", Phase.FINISH, (Act.CHECK_AFTER,), after=(FINISHED, QUORUM))
+
+
+def _waits_for_gone(inventory: Inventory) -> bool:
+    """Whether the end needs an order: our leader asks every controller, one of Kafka's asks none."""
+    ours = inventory.controllers.kind is ControllerKind.MIGRATOR
+    return ours and any(node.role is Role.CONTROLLER for node in inventory.gone)
 
 
 def _unregister(inventory: Inventory) -> Iterator[Step]:

@@ -155,12 +155,14 @@ class QuorumSeen:
 @value
 class MigrationSeen:
     """``state`` is the label of a `PublicState`, "" while nobody knows. ``write_behind_lag``: records, -1 unknown.
-    ``foreign_writes``: paths. ``problems``: what the migration waits for, as its status says."""
+    ``foreign_writes``: paths. ``problems``: what the migration waits for, as its status says. ``finishing``: the leader
+    has it off, and asks every other controller whether it has, too."""
 
     state: str = ""
     write_behind_lag: int = -1
     foreign_writes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    finishing: bool = False
 
 
 @value
@@ -212,6 +214,7 @@ class Gate(Enum):
     MIGRATION_STATE = "every controller is in this state of the migration"
     NOT_FINISHED = "the migration is not finished"
     WRITE_BEHIND_IDLE = "ZooKeeper has everything that the quorum has committed"
+    FINISHING = "the leader wants to end the migration"
     NO_FOREIGN_WRITES = "nobody else writes to ZooKeeper"
     ZOOKEEPER_CONTROLLER = "a broker is the ZooKeeper controller"
 

@@ -129,7 +129,7 @@ def _preview(parts: RolloutParts, step: Step, progress: Progress, facts: Facts, 
     if node is not None and step.mode is not None and Act.EDIT in step.acts and Act.EDIT not in known.done:
         file, changes = _edited(parts, step, node, facts, texts)
     is_new = step.successor is not None and step.successor.name not in facts.stock
-    return StepPreview(step, state, file, changes, _command(parts, step, facts.seen.cluster_id), is_new)
+    return StepPreview(step, state, file, changes, _command(parts, step, facts.seen, progress), is_new)
 
 
 def _mode(step: Step, texts: Mapping[str, str]) -> FileMode | None:
@@ -154,10 +154,14 @@ def _edited(
     return node.properties, tuple(changes_shown(before, after))
 
 
-def _command(parts: RolloutParts, step: Step, cluster_id: str) -> tuple[str, ...]:
+def _command(parts: RolloutParts, step: Step, seen: Observation, progress: Progress) -> tuple[str, ...]:
+    if step.job is Job.LEAVE_OUT:
+        gone = engine.silent_gone(parts.inventory.gone, seen)
+        leader = parts.inventory.controllers.nodes[0]
+        return tuple(jobs.finish_without(leader, parts.inventory, gone, progress.reason))
     if step.job is None or step.node is None or step.job in (Job.ARCHIVE, Job.SET_ASIDE, Job.UNREGISTER):
         return ()
-    return tuple(jobs.command_of(step.job, step.node, parts.inventory, cluster_id or CLUSTER_ID))
+    return tuple(jobs.command_of(step.job, step.node, parts.inventory, seen.cluster_id or CLUSTER_ID))
 
 
 def asked(questions: Iterable[GateQuestion]) -> list[str]:

@@ -34,8 +34,8 @@ class Progress:
     """Of the rollout that was opened last. ``files``: by node, the digest of its property file as last seen or written;
     None for a file that was not there. ``written``: by node, the digest of a write that was begun and whose end is not
     known. ``verified_ms``: when both sides were found equal last, by the wall clock. ``last_stopped``: the controller
-    that was stopped last. ``left_out``: nodes that are gone for good. ``baseline``: by partition, the brokers whose
-    replicas were out of sync before."""
+    that was stopped last. ``left_out``: by node that is gone for good, the reason. ``baseline``: by partition, the
+    brokers whose replicas were out of sync before."""
 
     rollout: str = ""
     direction: Direction = Direction.FORWARD
@@ -48,12 +48,17 @@ class Progress:
     closed: bool = False
     last_stopped: str = ""
     paused_after: frozenset[str] = frozenset()
-    left_out: frozenset[str] = frozenset()
+    left_out: Mapping[str, str] = field(default_factory=dict)
     baseline: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     def knows(self, node: str, digest: str | None) -> bool:
         """Whether a property file is as this rollout has seen it or left it; of a file never seen, too."""
         return node not in self.files or digest in (self.files[node], self.written.get(node, self.files[node]))
+
+    @property
+    def reason(self) -> str:
+        """Why nodes are left out."""
+        return "; ".join(dict.fromkeys(self.left_out.values()))
 
     def of(self, step: str) -> StepProgress:
         """Of one step."""
@@ -113,7 +118,7 @@ def _paused(progress: Progress, _: Mapping[str, Detail], step: str) -> Progress:
 
 
 def _left_out(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:
-    return replace(progress, left_out=progress.left_out | {str(details["node"])})
+    return replace(progress, left_out={**progress.left_out, str(details["node"]): str(details["reason"])})
 
 
 def _not_well_before(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:

@@ -56,7 +56,7 @@ def site_of(path: Path, gone: Sequence[str] = ()) -> Site:
     state = path.parent / (inventory.state or path.stem + STATE_SUFFIX)
     left_out = progress_of(read_journal(state)).left_out
     known = {node.name for node in inventory.nodes}  # a node may have left the inventory, too
-    return Site(path, inventory.without((*(left_out & known), *gone)), state)
+    return Site(path, inventory.without((*(left_out.keys() & known), *gone)), state)
 
 
 @asynccontextmanager

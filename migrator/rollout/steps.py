@@ -109,6 +109,8 @@ class Job(Enum):
     SET_ASIDE = "set aside"
     ARCHIVE = "archive"
     UNREGISTER = "unregister"
+    LEAVE_OUT = "force finish"
+    """The order to the leader to end the migration without controllers that are gone for good."""
 
 
 class Condition(Enum):

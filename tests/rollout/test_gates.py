@@ -57,8 +57,10 @@ def with_partitions(
     return replace(GOOD, partitions=seen)
 
 
-def in_state(state: PublicState, lag: int = 0, **more: tuple[str, ...]) -> Observation:
-    return replace(GOOD, migration=MigrationSeen(state.label, lag, **more))
+def in_state(
+    state: PublicState, lag: int = 0, foreign_writes: tuple[str, ...] = (), problems: tuple[str, ...] = ()
+) -> Observation:
+    return replace(GOOD, migration=MigrationSeen(state.label, lag, foreign_writes, problems))
 
 
 GOOD = Observation(
@@ -82,6 +84,7 @@ CONTROLLER = GateQuestion(Gate.CONTROLLER_BACK, C1, program=OURS, migration_on=T
 MODE = GateQuestion(Gate.BROKERS_IN_MODE, mode=ZOOKEEPER)
 MODES = replace(MODE, nodes=(B1, B2))
 DUAL = GateQuestion(Gate.MIGRATION_STATE, state=PublicState.DUAL_WRITE.label)
+FINISHING = GateQuestion(Gate.FINISHING)
 UNENDED = GateQuestion(Gate.NOT_FINISHED)
 WRITTEN = GateQuestion(Gate.WRITE_BEHIND_IDLE)
 ALONE = GateQuestion(Gate.NO_FOREIGN_WRITES)
@@ -179,6 +182,10 @@ CASES: list[tuple[GateQuestion, Observation, str]] = [
     (DUAL, in_state(PublicState.MIGRATE_ZK_DATA), "is in MigrateZkData, not yet in DualWrite"),
     (DUAL, NOTHING, "nobody says how far it is"),
     (DUAL, replace(GOOD, migration=MigrationSeen("Newer")), "nobody says how far it is"),
+    (FINISHING, GOOD, "nobody says that it asks the others"),
+    (FINISHING, NOTHING, "nobody says that it asks the others"),
+    (FINISHING, replace(GOOD, migration=MigrationSeen("DualWrite", finishing=True)), OPEN),
+    (FINISHING, in_state(PublicState.FINISHED), OPEN),
     (UNENDED, GOOD, OPEN),
     (UNENDED, NOTHING, OPEN),
     (UNENDED, in_state(PublicState.FINISHED), "is finished: there is no way back"),

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import OperatorError
+from migrator.rollout.acts import JobFailedError
 from migrator.rollout.apply import Ending, StopAt
 from migrator.rollout.excuses import BASELINE_MAX, as_judged, baseline_of, excused, refuse_gone
+from migrator.rollout.gatekeeper import GateTimeoutError
 from migrator.rollout.gates import judge
 from migrator.rollout.journal import Event
 from migrator.rollout.nodes import Node
@@ -182,3 +184,78 @@ def test_the_journal_names_what_was_not_well_before(operator: Operator) -> None:
     assert noted[0]["brokers"] == "4"
     assert "orders-1" in str(noted[0]["partitions"])
     assert any("not waited for: orders-1" in line for line in operator.said)
+
+
+def given(operator: Operator) -> list[tuple[str, ...]]:
+    """Orders to the leader."""
+    return [words for words in operator.cluster.commands if "force" in words]
+
+
+@pytest.fixture
+def without_controller(operator: Operator) -> Operator:
+    """A controller was left out, before the end of the migration."""
+    operator.apply(StopAt(Phase.KRAFT))
+    dies(operator, CONTROLLER)
+    operator.gone = (CONTROLLER,)
+    operator.resume_until(Phase.VERIFY)
+    operator.gone = ()
+    return operator
+
+
+def test_the_leader_is_ordered_to_end_without_a_controller(without_controller: Operator) -> None:
+    assert without_controller.resume() is Ending.COMPLETE
+    ((program, *words),) = given(without_controller)
+    file = without_controller.node("controller-3001").properties
+    assert words[:-2] == ["force", "finish", "-c", file, "--without", "3002"]
+    assert words[-2].endswith(": its disk is broken")
+    assert words[-2].startswith("--reason=rollout ")
+    assert (program, words[-1]) == ("migrator", "--yes")
+    assert without_controller.cluster.state == "Finished"
+
+
+def test_no_order_is_given_where_nobody_was_left_out_or_kafkas_controllers_end(tmp_path: Path) -> None:
+    for kind in ("migrator", "stock"):
+        (tmp_path / kind).mkdir()
+        operator = Operator(ModelCluster(model_inventory(kind=kind, handover=False)), tmp_path / kind)
+        if kind == "stock":
+            operator.apply(StopAt(Phase.KRAFT))
+            dies(operator, CONTROLLER)
+            operator.gone = (CONTROLLER,)
+        assert operator.apply() is Ending.COMPLETE
+        assert not given(operator)
+
+
+def test_a_refused_order_is_named_and_given_again(without_controller: Operator) -> None:
+    without_controller.cluster.exit_codes["force"] = 2
+    with pytest.raises(JobFailedError, match="force finish ended with exit code 2") as raised:
+        without_controller.resume()
+    assert "gives the order again" in raised.value.remedy
+    without_controller.cluster.exit_codes.clear()
+    assert without_controller.resume() is Ending.COMPLETE
+    assert len(given(without_controller)) == 2
+
+
+def test_another_leader_gets_the_order_again(without_controller: Operator) -> None:
+    """Each order is for one leader; the next one knows nothing of it."""
+    without_controller.cluster.new_leader = True
+    with pytest.raises(GateTimeoutError, match="is in DualWrite, not yet in Finished"):
+        without_controller.resume()
+    without_controller.cluster.new_leader = False
+    assert without_controller.resume() is Ending.COMPLETE
+    assert len(given(without_controller)) == 2
+
+
+def test_killed_while_the_order_is_given(without_controller: Operator, tmp_path: Path) -> None:
+    left: list[tuple[str, Operator]] = []
+
+    def leave(where: str) -> None:
+        if "finished" in where or "force" in where:
+            left.append((where, without_controller.copy(tmp_path / str(len(left)))))
+
+    without_controller.cluster.points.at = leave
+    assert without_controller.resume() is Ending.COMPLETE
+    assert len(left) >= 10
+    for where, operator in left:
+        assert operator.resume() is Ending.COMPLETE, where
+        assert operator.cluster.end_state() == without_controller.cluster.end_state(), where
+        assert len(given(operator)) <= 2, where

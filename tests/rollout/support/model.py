@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from migrator.config.properties import parse_properties
 from migrator.migration.machine.states import PublicState
@@ -142,6 +143,10 @@ class ModelCluster:
         self.lag = 0
         self.unregistered: set[int] = set()
         """Brokers that are gone, and that the quorum has forgotten."""
+        self.forced: set[int] = set()
+        """Voters that the leader was ordered to end without."""
+        self.new_leader = False
+        """Another one leads just after an order, and knows nothing of it."""
         self.exit_codes: dict[str, int] = {}
         self.zookeeper_answers = True
         self.examined: dict[tuple[str, str], bytes] = {}
@@ -210,6 +215,8 @@ class ModelCluster:
         self.points.boundary(f"before {name} {node.name}")
         self.commands.append(tuple(words))
         code = self.exit_codes.get(name, 0)
+        if name == "force":
+            code = code or self._refuses(words)
         if name == "ls":
             found = [path for home, path in self.files if home == self._home(node) and path.startswith(f"{words[-1]}/")]
             return Output(0, "\n".join(path.rpartition("/")[2] for path in reversed(found)))
@@ -234,11 +241,14 @@ class ModelCluster:
             },
             partitions=self._health(),
             quorum=quorum,
-            migration=MigrationSeen(self.state, self.lag, self.foreign_writes) if leads else None,
+            migration=self._migration() if leads else None,
             controller_broker=self.controller_broker,
             quorum_claims=self.kraft_claims,
             zookeeper_answers=self.zookeeper_answers,
         )
+
+    def _migration(self) -> MigrationSeen:
+        return MigrationSeen(self.state, self.lag, self.foreign_writes, finishing=self._finishing())
 
     async def unregister(self, broker_id: int) -> str:
         if self._quorum() is None:
@@ -322,6 +332,9 @@ class ModelCluster:
         if name == "format":
             self.formatted.add(node.name)
             self.files[node.name, f"/data/{node.name}/meta.properties"] = b"x"
+        elif name == "force":
+            self.forced |= set() if self.new_leader else _without(words)
+            self._settle()
         elif name == "rollback":
             self._give_back()
         elif name == "cp":
@@ -336,6 +349,17 @@ class ModelCluster:
                 return  # mv -n leaves it, and succeeds
             self.formatted.discard(node.name)
             self.files.pop((node.name, f"{words[-2]}/meta.properties"), None)
+
+    def _refuses(self, words: Sequence[str]) -> int:
+        """The leader does, unless it waits for these nodes."""
+        running = {node.node_id for node in self.inventory.controllers.nodes if node.name in self.processes}
+        return 2 if not self._finishing() or _without(words) & running else 0
+
+    def _finishing(self) -> bool:
+        quorum = self._quorum()
+        leads = quorum is not None and quorum.leader_id is not None
+        voters = () if quorum is None else quorum.voters.values()
+        return self.state == DUAL_WRITE and leads and not any(voter.migration_on for voter in voters)
 
     def _give_back(self) -> None:
         if any(each.name in self.processes for each in self.inventory.controllers.nodes):
@@ -358,7 +382,8 @@ class ModelCluster:
         modes = [self._mode(node) for node in self.inventory.brokers.nodes]
         if self.state == INELIGIBLE and len(up) == len(voters) and all(mode is BrokerMode.MIGRATING for mode in modes):
             self.state, self.kraft_claims, self.controller_broker = DUAL_WRITE, True, None
-        off = len(up) == len(voters) and all(voter.migration_on is False for voter in up)
+        asked = [voter for voter in voters if voter.program is not None or voter.node_id not in self.forced]
+        off = all(voter.migration_on is False for voter in asked)
         if self.inventory.controllers.kind is ControllerKind.STOCK:  # one leader without the flag is enough
             off = min(up, key=lambda voter: voter.node_id).migration_on is False
         if self.state == DUAL_WRITE and off:
@@ -411,6 +436,10 @@ class ModelCluster:
             in_sync = tuple(sorted(replicas - away))
             found.add("orders", number, min(in_sync, default=-1), tuple(sorted(replicas)), in_sync, self._min_isr)
         return found.seen(0)
+
+
+def _without(words: Sequence[str]) -> set[int]:
+    return {int(word) for before, word in pairwise(words) if before == "--without"}
 
 
 def _placed(inventory: Inventory, replicas: int) -> list[frozenset[int]]:
