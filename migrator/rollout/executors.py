@@ -42,6 +42,10 @@ ABSENT = "absent"
 OWN = ("host", "name", "node_id", "path", "words", "expected", "wanted", "backup", "python", *SCRIPTS)
 """Names that no variable of an inventory may take."""
 ACTIONS = ("read", "write", "run", "incarnation")
+OWN_WORDS = ("read", "stop", "start", "restart", "incarnation")
+"""Actions whose words must differ between two nodes: with the same ones, one node would be touched for the other."""
+OWN_WORDS_OF_SUCCESSOR = ("read", "start")
+"""The same between a controller and Kafka's own that takes over: they may share a place, and never run together."""
 SAID = {
     NOT_KEPT: ("mode or owner of the file cannot be kept", "Let the executor's user own it, or use sudo"),
     NO_SUCH_UNIT: ("systemd does not know the unit", "Correct 'unit' in the inventory"),
@@ -54,13 +58,17 @@ WORDED = "See 'commands' of the executor in the inventory"
 class NodeExecutor:
     """All nodes of an inventory behind one interface (`migrator.rollout.ports.Executor`).
 
-    :raises OperatorError: a preset is unknown, or a command or a variable is missing for one of the nodes.
+    :raises OperatorError: a preset is unknown, a command or a variable is missing for one of the nodes, or two nodes
+        would be touched by the same words.
     """
 
     def __init__(self, choices: Mapping[str, ExecutorChoice], nodes: Iterable[Node]) -> None:
         self._choices = choices
+        touched: dict[tuple[str, ...], Node] = {}
         for node in nodes:
-            self._check(node)
+            for action, words in self._check(node).items():
+                if action in OWN_WORDS:
+                    self._refuse_same(action, touched.setdefault((action, *words), node), node)
 
     async def read(self, node: Node, path: str) -> bytes | None:
         """A file of the node's host; None: there is no such file."""
@@ -184,8 +192,9 @@ class NodeExecutor:
             raise TemplateError(f"{printable(path)} is no absolute path")
         return {**given, **own, **more, **SCRIPTS, "python": sys.executable}
 
-    def _check(self, node: Node) -> None:
-        """
+    def _check(self, node: Node) -> Mapping[str, Sequence[str]]:
+        """The words of each action, with stand-ins for what differs from call to call.
+
         :raises OperatorError: a command of this node cannot be made.
         """
         choice = self._choices[node.executor]
@@ -212,12 +221,29 @@ class NodeExecutor:
             what = f"{', '.join(taken)}: the rollout gives these itself"
             raise OperatorError(what, where=where, remedy="Give the variable another name")
         stand_in = {"words": ("true",), "expected": ABSENT, "wanted": ABSENT, "backup": ""}
+        words = {}
         for action, template in commands.items():
             try:
-                render(template, self._values(node, node.properties, stand_in))
+                words[action] = render(template, self._values(node, node.properties, stand_in))
             except TemplateError as error:
                 remedy = f"Correct the command, or add the variable to {node.name} or to the executor"
                 raise OperatorError(str(error), where=f"{where}, {action}, {node.name}", remedy=remedy) from error
+        return words
+
+    def _refuse_same(self, action: str, other: Node, node: Node) -> None:
+        """
+        :raises OperatorError: what touches one of two nodes would touch the other one.
+        """
+        succeeds = node.node_id == other.node_id and action not in OWN_WORDS_OF_SUCCESSOR
+        if node is other or succeeds:
+            return
+        template = self._commands(node)[action]
+        raise OperatorError(
+            f"{other.name} and {node.name} get the same command to {action} them, with the same values: {template}",
+            where=f"executors.{node.executor}",
+            remedy="Give each node its own property file, and a variable that tells it apart: 'unit' for systemd, "
+            "'pod' for a pod, any name for a command of your own",
+        )
 
 
 def _checked(output: bytes) -> bytes | None:
