@@ -40,9 +40,9 @@ def excused(seen: Observation, gone: Sequence[Node], baseline: Baseline) -> Obse
 
 
 def as_judged(gate: Gate, seen: Observation, gone: Sequence[Node], baseline: Baseline) -> Observation:
-    """What a gate counts. A replica that is out of sync cannot take over, however long it has been so: whether a node
-    may stop is judged without the baseline."""
-    return excused(seen, gone, {} if gate is Gate.MAY_STOP else baseline)
+    """What a gate counts. A replica that is out of sync, or on a node that is gone, cannot take over: whether a broker
+    may stop is judged without excuses."""
+    return seen if gate is Gate.MAY_STOP else excused(seen, gone, baseline)
 
 
 def baseline_of(seen: Observation) -> dict[str, frozenset[int]]:

@@ -6,7 +6,7 @@ controllers do not look for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from migrator.migration.machine.states import PublicState
 from migrator.rollout.placements import harmed, without_replicas_on
@@ -19,6 +19,7 @@ from migrator.rollout.ports import (
     GateQuestion,
     Observation,
     PartitionsSeen,
+    Placement,
     Waiting,
 )
 
@@ -87,7 +88,26 @@ def _may_stop(question: GateQuestion, seen: Observation) -> Found:
         if found:
             some = _named(tuple(each.names[0] for each in found if each.names))
             count = sum(each.count for each in found)
-            yield Waiting(names, f"without {_them(question)}, {count} partitions {what}: {some}", _together(question))
+            remedy = _move_away(found, question, seen) or _together(question)
+            yield Waiting(names, f"without {_them(question)}, {count} partitions {what}: {some}", remedy)
+
+
+def _move_away(found: Sequence[Placement], question: GateQuestion, seen: Observation) -> str:
+    """What helps where replicas are on brokers that are down; "" if none is."""
+    missing = {broker for each in found for broker in each.replicas - each.in_sync} - {*_ids(question)}
+    down = sorted(broker for broker in missing if seen.brokers is not None and not _is_registered(broker, seen))
+    if not down:
+        return ""
+    who = f"broker{'s' if len(down) > 1 else ''} {_named(tuple(map(str, down)))}"
+    return (
+        f"Start {who}. If it is gone for good, first move its replicas to other brokers, or take them out of these "
+        "partitions (kafka-reassign-partitions); then 'migrator rollout resume'"
+    )
+
+
+def _is_registered(broker_id: int, seen: Observation) -> bool:
+    broker = (seen.brokers or {}).get(broker_id)
+    return broker is not None and broker.mode is not None
 
 
 def _them(question: GateQuestion) -> str:
