@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,16 @@ from migrator.rollout.finding_quorum import refuse_lost_brokers
 from migrator.rollout.inventory import schema_text
 from migrator.rollout.journal import Event, RolloutJournal, read_journal
 from migrator.rollout.leaving_zookeeper import keep, refuse_removal, remove_all
-from migrator.rollout.opening import may_go_on, may_turn_back, note_without, open_rollout, refuse_without, turn_back
+from migrator.rollout.opening import (
+    may_go_on,
+    may_turn_back,
+    note_with,
+    note_without,
+    open_rollout,
+    refuse_with,
+    refuse_without,
+    turn_back,
+)
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import plan
 from migrator.rollout.preview import StepPreview, gather, preview
@@ -41,6 +51,7 @@ from migrator.rollout.progress import Progress, progress_of
 from migrator.rollout.site import Site, parts_at, site_of
 from migrator.rollout.standing import Standing, standing_of
 from migrator.rollout.steps import Direction
+from migrator.values import value
 
 ENDINGS = {Ending.NOT_CONFIRMED: ExitCode.DIFFERENT}
 """Exit codes of a run that did not fail; 0 where none is given."""
@@ -67,18 +78,39 @@ def _inventory(function: Command) -> Command:
     )(function)
 
 
-def _without(function: Command) -> Command:
-    """Nodes that are gone for good."""
-    function = click.option(
+@value
+class Named:
+    """What an operator says of nodes: ``gone`` for good, with a reason; or ``back``."""
+
+    gone: tuple[str, ...]
+    back: tuple[str, ...]
+    reason: str
+
+
+def _nodes(function: Command) -> Command:
+    """Nodes that are gone for good, or back; the function gets them as ``named``."""
+
+    @wraps(function)
+    def called(*, gone: tuple[str, ...], back: tuple[str, ...], reason: str, **others: Any) -> Any:
+        return function(named=Named(gone, back, reason), **others)
+
+    called = click.option(
+        "--with-node",
+        "back",
+        metavar="NODE",
+        multiple=True,
+        help="Name or id of a node that was left out, and is there again: do what it has missed. Repeatable.",
+    )(called)
+    called = click.option(
         "--reason", metavar="TEXT", default="", help="Why --without-node is right. The journal keeps the reason."
-    )(function)
+    )(called)
     return click.option(
         "--without-node",
         "gone",
         metavar="NODE",
         multiple=True,
         help="Name or id of a broker or controller that is gone for good: go on without it, to the end. Repeatable.",
-    )(function)
+    )(called)
 
 
 def _stops(function: Command) -> Command:
@@ -137,13 +169,11 @@ async def _previews(
 @command.command("apply")
 @_inventory
 @_stops
-@_without
+@_nodes
 @click.option(
     "--canary", metavar="BROKER", default="", help="This broker goes first in every roll; then the rollout waits."
 )
-def apply(
-    inventory: Path, until: str, pause_after: str, canary: str, gone: tuple[str, ...], reason: str, yes: bool
-) -> None:
+def apply(inventory: Path, until: str, pause_after: str, canary: str, named: Named, yes: bool) -> None:
     """Begin the rollout, or go on with the one that is under way.
 
     Before the migration is finished, the command says that there is no way back after it, and asks.
@@ -158,16 +188,16 @@ def apply(
         await open_rollout(parts, journal, canary)
         return None
 
-    _run(_site(inventory, gone, reason), begin, _stop_at(until, pause_after), yes=yes, reason=reason)
+    _run(_site(inventory, named), begin, _stop_at(until, pause_after), yes=yes, reason=named.reason)
 
 
 @command.command("resume")
 @_inventory
 @_stops
-@_without
-def resume(inventory: Path, until: str, pause_after: str, gone: tuple[str, ...], reason: str, yes: bool) -> None:
+@_nodes
+def resume(inventory: Path, until: str, pause_after: str, named: Named, yes: bool) -> None:
     """Go on where the journal ends, forward or back, however the last command ended."""
-    site = _site(inventory, gone, reason)
+    site = _site(inventory, named)
 
     async def check(parts: RolloutParts, journal: RolloutJournal) -> None:
         progress = progress_of(journal.entries)
@@ -181,14 +211,14 @@ def resume(inventory: Path, until: str, pause_after: str, gone: tuple[str, ...],
             raise OperatorError("a rollback has no such states", where="--until", remedy="Use --pause-after")
         await may_go_on(parts, journal)
 
-    _run(site, check, _stop_at(until, pause_after), yes=yes, reason=reason)
+    _run(site, check, _stop_at(until, pause_after), yes=yes, reason=named.reason)
 
 
 @command.command("rollback")
 @_inventory
-@_without
+@_nodes
 @click.option("--yes", is_flag=True, help="Don't ask.")
-def rollback(inventory: Path, gone: tuple[str, ...], reason: str, yes: bool) -> None:
+def rollback(inventory: Path, named: Named, yes: bool) -> None:
     """Return the cluster to its ZooKeeper brokers, from any state before the end of the migration.
 
     First the command shows what it will do, and asks.
@@ -203,18 +233,18 @@ def rollback(inventory: Path, gone: tuple[str, ...], reason: str, yes: bool) -> 
             await asyncio.to_thread(ask, "Go back?", abort=True)
         await turn_back(parts, journal)
 
-    _run(_site(inventory, gone, reason), turn, StopAt(), yes=yes, reason=reason)
+    _run(_site(inventory, named), turn, StopAt(), yes=yes, reason=named.reason)
 
 
-def _site(inventory: Path, gone: Sequence[str], reason: str) -> Site:
+def _site(inventory: Path, named: Named) -> Site:
     """
     :raises OperatorError: nodes are left out without a reason; or as `site_of`.
     """
-    if gone and not reason.strip():
+    if named.gone and not named.reason.strip():
         raise OperatorError(
             "the option needs a reason", where="--without-node", remedy="Give --reason TEXT: the journal keeps it"
         )
-    return site_of(inventory, gone)
+    return site_of(inventory, named.gone, named.back)
 
 
 def _say_with_time(line: str) -> None:
@@ -243,10 +273,12 @@ def _run(
         async with parts_at(site, _say_with_time) as (parts, world):
             await check_address(world.zookeeper, await parts.observer.observe())
             await refuse_without(parts, journal)
+            await refuse_with(parts, journal)
             ended = await begin(parts, journal)
             if ended is not None:
                 return ended
             note_without(parts, journal, reason)
+            await note_with(parts, journal)
             with _asked_to_stop_by_signals(site.state):
                 return await RolloutRun(parts, journal, site.state, confirm).run(stop)
 

@@ -26,6 +26,7 @@ MODES = {
     FileMode.BROKER_MIGRATING: BrokerMode.MIGRATING,
     FileMode.BROKER_KRAFT: BrokerMode.KRAFT,
 }
+KRAFT_OR_UNSEEN = (None, BrokerMode.KRAFT)
 TOUCH_NODE = frozenset((Act.RESTART, Act.STOP, Act.START))
 GATED = TOUCH_NODE | {Act.RUN, Act.SOAK}
 """Acts that the gate before a step is for: once one of them has come to its end, nobody asks that gate again."""
@@ -158,7 +159,7 @@ def is_needed(step: Step, seen: Observation, here: FileMode | None, *, runs: boo
         Condition.NODE_DOWN: not finished and not runs,
         Condition.STILL_MIGRATING: here is FileMode.CONTROLLER_MIGRATING or migrates is True,
         Condition.MIGRATION_OFF: here is FileMode.CONTROLLER_ENDED or (runs and migrates is False),
-        Condition.NOT_IN_KRAFT: not finished or {here, mode} - {None, FileMode.BROKER_KRAFT, BrokerMode.KRAFT} != set(),
+        Condition.NOT_IN_KRAFT: not (finished and runs and here is FileMode.BROKER_KRAFT and mode in KRAFT_OR_UNSEEN),
         Condition.IN_KRAFT: here is FileMode.BROKER_KRAFT or mode is BrokerMode.KRAFT,
         Condition.NOT_IN_ZOOKEEPER: here is not FileMode.BROKER_ZOOKEEPER or mode is not BrokerMode.ZOOKEEPER,
         Condition.NOT_STOCK: voter is None or voter.program is not ControllerProgram.STOCK,
@@ -231,10 +232,10 @@ def _decide_restart(step: Step, known: StepProgress, seen: Observation, incarnat
         if UNKNOWN_INCARNATION in (incarnation, old):
             return Decision.TOOK_EFFECT if _registered_anew(step, known, seen) else Decision.DO
         return Decision.DO if incarnation == old else Decision.TOOK_EFFECT
-    if known.past:
-        return Decision.FOUND
     if incarnation is None:
         return Decision.START
+    if known.past:
+        return Decision.FOUND
     as_wanted = runs_as_wanted(step, seen)
     if known.wrote and not (known.restored and as_wanted):
         return Decision.DO

@@ -114,12 +114,8 @@ class Inventory:
         :param names: or ids.
         :raises OperatorError: there is no such node, or none of its kind is left.
         """
-        everybody = (*self.nodes, *self.gone)
-        for name in names:
-            if not any(_is_called(node, name) for node in everybody):
-                known = ", ".join(node.name for node in everybody)
-                raise OperatorError(f"there is no node {name}", where="--without-node", remedy=f"Name one of {known}")
-        gone = tuple(node for node in everybody if node in self.gone or any(_is_called(node, name) for name in names))
+        named = self.named(names, "--without-node")
+        gone = (*self.gone, *(node for node in named if node not in self.gone))
         controllers = tuple(node for node in self.controllers.nodes if node not in gone)
         brokers = tuple(node for node in self.brokers.nodes if node not in gone)
         if not controllers or not brokers:
@@ -131,6 +127,18 @@ class Inventory:
             brokers=replace(self.brokers, nodes=brokers),
             gone=gone,
         )
+
+    def named(self, names: Collection[str], option: str) -> tuple[Node, ...]:
+        """
+        :param names: or ids.
+        :raises OperatorError: there is no such node.
+        """
+        everybody = (*self.nodes, *self.gone)
+        for name in names:
+            if not any(_is_called(node, name) for node in everybody):
+                known = ", ".join(node.name for node in everybody)
+                raise OperatorError(f"there is no node {name}", where=option, remedy=f"Name one of {known}")
+        return tuple(node for node in everybody if any(_is_called(node, name) for name in names))
 
 
 def _is_called(node: Node, name: str) -> bool:

@@ -36,7 +36,8 @@ REMEDIES: Mapping[Job, str] = {
     Job.GIVE_BACK: "Do what it says, then 'migrator rollout resume': it starts the controllers, waits until ZooKeeper "
     "has everything, and stops them again",
     Job.UNREGISTER: "Remove it with 'kafka-cluster.sh unregister --id {}', then 'migrator rollout resume'",
-    Job.LEAVE_OUT: "Do what it says, then 'migrator rollout resume': it gives the order again",
+    Job.LEAVE_OUT: "Do what it says, then 'migrator rollout resume': it gives the order again. If the node is there "
+    "again: 'migrator rollout resume --with-node NODE'",
     Job.SET_ASIDE: "Move the directory away by hand, then 'migrator rollout resume'",
 }
 

@@ -50,6 +50,8 @@ class Event(StrEnum):
     PAUSED = "paused"
     LEFT_OUT = "left-out"
     """A node is gone for good; the rollout goes on without it."""
+    BACK_IN = "back-in"
+    """A node that was left out is there again: its steps are looked at anew."""
     BASELINE = "baseline"
     """Partitions that have replicas out of sync already: they do not hold the rollout up."""
     LOCK_BROKEN = "lock-broken"

@@ -15,10 +15,11 @@ from migrator.rollout.inventory import ControllerKind
 from migrator.rollout.jobs import REASON_MAX
 from migrator.rollout.journal import Event, RolloutJournal
 from migrator.rollout.modes import digest, file_mode, parsed
+from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import plan
 from migrator.rollout.progress import Progress, progress_of
-from migrator.rollout.steps import Direction
+from migrator.rollout.steps import Direction, Phase
 
 ID_BYTES = 4
 
@@ -119,11 +120,44 @@ async def refuse_without(parts: RolloutParts, journal: RolloutJournal) -> None:
 
 
 def note_without(parts: RolloutParts, journal: RolloutJournal, reason: str) -> None:
-    """The nodes that the rollout goes on without, from here to its end."""
+    """The nodes that the rollout goes on without, until they are back."""
     known = progress_of(journal.entries).left_out
     for node in parts.inventory.gone:
         if node.name not in known:
             journal.append(parts.clock.wall_ms(), Event.LEFT_OUT, node=node.name, reason=printable(reason[:REASON_MAX]))
+
+
+async def refuse_with(parts: RolloutParts, journal: RolloutJournal) -> None:
+    """
+    :raises OperatorError: a node that is to be taken in again is not there; or it comes too late: the way back has
+        begun to stop the controllers.
+    """
+    progress = progress_of(journal.entries)
+    for node in _returned(parts, progress):
+        if any(progress.of(name).done for name in progress.steps if name.startswith(f"{Phase.STOP_QUORUM.value}/")):
+            raise OperatorError(
+                f"{node.name} comes too late: the controllers are being stopped, and only with them it comes back",
+                where="--with-node",
+                remedy="Leave the option out. After the way back, set its file to ZooKeeper mode by hand, and start it",
+            )
+        parsed(node, await text_of(parts.executor, node))
+        await parts.executor.incarnation(node)
+
+
+async def note_with(parts: RolloutParts, journal: RolloutJournal) -> None:
+    """The nodes that were left out, and that the rollout goes on with again; their files are taken as they are.
+
+    :raises OperatorError: a file cannot be read.
+    """
+    for node in _returned(parts, progress_of(journal.entries)):
+        now = digest((await text_of(parts.executor, node)).encode())
+        journal.append(parts.clock.wall_ms(), Event.FILE, node=node.name, file=now)
+        journal.append(parts.clock.wall_ms(), Event.BACK_IN, node=node.name)
+        parts.tell(f"{node.name} is not left out any more: what it has missed comes first")
+
+
+def _returned(parts: RolloutParts, progress: Progress) -> list[Node]:
+    return [node for node in parts.inventory.nodes if node.name in progress.left_out]
 
 
 async def _note_baseline(parts: RolloutParts, journal: RolloutJournal) -> None:

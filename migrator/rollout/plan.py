@@ -216,7 +216,8 @@ def _groups(inventory: Inventory, canary: str) -> list[list[Node]]:
     for node in brokers:
         racks.setdefault(node.rack, []).append(node)
     chosen = [node for node in brokers if canary and canary in (node.name, str(node.node_id))]
-    if canary and not chosen:
+    gone = any(canary in (node.name, str(node.node_id)) for node in inventory.gone)
+    if canary and not chosen and not gone:
         names = ", ".join(node.name for node in brokers)
         raise OperatorError(f"there is no broker {canary}", where="--canary", remedy=f"Name one of {names}")
     others = [[node for node in rack if node not in chosen] for rack in racks.values()]

@@ -31,11 +31,13 @@ class StepProgress:
 
 @value
 class Progress:
-    """Of the rollout that was opened last. ``files``: by node, the digest of its property file as last seen or written;
-    None for a file that was not there. ``written``: by node, the digest of a write that was begun and whose end is not
-    known. ``verified_ms``: when both sides were found equal last, by the wall clock. ``last_stopped``: the controller
-    that was stopped last. ``left_out``: by node that is gone for good, the reason. ``baseline``: by partition, the
-    brokers whose replicas were out of sync before."""
+    """Of the rollout that was opened last; who is left out stays so in the next one.
+
+    ``files``: by node, the digest of its property file as last seen or written; None for a file that was not there.
+    ``written``: by node, the digest of a write that was begun and whose end is not known. ``verified_ms``: when both
+    sides were found equal last, by the wall clock. ``last_stopped``: the controller that was stopped last.
+    ``left_out``: by node that is gone for good, the reason. ``baseline``: by partition, the brokers whose replicas were
+    out of sync before."""
 
     rollout: str = ""
     direction: Direction = Direction.FORWARD
@@ -81,6 +83,7 @@ def after(progress: Progress, entry: Entry) -> Progress:
             rollout=str(details["rollout"]),
             direction=Direction(str(details["direction"])),
             canary=str(details.get("canary", "")),
+            left_out=progress.left_out,
         )
     if whole := _OF_ALL.get(entry.event):
         return whole(progress, details, entry.step)
@@ -121,6 +124,13 @@ def _left_out(progress: Progress, details: Mapping[str, Detail], _: str) -> Prog
     return replace(progress, left_out={**progress.left_out, str(details["node"]): str(details["reason"])})
 
 
+def _back_in(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:
+    node = str(details["node"])
+    left_out = {name: reason for name, reason in progress.left_out.items() if name != node}
+    steps = {name: known for name, known in progress.steps.items() if name.partition("/")[2] != node}
+    return replace(progress, left_out=left_out, steps=steps)
+
+
 def _not_well_before(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:
     brokers = frozenset(map(int, str(details["brokers"]).split()))
     names = dict.fromkeys(str(details["partitions"]).split(), brokers)
@@ -134,6 +144,7 @@ _OF_ALL: Mapping[Event, Callable[[Progress, Mapping[str, Detail], str], Progress
     Event.PAUSED: _paused,
     Event.FORWARD: _forward,
     Event.LEFT_OUT: _left_out,
+    Event.BACK_IN: _back_in,
     Event.BASELINE: _not_well_before,
 }
 """Lines that are about the whole rollout."""

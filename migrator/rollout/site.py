@@ -43,9 +43,10 @@ class Site:
             ) from error
 
 
-def site_of(path: Path, gone: Sequence[str] = ()) -> Site:
+def site_of(path: Path, gone: Sequence[str] = (), back: Sequence[str] = ()) -> Site:
     """
     :param gone: names of nodes that are gone for good, beside those that the journal has.
+    :param back: names of those that the journal has, and that are there again.
     :raises OperatorError: the inventory cannot be read, or it is wrong; or the journal is damaged.
     """
     try:
@@ -56,7 +57,10 @@ def site_of(path: Path, gone: Sequence[str] = ()) -> Site:
     state = path.parent / (inventory.state or path.stem + STATE_SUFFIX)
     left_out = progress_of(read_journal(state)).left_out
     known = {node.name for node in inventory.nodes}  # a node may have left the inventory, too
-    return Site(path, inventory.without((*(left_out.keys() & known), *gone)), state)
+    returned = {node.name for node in inventory.named(back, "--with-node")}
+    for name in sorted(returned - left_out.keys()):
+        raise OperatorError(f"{name} is not left out", where="--with-node", remedy="Leave the option out")
+    return Site(path, inventory.without((*(left_out.keys() & known - returned), *gone)), state)
 
 
 @asynccontextmanager

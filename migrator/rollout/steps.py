@@ -124,7 +124,7 @@ class Condition(Enum):
     NODE_DOWN = "the controller does not run, and the migration is not finished"
     STILL_MIGRATING = "the controller has the migration on"
     MIGRATION_OFF = "the controller has the migration off"
-    NOT_IN_KRAFT = "the migration is not finished, or the broker is not in KRaft mode"
+    NOT_IN_KRAFT = "the migration is not finished, or the broker does not run in KRaft mode"
     IN_KRAFT = "the broker is in KRaft mode"
     NOT_IN_ZOOKEEPER = "the broker is not in ZooKeeper mode"
     NOT_STOCK = "the controller is not Kafka's own"

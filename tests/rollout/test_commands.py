@@ -277,3 +277,21 @@ def test_znodes_are_removed_only_when_nobody_needs_them(desk: Desk) -> None:
 def test_the_schema_is_printed() -> None:
     result = CliRunner().invoke(migrator, ["rollout", "schema"])
     assert json.loads(result.output)["title"].startswith("Inventory of a rollout")
+
+
+def test_a_node_is_left_out_and_taken_in_again(desk: Desk) -> None:
+    desk.printed("apply --until DualWrite")
+    broker = model_inventory().brokers.nodes[2]
+    desk.cluster.crash(broker)
+    assert "--without-node: the option needs a reason" in desk.refused(f"resume --without-node {broker.name}")
+    desk.printed(f"resume --without-node {broker.name} --reason disk --until kraft")
+    for words, said in (
+        ("--with-node broker-9", "--with-node: there is no node broker-9"),
+        ("--with-node broker-1", "--with-node: broker-1 is not left out"),
+    ):
+        assert said in desk.refused(f"resume {words}")
+    printed = desk.printed(f"resume --with-node {broker.node_id} --yes")
+    assert f"{broker.name} is not left out any more" in printed
+    assert f"kraft/{broker.name}: starts {broker.name}" in printed or f"kraft/{broker.name}: restarts" in printed
+    assert set(desk.cluster.modes().values()) == {BrokerMode.KRAFT}
+    assert "back-in" in desk.printed("history")

@@ -302,6 +302,8 @@ class ModelCluster:
         self.processes[node.name] = Process(self._incarnations, parse_properties(content.decode()))
         self.restarts[node.name] += 1
         self._old_content[node.name] = content
+        if node.role is Role.BROKER:
+            self.unregistered.discard(node.node_id)
         self._judge_start(node)
         self._settle()
 

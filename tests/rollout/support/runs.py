@@ -14,7 +14,15 @@ from migrator.rollout.apply import Ending, RolloutRun, StopAt
 from migrator.rollout.gates import judge
 from migrator.rollout.journal import FILE_NAME, Detail, Entry, Event, RolloutJournal, read_journal
 from migrator.rollout.nodes import Node
-from migrator.rollout.opening import may_go_on, note_without, open_rollout, refuse_without, turn_back
+from migrator.rollout.opening import (
+    may_go_on,
+    note_with,
+    note_without,
+    open_rollout,
+    refuse_with,
+    refuse_without,
+    turn_back,
+)
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.progress import progress_of
 from migrator.rollout.steps import Phase
@@ -53,6 +61,8 @@ class Operator:
         self.zookeeper_connect = ""
         self.gone: tuple[str, ...] = ()
         """What is given as --without-node."""
+        self.back: tuple[str, ...] = ()
+        """What is given as --with-node."""
         self.thinks_ms = 0
         """How long the answer takes."""
         self.asked: list[tuple[str, ...]] = []
@@ -71,7 +81,7 @@ class Operator:
     def parts(self) -> RolloutParts:
         left_out = progress_of(read_journal(self.state)).left_out
         return RolloutParts(
-            self.cluster.inventory.without((*left_out, *self.gone)),
+            self.cluster.inventory.without((*(left_out.keys() - {*self.back}), *self.gone)),
             self.cluster,
             self.cluster,
             judge,
@@ -88,8 +98,10 @@ class Operator:
 
         async def work(journal: RolloutJournal) -> Ending:
             await refuse_without(self.parts(), journal)
+            await refuse_with(self.parts(), journal)
             await open_rollout(self.parts(), journal, canary)
             note_without(self.parts(), journal, "its disk is broken")
+            await note_with(self.parts(), journal)
             return await self._run(journal).run(stop)
 
         return self._with_journal(work)
@@ -99,8 +111,10 @@ class Operator:
 
         async def work(journal: RolloutJournal) -> Ending:
             await refuse_without(self.parts(), journal)
+            await refuse_with(self.parts(), journal)
             await turn_back(self.parts(), journal)
             note_without(self.parts(), journal, "its disk is broken")
+            await note_with(self.parts(), journal)
             return await self._run(journal).run()
 
         return self._with_journal(work)
@@ -110,8 +124,10 @@ class Operator:
 
         async def work(journal: RolloutJournal) -> Ending:
             await refuse_without(self.parts(), journal)
+            await refuse_with(self.parts(), journal)
             await may_go_on(self.parts(), journal)
             note_without(self.parts(), journal, "its disk is broken")
+            await note_with(self.parts(), journal)
             return await self._run(journal).run()
 
         return self._with_journal(work)

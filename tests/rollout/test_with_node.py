@@ -1,0 +1,182 @@
+"""A node that was left out, and is there again: what it has missed comes first, in the order of the plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from migrator.errors import OperatorError
+from migrator.rollout.apply import Ending, StopAt
+from migrator.rollout.journal import Event
+from migrator.rollout.nodes import Node
+from migrator.rollout.ports import BrokerMode, ExecutorError
+from migrator.rollout.progress import progress_of
+from migrator.rollout.steps import Phase
+from tests.rollout.support.model import ModelCluster, nothing
+from tests.rollout.support.model_files import model_inventory
+from tests.rollout.support.runs import Operator
+
+BROKER, CONTROLLER = "broker-4", "controller-3002"
+
+
+def operator_at(state: Path) -> Operator:
+    state.mkdir()
+    return Operator(ModelCluster(model_inventory(brokers=4), min_isr=1), state)
+
+
+def dies(operator: Operator, name: str) -> None:
+    """Its host is gone: nothing reaches it."""
+    operator.cluster.crash(operator.node(name))
+
+    def fault(action: str, node: Node) -> None:
+        if node.name == name:
+            raise ExecutorError("the host does not answer", where=name)
+
+    operator.cluster.fault = fault
+
+
+def left_out(operator: Operator, name: str, since: Phase, until: Phase) -> Operator:
+    """Behind the phase ``since`` its host dies; the rollout goes on without it, to the end of ``until``."""
+    assert operator.apply(StopAt(since)) is Ending.REACHED
+    dies(operator, name)
+    operator.gone = (name,)
+    assert operator.apply(StopAt(until)) in (Ending.REACHED, Ending.COMPLETE)
+    operator.gone = ()
+    return operator
+
+
+def comes_back(operator: Operator, name: str) -> None:
+    """Its host is there again, and nothing was started on it."""
+    operator.cluster.fault = nothing
+    operator.back = (name,)
+
+
+@pytest.mark.parametrize("name", [BROKER, CONTROLLER])
+@pytest.mark.parametrize(
+    ("since", "until"),
+    [
+        (Phase.COPY, Phase.COPY),
+        (Phase.COPY, Phase.KRAFT),
+        (Phase.COPY, Phase.VERIFY),
+        (Phase.COPY, Phase.FINISH),
+        (Phase.KRAFT, Phase.VERIFY),
+        (Phase.KRAFT, Phase.FINISH),
+        (Phase.KRAFT, Phase.HANDOVER),
+    ],
+)
+def test_it_ends_as_if_it_had_always_been_there(tmp_path: Path, name: str, since: Phase, until: Phase) -> None:
+    clean = operator_at(tmp_path / "clean")
+    assert clean.apply() is Ending.COMPLETE
+    operator = left_out(operator_at(tmp_path / "state"), name, since, until)
+    comes_back(operator, name)
+    assert operator.resume() is Ending.COMPLETE
+    assert operator.cluster.end_state() == clean.cluster.end_state()
+    assert not operator.cluster.violations
+    operator.back = ()
+    assert operator.parts().inventory.gone == ()
+
+
+def test_what_it_has_missed_comes_first_and_in_the_order_of_the_plan(tmp_path: Path) -> None:
+    operator = operator_at(tmp_path / "state")
+    assert operator.apply(StopAt(Phase.COPY)) is Ending.REACHED
+    file = operator.node(BROKER).properties
+    kept = next(text for key, text in operator.cluster.files.items() if key[0] == BROKER and ".before-" in key[1])
+    dies(operator, BROKER)
+    operator.gone = (BROKER,)
+    operator.resume_until(Phase.KRAFT)
+    operator.gone = ()
+    comes_back(operator, BROKER)
+    operator.cluster.files[BROKER, file] = kept  # from a copy of the time before the rollout
+    begun = len(operator.entries)
+    assert operator.resume() is Ending.COMPLETE
+    done = [each.step for each in operator.entries[begun:] if each.event is Event.DONE and not each.act]
+    assert done[:2] == [f"migrate/{BROKER}", f"kraft/{BROKER}"]
+    assert not operator.cluster.violations
+
+
+def test_the_way_back_takes_it_along(tmp_path: Path) -> None:
+    operator = left_out(operator_at(tmp_path / "state"), BROKER, Phase.KRAFT, Phase.VERIFY)
+    comes_back(operator, BROKER)
+    assert operator.rollback() is Ending.COMPLETE
+    assert set(operator.cluster.modes().values()) == {BrokerMode.ZOOKEEPER}
+    assert not operator.cluster.violations
+
+
+def test_it_comes_too_late_once_the_controllers_are_stopped(tmp_path: Path) -> None:
+    operator = left_out(operator_at(tmp_path / "state"), BROKER, Phase.KRAFT, Phase.VERIFY)
+    operator.cluster.exit_codes["rollback"] = 2
+    with pytest.raises(OperatorError, match="rollback ended with exit code 2"):
+        operator.rollback()
+    operator.cluster.exit_codes.clear()
+
+    def stops(where: str) -> None:
+        if where.startswith("before rollback"):
+            raise OperatorError("stops here", where="test")
+
+    operator.cluster.points.at = stops
+    with pytest.raises(OperatorError, match="stops here"):
+        operator.resume()
+    operator.cluster.points.at = nothing
+    comes_back(operator, BROKER)
+    with pytest.raises(OperatorError, match=f"{BROKER} comes too late"):
+        operator.resume()
+    operator.back = ()
+    assert operator.resume() is Ending.COMPLETE
+
+
+def test_who_is_not_reached_is_not_there(tmp_path: Path) -> None:
+    operator = left_out(operator_at(tmp_path / "state"), BROKER, Phase.COPY, Phase.COPY)
+    operator.back = (BROKER,)
+    with pytest.raises(OperatorError, match="the host does not answer"):
+        operator.resume()
+    operator.back = ()
+    operator.resume_until(Phase.KRAFT)
+    assert not [entry for entry in operator.entries if entry.event is Event.BACK_IN]
+
+
+def test_a_lost_directory_keeps_a_controller_out(tmp_path: Path) -> None:
+    """A voter that forgets could vote away what is committed."""
+    operator = left_out(operator_at(tmp_path / "state"), CONTROLLER, Phase.COPY, Phase.COPY)
+    comes_back(operator, CONTROLLER)
+    del operator.cluster.files[CONTROLLER, f"/data/{CONTROLLER}/meta.properties"]
+    with pytest.raises(OperatorError, match="the directory has no identity"):
+        operator.resume()
+    assert CONTROLLER not in operator.cluster.processes
+
+
+def test_killed_at_each_boundary_of_the_return(tmp_path: Path) -> None:
+    operator = left_out(operator_at(tmp_path / "state"), BROKER, Phase.COPY, Phase.KRAFT)
+    comes_back(operator, BROKER)
+    left: list[tuple[str, Operator]] = []
+
+    def leave(where: str) -> None:
+        if len(left) < 40:
+            left.append((where, operator.copy(tmp_path / str(len(left)))))
+
+    operator.cluster.points.at = leave
+    assert operator.resume() is Ending.COMPLETE
+    for where, killed in left:
+        if not any(entry.event is Event.BACK_IN for entry in killed.entries):
+            killed.back = (BROKER,)
+        assert killed.resume() is Ending.COMPLETE, where
+        assert killed.cluster.end_state() == operator.cluster.end_state(), where
+        assert not killed.cluster.violations, where
+
+
+def test_a_canary_that_was_left_out_holds_nothing_up(tmp_path: Path) -> None:
+    operator = operator_at(tmp_path / "state")
+    assert operator.apply(canary=BROKER) is Ending.PAUSED
+    operator.apply(StopAt(Phase.COPY))
+    dies(operator, BROKER)
+    operator.gone = (BROKER,)
+    assert operator.resume() is Ending.COMPLETE
+
+
+def test_who_was_left_out_of_a_rollout_stays_out_of_the_next_one_for_the_same_reason(tmp_path: Path) -> None:
+    operator = left_out(operator_at(tmp_path / "state"), BROKER, Phase.COPY, Phase.KRAFT)
+    assert operator.rollback() is Ending.COMPLETE
+    assert operator.apply(StopAt(Phase.START)) is Ending.REACHED
+    noted = [entry.details for entry in operator.entries if entry.event is Event.LEFT_OUT]
+    assert noted == [{"node": BROKER, "reason": "its disk is broken"}]
+    assert progress_of(operator.entries).left_out == {BROKER: "its disk is broken"}
