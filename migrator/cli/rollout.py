@@ -87,12 +87,12 @@ class Named:
     reason: str
 
 
-def _nodes(function: Command) -> Command:
+def _nodes(function: Callable[..., None]) -> Callable[..., None]:
     """Nodes that are gone for good, or back; the function gets them as ``named``."""
 
     @wraps(function)
-    def called(*, gone: tuple[str, ...], back: tuple[str, ...], reason: str, **others: Any) -> Any:
-        return function(named=Named(gone, back, reason), **others)
+    def called(*, gone: tuple[str, ...], back: tuple[str, ...], reason: str, **others: Any) -> None:
+        function(named=Named(gone, back, reason), **others)
 
     called = click.option(
         "--with-node",
