@@ -25,6 +25,7 @@ from migrator.rollout.presets import (
     NO_SUCH_FILE,
     NO_SUCH_UNIT,
     NOT_KEPT,
+    NOT_NAMED,
     OTHER_DIGEST,
     PRESETS,
     SCRIPTS,
@@ -49,6 +50,10 @@ OWN_WORDS_OF_SUCCESSOR = ("read", "start")
 SAID = {
     NOT_KEPT: ("mode or owner of the file cannot be kept", "Let the executor's user own it, or use sudo"),
     NO_SUCH_UNIT: ("systemd does not know the unit", "Correct 'unit' in the inventory"),
+    NOT_NAMED: (
+        "the unit runs, or may run, and systemd names no process of it",
+        "See 'systemctl status' there; the unit needs a process that systemd follows (Type=simple, or PIDFile)",
+    ),
     MAY_NOT_LOOK: ("the directory may not be looked into", "Give the executor's user the right to it, or use sudo"),
     CUT_OFF: ("the content did not arrive whole; nothing was changed", "Try again with 'migrator rollout resume'"),
 }

@@ -11,7 +11,7 @@ from dataclasses import field
 
 from migrator.values import value
 
-NO_SUCH_FILE, OTHER_DIGEST, CUT_OFF, NOT_KEPT, NO_SUCH_UNIT, MAY_NOT_LOOK = range(81, 87)
+NO_SUCH_FILE, OTHER_DIGEST, CUT_OFF, NOT_KEPT, NO_SUCH_UNIT, MAY_NOT_LOOK, NOT_NAMED = range(81, 88)
 """Exit codes of the scripts. A command that the operator words has to use the first two likewise."""
 
 DIGEST_LINE = b"migrator-sha256 "
@@ -61,19 +61,29 @@ sync "${path%/*}/"
 
 INVOCATION = """\
 set -eu
-shown=$(systemctl show --property=LoadState --property=ActiveState --property=InvocationID -- "$1")
-state= id=
+shown=$(systemctl show --property=LoadState --property=ActiveState --property=InvocationID \
+  --property=ExecMainPID --property=ExecMainStartTimestampMonotonic -- "$1")
+state= id= pid=0 since=0
 while IFS='=' read -r key text; do
   case $key in
     LoadState) if [ "$text" != loaded ]; then echo "the unit $1 is $text" >&2; exit 85; fi ;;
     ActiveState) state=$text ;;
     InvocationID) id=$text ;;
+    ExecMainPID) pid=$text ;;
+    ExecMainStartTimestampMonotonic) since=$text ;;
   esac
 done <<END
 $shown
 END
-case $state in inactive|failed) ;; *) echo "$id" ;; esac
+case $state in
+  inactive|failed) exit ;;
+  '') echo "systemd does not say whether the unit $1 runs" >&2; exit 87 ;;
+esac
+if [ -z "$id" ] && [ "${pid:-0}" != 0 ] && [ "${since:-0}" != 0 ]; then id=$pid-$since; fi
+if [ -z "$id" ]; then echo "the unit $1 is $state" >&2; exit 87; fi
+echo "$id"
 """
+"""systemd before 232 has no InvocationID, and says nothing of what it does not know: the main process tells then."""
 
 SCRIPTS: Mapping[str, str] = {"read_script": READ, "write_script": WRITE, "invocation_script": INVOCATION}
 """What templates may name beside the node's own values."""

@@ -45,6 +45,7 @@ def test_the_exit_codes_of_the_scripts_are_those_that_are_understood(name: str) 
         presets.NOT_KEPT,
         presets.NO_SUCH_UNIT,
         presets.MAY_NOT_LOOK,
+        presets.NOT_NAMED,
     }
     assert set(map(int, re.findall(r"exit (\d+)", presets.SCRIPTS[name]))) <= known
 
