@@ -14,6 +14,7 @@ from migrator.rollout.examined import copies
 from migrator.rollout.excuses import Baseline, refuse_gone
 from migrator.rollout.files import backup, backup_of, earlier_of, text_of
 from migrator.rollout.gatekeeper import Gatekeeper
+from migrator.rollout.identities import LEAVES, refuse_new_identity
 from migrator.rollout.journal import Detail, Event
 from migrator.rollout.modes import CONNECT, FileMode, digest, file_mode, lost_zookeeper, parsed, rewritten, stock_file
 from migrator.rollout.nodes import Node
@@ -157,6 +158,8 @@ class StepActs:
     async def _edit(self, step: Step, node: Node, progress: Progress) -> None:
         target = step.successor or node
         ours = await text_of(self._parts.executor, node)
+        if step.phase in LEAVES:
+            await refuse_new_identity(self._parts, node, parsed(node, ours))
         here = FileMode.STOCK if step.mode is FileMode.STOCK else file_mode(node.role, parsed(node, ours))
         if engine.is_past(step, here):
             self._note(Event.FOUND, step.name, Act.EDIT, past=True)

@@ -24,6 +24,7 @@ from migrator.rollout.engine import (
 )
 from migrator.rollout.examined import remove_copies
 from migrator.rollout.gatekeeper import GateShutError, GateTimeoutError
+from migrator.rollout.identities import IdentityError
 from migrator.rollout.journal import Detail, Event, RolloutJournal
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
@@ -35,7 +36,7 @@ from migrator.values import value
 
 ORDER = list(Phase)
 ABORT_FILE = "abort"
-OWN_WORDS = (FileChangedError, GateShutError, GateTimeoutError, JobFailedError, UntrueRestartError)
+OWN_WORDS = (FileChangedError, GateShutError, GateTimeoutError, IdentityError, JobFailedError, UntrueRestartError)
 """Errors whose sentences are made of this program's words, and names."""
 KINDS: Mapping[type[OperatorError], str] = {
     UnreachableError: "the host was not reached, or the connection broke",
