@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from kazoo.client import KazooClient
 
@@ -126,6 +126,10 @@ class ControllerProcess:
     def start(self) -> None:
         """Start the process with the properties as they are now; it is not waited for."""
         self.write_properties()
+        self.run()
+
+    def run(self) -> None:
+        """Start the process with the property file as it is: somebody else may have written it."""
         command = [MIGRATOR, "controller", "-c", str(self.property_file)]
         self.process = ChildProcess(f"controller {self.node_id}", command, output=self.directory / "controller.log")
 
@@ -219,10 +223,6 @@ class Cluster(ABC):
         """Host and port of each controller, whether it runs or not."""
         self.watch = ProcessWatch(enabled=options.secure)
 
-    def migration_files(self) -> Sequence[Path]:
-        """The property files that the brokers are to be restarted with; brokers that are not Kafka's have none."""
-        return ()
-
     @property
     def late_broker(self) -> int:
         """Joins last: until then the migration has to wait, and to say for whom."""
@@ -305,6 +305,18 @@ class Cluster(ABC):
         """
 
     @abstractmethod
+    async def prepare(self, report: DrillReport, *, hand_over: bool) -> Mapping[str, Any]:
+        """What an operator asks first: is anything in the way, and how long will it take? Gives what
+        `migrator rehearse` printed; nothing without a rehearsal.
+
+        :param hand_over: whether Kafka's controllers take over from these at the end of the migration.
+        """
+
+    @abstractmethod
+    async def start_quorum(self, report: DrillReport) -> None:
+        """Format the controllers, and start them."""
+
+    @abstractmethod
     async def migrate_first_brokers(self, report: DrillReport) -> None:
         """All brokers but the last one run in migration mode when it returns."""
 
@@ -329,12 +341,27 @@ class Cluster(ABC):
         """By whom: what it saw that nobody may see, now that the metadata are these."""
 
     @abstractmethod
+    async def soak(self, report: DrillReport) -> None:
+        """Let both sides be written for a while, and compare them, if somebody does that for these brokers."""
+
+    @abstractmethod
     async def roll_to_kraft(self, report: DrillReport) -> None:
         """One broker after the other restarts in KRaft mode."""
 
     @abstractmethod
-    async def roll_to_zookeeper(self, report: DrillReport) -> None:
-        """One broker after the other restarts in ZooKeeper mode."""
+    async def end_migration(self, report: DrillReport) -> None:
+        """One controller after the other restarts without the migration."""
+
+    @abstractmethod
+    async def go_back(self, report: DrillReport) -> float | None:
+        """Stop the controllers, and take the brokers back to ZooKeeper mode.
+
+        :returns: seconds without a controller, if they were seen.
+        """
+
+    @abstractmethod
+    def remember_quorum(self) -> None:
+        """After the way back: put the controllers' directories where they were, if they are elsewhere."""
 
     @abstractmethod
     async def refuse_migrating_broker(self, report: DrillReport) -> None:

@@ -42,6 +42,7 @@ _VOLATILE = (
     paths.PREFIXED_ACL_CHANGES,
     paths.TOKEN_CHANGES,
     "/brokers/seqid",
+    paths.ROLLOUT,
 )
 """What changes on a cluster whose metadata does not."""
 _PARTITION = re.compile(r"/brokers/topics/([^/]+)/partitions/\d+")
@@ -163,6 +164,17 @@ def controller_claim(client: KazooClient) -> ControllerClaim | None:
         return decode_controller(paths.CONTROLLER, client.get(paths.CONTROLLER)[0])
     except NoNodeError:
         return None
+
+
+async def broker_leads(cluster: Cluster) -> bool:
+    """Whether a broker is the ZooKeeper controller."""
+
+    def look() -> bool:
+        with cluster.zookeeper_client() as client:
+            claim = controller_claim(client)
+            return claim is not None and not claim.is_kraft
+
+    return await asyncio.to_thread(look)
 
 
 def metadata_of(client: KazooClient) -> dict[str, bytes | None]:

@@ -133,6 +133,10 @@ class StockNode:
         assert self._process is not None  # noqa: S101 (for the type checker; required above)
         return self._process
 
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.exit_code() is None
+
     def write_properties(self) -> Path:
         """Write the property file anew from ``properties``."""
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -145,8 +149,12 @@ class StockNode:
 
     def launch(self) -> None:
         """Start the process without waiting: a quorum's first controller only comes up with the others."""
-        file = self.write_properties()
-        command = self.kafka.command("kafka.Kafka", str(file), directory=self.directory, jvm=self._jvm)
+        self.write_properties()
+        self.run()
+
+    def run(self) -> None:
+        """As `launch`, with the property file as it is: somebody else may have written it."""
+        command = self.kafka.command("kafka.Kafka", str(self.properties_file), directory=self.directory, jvm=self._jvm)
         self._process = ChildProcess(self.name, command, output=self.directory / "node.log")
 
     def wait_until_started(self, *, timeout_seconds: float = START_SECONDS) -> None:

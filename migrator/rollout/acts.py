@@ -420,7 +420,7 @@ class StepActs:
         else:
             output = await self._parts.executor.run(node, words, seconds=seconds)
         report = jobs.printed(output)
-        if job is Job.VERIFY and report is not None:
+        if job in (Job.REHEARSE, Job.VERIFY) and report is not None:
             keep_verdict(self._state, step.name, report)
         self._raise_if_failed(step, job, node, output)
         if job is Job.VERIFY:

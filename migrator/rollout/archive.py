@@ -23,7 +23,7 @@ SNAPSHOT_SUFFIX, SEGMENT_SUFFIX = ".checkpoint", ".log"
 
 
 def keep_verdict(state: Path, step: str, report: Mapping[str, Any]) -> None:
-    """Of `migrator verify`; a later one of the same step takes its place.
+    """Of `migrator verify` or `migrator rehearse`; a later one of the same step takes its place.
 
     :raises StorageError: the disk refuses.
     """

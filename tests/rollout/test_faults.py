@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from migrator.errors import OperatorError
 from migrator.rollout.acts import JobFailedError, UntrueRestartError
 from migrator.rollout.apply import Ending, StopAt
+from migrator.rollout.archive import VERDICTS
 from migrator.rollout.gatekeeper import GateTimeoutError
 from migrator.rollout.journal import FILE_NAME, Event
 from migrator.rollout.nodes import Node
@@ -294,6 +296,13 @@ def test_both_sides_are_compared_in_the_soak(tmp_path: Path) -> None:
     verdicts = [entry.details["differences"] for entry in operator.entries if entry.event is Event.VERIFIED]
     assert verdicts == [0, 0]
     assert len([words for words in operator.cluster.commands if "verify" in words]) == 3
+
+
+def test_what_the_rehearsal_said_is_kept(tmp_path: Path) -> None:
+    operator = operator_at(tmp_path)
+    assert operator.apply(StopAt(Phase.REHEARSE)) is Ending.REACHED
+    kept = json.loads((operator.state / VERDICTS / "rehearse.json").read_text())
+    assert kept["forecast"]["dual_write"]["seconds"] == 12.2
 
 
 def test_after_the_end_there_is_no_way_back(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 files that others may read.
 
 Passwords belong into property files, private keys into PEM files, SCRAM keys into ZooKeeper and the metadata log, and
-the passwords of configurations into the metadata log, which holds them as they are (``ConfigRecord``).
+the passwords of configurations into the metadata log, which holds them as they are (``ConfigRecord``). What a rollout
+keeps of these is the same in another place: old property files, and the archive.
 """
 
 from __future__ import annotations
@@ -41,17 +42,27 @@ class SecretKind(Enum):
     def belongs_into(self, path: Path) -> bool:
         match self:
             case SecretKind.PASSWORD:
-                return path.suffix == ".properties" or path.name == "metrics-users"
+                return is_property_file(path) or path.name == "metrics-users"
             case SecretKind.KEY:
                 return path.suffix == ".pem"
             case (
                 SecretKind.CONFIG
             ):  # encrypted in ZooKeeper; KRaft has no encryption for it, and files of its own for it
-                return path.parent.name == METADATA_LOG
+                return path.parent.name == METADATA_LOG or is_archive(path.parent)
             case SecretKind.SCRAM:
-                return path.parent.name in _LOG_DIRECTORIES
+                return path.parent.name in _LOG_DIRECTORIES or is_archive(path.parent)
             case SecretKind.TOKEN:
                 return False
+
+
+def is_property_file(path: Path) -> bool:
+    """Also one that a rollout keeps beside what it wrote (``FILE.before-PHASE.ROLLOUT``)."""
+    return path.suffix == ".properties" or ".properties.before-" in path.name
+
+
+def is_archive(directory: Path) -> bool:
+    """Where a rollout keeps the metadata log and the znodes at its end."""
+    return directory.name.startswith("archive-") and directory.parent.suffix == ".rollout"
 
 
 class Secrets:

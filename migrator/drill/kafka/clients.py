@@ -33,6 +33,7 @@ PATIENT = {
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.max.ms": 100,
     "topic.metadata.refresh.fast.interval.ms": 50,
+    "topic.metadata.refresh.interval.ms": 1000,
     **QUIET,
 }
 """Of producers that go on as soon as they can."""
@@ -44,6 +45,12 @@ ANONYMOUS: Login = MappingProxyType({})
 def _is_unknown(error: BaseException) -> bool:
     """Of a class that the client has no code for."""
     return isinstance(error, KafkaException) and bool(error.args[0].code() == KafkaError.UNKNOWN)
+
+
+def is_unknown_topic(error: KafkaException) -> bool:
+    """A broker in ZooKeeper mode that has just started knows no topic before its controller has told it. A producer
+    that asks this broker sends nothing until it has asked again."""
+    return bool(error.args[0].code() == KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001 - the name that the client gives it
 
 
 class Admin:
@@ -174,7 +181,12 @@ class Traffic:
             due = int((time.monotonic() - begin) * self._per_second) + 1
             while self.sent < due and len(self._producer) < OUTSTANDING_MAX:
                 number = str(self.sent)
-                self._producer.produce(self._topic, value=number, key=number, on_delivery=self._delivered)
+                try:
+                    self._producer.produce(self._topic, value=number, key=number, on_delivery=self._delivered)
+                except KafkaException as error:
+                    if not is_unknown_topic(error):
+                        raise
+                    break
                 self.sent += 1
             self._producer.poll(SEND_EVERY_SECONDS)
 

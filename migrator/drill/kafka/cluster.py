@@ -111,6 +111,11 @@ class KafkaCluster:
         self._stock_controllers: list[StockNode] = []
 
     @property
+    def quorum_keys(self) -> Mapping[str, str]:
+        """By which key brokers find the controllers, and where."""
+        return self._quorum
+
+    @property
     def bootstrap(self) -> str:
         """``bootstrap.servers`` of clients."""
         return ",".join(f"{host}:{port}" for host, port in self.broker_addresses.values())
@@ -127,7 +132,7 @@ class KafkaCluster:
 
     def running_controllers(self) -> list[tuple[str, int]]:
         """Host and port of those, ours or stock, that were started."""
-        run = any(controller.runs for controller in self.controllers) or bool(self._stock_controllers)
+        run = any(each.runs for each in self.controllers) or any(each.runs for each in self._stock_controllers)
         return self.controller_addresses if run else []
 
     def start_brokers(self, mode: KafkaBrokerMode) -> None:
@@ -151,13 +156,26 @@ class KafkaCluster:
         node.properties = self.properties_of(broker, mode)
         node.start()
 
+    def without_alter_partition(self) -> list[int]:
+        """Brokers whose thread for AlterPartition has ended."""
+        return [
+            broker
+            for broker, node in self.brokers.items()
+            if node.runs and ALTER_PARTITION_ENDED in node.process.output_text()
+        ]
+
+    def restart_as_it_is(self, broker: int) -> None:
+        """In the mode that it has; returns when it serves."""
+        node = self.brokers[broker]
+        node.stop()
+        self._until_forgotten(broker)
+        node.run()
+        node.wait_until_started()
+
     def restart_brokers_without_alter_partition(self) -> None:
         """Those whose thread for AlterPartition has ended, in the mode that they have."""
-        for broker, node in self.brokers.items():
-            if node.process.exit_code() is None and ALTER_PARTITION_ENDED in node.process.output_text():
-                node.stop()
-                self._until_forgotten(broker)
-                node.start()
+        for broker in self.without_alter_partition():
+            self.restart_as_it_is(broker)
 
     def kill_leader(self) -> None:
         """SIGKILL for the controller that leads; it comes back when another one leads."""
@@ -177,9 +195,8 @@ class KafkaCluster:
         for controller in self.controllers:
             _must_end_well(controller)
 
-    def replace_controllers_by_stock(self) -> None:
-        """End ours, and start unmodified Kafka controllers on the directories that ours leave."""
-        self.stop_controllers()
+    def stock_controllers(self) -> list[StockNode]:
+        """Unmodified Kafka controllers for the directories of ours; not started."""
         self._stock_controllers = [
             self.kafka.node(
                 f"stock controller {controller.node_id}",
@@ -189,7 +206,12 @@ class KafkaCluster:
             )
             for controller in self.controllers
         ]
-        start_together(self._stock_controllers)
+        return self._stock_controllers
+
+    def replace_controllers_by_stock(self) -> None:
+        """End ours, and start unmodified Kafka controllers on the directories that ours leave."""
+        self.stop_controllers()
+        start_together(self.stock_controllers())
 
     def quotas(self, *arguments: str) -> str:
         """``kafka-configs``, with which quotas of clients are set and shown."""

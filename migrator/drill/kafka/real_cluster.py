@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
@@ -29,16 +28,20 @@ from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.kafka import image_comparison
 from migrator.drill.kafka.clients import Admin
 from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster
+from migrator.drill.kafka.inventory import broker_name, nodes_of, takes_over
 from migrator.drill.kafka.reassignment import reassign
 from migrator.drill.kafka.traffic import ClientTraffic
 from migrator.drill.probes import until
 from migrator.drill.report import DrillReport
+from migrator.drill.rollout.desk import RolloutDesk
 from migrator.drill.security.users import OPERATOR, ORDERS
 from migrator.drill.workload.fill import AWKWARD_TOPICS, PLAIN_TOPIC, FillOptions, fill, topic_config
 from migrator.drill.workload.workload import Workload
-from migrator.errors import InvariantViolation
+from migrator.errors import ExitCode, InvariantViolation
 from migrator.image.model import MetadataImage
 from migrator.parts.kafka import StockKafka
+from migrator.rollout.steps import Phase
+from migrator.rollout.summary import of_last, without_controller
 
 PARTITIONS_PER_TOPIC = 10
 TOPICS_PER_REQUEST = 20
@@ -78,10 +81,9 @@ class RealCluster(Cluster):
             speak_grpc(self.controllers, self.security.authority)
         self._traffic = ClientTraffic(self._kafka.bootstrap, self.security)
         self._clients: Admin | None = None
-
-    def migration_files(self) -> Sequence[Path]:
-        """The property files that the brokers are to be restarted with; brokers that are not Kafka's have none."""
-        return self._kafka.write_properties(KafkaBrokerMode.MIGRATING)
+        self._opened: RolloutDesk | None = None
+        self._hands_over = False
+        """Whether the rollout lets Kafka's controllers take over."""
 
     def use_controllers(self, controllers: Sequence[ControllerProcess]) -> None:
         """These are the cluster's controllers from now on (see `Cluster`)."""
@@ -93,6 +95,12 @@ class RealCluster(Cluster):
         if self._clients is None:
             raise InvariantViolation("the brokers were not started")
         return self._clients
+
+    @property
+    def _desk(self) -> RolloutDesk:
+        if self._opened is None:
+            raise InvariantViolation("there is no inventory yet")
+        return self._opened
 
     async def begin(self, report: DrillReport) -> None:
         """Start ZooKeeper and brokers in ZooKeeper mode, with metadata of every kind; notes what there is."""
@@ -111,13 +119,42 @@ class RealCluster(Cluster):
         await self._in_sync(report)
         report.meter = self._traffic.meter
 
+    async def prepare(self, report: DrillReport, *, hand_over: bool) -> Mapping[str, Any]:
+        """Write the inventory, show the plan, and begin the rollout with the rehearsal (see `Cluster`)."""
+        self._hands_over = hand_over and takes_over(self._kafka.kafka.version)
+        for controller in self.controllers:
+            await asyncio.to_thread(controller.write_properties)
+        self._opened = RolloutDesk(self, nodes_of(self._kafka, hand_over=self._hands_over), self._mend)
+        await self._desk.open()
+        with report.step("The plan of the rollout"):
+            await self._desk.show_plan(report)
+        with report.step("Preflight and rehearsal find nothing in the way"):
+            await self._desk.go(report, "apply", "--until", "rehearse")
+            rehearsal = self._desk.verdict(Phase.REHEARSE)
+            if rehearsal.get("forecast") is not None:
+                forecast = rehearsal["forecast"]["dual_write"]
+                told = f"{forecast['seconds']:.1f} ± {forecast['error']:.1f}"
+                report.figure("forecast, seconds from the last broker's registration to dual-write", told)
+            return rehearsal
+
+    async def start_quorum(self, report: DrillReport) -> None:
+        """The rollout formats the controllers, and starts them (see `Cluster`)."""
+        await self._desk.go(report, "resume", "--until", "start")
+
     async def migrate_first_brokers(self, report: DrillReport) -> None:
         """All brokers but the last one run in migration mode when it returns (see `Cluster`)."""
-        await self._roll(self.broker_ids[:-1], KafkaBrokerMode.MIGRATING, report)
+        if len(self.broker_ids) > 1:
+            await self._desk.go(report, "resume", "--pause-after", f"migrate/{broker_name(self.broker_ids[-2])}")
 
     async def migrate_last_broker(self, report: DrillReport) -> None:
-        """The last one runs in migration mode, too; what it waits for is the end of the copy (see `Cluster`)."""
-        await self._roll(self.broker_ids[-1:], KafkaBrokerMode.MIGRATING, report)
+        """The last one runs in migration mode, too, and the copy is complete (see `Cluster`)."""
+        await self._desk.go(report, "resume", "--until", "copy")
+
+    async def soak(self, report: DrillReport) -> None:
+        """Both sides are written for a while, and compared (see `Cluster`)."""
+        with report.step("Soak: both sides are written, and stay equal"):
+            await self._desk.go(report, "resume", "--until", "soak")
+            report.none_of("differences", self._desk.verdict(Phase.SOAK)["differences"])
 
     def doors(self) -> Doors:
         """The doors of brokers, controllers and ZooKeeper, as they are now (see `Cluster`)."""
@@ -146,19 +183,37 @@ class RealCluster(Cluster):
 
     async def roll_to_kraft(self, report: DrillReport) -> None:
         """One broker after the other restarts in KRaft mode (see `Cluster`)."""
-        await self._roll(self.broker_ids, KafkaBrokerMode.KRAFT, report)
+        await self._desk.go(report, "resume", "--until", "kraft")
+
+    async def end_migration(self, report: DrillReport) -> None:
+        """Both sides are compared once more; then one controller after the other restarts (see `Cluster`)."""
+        until_there = ("--until", "finish") if self._hands_over else ()  # else nothing but the archive comes behind it
+        await self._desk.go(report, "resume", *until_there, "--yes")
+        report.none_of("differences", self._desk.verdict(Phase.VERIFY)["differences"])
+        for controller in self.controllers:  # as the rollout has written it
+            controller.set_migration(enabled=False)
+
+    async def go_back(self, report: DrillReport) -> float | None:
+        """The rollout goes back (see `Cluster`)."""
+        await self._desk.go(report, "rollback", "--yes")
+        return without_controller(of_last(self._desk.journal()))
+
+    def remember_quorum(self) -> None:
+        """After the way back: put the controllers' directories where they were (see `Cluster`)."""
+        for controller in self.controllers:
+            directory = controller.metadata_directory
+            (aside,) = directory.parent.glob(f"{directory.name}.rolled-back-*")
+            aside.rename(directory)
 
     async def name_controllers(self, report: DrillReport, addresses: Sequence[tuple[str, int]]) -> None:
         """Restart one broker after the other with these addresses of controllers in its file (see `Cluster`)."""
         self._kafka.find_controllers_by(addresses)
         await self._roll(self.broker_ids, KafkaBrokerMode.KRAFT, report)
 
-    async def roll_to_zookeeper(self, report: DrillReport) -> None:
-        """One broker after the other restarts in ZooKeeper mode (see `Cluster`)."""
-        await self._roll(self.broker_ids, KafkaBrokerMode.ZOOKEEPER, report)
-
     async def refuse_migrating_broker(self, report: DrillReport) -> None:
-        """Start a broker in migration mode until it is refused; it comes back in KRaft mode (see `Cluster`)."""
+        """The rollout refuses to go back. A broker in migration mode is refused; it comes back in KRaft mode."""
+        code, said = await self._desk.type(report, "rollback", "--yes")
+        report.check("the rollout refuses to go back", code == ExitCode.REFUSED, said)
         broker = self.broker_ids[0]
         await _blocking(lambda: self._kafka.restart_broker(broker, KafkaBrokerMode.MIGRATING))
         output = self._kafka.brokers[broker].process.output_text
@@ -171,15 +226,15 @@ class RealCluster(Cluster):
         await self._roll([broker], KafkaBrokerMode.KRAFT, report)
 
     async def hand_over(self, report: DrillReport) -> None:
-        """Start unmodified controllers on the directories that ours leave (see `Cluster`)."""
-        version = self._kafka.kafka.version
-        with report.step(f"Stock Kafka {version} controllers take over"):
-            for controller in self.controllers:
-                controller.set_migration(enabled=False)
-            begin = time.monotonic()
-            await _blocking(self._kafka.replace_controllers_by_stock)
+        """Unmodified controllers take over the directories of ours (see `Cluster`)."""
+        with report.step(f"Stock Kafka {self._kafka.kafka.version} controllers take over"):
+            if self._hands_over:
+                await self._desk.go(report, "resume", "--until", "handover")
+            else:
+                for controller in self.controllers:
+                    controller.set_migration(enabled=False)
+                await _blocking(self._kafka.replace_controllers_by_stock)
             await self._create("drill-after-hand-over", report)
-            report.figure("seconds from our last controller's stop to a topic with leaders", time.monotonic() - begin)
 
             async def agree() -> bool:
                 return not await self.differences(self.controllers[0].image())
@@ -187,6 +242,10 @@ class RealCluster(Cluster):
             what = "brokers know what the stock controllers' log says"
             await until(self, report, what, agree, seconds=WAIT_SECONDS)
             await _blocking(self._traffic.go_on)
+        if self._hands_over:
+            with report.step("The archive of the rollout is whole"):
+                await self._desk.go(report, "resume")
+                report.figure("files", await asyncio.to_thread(self._desk.check_archive, report))
 
     async def use_zookeeper_controller(self, report: DrillReport) -> None:
         """After the way back: let the ZooKeeper controller work, if these brokers have one that does."""
@@ -222,6 +281,8 @@ class RealCluster(Cluster):
     async def close(self) -> None:
         """End everything that runs; safe at any time, and more than once (see `Cluster`)."""
         self._traffic.abandon()
+        if self._opened is not None:
+            await self._opened.close()
         await asyncio.to_thread(self._kafka.close)
         await super().close()
 
@@ -262,6 +323,15 @@ class RealCluster(Cluster):
             report.wait_for(f"broker {broker} restarts in {mode.label} mode")
             await _blocking(partial(self._kafka.restart_broker, broker, mode))
             await self._in_sync(report)
+
+    async def _mend(self) -> None:
+        """While the rollout waits for partitions: bring back what a defect of Kafka has ended (`KafkaCluster`)."""
+        if not all(node.runs for node in self._kafka.brokers.values()):
+            return
+        for broker in await _blocking(self._kafka.without_alter_partition):
+            async with self._desk.services.lock(broker_name(broker)):
+                if self._kafka.brokers[broker].runs:
+                    await _blocking(partial(self._kafka.restart_as_it_is, broker))
 
     async def _in_sync(self, report: DrillReport) -> None:
         async def in_sync() -> bool:

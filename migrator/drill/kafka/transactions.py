@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixed
 
 from migrator.drill.kafka.activity import Activity
-from migrator.drill.kafka.clients import ANONYMOUS, PATIENT, Login
+from migrator.drill.kafka.clients import ANONYMOUS, PATIENT, Login, is_unknown_topic
 from migrator.drill.kafka.cluster import until
 
 RECORDS = 10
@@ -96,7 +96,7 @@ class Transactions:
     def _recover(self, number: int, failed: KafkaException) -> None:
         """Abort where the protocol says so; otherwise a new producer, which fences the old one, ends what it left."""
         try:
-            if _error(failed).txn_requires_abort():
+            if _error(failed).txn_requires_abort() or is_unknown_topic(failed):
                 _patiently(lambda: self._producer.abort_transaction(CALL_SECONDS))
                 self.aborted.add(number)
                 return

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
@@ -28,13 +31,17 @@ from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.light import image_comparison
 from migrator.drill.light.broker import LightBroker, LightBrokerMode, LightBrokerOptions
 from migrator.drill.light.workload import LightWorkload
-from migrator.drill.probes import until
+from migrator.drill.probes import answers, broker_leads, until
 from migrator.drill.report import DrillReport
 from migrator.drill.security.users import BROKER, OPERATOR
 from migrator.drill.workload.fill import AWKWARD_TOPICS, FillOptions, fill
+from migrator.errors import ExitCode
 from migrator.image.model import MetadataImage
+from migrator.migration import rollback
 from migrator.parts.processes import free_port
 from migrator.records.metadata import SecurityProtocol
+from migrator.zookeeper.session import ZooKeeperSession
+from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
 
 class LightCluster(Cluster):
@@ -103,6 +110,18 @@ class LightCluster(Cluster):
             report.wait_for(f"light broker {broker.options.broker_id} starts")
             await broker.start()
 
+    async def prepare(self, _report: DrillReport, *, hand_over: bool) -> Mapping[str, Any]:  # noqa: ARG002
+        """Nothing: light brokers have no property files, and do not answer as Kafka's do (see `Cluster`)."""
+        return {}
+
+    async def start_quorum(self, report: DrillReport) -> None:
+        """Format the controllers, and start them (see `Cluster`)."""
+        for controller in self.controllers:
+            report.wait_for(f"controller {controller.node_id} is formatted")
+            await asyncio.to_thread(controller.format)
+        for controller in self.controllers:
+            await asyncio.to_thread(controller.start)
+
     async def migrate_first_brokers(self, _report: DrillReport) -> None:
         """They do from their start."""
 
@@ -129,6 +148,9 @@ class LightCluster(Cluster):
         """By whom: what it saw that nobody may see, now that the metadata are these (see `Cluster`)."""
         return {f"broker {broker.options.broker_id}": broker.violations for broker in self.brokers}
 
+    async def soak(self, _report: DrillReport) -> None:
+        """Nothing: no rollout waits here (see `Cluster`)."""
+
     async def roll_to_kraft(self, _report: DrillReport) -> None:
         """One broker after the other restarts in KRaft mode (see `Cluster`)."""
         for broker in self.brokers:
@@ -144,11 +166,40 @@ class LightCluster(Cluster):
             await broker.start(LightBrokerMode.KRAFT)
             await asyncio.wait_for(broker.running.wait(), WAIT_SECONDS)
 
-    async def roll_to_zookeeper(self, _report: DrillReport) -> None:
-        """One broker after the other restarts in ZooKeeper mode (see `Cluster`)."""
+    async def end_migration(self, report: DrillReport) -> None:
+        """One controller after the other restarts without the migration (see `Cluster`)."""
+        for controller in self.controllers:
+            controller.set_migration(enabled=False)
+            await self._stop(controller, report)
+            await asyncio.to_thread(controller.start)
+            back = partial(answers, self, controller.node_id)
+            await until(self, report, f"controller {controller.node_id} is back", back, seconds=WAIT_SECONDS)
+
+    async def go_back(self, report: DrillReport) -> float:
+        """Stop the controllers, and take the brokers back to ZooKeeper mode (see `Cluster`)."""
+        leader = await self.leader()
+        for controller in sorted(self.controllers, key=lambda each: each is leader):  # a successor would be behind
+            if controller.runs:
+                await self._stop(controller, report)
+        await asyncio.to_thread(self._run_rollback)
+        what = "the brokers elect a ZooKeeper controller"
+        seconds = await until(self, report, what, partial(broker_leads, self), seconds=WAIT_SECONDS)
         for broker in self.brokers:
             await broker.stop(controlled=False)
             await broker.start(LightBrokerMode.ZOOKEEPER)
+        return seconds
+
+    def remember_quorum(self) -> None:
+        """Nothing: the directories stay where they are (see `Cluster`)."""
+
+    def _run_rollback(self) -> None:
+        image = max((each.image() for each in self.controllers), key=lambda image: image.provenance.offset)
+        with ZooKeeperSession(self.security.session(self.zookeeper_hosts)) as session:
+            rollback.roll_back(session, image, PasswordEncoder(ENCODER_SECRET, os.urandom))
+
+    async def _stop(self, controller: ControllerProcess, report: DrillReport) -> None:
+        code = await asyncio.to_thread(controller.stop)
+        report.check(f"controller {controller.node_id} left in good order", code == ExitCode.OK, code)
 
     async def refuse_migrating_broker(self, report: DrillReport) -> None:
         """Start a broker in migration mode after the end, and wait until its registration is refused."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 
 from migrator.drill.cluster import WAIT_SECONDS, Cluster
 from migrator.drill.doors.every_door import besieged, try_doors
-from migrator.drill.probes import all_report, answers, dual_writing, log_tail, settled_metadata, until
+from migrator.drill.probes import all_report, dual_writing, log_tail, settled_metadata, until
 from migrator.drill.report import DrillReport
 from migrator.errors import ExitCode
 from migrator.migration.machine.states import PublicState
@@ -28,18 +27,11 @@ async def finish(cluster: Cluster, report: DrillReport) -> None:
     await try_doors(cluster, report, "brokers in KRaft mode")
     with report.step("Controllers restart without the migration"):
         async with besieged(cluster, report, "while they restart"):
-            for controller in cluster.controllers:
-                controller.set_migration(enabled=False)
-                code = await asyncio.to_thread(controller.stop)
-                report.check(f"controller {controller.node_id} left in good order", code == ExitCode.OK, code)
-                await asyncio.to_thread(controller.start)
-                back = functools.partial(answers, cluster, controller.node_id)
-                await until(cluster, report, f"controller {controller.node_id} is back", back, seconds=WAIT_SECONDS)
-        seconds = await until(
+            await cluster.end_migration(report)
+        await until(
             cluster, report, "every controller reports Finished", lambda: all_report(cluster, FINISHED),
             seconds=WAIT_SECONDS,
         )  # fmt: skip
-        report.figure("seconds from the last restart to Finished", seconds)
 
 
 async def refuse_rollback(cluster: Cluster, report: DrillReport) -> None:
@@ -65,6 +57,7 @@ async def refuse_rollback(cluster: Cluster, report: DrillReport) -> None:
 async def _too_early(cluster: Cluster, report: DrillReport) -> None:
     leader = await cluster.leader()
     controller = next(each for each in cluster.controllers if each is not leader or len(cluster.controllers) == 1)
+    as_it_was = controller.property_file.read_bytes()
     await asyncio.to_thread(controller.stop)
     controller.set_migration(enabled=False)
     await asyncio.to_thread(controller.start)
@@ -77,7 +70,8 @@ async def _too_early(cluster: Cluster, report: DrillReport) -> None:
     named = all(str(broker) in tail for broker in cluster.broker_ids)
     report.check("and names the brokers in ZooKeeper mode", named, tail)
     controller.set_migration(enabled=True)
-    await asyncio.to_thread(controller.start)
+    controller.property_file.write_bytes(as_it_was)  # a rollout goes on with no file that it does not know
+    await asyncio.to_thread(controller.run)
     await until(cluster, report, "dual-write goes on", lambda: dual_writing(cluster), seconds=WAIT_SECONDS)
 
 

@@ -31,7 +31,6 @@ from migrator.drill.probes import (
 )
 from migrator.drill.report import DrillReport
 from migrator.drill.scenario.finish import finish, refuse_rollback
-from migrator.drill.scenario.preflight_and_rehearsal import preflight_and_rehearse
 from migrator.drill.scenario.reassign import reassign
 from migrator.drill.scenario.rollback import roll_back
 from migrator.drill.workload.fill import PLAIN_TOPIC
@@ -68,7 +67,7 @@ async def run_scenario(cluster: Cluster, options: DrillOptions, report: DrillRep
     drill = _Drill(cluster, options, report)
     await drill.zookeeper_cluster()
     await try_doors(cluster, report, "ZooKeeper mode")
-    drill.rehearsal = await preflight_and_rehearse(cluster, report)
+    drill.rehearsal = await cluster.prepare(report, hand_over=not options.reassign)
     await drill.quorum()
     if options.rollback_at == INELIGIBLE:
         return await _back(cluster, report, drill.before, INELIGIBLE)
@@ -81,6 +80,7 @@ async def run_scenario(cluster: Cluster, options: DrillOptions, report: DrillRep
     if options.rollback_at == DUAL_WRITE:
         return await _back(cluster, report, {}, DUAL_WRITE)
     await drill.corrupt()
+    await cluster.soak(report)
     await finish(cluster, report)
     await try_doors(cluster, report, "the migration is finished")
     if options.kill_leader_at == FINISHED:
@@ -127,12 +127,8 @@ class _Drill:
 
     async def quorum(self) -> None:
         with self._report.step("The quorum waits for the last broker"):
-            for controller in self._cluster.controllers:
-                self._report.wait_for(f"controller {controller.node_id} is formatted")
-                await asyncio.to_thread(controller.format)
             async with besieged(self._cluster, self._report, "from their first start on", decided=False):
-                for controller in self._cluster.controllers:
-                    await asyncio.to_thread(controller.start)
+                await self._cluster.start_quorum(self._report)
                 await until(
                     self._cluster, self._report, "every controller is MigrationIneligible",
                     lambda: all_report(self._cluster, INELIGIBLE), seconds=WAIT_SECONDS,
@@ -165,7 +161,7 @@ class _Drill:
                 lambda: dual_writing(self._cluster), seconds=WAIT_SECONDS,
             )  # fmt: skip
             seconds = asyncio.get_running_loop().time() - begin
-            self._report.figure("seconds from the last broker's start to dual-write", seconds)
+            self._report.figure("seconds from the last broker's turn to dual-write", seconds)
             await until(
                 self._cluster, self._report, "every controller reports DualWrite",
                 lambda: all_report(self._cluster, DUAL_WRITE), seconds=WAIT_SECONDS,
@@ -259,14 +255,14 @@ class _Drill:
         """Fewer than three controllers have no majority without the killed one: then it comes back first."""
         majority_left = len(self._cluster.controllers) >= 3
         if not majority_left:
-            await asyncio.to_thread(killed.start)
+            await asyncio.to_thread(killed.run)
         seconds = await until(
             self._cluster, self._report, f"another leader after controller {killed.node_id} was killed", recovered,
             seconds=WAIT_SECONDS,
         )  # fmt: skip
         self._report.figure("seconds from kill -9 to the next leader's same state", seconds)
         if majority_left:
-            await asyncio.to_thread(killed.start)
+            await asyncio.to_thread(killed.run)
         await until(
             self._cluster, self._report, f"controller {killed.node_id} is back",
             lambda: answers(self._cluster, killed.node_id), seconds=WAIT_SECONDS,

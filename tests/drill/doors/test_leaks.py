@@ -68,6 +68,9 @@ def test_every_kind_is_found_in_a_log(secured: Secured, tmp_path: Path) -> None:
         ("grpc-tls/key.pem", {SecretKind.KEY}),
         ("broker-1/data/__cluster_metadata-0/00000000000000000000.log", {SecretKind.SCRAM, SecretKind.CONFIG}),
         ("zookeeper/data/version-2/log.1", {SecretKind.SCRAM}),
+        ("broker-1/node.properties.before-kraft.1a2b3c4d", {SecretKind.PASSWORD}),
+        ("rollout/inventory.rollout/archive-1a2b3c4d/zookeeper.jsonl", {SecretKind.SCRAM, SecretKind.CONFIG}),
+        ("rollout/inventory.rollout/verdicts/verify.json", set()),
     ],
 )
 def test_each_may_be_in_its_place_and_nothing_else_may(

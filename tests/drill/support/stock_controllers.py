@@ -38,8 +38,7 @@ class StockController(ControllerProcess):
     def format(self, release_version: str = "3.9") -> None:
         self._node().format(CLUSTER_ID, release_version=release_version)
 
-    def start(self) -> None:
-        self.write_properties()
+    def run(self) -> None:
         node = self._node()
         node.launch()
         self.process = node.process

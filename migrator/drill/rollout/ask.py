@@ -1,0 +1,42 @@
+"""``python -m migrator.drill.rollout.ask SOCKET ACTION NAME [WORDS...]``: how an executor reaches `Services`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+
+MODULE = "migrator.drill.rollout.ask"
+DONE, RUN = "done", "run"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Ask, and print what was answered. ``run`` runs the words here instead, as long as the drill is there."""
+    path, action, name, *words = arguments
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(path)
+        connection.sendall(f"{action} {name}\n".encode())
+        if action == RUN:
+            threading.Thread(target=_end_with, args=(connection,), daemon=True).start()
+            return subprocess.run(words, check=False).returncode
+        with connection.makefile(encoding="utf-8") as file:
+            outcome, _, text = file.read().partition(" ")
+    if outcome == DONE:
+        sys.stdout.write(text)
+        return 0
+    sys.stderr.write(f"{text or 'the drill does not answer'}\n")
+    return 1
+
+
+def _end_with(connection: socket.socket) -> None:
+    """The drill says nothing here: what can be read is its end."""
+    connection.recv(1)
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

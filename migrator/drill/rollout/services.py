@@ -1,0 +1,145 @@
+"""The drill as the service manager of its nodes: what systemd is on a real machine.
+
+The executor of the drill's inventory asks here (`migrator.drill.rollout.ask`), so every node that a rollout starts is a
+child of the drill, and ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+
+from migrator.drill.cluster import ControllerProcess
+from migrator.drill.rollout.ask import DONE, RUN
+from migrator.errors import ExitCode, MigratorError, OperatorError
+from migrator.parts.kafka import StockNode
+from migrator.parts.processes import ChildProcess
+from migrator.rollout.local_process import incarnation
+from migrator.values import value
+
+SOCKET = "services"
+FAILED = "failed"
+LINE_MAX = 1 << 12
+
+
+class Service(Protocol):
+    """One node."""
+
+    def run(self) -> None:
+        """Start its process with its property file as it is; it is not waited for."""
+
+    def end(self) -> None:
+        """End its process in good order, and wait for its end. Blocking.
+
+        :raises OperatorError: it did not end well.
+        """
+
+    def running(self) -> ChildProcess | None:
+        """Its process; None while none runs."""
+
+
+@value
+class OurController:
+    """A controller of this program (see `Service`)."""
+
+    node: ControllerProcess
+
+    def run(self) -> None:
+        """Start its process with its property file as it is."""
+        self.node.run()
+
+    def end(self) -> None:
+        """End its process in good order."""
+        code = self.node.stop()
+        if code != ExitCode.OK:
+            raise OperatorError(f"it ended with exit code {code}", where=f"controller {self.node.node_id}")
+
+    def running(self) -> ChildProcess | None:
+        """Its process; None while none runs."""
+        return self.node.process if self.node.runs else None
+
+
+@value
+class KafkaNode:
+    """A broker, or a controller of Kafka (see `Service`)."""
+
+    node: StockNode
+
+    def run(self) -> None:
+        """Start its process with its property file as it is."""
+        self.node.run()
+
+    def end(self) -> None:
+        """End its process in good order."""
+        self.node.stop()
+
+    def running(self) -> ChildProcess | None:
+        """Its process; None while none runs."""
+        return self.node.process if self.node.runs else None
+
+
+class Services:
+    """Answers on a socket that only this user can open. `close` ends it, and no node.
+
+    :param nodes: by name, as the inventory calls them.
+    """
+
+    def __init__(self, nodes: Mapping[str, Service]) -> None:
+        self._nodes = nodes
+        self._locks = {name: asyncio.Lock() for name in nodes}
+        self._directory: Path | None = None
+        self._server: asyncio.Server | None = None
+        self._closed = False
+
+    async def open(self) -> Path:
+        """Begin to answer; gives the socket."""
+        self._directory = Path(tempfile.mkdtemp(prefix="migrator-"))  # the path of a socket has to be short
+        self._server = await asyncio.start_unix_server(self._answer, self._directory / SOCKET, limit=LINE_MAX)
+        return self._directory / SOCKET
+
+    async def close(self) -> None:
+        """Answer no more, and start nothing more; safe at any time."""
+        self._closed = True
+        if self._server is not None:
+            self._server.close()
+        if self._directory is not None:
+            await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+
+    def lock(self, name: str) -> asyncio.Lock:
+        """Whoever has it stops and starts this node alone."""
+        return self._locks[name]
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            action, _, name = (await reader.readline()).decode().strip().partition(" ")
+            if action == RUN:  # whoever asks runs it, and looks at this connection for the end of the drill
+                await reader.read()
+                return
+            try:
+                said = f"{DONE} {await self._do(action, name)}"
+            except (MigratorError, OSError) as error:
+                said = f"{FAILED} {error}"
+            writer.write(said.encode())
+            await writer.drain()
+        finally:
+            writer.close()
+
+    async def _do(self, action: str, name: str) -> str:
+        node = self._nodes.get(name)
+        if node is None or self._closed:
+            raise OperatorError("the drill has no such node, or it ends", where=name)
+        async with self._locks[name]:
+            process = node.running()
+            if action == "incarnation":
+                return "" if process is None else incarnation(psutil.Process(process.pid))
+            if action == "stop" and process is not None:
+                await asyncio.to_thread(node.end)
+            if action == "start" and process is None and not self._closed:
+                node.run()
+            return ""

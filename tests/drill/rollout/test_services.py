@@ -1,0 +1,149 @@
+"""The drill as service manager: what an executor asks of it, and the end of the drill in the middle of that."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from migrator.drill.rollout.ask import MODULE
+from migrator.drill.rollout.services import Services
+from migrator.errors import OperatorError
+from migrator.parts.processes import ChildProcess
+from tests.patience import PATIENCE_SECONDS
+
+NAME = "broker-1"
+SLEEPS = [sys.executable, "-c", "import time; print(flush=True); time.sleep(3600)"]
+
+
+class Sleeper:
+    """A node that does nothing; ``ill``: it does not end well."""
+
+    def __init__(self, directory: Path) -> None:
+        self.output = directory / "sleeper.log"
+        self.child: ChildProcess | None = None
+        self.ill = False
+
+    def run(self) -> None:
+        self.child = ChildProcess(NAME, SLEEPS, output=self.output)
+
+    def end(self) -> None:
+        if self.child is not None:
+            self.child.stop()
+        if self.ill:
+            raise OperatorError("it ended with exit code 3", where=NAME)
+
+    def running(self) -> ChildProcess | None:
+        return self.child if self.child is not None and self.child.exit_code() is None else None
+
+
+@asynccontextmanager
+async def serving(node: Sleeper) -> AsyncIterator[tuple[Services, Path]]:
+    services = Services({NAME: node})
+    try:
+        yield services, await services.open()
+    finally:
+        await services.close()
+        if node.child is not None:
+            node.child.kill()
+
+
+async def begun(socket: Path, *words: str) -> Process:
+    command = [sys.executable, "-m", MODULE, str(socket), *words]
+    return await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE, start_new_session=True)
+
+
+async def asked(socket: Path, *words: str) -> tuple[int | None, str]:
+    """Exit code, and what it printed."""
+    process = await begun(socket, *words)
+    output, errors = await asyncio.wait_for(process.communicate(), PATIENCE_SECONDS)
+    return process.returncode, (output + errors).decode()
+
+
+async def test_a_node_starts_is_known_by_its_incarnation_and_stops(tmp_path: Path) -> None:
+    node = Sleeper(tmp_path)
+    async with serving(node) as (_, socket):
+        assert await asked(socket, "incarnation", NAME) == (0, "")
+        assert await asked(socket, "start", NAME) == (0, "")
+        first = await asked(socket, "incarnation", NAME)
+        assert await asked(socket, "start", NAME) == (0, "")
+        assert await asked(socket, "incarnation", NAME) == first
+        assert await asked(socket, "stop", NAME) == (0, "")
+        assert node.running() is None
+        assert await asked(socket, "stop", NAME) == (0, "")
+        await asked(socket, "start", NAME)
+        again = await asked(socket, "incarnation", NAME)
+        assert first[1]
+        assert again[1]
+        assert again != first
+
+
+async def test_a_node_that_does_not_end_well_and_one_that_nobody_knows_are_errors(tmp_path: Path) -> None:
+    node = Sleeper(tmp_path)
+    async with serving(node) as (_, socket):
+        await asked(socket, "start", NAME)
+        node.ill = True
+        code, said = await asked(socket, "stop", NAME)
+        assert code == 1
+        assert "exit code 3" in said
+        code, said = await asked(socket, "start", "broker-9")
+        assert code == 1
+        assert "broker-9" in said
+
+
+async def test_nobody_else_may_ask(tmp_path: Path) -> None:
+    async with serving(Sleeper(tmp_path)) as (_, socket):
+        assert socket.parent.stat().st_mode & 0o077 == 0
+
+
+async def heard() -> None:
+    """Until somebody listens to a connection."""
+    while not any("Services._answer" in repr(task) for task in asyncio.all_tasks()):
+        await asyncio.sleep(0)
+
+
+async def test_nothing_starts_once_the_drill_ends(tmp_path: Path) -> None:
+    node = Sleeper(tmp_path)
+    async with serving(node) as (services, socket):
+        reader, writer = await asyncio.open_unix_connection(socket)
+        await asyncio.wait_for(heard(), PATIENCE_SECONDS)
+        await services.close()
+        writer.write(f"start {NAME}\n".encode())
+        assert await reader.read() != b"done "
+        writer.close()
+        assert node.child is None
+
+
+@pytest.mark.parametrize("code", [0, 7])
+async def test_a_command_runs_to_its_end(tmp_path: Path, code: int) -> None:
+    async with serving(Sleeper(tmp_path)) as (_, socket):
+        words = [sys.executable, "-c", f"print('done'); raise SystemExit({code})"]
+        assert await asked(socket, "run", NAME, *words) == (code, "done\n")
+
+
+async def test_a_command_ends_with_the_drill(tmp_path: Path) -> None:
+    """Here another process is the drill, and is killed."""
+    drill = (
+        "import asyncio, sys; from migrator.drill.rollout.services import Services\n"
+        "async def main():\n print(await Services({}).open(), flush=True); await asyncio.sleep(3600)\n"
+        "asyncio.run(main())"
+    )
+    serves = await asyncio.create_subprocess_exec(sys.executable, "-c", drill, stdout=PIPE)
+    assert serves.stdout is not None
+    socket = Path((await asyncio.wait_for(serves.stdout.readline(), PATIENCE_SECONDS)).decode().strip())
+    asks = await begun(socket, "run", NAME, *SLEEPS)
+    assert asks.stdout is not None
+    await asyncio.wait_for(asks.stdout.readline(), PATIENCE_SECONDS)
+    (command,) = psutil.Process(asks.pid).children()
+    serves.kill()
+    await asyncio.wait_for(serves.wait(), PATIENCE_SECONDS)
+    await asyncio.wait_for(asks.wait(), PATIENCE_SECONDS)
+    assert psutil.wait_procs([command], timeout=PATIENCE_SECONDS)[1] == []
+    await asyncio.to_thread(shutil.rmtree, socket.parent)
