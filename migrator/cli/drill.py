@@ -8,20 +8,25 @@ import tempfile
 from pathlib import Path
 
 import click
+import psutil
+from click.core import ParameterSource
 from rich.console import Console
 
 from migrator.cli.drill_display import draw, progress, shown, verdict
 from migrator.cli.interrupted import INTERRUPTED
 from migrator.cli.terminal import console, say_json
+from migrator.config.load import read_properties
 from migrator.drill.cluster import ClusterOptions
 from migrator.drill.report import DATA, LIGHT, DrillBrokers, DrillReport
 from migrator.drill.run import run_drill
 from migrator.drill.scenario.steps import DrillOptions
+from migrator.drill.shape import Shape, refuse_too_large, shape_of
 from migrator.drill.zookeeper_place import ZooKeeperPlace, parse_place
 from migrator.errors import ExitCode, OperatorError
 from migrator.migration.machine.states import PublicState
 from migrator.parts.java import find_java
 from migrator.parts.kafka import KafkaRelease, StockKafka
+from migrator.rollout.site import site_of
 
 KAFKA_VERSION = "3.9.1"
 KAFKA_PARTITIONS, LIGHT_PARTITIONS = 300, 2000
@@ -81,6 +86,11 @@ def _place(_context: click.Context, _parameter: click.Parameter, text: str | Non
     "--kill-leader-at MigrateZkData, --rollback-at MigrateZkData.",
 )  # fmt: skip
 @click.option(
+    "--inventory", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Rehearse the cluster of this inventory (docs/rollout.md) with processes of this machine: its nodes, racks, "
+    "listeners and protocols. Its hosts are not touched, and its executors are not run.",
+)  # fmt: skip
+@click.option(
     "--dir", "directory", type=click.Path(file_okay=False, path_type=Path),
     help="Directory for the report and the cluster's data. Default: a temporary directory.",
 )  # fmt: skip
@@ -100,6 +110,7 @@ def command(
     reassign: bool,
     secure: bool,
     outside: ZooKeeperPlace | None,
+    inventory: Path | None,
     directory: Path | None,
     keep: bool,
     as_json: bool,
@@ -118,11 +129,14 @@ def command(
         )
     if outside is not None:
         _refuse_what_needs_our_own(kill_leader_at, rollback_at, secure=secure)
+    shape = None if inventory is None else _shape(inventory, kafka)
     terminal = console(quiet=as_json)
     find_java()
-    release, chosen = _brokers(kafka, terminal)
+    release, chosen = _brokers(KAFKA_VERSION if shape is not None and kafka is None else kafka, terminal)
     count = partitions or (LIGHT_PARTITIONS if release is None else KAFKA_PARTITIONS)
-    cluster = ClusterOptions(count, brokers, controllers, transport, secure, outside)
+    if shape is not None:
+        brokers, controllers = len(shape.brokers), len(shape.controllers)
+    cluster = ClusterOptions(count, brokers, controllers, transport, secure, outside, shape)
     options = DrillOptions(cluster, kill_leader_at, rollback_at, reassign)
     where = directory or Path(tempfile.mkdtemp(prefix="migrator-drill-"))
     report = DrillReport(dataclasses.asdict(options) | {"kafka": chosen.release}, chosen)
@@ -144,6 +158,28 @@ def _refuse_what_needs_our_own(kill_leader_at: str | None, rollback_at: str | No
         reasons.append(SECURES)
     if reasons:
         raise click.UsageError(f"{'; '.join(reasons)}. Run that drill without --zookeeper.")
+
+
+def _shape(path: Path, kafka: str | None) -> Shape:
+    """What of the operator's cluster is rehearsed.
+
+    :raises OperatorError: the inventory or its access file is wrong, or this machine is too small.
+    """
+    context = click.get_current_context()
+    for name in ("brokers", "controllers", "secure"):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} does not go with --inventory, which says that itself.")
+    if context.params["outside"] is not None:
+        raise click.UsageError("--zookeeper does not go with --inventory: its ZooKeeper is protected as yours is.")
+    if kafka == LIGHT:
+        raise click.UsageError(
+            "--kafka none does not go with --inventory: a rollout needs brokers with property files."
+        )
+    site = site_of(path)
+    access = read_properties(path.parent / site.inventory.access)
+    shape = shape_of(site.inventory, access, str(path))
+    refuse_too_large(shape, psutil.virtual_memory().available, str(path))
+    return shape
 
 
 def _end(report: DrillReport, terminal: Console, where: Path, *, keep: bool, as_json: bool) -> None:

@@ -17,7 +17,9 @@ from kazoo.client import KazooClient
 from migrator.config.endpoints import parse_host_port
 from migrator.drill.report import DrillReport
 from migrator.drill.security.process_watch import ProcessWatch
-from migrator.drill.security.protection import IN_CLEAR, LIFE, Secured
+from migrator.drill.security.protection import IN_CLEAR, LIFE, InClear, Secured
+from migrator.drill.security.shaped import Shaped
+from migrator.drill.shape import Shape
 from migrator.drill.workload.workload import Workload
 from migrator.drill.zookeeper_place import ZooKeeperPlace
 from migrator.errors import InvariantViolation, OperatorError
@@ -50,7 +52,10 @@ MIGRATOR = str(Path(sys.executable).with_name("migrator"))
 @value
 class ClusterOptions:
     """``transport`` is what the quorum speaks: ``grpc`` or ``kafka``. ``secure``: no port in clear, permissions.
-    ``outside``: the place in somebody else's ZooKeeper that is used instead of a server of the drill."""
+    ``outside``: the place in somebody else's ZooKeeper that is used instead of a server of the drill.
+
+    ``shape``: of an operator's cluster, with as many brokers and controllers; not with ``secure``.
+    """
 
     partitions: int = 2000
     brokers: int = 3
@@ -58,6 +63,14 @@ class ClusterOptions:
     transport: str = "grpc"
     secure: bool = False
     outside: ZooKeeperPlace | None = None
+    shape: Shape | None = None
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        """In the order in which they are restarted."""
+        if self.shape is not None:
+            return tuple(node.node_id for node in self.shape.brokers)
+        return tuple(range(1, self.brokers + 1))
 
 
 @value
@@ -210,14 +223,14 @@ class Cluster(ABC):
     def __init__(self, directory: Path, options: ClusterOptions) -> None:
         self.directory = directory
         self.options = options
-        self.security = Secured(directory / "security") if options.secure else IN_CLEAR
+        self.security = security_of(options, directory / "security")
         self._own_zookeeper: EmbeddedZooKeeper | None = None
         if options.outside is None:
             own = EmbeddedZooKeeper(directory / "zookeeper", options=self.security.zookeeper_options())
             self._own_zookeeper, self.zookeeper_hosts = own, own.hosts + CHROOT
         else:
             self.zookeeper_hosts = options.outside.hosts
-        self.broker_ids = tuple(range(1, options.brokers + 1))
+        self.broker_ids = options.broker_ids
         self.controllers: list[ControllerProcess] = []
         self.addresses: Sequence[tuple[str, int]] = ()
         """Host and port of each controller, whether it runs or not."""
@@ -247,7 +260,7 @@ class Cluster(ABC):
             return
         self.zookeeper.start()
         with zookeeper_client(self.security.session(self.zookeeper.hosts)) as client:
-            client.ensure_path(CHROOT, acl=default_acl(CHROOT, set_acl=self.options.secure))
+            client.ensure_path(CHROOT, acl=default_acl(CHROOT, set_acl=self.security.owns_znodes))
 
     def zookeeper_client(self) -> AbstractContextManager[KazooClient]:
         """Below the cluster's chroot, as its brokers and controllers come to ZooKeeper."""
@@ -281,7 +294,8 @@ class Cluster(ABC):
             ControllerProcess(
                 node,
                 self.directory / f"controller-{node}",
-                controller_properties(node, ports) | self.security.of_controller(node),
+                controller_properties(node, ports, self.security.controller_listener)
+                | self.security.of_controller(node),
             )
             for node in ports
         ]
@@ -387,14 +401,21 @@ class Cluster(ABC):
             await asyncio.to_thread(self._own_zookeeper.stop)
 
 
-def controller_properties(node: int, ports: Mapping[int, int]) -> dict[str, str]:
+def security_of(options: ClusterOptions, directory: Path) -> InClear:
+    """How the nodes are protected; ``directory`` is for certificates and keys."""
+    if options.shape is not None:
+        return Shaped(directory, options.shape)
+    return Secured(directory) if options.secure else IN_CLEAR
+
+
+def controller_properties(node: int, ports: Mapping[int, int], listener: str = "CONTROLLER") -> dict[str, str]:
     """Of one controller of a quorum; ``ports`` of all voters by node id."""
     return {
         "process.roles": "controller",
         "node.id": str(node),
         "controller.quorum.voters": voters(ports),
-        "controller.listener.names": "CONTROLLER",
-        "listeners": f"CONTROLLER://127.0.0.1:{ports[node]}",
+        "controller.listener.names": listener,
+        "listeners": f"{listener}://127.0.0.1:{ports[node]}",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         "inter.broker.listener.name": "PLAINTEXT",
         "password.encoder.secret": ENCODER_SECRET,

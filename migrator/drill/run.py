@@ -108,7 +108,7 @@ async def _run(options: DrillOptions, report: DrillReport, data: Path, kafka: St
         raise
     finally:
         await cluster.close()
-    if isinstance(cluster.security, Secured) and not report.failure:
+    if isinstance(cluster.security, Secured) and options.cluster.secure and not report.failure:
         await asyncio.to_thread(_look_for_secrets, cluster, cluster.security, report)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from migrator.drill.cluster import MIGRATOR
 from migrator.parts.kafka import StockKafka
@@ -22,10 +23,20 @@ def test_an_interrupted_drill_leaves_nothing_running(tmp_path: Path, number: sig
     assert report["options"]["kafka"] == "none"
 
 
-def test_so_does_one_with_real_brokers(kafka_391: StockKafka, tmp_path: Path) -> None:
-    report = interrupted(tmp_path, signal.SIGINT, "--kafka", kafka_391.version, "--partitions", "20")
+def test_so_does_one_with_real_brokers_in_the_shape_of_an_inventory(kafka_391: StockKafka, tmp_path: Path) -> None:
+    inventory, mark = an_inventory(tmp_path)
+    options = ("--kafka", kafka_391.version, "--partitions", "20", "--inventory", str(inventory))
+    report = interrupted(tmp_path, signal.SIGINT, *options)
     assert report["options"]["kafka"] == kafka_391.version
     assert report["options"]["cluster"]["partitions"] == 20
+    cluster = tmp_path / "drill" / "cluster"
+    broker = (cluster / "broker-12" / "node.properties").read_text()
+    assert "broker.rack=b" in broker
+    assert "INSIDE:SASL_SSL" in broker
+    rehearsed = (cluster / "rollout" / "inventory.yaml").read_text()
+    assert "kafka-b" in rehearsed
+    assert "example.com" not in rehearsed
+    assert not mark.exists()
 
 
 def test_light_brokers_stand_in_for_a_kafka_that_cannot_be_fetched(
@@ -50,6 +61,36 @@ def test_a_kafka_that_was_asked_for_and_cannot_be_fetched_is_an_error(
         assert drill.wait(timeout_seconds=PATIENCE_SECONDS) == 2
         assert "Connect this machine" in drill.output_text().replace("\n", " ")
     assert not (tmp_path / "drill").exists()
+
+
+def an_inventory(directory: Path) -> tuple[Path, Path]:
+    """An operator's inventory; and a file that its executor makes, if it is ever run."""
+    mark = directory / "touched"
+    actions = ("read", "write", "stop", "start", "restart", "incarnation", "run")
+    content = {
+        "cluster": "payments",
+        "access": "operator.properties",
+        "controllers": {"nodes": [{"id": 3001, "host": "c1.example.com", "properties": "/etc/kafka/c.properties"}]},
+        "brokers": {
+            "roll": "rack",
+            "settings": {"controller.listener.names": "QUORUM", "controller.quorum.voters": "3001@c1.example.com:9093"},
+            "controller_protocol": "SSL",
+            "nodes": [
+                {
+                    "id": number, "name": f"kafka-{rack}", "rack": rack, "host": f"{rack}.example.com",
+                    "properties": "/etc/kafka/server.properties",
+                }
+                for number, rack in ((11, "a"), (12, "b"))
+            ],
+        },
+        "executors": {"default": {"preset": "template", "commands": dict.fromkeys(actions, f"touch {mark}")}},
+    }  # fmt: skip
+    (directory / "inventory.yaml").write_text(yaml.safe_dump(content))
+    (directory / "operator.properties").write_text(
+        "zookeeper.ssl.client.enable=true\ncontroller.listener.names=QUORUM\ninter.broker.listener.name=INSIDE\n"
+        "listener.security.protocol.map=QUORUM:SSL,INSIDE:SASL_SSL,OUTSIDE:PLAINTEXT\n"
+    )
+    return directory / "inventory.yaml", mark
 
 
 def make_unreachable(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,5 +70,33 @@ def test_back_to_a_zookeeper_controller_that_works(
 
 
 @LONG
+@pytest.mark.parametrize("back", [(), ("--rollback-at", "DualWrite")], ids=["forward", "back"])
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_the_shape_of_an_inventory(kafka_391: StockKafka, tmp_path: Path, protocol: str, back: tuple[str, ...]) -> None:
+    """Racks are restarted as a whole, and each listener has the protocol."""
+    nodes = [{"id": 11 + at, "rack": "aabbcc"[at], "properties": "/etc/kafka/server.properties"} for at in range(6)]
+    for at, node in enumerate(nodes):
+        node |= {"host": f"broker-{at}.example.com"}
+    content = {
+        "cluster": "payments",
+        "access": "operator.properties",
+        "controllers": {"nodes": [{"id": 3001, "host": "c1.example.com", "properties": "/etc/kafka/c.properties"}]},
+        "brokers": {
+            "roll": "rack",
+            "settings": {"controller.listener.names": "QUORUM", "controller.quorum.voters": "3001@c1.example.com:9093"},
+            "nodes": nodes,
+        },
+        "executors": {"default": {"preset": "ssh-systemd"}},
+    }
+    (tmp_path / "inventory.yaml").write_text(json.dumps(content))
+    (tmp_path / "operator.properties").write_text(
+        "controller.listener.names=QUORUM\ninter.broker.listener.name=INSIDE\n"
+        f"listener.security.protocol.map=QUORUM:{protocol},INSIDE:{protocol},OUTSIDE:{protocol}\n"
+    )
+    report = drilled(tmp_path / "drill", "--inventory", str(tmp_path / "inventory.yaml"), *back)
+    assert report["steps"][0]["figures"]["as in the inventory of payments"] == "1 controllers, 6 brokers, 3 racks"
+
+
+@LONG
 def test_a_way_back_after_the_end_is_refused(kafka_391: StockKafka, tmp_path: Path) -> None:
     drilled(tmp_path, "--rollback-at", "Finished")

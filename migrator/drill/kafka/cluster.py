@@ -27,6 +27,7 @@ from migrator.drill.cluster import (
     zookeeper_client,
 )
 from migrator.drill.security.protection import IN_CLEAR, BrokerPorts, InClear
+from migrator.drill.shape import Shape
 from migrator.errors import OperatorError
 from migrator.observe.status import Status
 from migrator.parts.java import Jvm
@@ -66,6 +67,7 @@ class KafkaCluster:
     :param controller_properties: the same for controllers.
     :param broker_jvm: of every broker.
     :param security: how nodes are protected, from one another and from everybody else.
+    :param shape: ids and racks of an operator's cluster, with as many nodes; None for ids of its own.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class KafkaCluster:
         controller_properties: Mapping[str, str] = MappingProxyType({}),
         broker_jvm: Jvm = BROKER_JVM,
         security: InClear = IN_CLEAR,
+        shape: Shape | None = None,
     ) -> None:
         self.directory = directory
         self.kafka = kafka
@@ -90,12 +93,16 @@ class KafkaCluster:
         self._more_for_brokers = broker_properties
         self._more_for_controllers = controller_properties
         self._security = security
-        controller_ports = {FIRST_CONTROLLER_ID + number: free_port() for number in range(controllers)}
+        self._racks: Mapping[int, str] = {}
+        controller_ids, broker_ids = _numbered(FIRST_CONTROLLER_ID, controllers), _numbered(FIRST_BROKER_ID, brokers)
+        if shape is not None:
+            controller_ids = [node.node_id for node in shape.controllers]
+            broker_ids = [node.node_id for node in shape.brokers]
+            self._racks = {node.node_id: node.rack for node in shape.brokers if node.rack}
+        controller_ports = {node: free_port() for node in controller_ids}
         self._quorum = {"controller.quorum.voters": voters(controller_ports)}
         self.controller_addresses = [("127.0.0.1", port) for port in controller_ports.values()]
-        self._broker_ports = {
-            FIRST_BROKER_ID + number: BrokerPorts(free_port(), free_port()) for number in range(brokers)
-        }
+        self._broker_ports = {broker: BrokerPorts(free_port(), free_port()) for broker in broker_ids}
         self.controllers = [
             ControllerProcess(
                 node, directory / f"controller-{node}", self._controller_properties(node, controller_ports)
@@ -109,6 +116,11 @@ class KafkaCluster:
             for broker in self._broker_ports
         }
         self._stock_controllers: list[StockNode] = []
+
+    @property
+    def controller_listener(self) -> str:
+        """The name of the controllers' listener."""
+        return self._security.controller_listener
 
     @property
     def quorum_keys(self) -> Mapping[str, str]:
@@ -275,12 +287,15 @@ class KafkaCluster:
             "num.io.threads": "4",
             **self._more_for_brokers,
         }
+        if broker in self._racks:
+            properties["broker.rack"] = self._racks[broker]
         if mode is not KafkaBrokerMode.ZOOKEEPER:
-            properties |= self._quorum | {"controller.listener.names": "CONTROLLER"}
+            properties |= self._quorum | {"controller.listener.names": self.controller_listener}
         if mode is KafkaBrokerMode.KRAFT:
             return properties | {"process.roles": "broker", "node.id": str(broker)}
         return properties | {
             "broker.id": str(broker),
+            "broker.id.generation.enable": "false",  # or ids above the reserved ones are refused
             "zookeeper.connect": self._zookeeper or "",
             "inter.broker.protocol.version": self._release_version,
             "zookeeper.metadata.migration.enable": str(mode is KafkaBrokerMode.MIGRATING).lower(),
@@ -296,11 +311,15 @@ class KafkaCluster:
     def _controller_properties(self, node: int, ports: Mapping[int, int]) -> dict[str, str]:
         migration = {} if self._zookeeper is None else migration_properties(self._zookeeper)
         return (
-            controller_properties(node, ports)
+            controller_properties(node, ports, self.controller_listener)
             | self._security.of_controller(node)
             | migration
             | dict(self._more_for_controllers)
         )
+
+
+def _numbered(first: int, count: int) -> list[int]:
+    return list(range(first, first + count))
 
 
 def _must_end_well(controller: ControllerProcess) -> None:

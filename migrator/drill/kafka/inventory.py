@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from migrator.drill.cluster import ControllerProcess
 from migrator.drill.kafka.cluster import KafkaCluster
 from migrator.drill.rollout.desk import DeskNode, DeskNodes
 from migrator.drill.rollout.services import KafkaNode, OurController
+from migrator.drill.shape import Shape
 from migrator.handover.target_release import parse_target
-
-CONTROLLER = "CONTROLLER"
-
-
-def broker_name(broker: int) -> str:
-    """As the inventory calls it."""
-    return f"broker-{broker}"
 
 
 def takes_over(release: str) -> bool:
@@ -26,9 +19,24 @@ def takes_over(release: str) -> bool:
         return False
 
 
-def nodes_of(kafka: KafkaCluster, *, hand_over: bool) -> DeskNodes:
+def names_of(kafka: KafkaCluster, shape: Shape | None) -> dict[int, str]:
+    """By id, what the inventory calls controllers and brokers."""
+    if shape is not None:
+        return {node.node_id: node.name for node in (*shape.controllers, *shape.brokers)}
+    controllers = {controller.node_id: f"controller-{controller.node_id}" for controller in kafka.controllers}
+    return controllers | {broker: f"broker-{broker}" for broker in kafka.brokers}
+
+
+def nodes_of(kafka: KafkaCluster, shape: Shape | None, *, hand_over: bool) -> DeskNodes:
     """Its controllers, brokers and, with a hand-over, Kafka's controllers in their place."""
-    controllers = [_controller(controller) for controller in kafka.controllers]
+    names = names_of(kafka, shape)
+    racks = {} if shape is None else {node.node_id: node.rack for node in (*shape.controllers, *shape.brokers)}
+    controllers = [
+        DeskNode(
+            each.node_id, names[each.node_id], each.property_file, OurController(each), racks.get(each.node_id, "")
+        )
+        for each in kafka.controllers
+    ]
     stock = kafka.stock_controllers() if hand_over else []
     return DeskNodes(
         controllers=controllers,
@@ -37,21 +45,16 @@ def nodes_of(kafka: KafkaCluster, *, hand_over: bool) -> DeskNodes:
             for node, each in zip(controllers, stock, strict=False)
         ],
         brokers=[
-            DeskNode(broker, broker_name(broker), node.properties_file, KafkaNode(node))
+            DeskNode(broker, names[broker], node.properties_file, KafkaNode(node), racks.get(broker, ""))
             for broker, node in kafka.brokers.items()
         ],
-        settings={**kafka.quorum_keys, "controller.listener.names": CONTROLLER},
-        controller_protocol=_protocol(kafka.controllers[0].properties),
+        settings={**kafka.quorum_keys, "controller.listener.names": kafka.controller_listener},
+        controller_protocol=_protocol(kafka.controllers[0].properties, kafka.controller_listener),
+        by_rack=shape is not None and shape.by_rack,
         release=kafka.kafka.version,
     )
 
 
-def _controller(controller: ControllerProcess) -> DeskNode:
-    name = f"controller-{controller.node_id}"
-    return DeskNode(controller.node_id, name, controller.property_file, OurController(controller))
-
-
-def _protocol(properties: Mapping[str, str]) -> str:
-    """Of the controllers' listener."""
+def _protocol(properties: Mapping[str, str], listener: str) -> str:
     entries = properties["listener.security.protocol.map"].split(",")
-    return dict(entry.split(":") for entry in entries)[CONTROLLER]
+    return dict(entry.split(":") for entry in entries)[listener]

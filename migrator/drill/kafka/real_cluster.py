@@ -28,7 +28,7 @@ from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.kafka import image_comparison
 from migrator.drill.kafka.clients import Admin
 from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster
-from migrator.drill.kafka.inventory import broker_name, nodes_of, takes_over
+from migrator.drill.kafka.inventory import names_of, nodes_of, takes_over
 from migrator.drill.kafka.reassignment import reassign
 from migrator.drill.kafka.traffic import ClientTraffic
 from migrator.drill.probes import until
@@ -74,6 +74,7 @@ class RealCluster(Cluster):
             zookeeper=self.zookeeper_hosts,
             broker_properties=BROKER_PROPERTIES,
             security=self.security,
+            shape=options.shape,
         )
         self.controllers = self._kafka.controllers
         self.addresses = self._kafka.controller_addresses
@@ -104,6 +105,8 @@ class RealCluster(Cluster):
 
     async def begin(self, report: DrillReport) -> None:
         """Start ZooKeeper and brokers in ZooKeeper mode, with metadata of every kind; notes what there is."""
+        for name, text in ({} if self.options.shape is None else self.options.shape.figures).items():
+            report.figure(name, text)
         report.wait_for("ZooKeeper starts")
         await asyncio.to_thread(self.start_zookeeper)
         report.wait_for("ZooKeeper is filled")
@@ -124,7 +127,9 @@ class RealCluster(Cluster):
         self._hands_over = hand_over and takes_over(self._kafka.kafka.version)
         for controller in self.controllers:
             await asyncio.to_thread(controller.write_properties)
-        self._opened = RolloutDesk(self, nodes_of(self._kafka, hand_over=self._hands_over), self._mend)
+        self._opened = RolloutDesk(
+            self, nodes_of(self._kafka, self.options.shape, hand_over=self._hands_over), self._mend
+        )
         await self._desk.open()
         with report.step("The plan of the rollout"):
             await self._desk.show_plan(report)
@@ -144,7 +149,7 @@ class RealCluster(Cluster):
     async def migrate_first_brokers(self, report: DrillReport) -> None:
         """All brokers but the last one run in migration mode when it returns (see `Cluster`)."""
         if len(self.broker_ids) > 1:
-            await self._desk.go(report, "resume", "--pause-after", f"migrate/{broker_name(self.broker_ids[-2])}")
+            await self._desk.go(report, "resume", "--pause-after", f"migrate/{self._name(self.broker_ids[-2])}")
 
     async def migrate_last_broker(self, report: DrillReport) -> None:
         """The last one runs in migration mode, too, and the copy is complete (see `Cluster`)."""
@@ -296,7 +301,7 @@ class RealCluster(Cluster):
         options = FillOptions(
             CLUSTER_ID, self.broker_ids, 0, wall_ms(), ENCODER_SECRET,
             users={user: {**CLIENTS_QUOTA, **config} for user, config in users.items()},
-            permissions=self.security.permissions, set_acl=self.options.secure,
+            permissions=self.security.permissions, set_acl=self.security.owns_znodes,
         )  # fmt: skip
         with self.zookeeper_client() as client:
             fill(client, options)
@@ -324,12 +329,16 @@ class RealCluster(Cluster):
             await _blocking(partial(self._kafka.restart_broker, broker, mode))
             await self._in_sync(report)
 
+    def _name(self, node_id: int) -> str:
+        """As the inventory calls a node."""
+        return names_of(self._kafka, self.options.shape)[node_id]
+
     async def _mend(self) -> None:
         """While the rollout waits for partitions: bring back what a defect of Kafka has ended (`KafkaCluster`)."""
         if not all(node.runs for node in self._kafka.brokers.values()):
             return
         for broker in await _blocking(self._kafka.without_alter_partition):
-            async with self._desk.services.lock(broker_name(broker)):
+            async with self._desk.services.lock(self._name(broker)):
                 if self._kafka.brokers[broker].runs:
                     await _blocking(partial(self._kafka.restart_as_it_is, broker))
 

@@ -43,6 +43,7 @@ class DeskNode:
     name: str
     properties: Path
     service: Service
+    rack: str = ""
 
 
 @value
@@ -57,6 +58,7 @@ class DeskNodes:
     brokers: Sequence[DeskNode]
     settings: Mapping[str, str]
     controller_protocol: str
+    by_rack: bool
     release: str
 
 
@@ -166,6 +168,7 @@ class RolloutDesk:
             "access": ACCESS,
             "controllers": {"program": MIGRATOR, "nodes": [_entry(node) for node in nodes.controllers]},
             "brokers": {
+                "roll": "rack" if nodes.by_rack else "broker",
                 "settings": dict(nodes.settings),
                 "controller_protocol": nodes.controller_protocol,
                 "nodes": [_entry(node) for node in nodes.brokers],
@@ -186,7 +189,8 @@ class RolloutDesk:
 
 
 def _entry(node: DeskNode) -> dict[str, Any]:
-    return {"id": node.node_id, "name": node.name, "properties": str(node.properties)}
+    entry = {"id": node.node_id, "name": node.name, "properties": str(node.properties)}
+    return entry | ({"rack": node.rack} if node.rack else {})
 
 
 def _executor(socket: Path) -> dict[str, Any]:

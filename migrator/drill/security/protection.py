@@ -65,6 +65,9 @@ class InClear:
     """By name, what ZooKeeper has to hold of whoever logs in, before brokers start."""
     permissions: Mapping[ResourcePattern, tuple[AclEntry, ...]] = MappingProxyType({})
     light_listener = "PLAINTEXT"
+    controller_listener = "CONTROLLER"
+    owns_znodes = False
+    """Whether znodes have access control lists."""
     authority: Authority | None = None
     """Who signs all certificates; None where there are none but gRPC's own."""
     secured: tuple[str, ...] = ()
@@ -162,6 +165,7 @@ class Secured(InClear):
 
     permissions = PERMISSIONS  # type: ignore[assignment]
     light_listener = REPLICATION
+    owns_znodes = True
 
     def __init__(self, directory: Path, door: ControllerDoor = ControllerDoor.MUTUAL_TLS) -> None:
         self._directory = directory
