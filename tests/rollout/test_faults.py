@@ -235,7 +235,8 @@ def test_the_disk_is_full_under_the_journal(tmp_path: Path, monkeypatch: pytest.
     writes, pwrite = iter(range(1000)), os.pwrite
 
     def full(descriptor: int, data: bytes, position: int) -> int:
-        if next(writes) < line:
+        is_journal = os.path.samestat(os.fstat(descriptor), (operator.state / FILE_NAME).stat())
+        if not is_journal or next(writes) < line:
             return pwrite(descriptor, data, position)
         pwrite(descriptor, data[: len(data) // 2], position)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

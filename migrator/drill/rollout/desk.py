@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import re
 import signal
 from collections import Counter
@@ -14,12 +15,13 @@ from typing import Any
 
 import yaml
 
-from migrator.drill.cluster import COMMAND_SECONDS, MIGRATOR, WAIT_SECONDS, Cluster
+from migrator.drill.cluster import MIGRATOR, WAIT_SECONDS, Cluster
 from migrator.drill.probes import POLL_SECONDS, command
 from migrator.drill.report import DrillFailedError, DrillReport
 from migrator.drill.rollout.ask import MODULE
 from migrator.drill.rollout.services import Service, Services
 from migrator.errors import ExitCode
+from migrator.parts.java import ONE_TIER
 from migrator.parts.processes import ChildProcess, StillRunningError
 from migrator.rollout.archive import SUMS, VERDICTS, ZOOKEEPER
 from migrator.rollout.journal import Entry, read_journal
@@ -29,6 +31,9 @@ from migrator.values import value
 
 INVENTORY, ACCESS = "inventory.yaml", "access.properties"
 SOAK_SECONDS = 2
+COMMANDS_SECONDS = 900
+"""For each of preflight, rehearse, verify and rollback, on a machine that does much else."""
+JVM_OPTIONS = "JAVA_TOOL_OPTIONS"
 MEANWHILE_SECONDS = 1.0
 AT_ONCE_SECONDS, GRACE_SECONDS = 1.0, 10.0
 """Between the two signals that end a command at once; from the second one to its end."""
@@ -133,7 +138,9 @@ class RolloutDesk:
         """As `go`; gives its exit code, and the end of what it said."""
         argv = [MIGRATOR, "rollout", words[0], "-i", str(self.inventory), *words[1:]]
         output = self.directory / f"{next(self._numbers):02}-{words[0]}.log"
-        child = ChildProcess(f"rollout {words[0]}", argv, output=output)
+        options = " ".join(filter(None, (os.environ.get(JVM_OPTIONS), ONE_TIER)))  # of Spark, which lives for seconds
+        environment = {**os.environ, JVM_OPTIONS: options}
+        child = ChildProcess(f"rollout {words[0]}", argv, output=output, env=environment)
         beside = [
             asyncio.create_task(self._cluster.watch.follow(child.pid)),
             asyncio.create_task(self._again_and_again()),
@@ -178,7 +185,7 @@ class RolloutDesk:
                 "seconds": int(WAIT_SECONDS),
                 "poll_seconds": 0.2,
                 "soak_seconds": SOAK_SECONDS,
-                "command_seconds": int(COMMAND_SECONDS),
+                "command_seconds": COMMANDS_SECONDS,
             },
         }
         if nodes.stock:
