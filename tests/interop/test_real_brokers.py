@@ -10,12 +10,14 @@ from confluent_kafka.admin import NewPartitions, ResourceType
 
 from migrator.drill.kafka.clients import Traffic, consume
 from migrator.drill.kafka.cluster import KafkaBrokerMode, until
+from migrator.drill.kafka.readers import LIVELY_SECONDS, GroupReader
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.parts.kafka import StockKafka
 from tests.interop.support.broker_answers import ask, disagreements
 from tests.interop.support.cluster import Admin, KafkaCluster
 
 TOPIC = "orders"
+FOLLOWED = "payments"
 PAUSE_SECONDS = 8.0
 SOON_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "2000", "metadata.max.retention.bytes": "1"}
 """A new one every few seconds; the one before it goes, with the log behind it, when a controller starts."""
@@ -54,9 +56,28 @@ def test_brokers_run_on_our_quorum(kafka_391: StockKafka, tmp_path: Path) -> Non
         until("nobody knows the topic any more", lambda: TOPIC not in admin.topics())
         data = [node.directory / "data" for node in cluster.brokers.values()]
         until("its logs are gone", lambda: not any(list(path.glob(f"{TOPIC}-?")) for path in data))
+        a_group_goes_on_when_its_topic_was_unknown(cluster, admin)
         lose_the_metadata_log(cluster, 2)
         until("both brokers are unfenced", lambda: cluster.running_brokers() == {1: False, 2: False})
         until("both know the same", lambda: len(answers := ask(cluster)) == 2 and disagreements(answers) == [])
+
+
+def a_group_goes_on_when_its_topic_was_unknown(cluster: KafkaCluster, admin: Admin) -> None:
+    """As a broker answers in ZooKeeper mode that has just started. librdkafka asks again after five minutes only,
+    unless it is told otherwise."""
+    reader = GroupReader(cluster.bootstrap, FOLLOWED, "followers")
+    try:
+        admin.create(FOLLOWED, 1, 2)
+        with Traffic(cluster.bootstrap, FOLLOWED):
+            reader.start()
+        admin.delete(FOLLOWED)
+        until("the group notices", lambda: not reader._consumer.assignment())
+        admin.create(FOLLOWED, 1, 2)
+        with Traffic(cluster.bootstrap, FOLLOWED):
+            until("the group reads on", lambda: reader.activity.goes_on(LIVELY_SECONDS))
+        reader.stop()
+    finally:
+        reader.abandon()
 
 
 def lose_the_metadata_log(cluster: KafkaCluster, broker: int) -> None:

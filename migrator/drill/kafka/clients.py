@@ -33,10 +33,13 @@ PATIENT = {
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.max.ms": 100,
     "topic.metadata.refresh.fast.interval.ms": 50,
-    "topic.metadata.refresh.interval.ms": 1000,
     **QUIET,
 }
 """Of producers that go on as soon as they can."""
+ASKS_AGAIN = MappingProxyType({"topic.metadata.refresh.interval.ms": 1000})
+"""A broker in ZooKeeper mode that has just started knows no topic before its controller has told it. A client that asks
+this broker rests until it asks again: after five minutes, unless it is told otherwise; a consumer group gives up its
+partitions meanwhile. A producer that asks so often makes a deleted topic anew if brokers may make topics."""
 Login = Mapping[str, str]
 """librdkafka's settings of who a client is and how it shows that (`InClear.login`)."""
 ANONYMOUS: Login = MappingProxyType({})
@@ -48,8 +51,7 @@ def _is_unknown(error: BaseException) -> bool:
 
 
 def is_unknown_topic(error: KafkaException) -> bool:
-    """A broker in ZooKeeper mode that has just started knows no topic before its controller has told it. A producer
-    that asks this broker sends nothing until it has asked again."""
+    """Of a producer that has asked a broker which has just started (see `ASKS_AGAIN`)."""
     return bool(error.args[0].code() == KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001 - the name that the client gives it
 
 
@@ -126,15 +128,30 @@ class Traffic:
 
     :param per_second: how many.
     :param linger_ms: how long a batch is filled; no pause can be told that is shorter.
+    :param more: other settings of librdkafka.
     """
 
     def __init__(
-        self, bootstrap: str, topic: str, *, per_second: int = 100, linger_ms: int = 5, login: Login = ANONYMOUS
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        per_second: int = 100,
+        linger_ms: int = 5,
+        login: Login = ANONYMOUS,
+        more: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self._topic = topic
         self._per_second = per_second
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": linger_ms, **login, **PATIENT}
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": linger_ms,
+                **login,
+                **PATIENT,
+                **more,
+            }
         )
         self.sent = 0
         self.acknowledged: set[int] = set()

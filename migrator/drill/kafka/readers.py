@@ -8,7 +8,7 @@ import time
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from migrator.drill.kafka.activity import Activity
-from migrator.drill.kafka.clients import ANONYMOUS, ANSWER_SECONDS, QUIET, Login
+from migrator.drill.kafka.clients import ANONYMOUS, ANSWER_SECONDS, ASKS_AGAIN, QUIET, Login
 from migrator.drill.kafka.cluster import until
 from migrator.drill.security.users import AUDITORS
 
@@ -16,7 +16,7 @@ COMMIT_EVERY_SECONDS = 0.5
 POLL_SECONDS = 0.1
 LIVELY_SECONDS = 1.0
 READ_ALL_SECONDS = 60.0
-_PROMPT = {"fetch.error.backoff.ms": 50, "reconnect.backoff.max.ms": 200, **QUIET}
+_PROMPT = {"fetch.error.backoff.ms": 50, "reconnect.backoff.max.ms": 200, **ASKS_AGAIN, **QUIET}
 
 
 class GroupProgress:

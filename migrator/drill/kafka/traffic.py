@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from migrator.drill.kafka.clients import Admin, Traffic, committed, consume
+from migrator.drill.kafka.clients import ASKS_AGAIN, Admin, Traffic, committed, consume
 from migrator.drill.kafka.cluster import until
 from migrator.drill.kafka.readers import GroupReader, read_to_end
 from migrator.drill.kafka.transactions import Transactions, faults, undone
@@ -27,7 +27,12 @@ class ClientTraffic:
         self._bootstrap = bootstrap
         self._reader = security.login(READER)
         self._producer = Traffic(
-            bootstrap, ORDERS, per_second=RECORDS_PER_SECOND, linger_ms=LINGER_MS, login=security.login(WRITER)
+            bootstrap,
+            ORDERS,
+            per_second=RECORDS_PER_SECOND,
+            linger_ms=LINGER_MS,
+            login=security.login(WRITER),
+            more=ASKS_AGAIN,
         )
         self._group = GroupReader(bootstrap, ORDERS, READERS, self._reader)
         self._transactions = Transactions(bootstrap, PAYMENTS, TRANSACTIONAL_ID, security.login(PAYER))

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixed
 
 from migrator.drill.kafka.activity import Activity
-from migrator.drill.kafka.clients import ANONYMOUS, PATIENT, Login, is_unknown_topic
+from migrator.drill.kafka.clients import ANONYMOUS, ASKS_AGAIN, PATIENT, Login, is_unknown_topic
 from migrator.drill.kafka.cluster import until
 
 RECORDS = 10
@@ -43,6 +43,7 @@ class Transactions:
             "transaction.timeout.ms": 60_000,
             **login,
             **PATIENT,
+            **ASKS_AGAIN,
         }
         self._producer = Producer(self._configuration)
         self._begun = 0
