@@ -35,23 +35,35 @@ async def finish(cluster: Cluster, report: DrillReport) -> None:
 
 
 async def refuse_rollback(cluster: Cluster, report: DrillReport) -> None:
-    """Turn the migration on again: it stays finished, and nothing goes to ZooKeeper or comes back from it.
+    """Turn the migration on again: it stays finished, and nothing goes to ZooKeeper or comes back from it. In the end
+    the controllers have their files as they were: whoever wrote them may go on.
 
     :raises DrillFailedError: it cannot go on.
     """
     with report.step("Rollback at Finished is refused"):
         before = await asyncio.to_thread(_metadata, cluster)
+        as_they_were = [controller.property_file.read_bytes() for controller in cluster.controllers]
         for controller in cluster.controllers:
             controller.set_migration(enabled=True)
             await asyncio.to_thread(controller.stop)
             await asyncio.to_thread(controller.start)
-        await until(
-            cluster, report, "every controller still reports Finished", lambda: all_report(cluster, FINISHED),
-            seconds=WAIT_SECONDS,
-        )  # fmt: skip
+        await _still_finished(cluster, report)
         await cluster.refuse_migrating_broker(report)
         now = await asyncio.to_thread(_metadata, cluster)
         report.check("ZooKeeper stays as it was", now == before)
+        for controller, content in zip(cluster.controllers, as_they_were, strict=True):
+            controller.set_migration(enabled=False)
+            await asyncio.to_thread(controller.stop)
+            controller.property_file.write_bytes(content)
+            await asyncio.to_thread(controller.run)
+        await _still_finished(cluster, report)
+
+
+async def _still_finished(cluster: Cluster, report: DrillReport) -> None:
+    await until(
+        cluster, report, "every controller still reports Finished", lambda: all_report(cluster, FINISHED),
+        seconds=WAIT_SECONDS,
+    )  # fmt: skip
 
 
 async def _too_early(cluster: Cluster, report: DrillReport) -> None:

@@ -45,16 +45,22 @@ async def _wake_forgotten_quorum(cluster: Cluster, report: DrillReport) -> None:
             cluster, report, "it has a leader that knows where it is", lambda: _settled(cluster),
             seconds=WAIT_SECONDS,
         )  # fmt: skip
+        await until(
+            cluster, report, "it says why it keeps away, and what to do", lambda: _says_why(cluster),
+            seconds=WAIT_SECONDS,
+        )  # fmt: skip
         await asyncio.sleep(WATCH_SECONDS)
         report.check("a broker still is the controller", await broker_leads(cluster))
-        problems = [problem for status in (await cluster.statuses()).values() for problem in status.problems]
-        report.check("it says why, and what to do", any(problem.remedy for problem in problems), problems)
 
 
 async def _settled(cluster: Cluster) -> bool:
     leader = await cluster.leader()
     status = None if leader is None else await leader.status()
     return status is not None and status.migration.internal_state not in UNSETTLED
+
+
+async def _says_why(cluster: Cluster) -> bool:
+    return any(problem.remedy for status in (await cluster.statuses()).values() for problem in status.problems)
 
 
 def _check_zookeeper(cluster: Cluster, report: DrillReport, before: Mapping[str, bytes | None]) -> None:
