@@ -52,6 +52,7 @@ BROKER_PROPERTIES = {
     "auto.leader.rebalance.enable": "false",  # it would race with the preferred elections of the workload
     "auto.create.topics.enable": "false",
     "log.cleaner.dedupe.buffer.size": "16777216",  # a dynamic configuration asks for more than one thread
+    "zookeeper.session.timeout.ms": "6000",  # a rollout sees brokers serve for so long before its first restart
 }
 T = TypeVar("T")
 
@@ -233,8 +234,8 @@ class RealCluster(Cluster):
     async def hand_over(self, report: DrillReport) -> None:
         """Unmodified controllers take over the directories of ours (see `Cluster`)."""
         with report.step(f"Stock Kafka {self._kafka.kafka.version} controllers take over"):
-            if self._hands_over:
-                await self._desk.go(report, "resume", "--until", "handover")
+            if self._hands_over:  # behind this nothing comes but the archive
+                await self._desk.go(report, "resume")
             else:
                 for controller in self.controllers:
                     controller.set_migration(enabled=False)
@@ -249,7 +250,6 @@ class RealCluster(Cluster):
             await _blocking(self._traffic.go_on)
         if self._hands_over:
             with report.step("The archive of the rollout is whole"):
-                await self._desk.go(report, "resume")
                 report.figure("files", await asyncio.to_thread(self._desk.check_archive, report))
 
     async def use_zookeeper_controller(self, report: DrillReport) -> None:
