@@ -13,7 +13,7 @@ from migrator.rollout.engine import Decision
 from migrator.rollout.examined import copies
 from migrator.rollout.excuses import Baseline, refuse_gone
 from migrator.rollout.files import backup, backup_of, earlier_of, text_of
-from migrator.rollout.gatekeeper import Gatekeeper
+from migrator.rollout.gatekeeper import Gatekeeper, Note
 from migrator.rollout.identities import LEAVES, refuse_new_identity
 from migrator.rollout.journal import Detail, Event
 from migrator.rollout.modes import CONNECT, FileMode, digest, file_mode, lost_zookeeper, parsed, rewritten, stock_file
@@ -23,7 +23,6 @@ from migrator.rollout.ports import FileChangedError, Gate, GateQuestion, Observa
 from migrator.rollout.progress import Progress
 from migrator.rollout.steps import Act, Job, Step
 
-Note = Callable[..., None]
 SOAK_NOTE_MS = 60_000
 """How much of a soak a crash may cost."""
 VERDICT_MS = 900_000
@@ -56,17 +55,22 @@ class StepActs:
 
     :param note: writes a line of the journal.
     :param is_aborted: whether the operator asks for an end.
-    :param baseline: partitions that were not well before.
+    :param baseline: gives partitions that were not well before.
     """
 
     def __init__(
-        self, parts: RolloutParts, state: Path, note: Note, is_aborted: Callable[[], bool], baseline: Baseline
+        self,
+        parts: RolloutParts,
+        state: Path,
+        note: Note,
+        is_aborted: Callable[[], bool],
+        baseline: Callable[[], Baseline],
     ) -> None:
         self._parts = parts
         self._is_aborted = is_aborted
         self._state = state
         self._note = note
-        self._gates = Gatekeeper(parts, baseline)
+        self._gates = Gatekeeper(parts, baseline, note)
         self.found: tuple[str, str | None] = ("", None)
         """Node and digest of the file that was found changed last."""
         self._verified_ms: int | None = None

@@ -23,6 +23,7 @@ from migrator.rollout.engine import (
     touched,
 )
 from migrator.rollout.examined import remove_copies
+from migrator.rollout.excuses import Baseline
 from migrator.rollout.gatekeeper import GateShutError, GateTimeoutError
 from migrator.rollout.identities import IdentityError
 from migrator.rollout.journal import Detail, Event, RolloutJournal
@@ -90,12 +91,15 @@ class RolloutRun:
         self._confirmed = False
         self._progress = progress_of(journal.entries)
         self._steps = plan(parts.inventory, self._progress.direction, self._progress.canary)
-        self._acts = StepActs(parts, state, self._note, self._is_asked_to_stop, self._progress.baseline)
+        self._acts = StepActs(parts, state, self._note, self._is_asked_to_stop, self._baseline)
 
     @property
     def progress(self) -> Progress:
         """How far it is."""
         return self._progress
+
+    def _baseline(self) -> Baseline:
+        return self._progress.baseline
 
     async def run(self, stop: StopAt = StopAt()) -> Ending:  # noqa: B008 - a value that nobody changes
         """To the end of the plan, or as far as was asked for. May be called again after any failure.

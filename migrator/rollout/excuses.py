@@ -51,12 +51,35 @@ def baseline_of(seen: Observation) -> dict[str, frozenset[int]]:
         return {}
     serving = frozenset(broker for broker, each in seen.brokers.items() if each.serving)
     found = {
-        name: each.replicas - each.in_sync
+        name: _missing(each)
         for each in seen.partitions.placements
-        if each.led and each.replicas - each.in_sync and each.replicas - each.in_sync <= serving
+        if each.led and _missing(each) and _missing(each) <= serving
         for name in each.names
     }
     return found if len(found) <= BASELINE_MAX else {}
+
+
+def healed(baseline: Baseline, seen: Observation) -> dict[str, frozenset[int]]:
+    """By partition of a baseline, the brokers whose replicas are in sync again. Nothing while nobody knows all that are
+    not."""
+    short = [each for each in (() if seen.partitions is None else seen.partitions.placements) if _missing(each)]
+    if seen.partitions is None or any(each.count > len(each.names) for each in short):
+        return {}
+    missing = {name: _missing(each) for each in short for name in each.names}
+    found = {name: old - missing.get(name, frozenset()) for name, old in baseline.items()}
+    return {name: brokers for name, brokers in found.items() if brokers}
+
+
+def by_brokers(replicas: Baseline) -> dict[frozenset[int], list[str]]:
+    """Partitions whose replicas are on the same brokers, together: a line of the journal each."""
+    found: dict[frozenset[int], list[str]] = {}
+    for name, brokers in replicas.items():
+        found.setdefault(brokers, []).append(name)
+    return found
+
+
+def _missing(placement: Placement) -> frozenset[int]:
+    return placement.replicas - placement.in_sync
 
 
 def refuse_gone(gone: Sequence[Node], seen: Observation) -> None:

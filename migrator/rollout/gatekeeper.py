@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from migrator.errors import OperatorError
-from migrator.rollout.excuses import Baseline, as_judged, excused
+from migrator.rollout.excuses import Baseline, as_judged, by_brokers, excused, healed
+from migrator.rollout.journal import Event
 from migrator.rollout.modes import SESSION_TIMEOUT
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.ports import Gate, GateQuestion, Observation, Waiting
 
+Note = Callable[..., None]
 SHOWN_MAX = 5
 SESSION_TIMEOUT_MS = 18_000
 """Kafka's default."""
@@ -67,12 +69,14 @@ def _session_ms(seen: Observation) -> int:
 class Gatekeeper:
     """Of one run.
 
-    :param baseline: partitions that were not well before.
+    :param baseline: gives partitions that were not well before.
+    :param note: of the journal, that some of them are well again.
     """
 
-    def __init__(self, parts: RolloutParts, baseline: Baseline) -> None:
+    def __init__(self, parts: RolloutParts, baseline: Callable[[], Baseline], note: Note) -> None:
         self._parts = parts
         self._baseline = baseline
+        self._note = note
         self.steadiness = Steadiness()
 
     async def wait(
@@ -89,6 +93,7 @@ class Gatekeeper:
         said: tuple[Waiting, ...] = ()
         while True:
             seen = await self._parts.observer.observe()
+            self._shrink(seen)
             waiting = tuple(self._waiting(questions, seen))
             if not waiting:
                 return True
@@ -105,14 +110,19 @@ class Gatekeeper:
                 )
             await clock.sleep(times.poll)
 
+    def _shrink(self, seen: Observation) -> None:
+        """Whoever was in sync once is old trouble no more."""
+        for brokers, names in by_brokers(healed(self._baseline(), seen)).items():
+            self._note(Event.HEALED, brokers=" ".join(map(str, sorted(brokers))), partitions=" ".join(names))
+
     def _waiting(self, questions: Sequence[GateQuestion], seen: Observation) -> Iterator[Waiting]:
-        gone = self._parts.inventory.gone
+        gone, baseline = self._parts.inventory.gone, self._baseline()
         found = [
             waiting
             for question in questions
-            for waiting in self._parts.judge(question, as_judged(question.gate, seen, gone, self._baseline))
+            for waiting in self._parts.judge(question, as_judged(question.gate, seen, gone, baseline))
         ]
-        counted = excused(seen, gone, self._baseline)
+        counted = excused(seen, gone, baseline)
         unsteady = list(self.steadiness.look(counted, self._parts.clock.monotonic_ms()))
         yield from found
         if not found and any(question.gate is Gate.PARTITIONS_HEALTHY for question in questions):

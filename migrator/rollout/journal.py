@@ -54,6 +54,8 @@ class Event(StrEnum):
     """A node that was left out is there again: its steps are looked at anew."""
     BASELINE = "baseline"
     """Partitions that have replicas out of sync already: they do not hold the rollout up."""
+    HEALED = "healed"
+    """Replicas of the baseline that are in sync again: whoever falls out of sync now holds the rollout up."""
     LOCK_BROKEN = "lock-broken"
     CLOSED = "closed"
     """It has come to its end."""

@@ -7,7 +7,7 @@ from secrets import token_hex
 from migrator.errors import OperatorError
 from migrator.observe.printable import printable
 from migrator.rollout.engine import refuse_back, refuse_ended
-from migrator.rollout.excuses import baseline_of, refuse_gone
+from migrator.rollout.excuses import baseline_of, by_brokers, refuse_gone
 from migrator.rollout.files import text_of
 from migrator.rollout.finding_quorum import refuse_lost_brokers
 from migrator.rollout.gates import FINISHED
@@ -37,6 +37,7 @@ async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str
         if progress.direction is Direction.BACK and (await parts.observer.observe()).is_finished:
             parts.tell(f"the migration {FINISHED}. So the rollout goes forward again")
             journal.append(parts.clock.wall_ms(), Event.FORWARD)
+            await _note_baseline(parts, journal)
         elif progress.direction is Direction.BACK:
             raise OperatorError(
                 "a rollback is under way",
@@ -162,10 +163,7 @@ def _returned(parts: RolloutParts, progress: Progress) -> list[Node]:
 
 async def _note_baseline(parts: RolloutParts, journal: RolloutJournal) -> None:
     """What was not well before does not hold the rollout up; the operator is told."""
-    found: dict[frozenset[int], list[str]] = {}
-    for name, brokers in baseline_of(await parts.observer.observe()).items():
-        found.setdefault(brokers, []).append(name)
-    for brokers, names in found.items():
+    for brokers, names in by_brokers(baseline_of(await parts.observer.observe())).items():
         ids, partitions = " ".join(map(str, sorted(brokers))), " ".join(names)
         journal.append(parts.clock.wall_ms(), Event.BASELINE, brokers=ids, partitions=partitions)
         parts.tell(f"not in sync on broker {ids} before the rollout, and not waited for: {partitions}")

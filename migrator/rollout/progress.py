@@ -37,7 +37,7 @@ class Progress:
     ``written``: by node, the digest of a write that was begun and whose end is not known. ``verified_ms``: when both
     sides were found equal last, by the wall clock. ``last_stopped``: the controller that was stopped last.
     ``left_out``: by node that is gone for good, the reason. ``baseline``: by partition, the brokers whose replicas were
-    out of sync before."""
+    out of sync before, and have not been in sync since."""
 
     rollout: str = ""
     direction: Direction = Direction.FORWARD
@@ -101,11 +101,11 @@ def after(progress: Progress, entry: Entry) -> Progress:
 
 
 def _turned(progress: Progress, *_: object) -> Progress:
-    return replace(progress, direction=Direction.BACK, closed=False)
+    return replace(progress, direction=Direction.BACK, closed=False, baseline={})
 
 
 def _forward(progress: Progress, *_: object) -> Progress:
-    return replace(progress, direction=Direction.FORWARD, steps={})
+    return replace(progress, direction=Direction.FORWARD, steps={}, baseline={})
 
 
 def _closed(progress: Progress, *_: object) -> Progress:
@@ -132,9 +132,19 @@ def _back_in(progress: Progress, details: Mapping[str, Detail], _: str) -> Progr
 
 
 def _not_well_before(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:
-    brokers = frozenset(map(int, str(details["brokers"]).split()))
-    names = dict.fromkeys(str(details["partitions"]).split(), brokers)
-    return replace(progress, baseline={**progress.baseline, **names})
+    names, brokers = _replicas(details)
+    return replace(progress, baseline={**progress.baseline, **dict.fromkeys(names, brokers)})
+
+
+def _healed(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:
+    names, brokers = _replicas(details)
+    left = {name: old - brokers if name in names else old for name, old in progress.baseline.items()}
+    return replace(progress, baseline={name: old for name, old in left.items() if old})
+
+
+def _replicas(details: Mapping[str, Detail]) -> tuple[list[str], frozenset[int]]:
+    """Partitions, and brokers that have replicas of each."""
+    return str(details["partitions"]).split(), frozenset(map(int, str(details["brokers"]).split()))
 
 
 _OF_ALL: Mapping[Event, Callable[[Progress, Mapping[str, Detail], str], Progress]] = {
@@ -146,6 +156,7 @@ _OF_ALL: Mapping[Event, Callable[[Progress, Mapping[str, Detail], str], Progress
     Event.LEFT_OUT: _left_out,
     Event.BACK_IN: _back_in,
     Event.BASELINE: _not_well_before,
+    Event.HEALED: _healed,
 }
 """Lines that are about the whole rollout."""
 

@@ -10,13 +10,14 @@ import pytest
 from migrator.errors import OperatorError
 from migrator.rollout.acts import JobFailedError
 from migrator.rollout.apply import Ending, StopAt
-from migrator.rollout.excuses import BASELINE_MAX, as_judged, baseline_of, excused, refuse_gone
+from migrator.rollout.excuses import BASELINE_MAX, as_judged, baseline_of, excused, healed, refuse_gone
 from migrator.rollout.gatekeeper import GateTimeoutError
 from migrator.rollout.gates import judge
 from migrator.rollout.journal import Event
 from migrator.rollout.nodes import Node
-from migrator.rollout.placements import Placements
+from migrator.rollout.placements import NAMES_MAX, Placements
 from migrator.rollout.ports import BrokerMode, BrokerSeen, ExecutorError, Gate, GateQuestion, Observation
+from migrator.rollout.progress import progress_of
 from migrator.rollout.steps import Phase
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import model_inventory
@@ -288,3 +289,34 @@ def test_killed_while_the_order_is_given(without_controller: Operator, tmp_path:
         assert operator.resume() is Ending.COMPLETE, where
         assert operator.cluster.end_state() == without_controller.cluster.end_state(), where
         assert len(given(operator)) <= 2, where
+
+
+def test_who_was_in_sync_again_is_old_trouble_no_more() -> None:
+    baseline = {"orders-0": frozenset((2, 3)), "orders-9": frozenset((3,))}
+    assert healed(baseline, seen((1, 2, 3), (1,))) == {"orders-9": frozenset((3,))}
+    assert healed(baseline, seen((1, 2, 3), (1, 2)))["orders-0"] == frozenset((2,))
+    assert healed(baseline, seen((1, 2, 3), (1, 2, 3))) == baseline
+    assert healed(baseline, Observation()) == {}
+    assert healed(baseline, seen((1, 2, 3), (1,), count=NAMES_MAX + 1)) == {}, "nobody knows all names"
+
+
+def test_the_baseline_shrinks_for_good_as_partitions_heal(operator: Operator) -> None:
+    operator.cluster.lagging = {BROKER}
+    assert operator.apply(StopAt(Phase.PREFLIGHT)) is Ending.REACHED
+    assert progress_of(operator.entries).baseline
+    operator.cluster.lagging = set()
+    assert operator.apply(StopAt(Phase.MIGRATE)) is Ending.REACHED
+    assert progress_of(operator.entries).baseline == {}
+    assert [entry.details["brokers"] for entry in operator.entries if entry.event is Event.HEALED] == ["4"]
+    operator.cluster.lagging = {BROKER}
+    with pytest.raises(GateTimeoutError, match="under-replicated"):
+        operator.apply()
+
+
+def test_the_baseline_is_taken_anew_where_the_rollout_turns_back(operator: Operator) -> None:
+    operator.apply(StopAt(Phase.KRAFT))
+    operator.cluster.lagging = {BROKER}
+    assert operator.rollback() is Ending.COMPLETE
+    turned = next(number for number, entry in enumerate(operator.entries) if entry.event is Event.TURNED)
+    assert operator.entries[turned + 1].event is Event.BASELINE
+    assert progress_of(operator.entries[: turned + 1]).baseline == {}
