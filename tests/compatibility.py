@@ -17,6 +17,7 @@ from tests.interop.procedures.support.procedure import Procedure, Step
 from tests.interop.procedures.support.variations import VARIATIONS, case
 from tests.interop.procedures.test_procedures import PROCEDURES
 from tests.lanes import TEST_LONG
+from tests.peers.support.librdkafka import BY_CHANCE, FAIL_ON_STOCK
 from tests.results import CASES, PROCESSOR, ROOT
 
 NOT_RUN = "not run"
@@ -171,6 +172,10 @@ def _clients(cases: Cases) -> Iterator[str]:
     yield from ("", "| suite | result | commit, day | seconds | figures |", "|---|---|---|---|---|")
     for suite, name in CLIENTS:
         yield _row(suite, cases.verdict([name]), *_run(cases.outcome(name)))
+    for title, tests in (("What fails on Kafka's controllers too", FAIL_ON_STOCK), ("What fails by chance", BY_CHANCE)):
+        yield from ("", f"{title}:", "", "| test of librdkafka | why |", "|---|---|")
+        for test, why in tests.items():
+            yield _row(test, why)
 
 
 def _variations(cases: Cases) -> Iterator[str]:

@@ -41,6 +41,22 @@ def test_so_it_is_of_librdkafka() -> None:
     )
 
 
+def test_a_part_of_a_test_is_named_with_it() -> None:
+    """A part that is not in the test does not begin, and the test passes although it did nothing."""
+    output = """\
+[<MAIN>/0.0s] ================= Running test 0113_cooperative_rebalance =================
+[0113_cooperative_rebalance / 0.1s] [ n_wildcard:1823 ]
+[0113_cooperative_rebalance / 9.1s] [ n_wildcard:1823: PASS (9.00s) ]
+[0113_cooperative_rebalance / 9.1s] ================= Test 0113_cooperative_rebalance PASSED =================
+"""
+    named = frozenset({"0113_cooperative_rebalance n_wildcard"})
+    assert librdkafka.read(output, "n_wildcard") == SuiteResult(named, frozenset(), frozenset())
+    unended = "\n".join(output.splitlines()[:2])
+    assert librdkafka.read(unended, "n_wildcard") == SuiteResult(frozenset(), named, frozenset())
+    other = frozenset({"0113_cooperative_rebalance o_other"})
+    assert librdkafka.read(output, "o_other") == SuiteResult(frozenset(), frozenset(), other)
+
+
 def test_the_version_is_pinned_with_checksums() -> None:
     pinned = [line.split()[:2] for line in (MODULE / "go.sum").read_text(encoding="utf-8").splitlines()]
     required = (MODULE / "go.mod").read_text(encoding="utf-8").partition("require ")[2].split()

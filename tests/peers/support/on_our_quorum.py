@@ -8,8 +8,8 @@ from tests.interop.support.cluster import KafkaCluster
 BROKERS = 2
 
 
-def start(cluster: KafkaCluster) -> None:
-    """Our controllers, and then the brokers."""
+def start(cluster: KafkaCluster, brokers: int = BROKERS) -> None:
+    """Our controllers, and then the brokers, of which the cluster has so many."""
     cluster.start_controllers()
     cluster.start_brokers(KafkaBrokerMode.KRAFT)
-    until("all brokers are unfenced", lambda: cluster.running_brokers() == dict.fromkeys(range(1, BROKERS + 1), False))
+    until("all brokers are unfenced", lambda: cluster.running_brokers() == dict.fromkeys(range(1, brokers + 1), False))
