@@ -14,9 +14,11 @@ from migrator.drill.light.broker import LightBrokerMode
 from migrator.drill.report import DrillReport
 from migrator.errors import OperatorError
 from migrator.migration.machine.states import PublicState, State
-from migrator.observe.status import Force, Gate, Goal
+from migrator.observe.status import Force, Gate, Goal, NodeRole
+from migrator.parts.kafka import StockKafka
 from migrator.rpc.operator_client import OperatorClient
 from tests.conftest import ZooKeeperSpace
+from tests.drill.support.stock_controllers import StockController
 from tests.faults.support.cluster import FaultCluster, cluster_in, start_all
 
 COMMAND = "migrator force finish --without {} --reason TEXT"
@@ -212,3 +214,42 @@ async def test_a_broker_that_returns_after_the_order_holds_up_the_end_again(
         leader = await cluster.until_state(State.FINISHING)
         await order(leader, dead.node_id)
         await until_finished(cluster, 2)
+
+
+@pytest.mark.lane("test-long")
+async def test_a_stock_voter_that_is_dead_for_good_is_left_out(
+    zookeeper: ZooKeeperSpace, kafka_391: StockKafka, tmp_path: Path
+) -> None:
+    async with cluster_in(tmp_path, zookeeper.hosts, brokers=2, partitions=20) as cluster:
+        *ours, last = cluster.controllers
+        stock = StockController(kafka_391, last)
+        cluster.controllers = [*ours, stock]
+        for controller in ours:
+            controller.start()
+        await cluster.until("one of ours leads", partial(back, ours[0]))
+        stock.start()  # finds a leader, and so does not stand for election
+        await cluster.until_converged()
+        await cluster.roll_to_kraft(DrillReport({}))
+        await cluster.until_dual_writing()
+        stock.kill()
+        await turn_off(cluster, *ours)
+        leader = await cluster.until_state(State.FINISHING)
+        command = COMMAND.format(stock.node_id)
+        await cluster.until_problem(f"controller {stock.node_id} does not answer", command)
+
+        stock.start()  # its flag is still on
+        await cluster.until("the stock voter is back", stock.status)
+        assert f"controller {stock.node_id} " in await refused(leader, stock.node_id)
+        stock.kill()
+        await cluster.until_problem(f"controller {stock.node_id} does not answer", command)
+        await order(leader, stock.node_id)
+        await until_finished(cluster, 2)
+        ((_, details),) = await journal(leader)
+        assert (details["what"], details["without"]) == ("finish", str(stock.node_id))
+
+        stock.start()
+        await until_finished(cluster, 3)
+        status = await stock.status()
+        assert status is not None
+        assert status.quorum.role is not NodeRole.LEADER
+        assert all(broker.running.is_set() for broker in cluster.brokers)
