@@ -23,7 +23,7 @@ from migrator.image.model import ControllerRegistration, ImageDelta, MetadataIma
 from migrator.node.core import NodeCore
 from migrator.node.metadata import NotLeadingError
 from migrator.observe.journal import Journal
-from migrator.raft.membership import TRY_AGAIN
+from migrator.raft.membership import TIMED_OUT, TRY_AGAIN
 from migrator.raft.planner import (
     Add,
     ClearTarget,
@@ -251,7 +251,10 @@ class VoterReassignment:
         if voter is None:
             return "This leader is no voter any more, and leaves once that is committed."
         refusal = self._core.quorum.why_not(UpdateVoter(voter))
-        return None if refusal is None else refusal.message.removesuffix(TRY_AGAIN)
+        if refusal is None:
+            return None
+        waiting = refusal.message.removeprefix(TIMED_OUT).removesuffix(TRY_AGAIN)
+        return waiting[:1].upper() + waiting[1:]
 
     # What is done
 

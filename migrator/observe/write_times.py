@@ -55,9 +55,9 @@ class Durations:
         variance = max(0.0, self._squares - mean * self._sum) / (count - 1) if count > 1 else 0.0
         return {
             "Count": count,
-            "Max": self._max,
+            "Max": float(self._max),
             "Mean": mean,
-            "Min": self._min,
+            "Min": float(self._min),
             "StdDev": math.sqrt(variance),
             **{f"{name}Percentile": _quantile(kept, part) for name, part in QUANTILES.items()},
         }

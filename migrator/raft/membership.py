@@ -8,7 +8,6 @@ Kafka 3.9, whose order of checks this keeps.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -26,20 +25,31 @@ CAUGHT_UP_WITHIN_MS = 3_600_000
 """An observer may become a voter when it has fetched within this time and has been at the log's end once
 (``LeaderState.isReplicaCaughtUp``)."""
 
+TIMED_OUT = "Request timed out "
+"""How Kafka's refusals begin that are over by themselves. All refusals that Kafka's leader has are in its words."""
 TRY_AGAIN = " Try again."
-"""How a refusal ends that is over by itself."""
+"""How one of ours ends."""
 
 Rule = Callable[[Quorum, Leader, Any], Refusal | None]
 
 
-def _later(reason: str) -> Refusal:
-    return Refusal(ErrorCode.request_timed_out, reason + TRY_AGAIN)
+def _key(change: AddVoter | UpdateVoter) -> ReplicaKey:
+    return ReplicaKey(change.voter.voter_id, change.voter.voter_directory_id)
+
+
+def _keys(quorum: Quorum) -> str:
+    return f"[{', '.join(str(quorum.voter_set.key(voter_id)) for voter_id in sorted(quorum.voters))}]"
+
+
+def _aborted(change: AddVoter | UpdateVoter) -> str:
+    return f"Aborted {'add' if isinstance(change, AddVoter) else 'update'} voter operation for {_key(change)}"
 
 
 def _own_epoch_is_committed(_quorum: Quorum, leader: Leader, _change: VoterChange) -> Refusal | None:
     """Otherwise two leaders could each change the set that the other one builds on (the fault in Raft's thesis)."""
     if leader.high_watermark is None:
-        return _later("The leader has committed nothing in its epoch yet.")
+        waiting = "waiting for leader to establish HWM and fence previous voter changes"
+        return Refusal(ErrorCode.request_timed_out, TIMED_OUT + waiting)
     return None
 
 
@@ -54,9 +64,11 @@ def _is_dynamic(quorum: Quorum, _leader: Leader, change: VoterChange) -> Refusal
 def _last_set_is_committed(quorum: Quorum, leader: Leader, _change: VoterChange) -> Refusal | None:
     """The log is asked: between two steps it may hold a set that the core takes note of in the next one."""
     offset = quorum.log.membership().offset
-    if 0 <= offset < (leader.high_watermark or 0):
+    committed = leader.high_watermark or 0
+    if 0 <= offset < committed:
         return None
-    return _later(f"The last change of the voters, at offset {offset}, is not committed yet.")
+    waiting = f"waiting for voters to commit the latest voter change at {offset} with HWM {committed}"
+    return Refusal(ErrorCode.request_timed_out, TIMED_OUT + waiting)
 
 
 def _nobody_overlooks_it(quorum: Quorum, leader: Leader, change: VoterChange) -> Refusal | None:
@@ -70,8 +82,8 @@ def _nobody_overlooks_it(quorum: Quorum, leader: Leader, change: VoterChange) ->
     lacking = shown - quorum.log.end_offset()
     if lacking <= 0:
         return None
-    refusal = _later(f"A voter has shown a log up to offset {shown}. The leader's log has to get there first.")
-    return replace(refusal, lacking_records=lacking)
+    what = f"A voter has shown a log up to offset {shown}. The leader's log has to get there first.{TRY_AGAIN}"
+    return Refusal(ErrorCode.request_timed_out, what, lacking_records=lacking)
 
 
 def _listeners_have_names(_quorum: Quorum, _leader: Leader, change: AddVoter | UpdateVoter) -> Refusal | None:
@@ -86,9 +98,10 @@ def _listeners_have_names(_quorum: Quorum, _leader: Leader, change: AddVoter | U
 def _is_new(quorum: Quorum, _leader: Leader, change: AddVoter) -> Refusal | None:
     if change.voter.voter_id not in quorum.voters:
         return None
-    known = quorum.voter_set.key(change.voter.voter_id)
     return Refusal(
-        ErrorCode.duplicate_voter, f"{known} is a voter already. Remove it before the same id joins with another disk."
+        ErrorCode.duplicate_voter,
+        f"The voter id for {_key(change)} is already part of the set of voters {_keys(quorum)}. Remove it before the "
+        "same id joins with another disk.",
     )
 
 
@@ -96,11 +109,10 @@ def _is_not_given_up(quorum: Quorum, _leader: Leader, change: AddVoter) -> Refus
     voter = change.voter
     if not quorum.config.recovered().refuses(voter.voter_id, voter.voter_directory_id):
         return None
-    key = ReplicaKey(voter.voter_id, voter.voter_directory_id)
     return Refusal(
         ErrorCode.invalid_request,
-        f"{key} was given up when the majority was lost (migrator quorum recover). Empty its directory and format it "
-        "again: with a new directory id it can join.",
+        f"{_key(change)} was given up when the majority was lost (migrator quorum recover). Empty its directory and "
+        "format it again: with a new directory id it can join.",
     )
 
 
@@ -108,10 +120,10 @@ def _range_fits(quorum: Quorum, _leader: Leader, change: AddVoter | UpdateVoter)
     can, version = change.voter.k_raft_version_feature, quorum.membership.kraft_version
     if can.min_supported_version <= version <= can.max_supported_version:
         return None
-    span = f"{can.min_supported_version} to {can.max_supported_version}"
+    span = f"(min: {can.min_supported_version}, max: {can.max_supported_version})"
     return Refusal(
         ErrorCode.invalid_request,
-        f"Voter {change.voter.voter_id} supports kraft.version {span}, the quorum uses {version}.",
+        f"{_aborted(change)} since the kraft.version range {span} doesn't support the finalized version {version}",
     )
 
 
@@ -120,7 +132,7 @@ def _has_caught_up(quorum: Quorum, leader: Leader, change: AddVoter) -> Refusal 
     found = leader.replicas.observers.get(key)
     if found is not None and found.last_caught_up_ms >= 0 and quorum.now - found.last_fetch_ms < CAUGHT_UP_WITHIN_MS:
         return None
-    return _later(f"Node {change.voter.voter_id} has not caught up with the leader as an observer on that disk.")
+    return Refusal(ErrorCode.request_timed_out, f"{_aborted(change)} since it is lagging behind")
 
 
 def _may_go(quorum: Quorum, _leader: Leader, change: RemoveVoter) -> Refusal | None:
@@ -128,8 +140,10 @@ def _may_go(quorum: Quorum, _leader: Leader, change: RemoveVoter) -> Refusal | N
     is_there = key.node_id in quorum.voters and quorum.voter_set.key(key.node_id) == key
     if is_there and len(quorum.voters) > 1:
         return None
-    why = "it is the only voter" if is_there else "it is no voter on that disk"
-    return Refusal(ErrorCode.voter_not_found, f"{key} cannot be removed: {why}.")
+    why = "It is the only voter" if is_there else "It is no voter on that disk"
+    return Refusal(
+        ErrorCode.voter_not_found, f"Cannot remove voter {key} from the set of voters {_keys(quorum)}. {why}."
+    )
 
 
 def _is_there(quorum: Quorum, _leader: Leader, change: UpdateVoter) -> Refusal | None:

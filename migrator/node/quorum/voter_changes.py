@@ -17,6 +17,7 @@ from migrator.controller.context import KRAFT_VERSION
 from migrator.errors import MigratorError, PeerError
 from migrator.node.quorum.addresses import Addresses
 from migrator.node.quorum.runner import QuorumRunner
+from migrator.raft.membership import TIMED_OUT
 from migrator.raft.transport import TransportError
 from migrator.raft.voter_changes import (
     AddVoter,
@@ -34,7 +35,7 @@ from migrator.wire.raft_codec import ListenerEndpoint
 from migrator.wire.security import ListenerSecurity
 
 MAX_RESPONSE_BYTES = 1 << 20
-PENDING = Refusal(ErrorCode.request_timed_out, "Another change of the voters is under way. Try again.")
+PENDING = Refusal(ErrorCode.request_timed_out, f"{TIMED_OUT}waiting for leader to handle previous voter change request")
 NOT_COMMITTED = Refusal(
     ErrorCode.request_timed_out,
     "The changed voters are in the log, but not committed yet. Look which voters are in force before you try again.",

@@ -118,12 +118,49 @@ OUR_WORDS: Final = (
         "Stock prints a Java object; we leave it out.",
     ),
     Words(
+        r"The voter id for ReplicaKey\(id=\d+, .*\) is already part of the set of voters \[.*\]\.",
+        r"The voter id for \d+@.* is already part of the set of voters \[.*\]\. Remove it before .*",
+        "Stock prints Java objects; we add the remedy.",
+    ),
+    Words(
+        r"Cannot remove voter ReplicaKey\(id=\d+, .*\) from the set of voters \[.*\]",
+        r"Cannot remove voter \d+@.* from the set of voters \[.*\]\. It is (the only voter|no voter on that disk)\.",
+        "Stock prints Java objects, and does not say which of the two reasons it is.",
+    ),
+    Words(
+        r"Aborted add voter operation for since API_VERSIONS returned an error \w+",
+        r"Node \d+ does not answer at .*",
+        "Stock forgets to name the node, and says neither where nor why.",
+    ),
+    Words(
+        r"Aborted add voter operation for ReplicaKey\(id=\d+, .*\) since it is lagging behind",
+        r"Aborted add voter operation for \d+@.* since it is lagging behind",
+        "Stock prints a Java object.",
+    ),
+    Words(
+        r"Aborted add voter operation for ReplicaKey\(id=\d+, .*\) since the kraft\.version range .*",
+        r"Aborted add voter operation for \d+@.* since the kraft\.version range .*",
+        "Stock prints a Java object.",
+    ),
+    Words(
+        r"Request timed out waiting for voters to commit the latest voter change at Optional\[\d+\] with HWM \d+",
+        r"Request timed out waiting for voters to commit the latest voter change at \d+ with HWM \d+",
+        "Stock prints a Java object.",
+    ),
+    Words(
         r"Invalid update version 1 for feature kraft\.version\. Broker 5 does not support this feature\.",
         r"Invalid update version 1 for feature kraft\.version\. Broker 1 does not support this feature\.",
         "Stock names the first broker of a hash table, we the one with the lowest id.",
     ),
 )
 """Where our error messages are others than stock's on purpose. All other messages are stock's, word by word."""
+
+
+def in_common(text: str) -> str:
+    """A sentence that is ours on purpose is called by the number of its row."""
+    number = next((n for n, row in enumerate(OUR_WORDS) if row.fits(text)), None)
+    return text if number is None else f"row {number} of the table of words"
+
 
 OUR_VERSIONS: Final[Mapping[int, str]] = {
     VOTE: "We serve version 2 too, by which controllers of ours and of Kafka 4 ask for pre-votes (KIP-996).",

@@ -14,7 +14,7 @@ from migrator.records import metadata as rec
 from migrator.records.batch import iter_batches
 from migrator.records.uuid import Uuid
 from migrator.wire.shapes import shapes_of
-from tests.differential.support.differences import OUR_VERSIONS, OUR_WORDS
+from tests.differential.support.differences import OUR_VERSIONS, in_common
 
 MADE_UP: Final = 1 << 64
 """Random ids are above it, those that the steps make up below."""
@@ -145,11 +145,8 @@ def _secret(_: Names, value: Any) -> Any:
 
 
 def _message(names: Names, value: str | None) -> str:
-    """None and "" say the same: nothing. A sentence that is ours on purpose is called by the number of its row."""
-    said = names.plain(value or "")
-    found = (n for n, row in enumerate(OUR_WORDS) if row.fits(said))
-    number = next(found, None)
-    return cast("str", said) if number is None else f"row {number} of the table of words"
+    """None and "" say the same: nothing."""
+    return in_common(names.plain(value or ""))
 
 
 def _offset(_: Names, value: Any) -> Any:
