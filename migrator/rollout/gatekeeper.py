@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from migrator.errors import OperatorError
 from migrator.rollout.excuses import Baseline, as_judged, by_brokers, excused, healed
+from migrator.rollout.files import text_of
+from migrator.rollout.gates import unseen
 from migrator.rollout.journal import Event
-from migrator.rollout.modes import SESSION_TIMEOUT
+from migrator.rollout.modes import SESSION_TIMEOUT, parsed, watched_keys
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.ports import Gate, GateQuestion, Observation, Waiting
 
@@ -91,11 +94,15 @@ class Gatekeeper:
         times, clock = self._parts.inventory.times, self._parts.clock
         deadline = clock.monotonic_ms() + int(times.gate * 1000)
         said: tuple[Waiting, ...] = ()
+        files: dict[str, tuple[str, Mapping[str, str]]] = {}
         while True:
             seen = await self._parts.observer.observe()
             self._shrink(seen)
+            questions = [await self._with_file(question, seen, files) for question in questions]
             waiting = tuple(self._waiting(questions, seen))
             if not waiting:
+                for sentence in (text for question in questions for text in unseen(question, seen)):
+                    self._parts.tell(f"{step}: {sentence}")
                 return True
             if shut := [each for each in waiting if each.for_ever]:
                 raise GateShutError(_shown(shut), where=step, remedy=shut[0].remedy)
@@ -114,6 +121,24 @@ class Gatekeeper:
         """Whoever was in sync once is old trouble no more."""
         for brokers, names in by_brokers(healed(self._baseline(), seen)).items():
             self._note(Event.HEALED, brokers=" ".join(map(str, sorted(brokers))), partitions=" ".join(names))
+
+    async def _with_file(
+        self, question: GateQuestion, seen: Observation, files: dict[str, tuple[str, Mapping[str, str]]]
+    ) -> GateQuestion:
+        """With the property file as it was found at the first look at this start of the broker: whoever mends it
+        meanwhile restarts the broker.
+
+        :param files: by broker, its registration, and its file then, of the keys that a rollout changes.
+        """
+        node, broker = question.node, (seen.brokers or {}).get(-1 if question.node is None else question.node.node_id)
+        if question.gate is not Gate.BROKER_BACK or node is None or broker is None or not broker.serving:
+            return question
+        if node.name not in files or files[node.name][0] != broker.registration:
+            text = await text_of(self._parts.executor, node)
+            watched = watched_keys(self._parts.inventory.brokers.settings)
+            found = {key: value.strip() for key, value in parsed(node, text).items() if key in watched}
+            files[node.name] = broker.registration, found
+        return replace(question, file=files[node.name][1])
 
     def _waiting(self, questions: Sequence[GateQuestion], seen: Observation) -> Iterator[Waiting]:
         gone, baseline = self._parts.inventory.gone, self._baseline()

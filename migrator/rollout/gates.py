@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from migrator.config.sensitive import broker_type, is_sensitive
 from migrator.migration.machine.states import PublicState
 from migrator.rollout.placements import harmed, without_replicas_on
 from migrator.rollout.ports import (
@@ -32,6 +33,9 @@ SEE_CONTROLLER = "See the controller's log. If it does not run, start it"
 REACH_BROKERS = "See that brokers run, and that this machine reaches a listener of them ('access' of the inventory)"
 REACH_CONTROLLERS = "See that the controllers run, and that this machine reaches them ('access' of the inventory)"
 REACH_ZOOKEEPER = "See that ZooKeeper runs, and that this machine reaches it ('access' of the inventory)"
+RESTART_IT = (
+    "Restart it with this file. If the command that starts it sets the key, or names another file, correct that command"
+)
 ISR_REMEDY = "Replicas catch up by themselves, unless a broker is down: see which"
 
 FINISHED = "is finished: there is no way back, because ZooKeeper gets no changes any more"
@@ -186,7 +190,42 @@ def _broker_back(question: GateQuestion, seen: Observation) -> Found:
         elif before.release and broker.release and broker.release != before.release:
             what = f"is back with release {broker.release}; before its restart it had {before.release}"
             waiting.append(Waiting(_who(question), what, "Start it with the release that it had"))
-    yield from waiting
+    yield from waiting or _old_settings(question, broker)
+
+
+def _old_settings(question: GateQuestion, broker: BrokerSeen) -> Found:
+    """Keys of which the broker has read something else than its property file says; values go into no journal."""
+    file, read = question.file, broker.file
+    if file is None or read is None:
+        return
+    missing = [f"without {key}" for key in sorted(file) if key not in read]
+    left = [f"still with {key}" for key in sorted(read) if key not in file]
+    shown = [key for key in sorted(file) if key in read and _is_shown(key, file[key], read[key])]
+    other = [f"with another value of {key}" for key in shown if file[key] != (read[key] or "").strip()]
+    if found := (*missing, *left, *other):
+        yield Waiting(_who(question), f"does not run with its property file as it is: {_named(found)}", RESTART_IT)
+
+
+def unseen(question: GateQuestion, seen: Observation) -> Iterator[str]:
+    """What an open gate could not look at: a sentence each. Pure."""
+    broker = (seen.brokers or {}).get(_node_id(question))
+    if question.gate is not Gate.BROKER_BACK or broker is None or question.file is None:
+        return
+    if broker.file is None:
+        why = f" ({broker.hidden})" if broker.hidden else ""
+        yield (
+            f"{_who(question)}: the settings that it runs with could not be looked at{why}. The login of 'access' "
+            "needs the right DescribeConfigs of the cluster"
+        )
+        return
+    hidden = [key for key in sorted(question.file) if not _is_shown(key, question.file[key], broker.file.get(key))]
+    if hidden:
+        yield f"{_who(question)}: does not show the values of {_named(tuple(hidden))}: only that they are set was seen"
+
+
+def _is_shown(key: str, known: str, read: str | None) -> bool:
+    """Not a secret, and nothing that a provider of settings fills in."""
+    return read is not None and not is_sensitive(broker_type(key)) and "${" not in known
 
 
 def _in_mode(who: str, broker: BrokerSeen, mode: BrokerMode | None) -> Found:

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import overload
 
 from migrator.config.checks import STANDARD_AUTHORIZER
+from migrator.config.kafka_keys import BROKER_KEYS
 from migrator.config.properties import parse_properties, without_keys
 from migrator.config.property_edits import Edit, edited
 from migrator.config.sensitive import REDACTED, broker_type, is_sensitive
@@ -32,6 +33,7 @@ ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 DEFAULT_PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 ONLY_WITH_ZOOKEEPER = (BETWEEN_BROKERS, "control.plane.listener.name")
 """Keys of a broker, beside ``zookeeper.*``, that KRaft mode does not have."""
+OF_ZOOKEEPER = tuple(row[0] for row in BROKER_KEYS if row[0].startswith("zookeeper."))
 COMES_BACK = ("zookeeper.", *ONLY_WITH_ZOOKEEPER, "inter.broker.listener.name")
 ENDED_CONTROLLER = (FLAG, CONNECT, "inter.broker.listener.name")
 
@@ -116,6 +118,14 @@ def lost_zookeeper(node: Node, text: str, target: FileMode) -> bool:
     """Whether a broker's file comes back from KRaft mode, and nothing in it says how ZooKeeper was reached."""
     back = target in (FileMode.BROKER_ZOOKEEPER, FileMode.BROKER_MIGRATING) and ROLES in parsed(node, text)
     return back and CONNECT not in commented(text)
+
+
+def watched_keys(for_brokers: Mapping[str, str]) -> tuple[str, ...]:
+    """What a rollout may change in a broker's file, but for the ids: Kafka adds the one that a file does not have.
+
+    :param for_brokers: what the inventory gives each broker.
+    """
+    return tuple(dict.fromkeys((*for_brokers, *OF_ZOOKEEPER, *ONLY_WITH_ZOOKEEPER, ROLES, PROTOCOLS, AUTHORIZER)))
 
 
 def commented(text: str) -> dict[str, str]:

@@ -187,7 +187,6 @@ def _broker(
 ) -> BrokerSeen:
     live = registration if registration is not None and not registration.fenced else None
     settings = None if answer is None else answer.settings
-    release = "" if answer is None else answer.release
     if znode is None and live is None:
         return BrokerSeen(broker_id, None)
     mode = _mode(settings, znode, live)
@@ -201,7 +200,9 @@ def _broker(
             serves = serves and live is not None and live.is_migrating_zk_broker
     stamp = f"zookeeper:{znode.czxid}" if znode is not None else f"quorum:{live.epoch if live is not None else -1}"
     rack = znode.rack if znode is not None else (live.rack or "") if live is not None else ""
-    return BrokerSeen(broker_id, mode, stamp, serves, release, settings, rack)
+    if answer is None:
+        return BrokerSeen(broker_id, mode, stamp, serves, rack=rack)
+    return BrokerSeen(broker_id, mode, stamp, serves, answer.release, settings, rack, answer.file, answer.hidden)
 
 
 def _mode(

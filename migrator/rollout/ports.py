@@ -88,7 +88,9 @@ class BrokerMode(Enum):
 class BrokerSeen:
     """``mode`` is None for a broker that is registered nowhere. ``registration`` changes with each start that registers
     (czxid of its znode, KRaft broker epoch), so a restart that only pretends is found. ``serving``: registered, with
-    heartbeats, not fenced. ``release``, ``settings`` (in force, without secrets) and ``rack`` as far as can be seen."""
+    heartbeats, not fenced. ``release``, ``settings`` (in force, without secrets) and ``rack`` as far as can be seen.
+    ``file``: what stood in its property file as it started, of the keys that a rollout changes; None for a value that
+    it does not show. ``file`` is None where nobody could look, and ``hidden`` says why."""
 
     broker_id: int
     mode: BrokerMode | None
@@ -97,6 +99,8 @@ class BrokerSeen:
     release: str = ""
     settings: Mapping[str, str] | None = None
     rack: str = ""
+    file: Mapping[str, str | None] | None = None
+    hidden: str = ""
 
 
 @value
@@ -208,7 +212,7 @@ class Gate(Enum):
     QUORUM_HEALTHY = "a controller leads, and every voter has every committed record"
     OTHERS_CAUGHT_UP = "every other voter has every committed record"
     BROKER_GONE = "the broker has left ZooKeeper and the quorum"
-    BROKER_BACK = "the broker serves again, in the mode and with the release that are expected"
+    BROKER_BACK = "the broker serves again, in the mode, with the release and with the settings that are expected"
     CONTROLLER_BACK = "the controller answers again, and has every committed record"
     BROKERS_IN_MODE = "every broker serves in this mode"
     MIGRATION_STATE = "every controller is in this state of the migration"
@@ -226,6 +230,7 @@ class GateQuestion:
     ``nodes``: the brokers of one group, of MAY_STOP, and of PARTITIONS_HEALTHY where only replicas elsewhere count; of
     BROKERS_IN_MODE, those that have to be there.
     ``mode`` of BROKER_BACK and BROKERS_IN_MODE. ``before``: what was seen of the broker before its restart.
+    ``file`` of BROKER_BACK: its property file, of the keys that a rollout changes; None where nobody has read it.
     ``migration_on`` and ``program`` of CONTROLLER_BACK, None where they do not matter; ``program`` of
     WRITE_BEHIND_IDLE, too, because Kafka's controllers do not say all. ``state``: the label of a `PublicState` that
     must be reached; a later one is right, too.
@@ -235,6 +240,7 @@ class GateQuestion:
     node: Node | None = None
     mode: BrokerMode | None = None
     before: BrokerSeen | None = None
+    file: Mapping[str, str] | None = None
     program: ControllerProgram | None = None
     migration_on: bool | None = None
     state: str = ""

@@ -19,7 +19,7 @@ from migrator.rollout.modes import SESSION_TIMEOUT
 from migrator.rollout.placements import Placements
 from migrator.rollout.ports import PartitionsSeen
 from migrator.values import value
-from migrator.wire.broker_settings import BROKER, TOPIC, Refused, describe_configs
+from migrator.wire.broker_settings import TOPIC, BrokerConfigs, Refused, describe_broker, describe_configs
 from migrator.wire.client import KafkaConnection
 from migrator.wire.encode import encode_entity
 from migrator.wire.listener_settings import broker_security
@@ -53,10 +53,13 @@ PARTITION = struct.Struct(">iiii")
 
 @value
 class BrokerAnswer:
-    """``settings`` are None where the broker does not let us see them, or holds its answer back."""
+    """``settings`` are None where the broker does not let us see them, for the reason ``hidden``, or holds its answer
+    back. ``file`` as `BrokerSeen` has it."""
 
     settings: Mapping[str, str] | None
     release: str
+    file: Mapping[str, str | None] | None = None
+    hidden: str = ""
 
 
 class State(NamedTuple):
@@ -73,11 +76,14 @@ class BrokerEyes:
     """
     :param settings: name the brokers' listener, and how to log in.
     :param placed: whether somebody asks where the replicas of partitions are that are well.
+    :param watched: keys of property files, none of them a secret or its value is not shown.
     :raises OperatorError: the settings cannot be used.
     """
 
-    def __init__(self, settings: Settings, *, placed: bool = False) -> None:
+    def __init__(self, settings: Settings, *, placed: bool = False, watched: Sequence[str] = ()) -> None:
         self.placed = placed
+        self._watched = frozenset(watched)
+        self._keys = tuple(dict.fromkeys((*ASKED_KEYS, *watched)))
         self._listener = settings.broker_rpc_listener
         self._security = broker_security(settings)
 
@@ -87,11 +93,19 @@ class BrokerEyes:
             async with asyncio.timeout(ASK_SECONDS):
                 connection = await self._open(endpoints)
                 try:
-                    return BrokerAnswer(await _settings_of(connection, broker_id), _release(connection.apis))
+                    found = await describe_broker(connection, broker_id, self._keys)
+                    return self._answer(found, _release(connection.apis))
                 finally:
                     await connection.close()
         except (MigratorError, TimeoutError) as error:
             return f"broker {broker_id} does not answer: {str(error) or f'not within {ASK_SECONDS:g} s'}"
+
+    def _answer(self, found: BrokerConfigs | Refused | None, release: str) -> BrokerAnswer:
+        if not isinstance(found, BrokerConfigs):
+            return BrokerAnswer(None, release, hidden="it holds its answer back" if found is None else found.error)
+        in_force = {key: text for key, text in found.in_force.items() if key in ASKED_KEYS}
+        in_file = {key: text for key, text in found.in_file.items() if key in self._watched}
+        return BrokerAnswer(in_force, release, in_file)
 
     async def partitions(self, endpoints: Sequence[Endpoint], min_isr: int) -> PartitionsSeen | str:
         """How one broker knows all partitions, or why nobody knows.
@@ -113,11 +127,6 @@ class BrokerEyes:
         if at is None:
             raise PeerError(f"it has no listener {self._listener}")
         return await KafkaConnection.open(at.host, at.port, CLIENT_ID, self._security, MAX_RESPONSE_BYTES)
-
-
-async def _settings_of(connection: KafkaConnection, broker_id: int) -> Mapping[str, str] | None:
-    found = await _configs(connection, BROKER, [str(broker_id)], ASKED_KEYS)
-    return found.get(str(broker_id))
 
 
 async def _configs(

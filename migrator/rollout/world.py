@@ -17,6 +17,7 @@ from migrator.rollout.gates import judge
 from migrator.rollout.inventory import ControllerKind, Inventory, Roll
 from migrator.rollout.leader_says import LeaderSays, by_command
 from migrator.rollout.lock import FilePlace, RolloutLock, ZooKeeperPlace
+from migrator.rollout.modes import watched_keys
 from migrator.rollout.observer import ClusterObserver
 from migrator.rollout.ports import Clock, Executor, Judge, Lock, Observer
 from migrator.rollout.presets import PRESETS
@@ -81,7 +82,11 @@ async def open_world(inventory: Inventory, inventory_path: Path, state: Path) ->
     observer = ClusterObserver(
         None if session is None else ZooKeeperEyes(session),
         quorum,
-        BrokerEyes(settings, placed=inventory.brokers.roll is Roll.RACK),
+        BrokerEyes(
+            settings,
+            placed=inventory.brokers.roll is Roll.RACK,
+            watched=watched_keys(inventory.brokers.settings),
+        ),
         _status_files(inventory, access),
         None if inventory.controllers.kind is ControllerKind.STOCK else partial(_ask_there, executor, inventory),
     )

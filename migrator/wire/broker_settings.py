@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
@@ -14,6 +15,8 @@ from migrator.wire.schemas import DESCRIBE_CONFIGS, VersionRange, build, request
 VERSIONS = VersionRange(1, 4)
 BROKER, TOPIC = 4, 2
 """Kinds of resources, by Kafka's numbers (``ConfigResource.Type``)."""
+STATIC_BROKER_CONFIG = 4
+"""Where a value comes from: the broker's property file (``DescribeConfigsResponse.ConfigSource``)."""
 
 
 @value
@@ -21,6 +24,15 @@ class Refused:
     """A resource whose settings may not be seen; ``error`` is Kafka's name of the reason."""
 
     error: str
+
+
+@value
+class BrokerConfigs:
+    """``in_force``: the settings that have a value. ``in_file``: what stood in the broker's property file as it
+    started; None for a value that it does not show."""
+
+    in_force: Mapping[str, str]
+    in_file: Mapping[str, str | None]
 
 
 async def describe_configs(
@@ -32,6 +44,44 @@ async def describe_configs(
     :raises TransportError: the connection broke.
     :raises PeerError: the peer has no such request, or its answer is malformed.
     """
+    answer = await _ask(connection, resource_type, names, keys, synonyms=False)
+    return {
+        result.resource_name: _in_force(result) if result.error_code is ErrorCode.none else _refused(result)
+        for result in answer.results
+    }
+
+
+async def describe_broker(
+    connection: KafkaConnection, broker_id: int, keys: Sequence[str]
+) -> BrokerConfigs | Refused | None:
+    """Of the broker at the other end; None where it holds its answer back. Parameters and errors as above.
+
+    Kafka tells each place that a value comes from (``DescribeConfigsSynonym``), also if another one counts.
+    """
+    answer = await _ask(connection, BROKER, [str(broker_id)], keys, synonyms=True)
+    found = next((result for result in answer.results if result.resource_name == str(broker_id)), None)
+    if found is None or found.error_code is not ErrorCode.none:
+        return None if found is None else _refused(found)
+    in_file = {
+        config.name: synonym.value
+        for config in found.configs
+        for synonym in config.synonyms
+        if synonym.name == config.name and synonym.source == STATIC_BROKER_CONFIG
+    }
+    return BrokerConfigs(_in_force(found), in_file)
+
+
+def _in_force(result: Any) -> dict[str, str]:
+    return {config.name: config.value for config in result.configs if config.value is not None}
+
+
+def _refused(result: Any) -> Refused:
+    return Refused(result.error_code.name)
+
+
+async def _ask(
+    connection: KafkaConnection, resource_type: int, names: Sequence[str], keys: Sequence[str], *, synonyms: bool
+) -> Any:
     theirs = connection.apis.get(DESCRIBE_CONFIGS, VersionRange(0, 0))
     version = min(theirs.max, VERSIONS.max)
     if version < max(theirs.min, VERSIONS.min):
@@ -41,13 +91,7 @@ async def describe_configs(
         resources=tuple(
             {"resource_type": resource_type, "resource_name": name, "configuration_keys": tuple(keys)} for name in names
         ),
-        include_synonyms=False,
+        include_synonyms=synonyms,
         include_documentation=False,
     )
-    answer = await connection.request(request)
-    return {
-        result.resource_name: {config.name: config.value for config in result.configs if config.value is not None}
-        if result.error_code is ErrorCode.none
-        else Refused(result.error_code.name)
-        for result in answer.results
-    }
+    return await connection.request(request)

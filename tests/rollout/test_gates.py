@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from migrator.migration.machine.states import PublicState
-from migrator.rollout.gates import judge
+from migrator.rollout.gates import judge, unseen
+from migrator.rollout.modes import CONNECT, ROLES
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.placements import Placements
 from migrator.rollout.ports import (
@@ -80,6 +81,9 @@ QUORUM = GateQuestion(Gate.QUORUM_HEALTHY)
 OTHERS = GateQuestion(Gate.OTHERS_CAUGHT_UP, C1)
 GONE = GateQuestion(Gate.BROKER_GONE, B1)
 BACK = GateQuestion(Gate.BROKER_BACK, B1, ZOOKEEPER, broker(stamp="1"))
+VOTERS, SECRET = "controller.quorum.voters", "zookeeper.ssl.keystore.password"
+READ = replace(BACK, file={CONNECT: "zk:2181", VOTERS: "${env:VOTERS}", SECRET: "s3cr3t"})
+IN_FILE = {CONNECT: "zk:2181", VOTERS: "3@h:1", SECRET: None}
 CONTROLLER = GateQuestion(Gate.CONTROLLER_BACK, C1, program=OURS, migration_on=True)
 MODE = GateQuestion(Gate.BROKERS_IN_MODE, mode=ZOOKEEPER)
 MODES = replace(MODE, nodes=(B1, B2))
@@ -157,6 +161,15 @@ CASES: list[tuple[GateQuestion, Observation, str]] = [
     (BACK, with_broker(broker(release="3.8")), "with release 3.8; before its restart it had 3.9"),
     (BACK, with_broker(broker(release="")), OPEN),
     (BACK, replace(GOOD, brokers=None), "nobody says whether it is back"),
+    (BACK, with_broker(replace(broker(), file={ROLES: "broker"})), OPEN),  # nobody has read its file
+    (READ, with_broker(replace(broker(), file=None)), OPEN),
+    (READ, with_broker(replace(broker(), file=IN_FILE)), OPEN),
+    (READ, with_broker(replace(broker(), file={**IN_FILE, CONNECT: " zk:2181"})), OPEN),
+    (READ, with_broker(replace(broker(), file={**IN_FILE, CONNECT: None})), OPEN),
+    (READ, with_broker(replace(broker(), file={**IN_FILE, CONNECT: "other"})), f"with another value of {CONNECT}"),
+    (READ, with_broker(replace(broker(), file={**IN_FILE, ROLES: "broker"})), f"still with {ROLES}"),
+    (READ, with_broker(replace(broker(), file={CONNECT: "zk:2181", VOTERS: "3@h:1"})), f"without {SECRET}"),
+    (READ, with_broker(replace(broker(KRAFT), file={})), "runs in KRaft mode"),
     (CONTROLLER, GOOD, OPEN),
     (CONTROLLER, NOTHING, "no controller says that it is a voter"),
     (CONTROLLER, with_voters(voter(3002)), "no controller says that it is a voter"),
@@ -251,6 +264,23 @@ def test_what_nobody_saw_opens_no_gate(seen: Observation) -> None:
     for question, _, _ in CASES:
         if question.gate in needed and needed[question.gate] is None:
             assert judge(question, seen), question.gate
+
+
+@pytest.mark.parametrize("key", [CONNECT, ROLES, VOTERS, SECRET])
+def test_a_gate_about_settings_says_no_value(key: str) -> None:
+    told = judge(READ, with_broker(replace(broker(), file={key: "v4lue-of-the-broker"})))
+    assert told
+    assert not [text for text in ("v4lue", "zk:2181", "s3cr3t", "env:") if text in str(told)]
+
+
+def test_what_an_open_gate_could_not_look_at_is_said() -> None:
+    hidden = with_broker(replace(broker(), hidden="CLUSTER_AUTHORIZATION_FAILED"))
+    (refused,) = unseen(READ, hidden)
+    assert refused.startswith("broker-1: the settings that it runs with could not be looked at (CLUSTER_AUTHORIZATION")
+    (kept,) = unseen(READ, with_broker(replace(broker(), file=IN_FILE)))
+    assert kept == f"broker-1: does not show the values of {VOTERS}, {SECRET}: only that they are set was seen"
+    assert not list(unseen(BACK, hidden))
+    assert not list(unseen(PARTITIONS, hidden))
 
 
 def test_many_names_are_cut_short() -> None:

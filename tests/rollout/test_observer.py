@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,12 +12,14 @@ import pytest
 from kazoo.client import KazooClient
 
 from migrator.config.load import typed_settings
+from migrator.config.properties import parse_properties
 from migrator.drill.cluster import CLUSTER_ID, MIGRATOR
 from migrator.drill.kafka.cluster import KafkaBrokerMode
 from migrator.migration.machine.states import PublicState
 from migrator.parts.kafka import StockKafka
-from migrator.rollout.gates import judge
+from migrator.rollout.gates import judge, unseen
 from migrator.rollout.inventory import parse_inventory
+from migrator.rollout.modes import CONNECT, watched_keys
 from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,
@@ -155,9 +158,11 @@ def test_a_migration_is_seen_as_it_goes(cluster: KafkaCluster, eyes: Eyes, zooke
     eyes.until(in_mode(MIGRATING), in_state(PublicState.DUAL_WRITE), QUORUM, WRITTEN, ALONE)
     _with_a_foreign_write(eyes, zookeeper_client)
 
+    _reads_its_file(cluster, eyes, zookeeper=True)
     cluster.roll_brokers(KafkaBrokerMode.KRAFT, admin.in_sync)
     seen = eyes.until(in_mode(KRAFT), HEALTHY, WRITTEN)
     assert seen.brokers is not None
+    _reads_its_file(cluster, eyes, zookeeper=False)
     assert seen.brokers[2].release == "3.9"
     _without_a_broker(cluster, eyes, seen.brokers[2])
     assert eyes.run(eyes.world.unregister(77)) == "", "nobody has that id"
@@ -193,6 +198,27 @@ def _without_a_broker(cluster: KafkaCluster, eyes: Eyes, before: BrokerSeen) -> 
     assert seen.brokers.get(2, BrokerSeen(2, None)).mode is None
     node.start()
     eyes.until(back, HEALTHY)
+
+
+def _reads_its_file(cluster: KafkaCluster, eyes: Eyes, *, zookeeper: bool) -> None:
+    """Broker 2 tells what it has read; a file that was changed behind its back is not that."""
+    watched = watched_keys(eyes.inventory.brokers.settings)
+    text = parse_properties(cluster.brokers[2].properties_file.read_text())
+    file = {key: text[key] for key in watched if key in text}
+    seen = eyes.look()
+    assert seen.brokers is not None
+    assert seen.brokers[2].file == file
+    assert (CONNECT in file) is zookeeper
+    back = GateQuestion(Gate.BROKER_BACK, eyes.inventory.brokers.nodes[1], file=file)
+    assert not judge(back, seen)
+    assert not list(unseen(back, seen))
+    (waiting,) = judge(replace(back, file={**file, "controller.quorum.voters": "1@elsewhere:1"}), seen)
+    assert waiting.what.endswith(": with another value of controller.quorum.voters")
+    (waiting,) = judge(replace(back, file={**file, "zookeeper.ssl.keystore.password": "x"}), seen)
+    assert waiting.what.endswith(": without zookeeper.ssl.keystore.password")
+    file.pop("controller.listener.names")
+    (waiting,) = judge(replace(back, file=file), seen)
+    assert waiting.what.endswith(": still with controller.listener.names")
 
 
 def _found_by_one_server(cluster: KafkaCluster, eyes: Eyes) -> None:

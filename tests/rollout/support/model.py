@@ -10,12 +10,14 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from migrator.config.properties import parse_properties
+from migrator.config.sensitive import broker_type, is_sensitive
 from migrator.migration.machine.states import PublicState
 from migrator.rollout.inventory import ControllerKind, Inventory
-from migrator.rollout.modes import FileMode, file_mode
+from migrator.rollout.modes import FileMode, file_mode, watched_keys
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.placements import Placements
 from migrator.rollout.ports import (
@@ -40,6 +42,9 @@ MODES = {
     FileMode.BROKER_KRAFT: BrokerMode.KRAFT,
 }
 INELIGIBLE, _, DUAL_WRITE, FINISHED = (state.label for state in PublicState)
+
+
+REFUSED = "CLUSTER_AUTHORIZATION_FAILED"
 
 
 def nothing(*_: object) -> None:
@@ -103,9 +108,11 @@ class ModelLock:
 
 
 class Process:
-    def __init__(self, incarnation: int, properties: dict[str, str]) -> None:
+    def __init__(self, incarnation: int, properties: dict[str, str], watched: Sequence[str]) -> None:
         self.incarnation = incarnation
         self.properties = properties
+        found = {key: properties[key] for key in watched if key in properties}
+        self.shown = {key: None if is_sensitive(broker_type(key)) else text for key, text in found.items()}
 
 
 Fault = Callable[[str, Node], None]
@@ -139,6 +146,9 @@ class ModelCluster:
         self.racks: dict[str, str] = {node.name: node.rack for node in inventory.brokers.nodes}
         """As the brokers' own ``broker.rack`` says."""
         self.old_settings: set[str] = set()
+        self.overridden: dict[str, dict[str, str]] = {}
+        """By broker, settings that the command that starts it gives it, whatever its file says."""
+        self.hides_settings = False
         self.foreign_writes: tuple[str, ...] = ()
         self.lag = 0
         self.unregistered: set[int] = set()
@@ -151,6 +161,7 @@ class ModelCluster:
         self.zookeeper_answers = True
         self.examined: dict[tuple[str, str], bytes] = {}
         self._incarnations = 0
+        self._watched = watched_keys(inventory.brokers.settings)
         self._old_content: dict[str, bytes] = {}
         self._min_isr = min_isr
         self.partitions = _placed(inventory, replicas)
@@ -299,7 +310,8 @@ class ModelCluster:
         if node.name in self.old_settings:
             content = self._old_content[node.name]
         self._incarnations += 1
-        self.processes[node.name] = Process(self._incarnations, parse_properties(content.decode()))
+        properties = parse_properties(content.decode()) | self.overridden.get(node.name, {})
+        self.processes[node.name] = Process(self._incarnations, properties, self._watched)
         self.restarts[node.name] += 1
         self._old_content[node.name] = content
         if node.role is Role.BROKER:
@@ -427,7 +439,8 @@ class ModelCluster:
         if process is None:
             return BrokerSeen(node.node_id, None)
         stamp, rack = str(process.incarnation), self.racks[node.name]
-        return BrokerSeen(node.node_id, self._mode(node), stamp, serving=True, release="3.9.1", rack=rack)
+        seen = BrokerSeen(node.node_id, self._mode(node), stamp, serving=True, release="3.9.1", rack=rack)
+        return replace(seen, hidden=REFUSED) if self.hides_settings else replace(seen, file=process.shown)
 
     def _health(self) -> PartitionsSeen:
         nodes = self.inventory.brokers.nodes
