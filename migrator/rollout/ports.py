@@ -212,7 +212,7 @@ class Gate(Enum):
     QUORUM_HEALTHY = "a controller leads, and every voter has every committed record"
     OTHERS_CAUGHT_UP = "every other voter has every committed record"
     BROKER_GONE = "the broker has left ZooKeeper and the quorum"
-    BROKER_BACK = "the broker serves again, in the mode, with the release and with the settings that are expected"
+    BROKER_BACK = "the broker serves again, in the mode, release and settings that are expected"
     CONTROLLER_BACK = "the controller answers again, and has every committed record"
     BROKERS_IN_MODE = "every broker serves in this mode"
     MIGRATION_STATE = "every controller is in this state of the migration"

@@ -94,7 +94,7 @@ def test_from_plan_to_archive(desk: Desk) -> None:
         "does: changes /etc/b2.properties\n        - zookeeper.metadata.migration.enable=false",
         "        + zookeeper.metadata.migration.enable=true",
         "does: restarts broker-2",
-        "after: broker-2: the broker serves again, in the mode and with the release that are expected (migration)",
+        "after: broker-2: the broker serves again, in the mode, release and settings that are expected (migration)",
         "undo: 'migrator rollout rollback'",
         "- broker.id=2",
         "+ process.roles=broker",

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar
 from uuid import UUID
@@ -21,17 +21,22 @@ from kio.schema.errors import ErrorCode
 
 from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.light.broker_session import LightBrokerSession
+from migrator.drill.light.client_apis import CLIENT_APIS, configs, metadata, reassignments
 from migrator.drill.light.isr_keeper import IsrKeeper
+from migrator.drill.light.log_follower import LogFollower, take_over
 from migrator.drill.light.metadata_cache import LEADER_DURING_DELETE, MetadataCache
 from migrator.drill.light.replicas import HostedReplicas, Key, Replica
 from migrator.raft.transport import TransportError
 from migrator.records.metadata import Endpoint, SecurityProtocol
 from migrator.values import value
 from migrator.wire.connection import RequestContext
+from migrator.wire.observer import NoAnswerError
 from migrator.wire.schemas import (
     API_VERSIONS,
+    DESCRIBE_CONFIGS,
     DESCRIBE_QUORUM,
     LEADER_AND_ISR,
+    METADATA,
     STOP_REPLICA,
     UPDATE_METADATA,
     VersionRange,
@@ -52,6 +57,8 @@ BUSY_HEARTBEAT_SECONDS = 0.05
 RETRY_SECONDS = 0.2
 CATCH_UP_SECONDS = 0.3
 """How often a leader looks for followers that it can take into its ISR."""
+FOLLOW_SECONDS = 0.5
+"""How often a broker in KRaft mode reads what is new in the log."""
 SHUTDOWN_SECONDS = 30.0
 APIS = {
     API_VERSIONS: VersionRange(0, 4),
@@ -75,7 +82,10 @@ class LightBrokerMode(Enum):
 class LightBrokerOptions:
     """``zookeeper``: connection string with chroot, or how to connect. ``controllers``: host and port of each listener.
     ``metadata_version``: the one level that the broker's inter.broker.protocol.version stands for.
-    ``protocol`` and ``security`` are of its own listener, ``at_controllers`` is how it comes to the controllers."""
+    ``protocol`` and ``security`` are of its own listener, ``at_controllers`` is how it comes to the controllers.
+    ``rack``: "" for one of its own. ``file``: the keys of its property file, which it tells who asks; with one, it
+    follows the metadata log in KRaft mode. ``life`` tells processes apart that are the same broker one after the
+    other."""
 
     broker_id: int
     cluster_id: str
@@ -88,6 +98,9 @@ class LightBrokerOptions:
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     security: ListenerSecurity = PLAINTEXT
     at_controllers: ListenerSecurity = PLAINTEXT
+    rack: str = ""
+    file: Mapping[str, str] | None = None
+    life: int = 0
 
 
 class LightBroker:
@@ -121,7 +134,11 @@ class LightBroker:
         self._listener, self._channel = self._connections()
         self._session: LightBrokerSession | None = None
         self._isrs = IsrKeeper(options.broker_id, self.replicas, self._ask)
-        self._random = random.Random(options.broker_id)
+        self._random = random.Random(options.broker_id + (options.life << 32))
+
+    @property
+    def _rack(self) -> str:
+        return self.options.rack or f"rack-{self.options.broker_id}"
 
     @property
     def elections(self) -> list[int]:
@@ -142,12 +159,14 @@ class LightBroker:
                 self.options.broker_id,
                 access if isinstance(access := self.options.zookeeper, SessionOptions) else SessionOptions(access),
                 self._endpoint(),
-                f"rack-{self.options.broker_id}",
+                self._rack,
                 session_seconds=self.options.session_seconds,
             )
             await asyncio.to_thread(self._session.start)
         if mode is not LightBrokerMode.ZOOKEEPER:
             self._tasks = [asyncio.create_task(self._live()), asyncio.create_task(self._take_followers_in())]
+        if mode is LightBrokerMode.KRAFT and self.options.file is not None:
+            self._tasks.append(asyncio.create_task(self._follow_log()))
 
     async def stop(self, *, controlled: bool = True) -> None:
         """Leave; ``controlled`` asks the controller first, so that leaders move before."""
@@ -180,8 +199,10 @@ class LightBroker:
     # --- control requests ---
 
     async def handle(self, context: RequestContext, body: Any) -> Any:
-        """Answer a control request: the epochs first, as ``KafkaApis`` and ``ReplicaManager`` do."""
+        """Answer a control request: the epochs first, as ``KafkaApis`` and ``ReplicaManager`` do; or a client's."""
         self.requests[context.api_key] += 1
+        if context.api_key in CLIENT_APIS:
+            return await self._answer_client(context, body)
         error = self.epoch_error(body.controller_epoch, body.broker_epoch)
         response = response_type(context.api_key, context.api_version)
         if error is not ErrorCode.none:
@@ -198,6 +219,15 @@ class LightBroker:
         ]
         self._count(entry["error_code"] for entry in errors)
         return build(response, error_code=ErrorCode.none, partition_errors=errors)
+
+    async def _answer_client(self, context: RequestContext, body: Any) -> Any:
+        if context.api_key == DESCRIBE_CONFIGS:
+            return configs(context, body, self.options.broker_id, self.options.file or {})
+        if context.api_key == METADATA:
+            if self._session is None or self._informed:
+                return metadata(context, self.cache.topics)
+            return metadata(context, await asyncio.to_thread(self._session.partitions))
+        return reassignments(context)
 
     def epoch_error(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         """Why a control request of these epochs is refused; ``none`` when it is not."""
@@ -257,7 +287,8 @@ class LightBroker:
     def _connections(self) -> tuple[KafkaListener, ControllerChannel]:
         """In and out, of the next life."""
         own, name = self.options, f"light-broker-{self.options.broker_id}"
-        listener = KafkaListener(own.listener, self, apis=APIS, security=own.security, raw_apis=self.raw_apis)
+        apis = APIS if own.file is None else APIS | CLIENT_APIS
+        listener = KafkaListener(own.listener, self, apis=apis, security=own.security, raw_apis=self.raw_apis)
         return listener, ControllerChannel(own.controllers, name, own.at_controllers)
 
     def _begin_life(self) -> None:
@@ -313,6 +344,16 @@ class LightBroker:
                 }
                 self._count((await self._isrs.alter(self.epoch, wanted)).values())
 
+    async def _follow_log(self) -> None:
+        follower = LogFollower(self.options.controllers, self.options.at_controllers)
+        try:
+            while True:
+                with contextlib.suppress(NoAnswerError):
+                    take_over(await follower.advance(), self.options.broker_id, self.cache, self.replicas)
+                await asyncio.sleep(FOLLOW_SECONDS)
+        finally:
+            await follower.close()
+
     def _can_grow(self, key: Key, replica: Replica) -> bool:
         if replica.leader != self.options.broker_id or set(replica.isr) >= set(replica.replicas):
             return False
@@ -342,7 +383,7 @@ class LightBroker:
                 },
                 {"name": "kraft.version", "min_supported_version": 0, "max_supported_version": 1},
             ],
-            rack=f"rack-{broker_id}",
+            rack=self._rack,
             is_migrating_zk_broker=self.mode is LightBrokerMode.MIGRATING,
             log_dirs=(UUID(int=(broker_id << 64) + 1000),),
             previous_broker_epoch=-1,

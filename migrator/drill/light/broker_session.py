@@ -13,6 +13,7 @@ from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, N
 from kazoo.protocol.states import KazooState, WatchedEvent
 
 from migrator.clock import wall_ms
+from migrator.drill.light.metadata_cache import CachedPartition
 from migrator.records.metadata import Endpoint
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes import paths
@@ -23,6 +24,8 @@ from migrator.zookeeper.znodes.controller import (
     encode_controller,
     encode_controller_epoch,
 )
+from migrator.zookeeper.znodes.partition_state import decode_partition_state
+from migrator.zookeeper.znodes.topics import decode_topic
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +66,27 @@ class LightBrokerSession:
         self._stopping.set()
         self._client.stop()
         self._client.close()
+
+    def partitions(self) -> dict[str, dict[int, CachedPartition]]:
+        """By topic, as a ZooKeeper controller would have them now: who has left is out of sync and leads nothing. A
+        light broker that is elected changes no states itself.
+
+        :raises KazooException: ZooKeeper does not answer.
+        """
+        live = {int(name) for name in self._client.get_children(paths.BROKER_IDS)}
+        return {topic: self._partitions_of(topic, live) for topic in self._client.get_children(paths.TOPICS)}
+
+    def _partitions_of(self, topic: str, live: set[int]) -> dict[int, CachedPartition]:
+        path = paths.topic(topic)
+        found = {}
+        for number, replicas in decode_topic(path, self._client.get(path)[0]).partitions.items():
+            data, stat = self._client.get(paths.partition_state(topic, number))
+            state = decode_partition_state(paths.partition_state(topic, number), data)
+            isr = tuple(replica for replica in state.isr if replica in live)
+            leader = state.leader if state.leader in isr else next(iter(isr), -1)
+            offline = tuple(replica for replica in replicas if replica not in live)
+            found[number] = CachedPartition(leader, state.leader_epoch, isr, stat.version, tuple(replicas), offline)
+        return found
 
     def _register(self) -> None:
         registration = BrokerRegistrationZnode(
