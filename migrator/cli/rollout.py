@@ -6,7 +6,7 @@ import asyncio
 import json
 import signal
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
@@ -284,8 +284,9 @@ def _run(
 
     with _journal(site) as journal:
         ending = asyncio.run(work(journal))
-        for line in ending_lines(site.inventory, ending, journal.entries):
-            say(line)
+        with suppress(OSError):  # the terminal may be gone
+            for line in ending_lines(site.inventory, ending, journal.entries):
+                say(line)
     raise click.exceptions.Exit(ENDINGS.get(ending, ExitCode.OK))
 
 
@@ -311,24 +312,32 @@ def _journal(site: Site) -> Iterator[RolloutJournal]:
 
 @contextmanager
 def _asked_to_stop_by_signals(state: Path) -> Iterator[None]:
-    """The first signal asks for an end after the step under way; a second one ends the command at once."""
+    """The first signal asks for an end after the step under way; a second one ends the command at once. A terminal
+    that goes away asks only, and may do so several times; a command under ``nohup`` does not hear of it."""
     loop = asyncio.get_running_loop()
-    signals = (signal.SIGINT, signal.SIGTERM)
+    signals = [signal.SIGINT, signal.SIGTERM]
+
+    def ask_for_the_end() -> None:
+        (state / ABORT_FILE).touch()
 
     def stop() -> None:
-        (state / ABORT_FILE).touch()
-        say_error(
-            "migrator: stops after the step under way; the same signal again stops at once, 'resume' goes on then"
-        )
+        ask_for_the_end()
         for each in signals:
             loop.remove_signal_handler(each)
+        with suppress(OSError):
+            say_error(
+                "migrator: stops after the step under way; the same signal again stops at once, 'resume' goes on then"
+            )
 
     for each in signals:
         loop.add_signal_handler(each, stop)
+    is_heard = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    if is_heard:
+        loop.add_signal_handler(signal.SIGHUP, ask_for_the_end)
     try:
         yield
     finally:
-        for each in signals:
+        for each in (*signals, *([signal.SIGHUP] if is_heard else [])):
             loop.remove_signal_handler(each)
 
 

@@ -19,8 +19,9 @@ from migrator.rollout.journal import Detail, Event
 from migrator.rollout.modes import CONNECT, FileMode, digest, file_mode, lost_zookeeper, parsed, rewritten, stock_file
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.ports import FileChangedError, Gate, GateQuestion, Observation, Output
-from migrator.rollout.progress import Progress
+from migrator.rollout.ports import ExecutorError, FileChangedError, GateQuestion, Observation, Output
+from migrator.rollout.processes import Processes
+from migrator.rollout.progress import Progress, StepProgress
 from migrator.rollout.steps import Act, Job, Step
 
 SOAK_NOTE_MS = 60_000
@@ -29,10 +30,6 @@ VERDICT_MS = 900_000
 """How long a comparison of both sides counts, before a controller is restarted without the migration."""
 FRESH_MS = 30_000
 """How long an open gate counts, while the file is changed behind it."""
-
-
-class UntrueRestartError(OperatorError):
-    """A restart command succeeded, and the same process runs."""
 
 
 class JobFailedError(OperatorError):
@@ -71,6 +68,9 @@ class StepActs:
         self._state = state
         self._note = note
         self._gates = Gatekeeper(parts, baseline, note)
+        self._processes = Processes(parts, self._gates)
+        self._started: set[str] = set()
+        """Names of the steps whose node was started, or restarted, in this run."""
         self.found: tuple[str, str | None] = ("", None)
         """Node and digest of the file that was found changed last."""
         self._verified_ms: int | None = None
@@ -157,7 +157,43 @@ class StepActs:
             await self._run(step, progress)
         elif step.node is not None:
             work = {Act.EDIT: self._edit, Act.RESTART: self._restart, Act.START: self._start, Act.STOP: self._stop}
+            if act in (Act.RESTART, Act.START):
+                self._started.add(step.name)
             await work[act](step, step.node, progress)
+
+    async def start_what_ended(self, own: Step, step: Step) -> None:
+        """What an earlier run has started, and a step waits for, may have ended since, mostly because of its file. No
+        gate holds up its start.
+
+        :param own: the step that has started it.
+        :param step: that waits for it.
+        :raises FileChangedError: the file of the step's own node is not for the mode that is wanted.
+        :raises ExecutorError: it cannot be started.
+        """
+        node = own.node
+        if node is None or own.name in self._started or await self._may_run(own, node):
+            return
+        target = own.successor or node
+        if not await self._is_for(own):
+            if own is step:
+                raise self._changed(node, await self._digest(node))
+            return
+        self._started.add(own.name)
+        self._note(Event.BEGUN, own.name, Act.START, node=target.name)
+        self._parts.tell(f"{step.name}: {target.name} does not run; starts it")
+        self._gates.steadiness.renews(node.node_id)
+        await self._processes.start_again(own, target)
+        self._note(Event.DONE, own.name, Act.START, node=target.name, file=await self._digest(target))
+
+    async def _may_run(self, own: Step, node: Node) -> bool:
+        """Whether the node is seen to serve, or its process to run, or nobody can say."""
+        if engine.serves(node, await self._parts.observer.observe()):
+            return True
+        try:
+            return await self._parts.executor.incarnation(own.successor or node) is not None
+        except ExecutorError as error:
+            self._parts.tell(f"{own.name}: {error}")
+            return True
 
     async def _edit(self, step: Step, node: Node, progress: Progress) -> None:
         target = step.successor or node
@@ -216,7 +252,8 @@ class StepActs:
         seen = await self._parts.observer.observe()
         before = await self._parts.executor.incarnation(node)
         now = await self._digest(node)
-        decision = engine.decide_restart(step, known, seen, before, file_is_known=progress.knows(node.name, now))
+        is_known = progress.knows(node.name, now) or await self._is_mended(step, known, before)
+        decision = engine.decide_restart(step, known, seen, before, file_is_known=is_known)
         if decision is Decision.FILE_CHANGED:
             raise self._changed(node, now)
         if decision is Decision.FOUND:
@@ -226,38 +263,18 @@ class StepActs:
         if decision is not Decision.TOOK_EFFECT:
             if known.begun is not Act.RESTART:
                 self._note(Event.BEGUN, step.name, Act.RESTART, **_begun(node, seen, before))
-            if decision is Decision.START:
-                await self._start_again(step, node)
-            else:
-                await self._stop_and_start(step, node)
-            await self._believe(node, before)
+            await self._processes.restart(step, node, before)
         self._note(Event.DONE, step.name, Act.RESTART, node=node.name)
 
-    async def _stop_and_start(self, step: Step, node: Node) -> None:
-        self._parts.tell(f"{step.name}: restarts {node.name}")
-        if not self._parts.executor.stops_and_starts(node):
-            await self._parts.executor.restart(node)
-            return
-        await self._parts.executor.stop(node)
-        await self._start_again(step, node)
+    async def _is_mended(self, step: Step, known: StepProgress, before: str | None) -> bool:
+        """Whether a node that a failure has left down may start with its file, as the operator has changed it since."""
+        return known.failed and before is None and await self._is_for(step)
 
-    async def _start_again(self, step: Step, node: Node) -> None:
-        """A broker that could not close its session leaves a znode, and would end at its start because of it."""
-        if step.mode in (FileMode.BROKER_MIGRATING, FileMode.BROKER_ZOOKEEPER):
-            await self._gates.wait((GateQuestion(Gate.BROKER_GONE, node),), step.name)
-        await self._parts.executor.start(node)
-
-    async def _believe(self, node: Node, before: str | None) -> None:
-        """
-        :raises UntrueRestartError: the same process runs as before.
-        """
-        after = await self._parts.executor.incarnation(node)
-        if after is not None and after == before and after != engine.UNKNOWN_INCARNATION:
-            raise UntrueRestartError(
-                "the restart command succeeded, but the same process runs",
-                where=f"{node.name} on {node.host}",
-                remedy="Correct the command in the inventory; then 'migrator rollout resume'",
-            )
+    async def _is_for(self, step: Step) -> bool:
+        """Whether the file of a step's node is for the mode that the step wants; where it wants none, too."""
+        if step.node is None or step.mode in (None, FileMode.STOCK):
+            return True
+        return file_mode(step.node.role, parsed(step.node, await text_of(self._parts.executor, step.node))) is step.mode
 
     async def _start(self, step: Step, node: Node, progress: Progress) -> None:
         target = step.successor or node
@@ -273,11 +290,12 @@ class StepActs:
         self._note(Event.DONE, step.name, Act.START, node=target.name, file=now)
 
     async def _stop(self, step: Step, node: Node, progress: Progress) -> None:
-        decision = engine.decide_stop(progress.of(step.name), await self._parts.executor.incarnation(node))
-        if decision is Decision.DO:
+        runs = await self._parts.executor.incarnation(node)
+        decision = engine.decide_stop(progress.of(step.name), runs)
+        if decision is Decision.DO and runs is not None:
             self._note(Event.BEGUN, step.name, Act.STOP, node=node.name)
             self._parts.tell(f"{step.name}: stops {node.name}")
-            await self._parts.executor.stop(node)
+            await self._processes.stop(step, node, runs)
         self._note(Event.FOUND if decision is Decision.FOUND else Event.DONE, step.name, Act.STOP, node=node.name)
 
     async def _soak(self, step: Step, progress: Progress) -> None:

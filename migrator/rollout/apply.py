@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 
 from migrator.errors import OperatorError
-from migrator.rollout.acts import AbortedError, JobFailedError, StepActs, UntrueRestartError
+from migrator.rollout.acts import AbortedError, JobFailedError, StepActs
 from migrator.rollout.engine import (
     asks_again,
     closes_rack,
@@ -30,7 +30,15 @@ from migrator.rollout.journal import Detail, Event, RolloutJournal
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import canary_steps, plan
-from migrator.rollout.ports import ExecutorError, FileChangedError, LockedError, Observation, UnreachableError
+from migrator.rollout.ports import (
+    ExecutorError,
+    FileChangedError,
+    GateQuestion,
+    LockedError,
+    Observation,
+    UnreachableError,
+)
+from migrator.rollout.processes import UntrueRestartError
 from migrator.rollout.progress import Progress, after, progress_of
 from migrator.rollout.steps import TEXTS, Act, Job, Phase, Step
 from migrator.values import value
@@ -178,7 +186,8 @@ class RolloutRun:
 
     async def _leave_out(self, step: Step) -> None:
         if closes_rack(step, self._steps, self._progress):
-            await self._acts.wait(step, questions_after(step, self._steps, self._progress))
+            seen = await self._parts.observer.observe()
+            await self._acts.wait(step, questions_after(step, self._steps, self._progress, seen))
         self._note(Event.SKIPPED, step.name)
 
     def _must_do_again(self, step: Step, act: Act) -> bool:
@@ -215,19 +224,26 @@ class RolloutRun:
         if act is Act.CHECK_BEFORE:
             await self._acts.check(step, act, questions_before(step, self._steps, self._progress, seen))
         elif act is Act.CHECK_AFTER:
-            await self._acts.check(step, act, questions_after(step, self._steps, self._progress))
-            if self._progress.of(step.name).failed:
-                await self._acts.take_as_mended(self._waited_for(step), self._progress)
+            await self._check_after(step)
         else:
             await self._acts.do(step, act, self._progress)
 
-    def _waited_for(self, step: Step) -> Sequence[Node]:
+    async def _check_after(self, step: Step) -> None:
+        asked = questions_after(step, self._steps, self._progress, await self._parts.observer.observe())
+        waited_for = self._waited_for(step, asked)
+        for own in self._steps:
+            is_waited_for = own is step or (own.phase is step.phase and own.node in waited_for)
+            if is_waited_for and self._progress.of(own.name).started:
+                await self._acts.start_what_ended(own, step)
+        await self._acts.check(step, Act.CHECK_AFTER, asked)
+        if self._progress.of(step.name).failed:
+            await self._acts.take_as_mended(waited_for, self._progress)
+
+    def _waited_for(self, step: Step, asked: Sequence[GateQuestion]) -> Sequence[Node]:
         """The nodes that serve when the check after a step has passed: that of the step, of its rack, or all voters."""
         if step.phase is Phase.START:
             return self._parts.inventory.controllers.nodes if step.after else ()
-        after = questions_after(step, self._steps, self._progress)
-        found = [question.node for question in after if question.node is not None]
-        return [node for node in found if step.successor is None]
+        return [question.node for question in asked if question.node is not None and step.successor is None]
 
     def _note(self, event: Event, step: str = "", act: str = "", **details: Detail) -> None:
         entry = self._journal.append(self._parts.clock.wall_ms(), event, step, act, **details)

@@ -76,6 +76,15 @@ def is_down(step: Step, seen: Observation) -> bool:
     return broker is None or broker.mode is None
 
 
+def serves(node: Node, seen: Observation) -> bool:
+    """Whether a broker is seen to be registered, or a voter to answer."""
+    if node.role is Role.BROKER:
+        broker = (seen.brokers or {}).get(node.node_id)
+        return broker is not None and broker.mode is not None
+    voter = None if seen.quorum is None else seen.quorum.voters.get(node.node_id)
+    return voter is not None and voter.program is not None
+
+
 def asks_again(step: Step, known: StepProgress, act: Act) -> bool:
     """Whether the gate before a step still counts at this act of it: it was passed, and nothing behind it has touched
     the cluster for certain. What is begun may not have happened: whoever asks looks at the process."""
@@ -293,10 +302,18 @@ def questions_before(
     return step.before
 
 
-def questions_after(step: Step, steps: Sequence[Step], progress: Progress) -> tuple[GateQuestion, ...]:
-    """What the check after a step asks, with what was seen before each restart; nothing of nodes that were left out."""
+def questions_after(
+    step: Step, steps: Sequence[Step], progress: Progress, seen: Observation
+) -> tuple[GateQuestion, ...]:
+    """What the check after a step asks, with what was seen before each restart; nothing of nodes that were left out.
+    Partitions cannot be well while another broker is down that this roll has still to start: its step is the next one,
+    and whoever stops a broker asks for them before."""
+    others = [each for each in steps if each.phase is step.phase and not progress.of(each.name).finished]
+    waits_for_others = any(is_down(each, seen) for each in others if each is not step)
     asked = []
     for question in _after(step, steps, progress):
+        if question.gate is Gate.PARTITIONS_HEALTHY and waits_for_others:
+            continue
         if question.gate is Gate.BROKER_BACK and question.node is not None:
             known = progress.of(_step_of(question.node, step.phase, steps).name)
             if known.past or (known.finished and not known.done):

@@ -11,6 +11,7 @@ from migrator.rollout.files import text_of
 from migrator.rollout.gates import unseen
 from migrator.rollout.journal import Event
 from migrator.rollout.modes import SESSION_TIMEOUT, parsed, watched_keys
+from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.ports import Gate, GateQuestion, Observation, Waiting
 
@@ -81,6 +82,8 @@ class Gatekeeper:
         self._baseline = baseline
         self._note = note
         self.steadiness = Steadiness()
+        self._session_ms = 0
+        """The longest one of the brokers that was seen."""
 
     async def wait(
         self, questions: Sequence[GateQuestion], step: str, is_over: Callable[[Observation], Awaitable[bool]] = _never
@@ -117,6 +120,26 @@ class Gatekeeper:
                 )
             await clock.sleep(times.poll)
 
+    async def until_gone(self, node: Node, step: str) -> None:
+        """Wait until a broker that was stopped is registered nowhere; but it must not stay down. What nobody can see is
+        over after the time-out of its session, and a registration that stays is waited for as long as any gate."""
+        clock, times = self._parts.clock, self._parts.inventory.times
+        began_ms, said = clock.monotonic_ms(), ""
+        while True:
+            seen = await self._parts.observer.observe()
+            self._session_ms = max(self._session_ms, _session_ms(seen))
+            waiting = self._parts.judge(GateQuestion(Gate.BROKER_GONE, node), seen)
+            if not waiting:
+                return
+            passed_ms, shown = clock.monotonic_ms() - began_ms, _shown(waiting)
+            if passed_ms >= self._session_ms and (seen.brokers is None or passed_ms >= times.gate * 1000):
+                self._parts.tell(f"{step}: starts {node.name} nevertheless, {passed_ms // 1000} s later: {shown}")
+                return
+            if shown != said:
+                said = shown
+                self._parts.tell(f"{step}: waits: {shown}")
+            await clock.sleep(times.poll)
+
     def _shrink(self, seen: Observation) -> None:
         """Whoever was in sync once is old trouble no more."""
         for brokers, names in by_brokers(healed(self._baseline(), seen)).items():
@@ -142,6 +165,7 @@ class Gatekeeper:
 
     def _waiting(self, questions: Sequence[GateQuestion], seen: Observation) -> Iterator[Waiting]:
         gone, baseline = self._parts.inventory.gone, self._baseline()
+        self._session_ms = max(self._session_ms, _session_ms(seen))
         found = [
             waiting
             for question in questions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 from migrator.rollout.inventory import Inventory
@@ -13,7 +14,7 @@ from migrator.values import value
 
 @value
 class RolloutParts:
-    """``zookeeper_connect``: of the file that the inventory's ``access`` names, or "". ``tell`` shows a sentence.
+    """``zookeeper_connect``: of the file that the inventory's ``access`` names, or "". ``show`` shows a sentence.
     ``keep_zookeeper`` writes Kafka's znodes to a file, and says why not, or "". ``unregister`` removes a broker's
     registration from the quorum, and says why not, or ""."""
 
@@ -23,10 +24,15 @@ class RolloutParts:
     judge: Judge
     lock: Lock
     clock: Clock
-    tell: Callable[[str], None]
+    show: Callable[[str], None]
     keep_zookeeper: Callable[[Path], Awaitable[str]]
     unregister: Callable[[int], Awaitable[str]]
     zookeeper_connect: str = ""
+
+    def tell(self, sentence: str) -> None:
+        """Show a sentence. A terminal or a pipe that is gone holds nothing up: the journal has what counts."""
+        with suppress(OSError):
+            self.show(sentence)
 
     @property
     def mode_settings(self) -> ModeSettings:

@@ -16,7 +16,7 @@ class StepProgress:
     """``done``: acts that have come to their end. ``begun``: the one that was begun, with what was ``expected``.
     ``wrote``: the file was changed in this step; ``restored``: to what it was before. ``past``: the node was found
     beyond this step. ``before``: what was seen of the broker before its restart. ``failed``: an act of it did, and the
-    operator may have mended a file since."""
+    operator may have mended a file since. ``started``: its node was started, or restarted, by it."""
 
     done: tuple[Act, ...] = ()
     begun: Act | None = None
@@ -27,6 +27,7 @@ class StepProgress:
     finished: bool = False
     before: BrokerSeen | None = None
     failed: bool = False
+    started: bool = False
 
 
 @value
@@ -184,7 +185,8 @@ def _step_after(step: StepProgress, entry: Entry) -> StepProgress:
     if entry.event is Event.PASSED and act in step.done:  # a gate that was asked again: what was begun stays begun
         return step
     if entry.event in (Event.DONE, Event.FOUND, Event.PASSED):
-        step = replace(step, done=(*step.done, act), begun=None, expected={})
+        started = step.started or (entry.event is Event.DONE and act in (Act.RESTART, Act.START))
+        step = replace(step, done=(*step.done, act), begun=None, expected={}, started=started)
         if act is Act.EDIT:
             wrote, restored = entry.event is Event.DONE, bool(details.get("restored"))
             return replace(step, wrote=wrote, restored=restored, past=bool(details.get("past")))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import re
-from collections.abc import AsyncIterator, Iterator
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -18,10 +21,27 @@ from migrator.rollout import site
 from migrator.rollout.apply import ABORT_FILE
 from migrator.rollout.gates import judge
 from migrator.rollout.inventory import Inventory
+from migrator.rollout.nodes import Node
 from migrator.rollout.ports import BrokerMode, LockHolder
 from migrator.rollout.world import World
 from tests.rollout.support.model import ModelClock, ModelCluster, ModelLock
 from tests.rollout.support.model_files import SECRET, inventory_text, model_inventory
+
+
+async def _nobody_is_told() -> None:
+    pass
+
+
+class Cluster(ModelCluster):
+    """Something happens each time that a node was stopped."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        super().__init__(inventory)
+        self.stopped: Callable[[], Awaitable[None]] = _nobody_is_told
+
+    async def stop(self, node: Node) -> None:
+        await super().stop(node)
+        await self.stopped()
 
 
 class Desk:
@@ -31,7 +51,7 @@ class Desk:
         self.inventory = directory / "model.yaml"
         self.inventory.write_text(inventory_text())
         self.state = directory / "model.rollout"
-        self.cluster, self.lock, self.clock = ModelCluster(model_inventory()), ModelLock(), ModelClock()
+        self.cluster, self.lock, self.clock = Cluster(model_inventory()), ModelLock(), ModelClock()
         self.shown = ""
 
     def type(self, words: str, *, answer: str = "") -> Result:
@@ -295,3 +315,25 @@ def test_a_node_is_left_out_and_taken_in_again(desk: Desk) -> None:
     assert f"kraft/{broker.name}: starts {broker.name}" in printed or f"kraft/{broker.name}: restarts" in printed
     assert set(desk.cluster.modes().values()) == {BrokerMode.KRAFT}
     assert "back-in" in desk.printed("history")
+
+
+@pytest.mark.parametrize("nohup", [False, True], ids=["ssh session", "nohup"])
+def test_a_terminal_that_goes_away_lets_the_step_come_to_its_end(desk: Desk, *, nohup: bool) -> None:
+    """The kernel tells a shell and its jobs, and the shell tells its jobs again."""
+
+    async def goes_away() -> None:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGHUP)
+            await asyncio.sleep(0)
+        while not (nohup or (desk.state / ABORT_FILE).exists()):
+            await asyncio.sleep(0)
+
+    desk.cluster.stopped = goes_away
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
+    try:
+        printed = desk.printed("apply --until migrate")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert ("it stopped after the step under way" in printed) is not nohup
+    ends = BrokerMode.MIGRATING if nohup else BrokerMode.ZOOKEEPER
+    assert list(desk.cluster.modes().values()) == [BrokerMode.MIGRATING, ends, ends]
