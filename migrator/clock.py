@@ -1,4 +1,4 @@
-"""The two clocks of the process, in milliseconds. Pure rooms are handed the time; all others read it here."""
+"""The clocks of the process, in milliseconds. Pure rooms are handed the time; all others read it here."""
 
 from __future__ import annotations
 
@@ -13,3 +13,8 @@ def wall_ms() -> int:
 def monotonic_ms() -> int:
     """Of consensus, sessions and time-outs, in ms: it never jumps, and means nothing to another process."""
     return time.monotonic_ns() // 1_000_000
+
+
+def since_boot_ms() -> int:
+    """Like `monotonic_ms`, but it goes on while the machine sleeps: how old something is, in ms."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
@@ -13,23 +13,22 @@ from migrator.rollout.engine import Decision
 from migrator.rollout.examined import copies
 from migrator.rollout.excuses import Baseline, refuse_gone
 from migrator.rollout.files import backup, backup_of, earlier_of, text_of
-from migrator.rollout.gatekeeper import Gatekeeper, Note
+from migrator.rollout.gatekeeper import Asked, Gatekeeper, Note
 from migrator.rollout.identities import LEAVES, refuse_new_identity
 from migrator.rollout.journal import Detail, Event
 from migrator.rollout.modes import CONNECT, FileMode, digest, file_mode, lost_zookeeper, parsed, rewritten, stock_file
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.ports import ExecutorError, FileChangedError, GateQuestion, Observation, Output
+from migrator.rollout.ports import ExecutorError, FileChangedError, Observation, Output
 from migrator.rollout.processes import Processes
 from migrator.rollout.progress import Progress, StepProgress
+from migrator.rollout.step_gates import StepGates
 from migrator.rollout.steps import Act, Job, Step
 
 SOAK_NOTE_MS = 60_000
 """How much of a soak a crash may cost."""
 VERDICT_MS = 900_000
 """How long a comparison of both sides counts, before a controller is restarted without the migration."""
-FRESH_MS = 30_000
-"""How long an open gate counts, while the file is changed behind it."""
 
 
 class JobFailedError(OperatorError):
@@ -68,15 +67,14 @@ class StepActs:
         self._state = state
         self._note = note
         self._gates = Gatekeeper(parts, baseline, note)
+        self.gates = StepGates(parts, self._gates, note)
         self._processes = Processes(parts, self._gates)
         self._started: set[str] = set()
         """Names of the steps whose node was started, or restarted, in this run."""
         self.found: tuple[str, str | None] = ("", None)
         """Node and digest of the file that was found changed last."""
         self._verified_ms: int | None = None
-        """When both sides were found equal last in this run, by the clock that never jumps."""
-        self._looked = "", 0
-        """The step whose gate before it was open last in this run, and when."""
+        """When both sides were found equal last in this run, by the clock that goes on while the machine sleeps."""
 
     async def look(self, step: Step) -> tuple[FileMode | None, bool]:
         """What the file of a step's node is for, and whether its process runs."""
@@ -86,46 +84,6 @@ class StepActs:
         if step.mode is None or step.mode is FileMode.STOCK:
             return None, runs
         return file_mode(step.node.role, parsed(step.node, await text_of(self._parts.executor, step.node))), runs
-
-    async def check(self, step: Step, act: Act, questions: Sequence[GateQuestion]) -> None:
-        """Wait until all gates are open.
-
-        :raises GateTimeoutError: one stays shut.
-        """
-        await self.wait(step, questions)
-        self._passed(step, act)
-
-    async def wait(self, step: Step, questions: Sequence[GateQuestion]) -> None:
-        """The same, and nothing is noted.
-
-        :raises GateTimeoutError: one stays shut.
-        """
-        await self._gates.wait(questions, step.name)
-
-    async def check_again(self, step: Step, progress: Progress, questions: Sequence[GateQuestion]) -> None:
-        """A gate before a step that was passed by another run, or a while ago, and behind which nothing has happened.
-
-        :raises GateTimeoutError: it is shut now.
-        """
-        name, when = self._looked
-        if not questions or (name == step.name and self._parts.clock.monotonic_ms() - when <= FRESH_MS):
-            return
-
-        async def is_over(seen: Observation) -> bool:
-            if step.node is None or engine.TOUCH_NODE.isdisjoint(step.acts):
-                return False
-            if engine.is_down(step, seen):
-                return True
-            runs = await self._parts.executor.incarnation(step.node)
-            return engine.took_effect(step, progress.of(step.name), seen, runs)
-
-        if await self._gates.wait(questions, step.name, is_over):
-            self._passed(step, Act.CHECK_BEFORE)
-
-    def _passed(self, step: Step, act: Act) -> None:
-        self._note(Event.PASSED, step.name, act)
-        if act is Act.CHECK_BEFORE:
-            self._looked = step.name, self._parts.clock.monotonic_ms()
 
     async def see_files(self, nodes: Iterable[Node], progress: Progress) -> None:
         """Before a person is asked: nobody else may have changed one of these files.
@@ -144,8 +102,10 @@ class StepActs:
             if not progress.knows(node.name, now):
                 self._note(Event.FILE, node=node.name, file=now)
 
-    async def do(self, step: Step, act: Act, progress: Progress) -> None:
+    async def do(self, step: Step, act: Act, progress: Progress, asked: Asked) -> None:
         """One act that changes something, or a job.
+
+        :param asked: the gate before the step: asked again as the last thing before a process is stopped.
 
         :raises OperatorError: it fails.
         """
@@ -156,10 +116,13 @@ class StepActs:
         elif act is Act.RUN:
             await self._run(step, progress)
         elif step.node is not None:
-            work = {Act.EDIT: self._edit, Act.RESTART: self._restart, Act.START: self._start, Act.STOP: self._stop}
             if act in (Act.RESTART, Act.START):
                 self._started.add(step.name)
-            await work[act](step, step.node, progress)
+            if act in engine.STOPS:
+                stops = self._restart if act is Act.RESTART else self._stop
+                await stops(step, step.node, progress, asked)
+            else:
+                await (self._edit if act is Act.EDIT else self._start)(step, step.node, progress)
 
     async def start_what_ended(self, own: Step, step: Step) -> None:
         """What an earlier run has started, and a step waits for, may have ended since, mostly because of its file. No
@@ -247,15 +210,18 @@ class StepActs:
         new = rewritten(node, text, step.mode, self._parts.mode_settings, was)
         return new.encode(), earlier
 
-    async def _restart(self, step: Step, node: Node, progress: Progress) -> None:
+    async def _restart(self, step: Step, node: Node, progress: Progress, asked: Asked) -> None:
         known = progress.of(step.name)
-        seen = await self._parts.observer.observe()
-        before = await self._parts.executor.incarnation(node)
-        now = await self._digest(node)
-        is_known = progress.knows(node.name, now) or await self._is_mended(step, known, before)
-        decision = engine.decide_restart(step, known, seen, before, file_is_known=is_known)
-        if decision is Decision.FILE_CHANGED:
-            raise self._changed(node, now)
+        while True:
+            seen = await self._parts.observer.observe()
+            before = await self._parts.executor.incarnation(node)
+            now = await self._digest(node)
+            is_known = progress.knows(node.name, now) or await self._is_mended(step, known, before)
+            decision = engine.decide_restart(step, known, seen, before, file_is_known=is_known)
+            if decision is Decision.FILE_CHANGED:
+                raise self._changed(node, now)
+            if decision is not Decision.DO or await self.gates.is_open_now(step, progress, asked):
+                break
         if decision is Decision.FOUND:
             self._note(Event.FOUND, step.name, Act.RESTART)
             return
@@ -289,9 +255,12 @@ class StepActs:
         now = await self._digest(target)  # a person may have mended it before: it runs with this file
         self._note(Event.DONE, step.name, Act.START, node=target.name, file=now)
 
-    async def _stop(self, step: Step, node: Node, progress: Progress) -> None:
-        runs = await self._parts.executor.incarnation(node)
-        decision = engine.decide_stop(progress.of(step.name), runs)
+    async def _stop(self, step: Step, node: Node, progress: Progress, asked: Asked) -> None:
+        while True:
+            runs = await self._parts.executor.incarnation(node)
+            decision = engine.decide_stop(progress.of(step.name), runs)
+            if decision is not Decision.DO or await self.gates.is_open_now(step, progress, asked):
+                break
         if decision is Decision.DO and runs is not None:
             self._note(Event.BEGUN, step.name, Act.STOP, node=node.name)
             self._parts.tell(f"{step.name}: stops {node.name}")
@@ -305,7 +274,7 @@ class StepActs:
         last, noted, verified = self._parts.clock.monotonic_ms(), soaked, soaked
         verify = int(self._parts.inventory.times.verify * 1000)
         while soaked < wanted:
-            await self._gates.wait(step.before, step.name)
+            await self._gates.wait(lambda _: step.before, step.name)
             await self._parts.clock.sleep(min(poll, (wanted - soaked) / 1000))
             now = self._parts.clock.monotonic_ms()
             soaked, last = soaked + now - last, now
@@ -338,7 +307,7 @@ class StepActs:
     def _verdict_is_old(self, progress: Progress) -> bool:
         clock = self._parts.clock
         if self._verified_ms is not None:
-            return clock.monotonic_ms() - self._verified_ms > VERDICT_MS
+            return clock.since_boot_ms() - self._verified_ms > VERDICT_MS
         if progress.verified_ms is None:
             return True
         return not 0 <= clock.wall_ms() - progress.verified_ms <= VERDICT_MS
@@ -446,7 +415,7 @@ class StepActs:
             keep_verdict(self._state, step.name, report)
         self._raise_if_failed(step, job, node, output)
         if job is Job.VERIFY:
-            self._verified_ms = self._parts.clock.monotonic_ms()
+            self._verified_ms = self._parts.clock.since_boot_ms()
         return jobs.figures(job, report)
 
     async def _with_zookeeper(self, node: Node, rollout: str) -> Node:

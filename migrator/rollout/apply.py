@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 from migrator.errors import OperatorError
@@ -24,7 +25,7 @@ from migrator.rollout.engine import (
 )
 from migrator.rollout.examined import remove_copies
 from migrator.rollout.excuses import Baseline
-from migrator.rollout.gatekeeper import GateShutError, GateTimeoutError
+from migrator.rollout.gatekeeper import Asked, GateShutError, GateTimeoutError
 from migrator.rollout.identities import IdentityError
 from migrator.rollout.journal import Detail, Event, RolloutJournal
 from migrator.rollout.nodes import Node
@@ -33,7 +34,6 @@ from migrator.rollout.plan import canary_steps, plan
 from migrator.rollout.ports import (
     ExecutorError,
     FileChangedError,
-    GateQuestion,
     LockedError,
     Observation,
     UnreachableError,
@@ -167,14 +167,13 @@ class RolloutRun:
                 if is_done and not self._must_do_again(step, act):
                     continue
                 if asks_again(step, self._progress.of(step.name), act):
-                    asked = questions_before(step, self._steps, self._progress, seen)
-                    await self._acts.check_again(step, self._progress, asked)
+                    await self._acts.gates.check_again(step, self._progress, self._asked_before(step))
                 await self._parts.lock.check(self._progress.rollout)
                 if act is Act.CONFIRM:
                     if not await self._is_wanted(step, seen):
                         return False
                 else:
-                    await self._do(step, act, seen)
+                    await self._do(step, act)
         except AbortedError:
             raise
         except OperatorError as error:
@@ -186,8 +185,7 @@ class RolloutRun:
 
     async def _leave_out(self, step: Step) -> None:
         if closes_rack(step, self._steps, self._progress):
-            seen = await self._parts.observer.observe()
-            await self._acts.wait(step, questions_after(step, self._steps, self._progress, seen))
+            await self._acts.gates.wait(step, self._asked_after(step))
         self._note(Event.SKIPPED, step.name)
 
     def _must_do_again(self, step: Step, act: Act) -> bool:
@@ -220,29 +218,35 @@ class RolloutRun:
     def _open(self, step: Step) -> bool:
         return not self._progress.of(step.name).finished
 
-    async def _do(self, step: Step, act: Act, seen: Observation) -> None:
+    async def _do(self, step: Step, act: Act) -> None:
         if act is Act.CHECK_BEFORE:
-            await self._acts.check(step, act, questions_before(step, self._steps, self._progress, seen))
+            await self._acts.gates.check(step, act, self._asked_before(step))
         elif act is Act.CHECK_AFTER:
             await self._check_after(step)
         else:
-            await self._acts.do(step, act, self._progress)
+            await self._acts.do(step, act, self._progress, self._asked_before(step))
+
+    def _asked_before(self, step: Step) -> Asked:
+        return partial(questions_before, step, self._steps, self._progress)
+
+    def _asked_after(self, step: Step) -> Asked:
+        return partial(questions_after, step, self._steps, self._progress)
 
     async def _check_after(self, step: Step) -> None:
-        asked = questions_after(step, self._steps, self._progress, await self._parts.observer.observe())
-        waited_for = self._waited_for(step, asked)
+        waited_for = self._waited_for(step)
         for own in self._steps:
             is_waited_for = own is step or (own.phase is step.phase and own.node in waited_for)
             if is_waited_for and self._progress.of(own.name).started:
                 await self._acts.start_what_ended(own, step)
-        await self._acts.check(step, Act.CHECK_AFTER, asked)
+        await self._acts.gates.check(step, Act.CHECK_AFTER, self._asked_after(step))
         if self._progress.of(step.name).failed:
             await self._acts.take_as_mended(waited_for, self._progress)
 
-    def _waited_for(self, step: Step, asked: Sequence[GateQuestion]) -> Sequence[Node]:
+    def _waited_for(self, step: Step) -> Sequence[Node]:
         """The nodes that serve when the check after a step has passed: that of the step, of its rack, or all voters."""
         if step.phase is Phase.START:
             return self._parts.inventory.controllers.nodes if step.after else ()
+        asked = questions_after(step, self._steps, self._progress, Observation())
         return [question.node for question in asked if question.node is not None and step.successor is None]
 
     def _note(self, event: Event, step: str = "", act: str = "", **details: Detail) -> None:

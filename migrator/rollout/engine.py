@@ -28,6 +28,8 @@ MODES = {
 }
 KRAFT_OR_UNSEEN = (None, BrokerMode.KRAFT)
 TOUCH_NODE = frozenset((Act.RESTART, Act.STOP, Act.START))
+STOPS = frozenset((Act.RESTART, Act.STOP))
+"""Acts that stop a process that serves: the gate before the step is asked as the last thing before it is stopped."""
 GATED = TOUCH_NODE | {Act.RUN, Act.SOAK}
 """Acts that the gate before a step is for: once one of them has come to its end, nobody asks that gate again."""
 UNKNOWN_INCARNATION = ""
@@ -87,7 +89,10 @@ def serves(node: Node, seen: Observation) -> bool:
 
 def asks_again(step: Step, known: StepProgress, act: Act) -> bool:
     """Whether the gate before a step still counts at this act of it: it was passed, and nothing behind it has touched
-    the cluster for certain. What is begun may not have happened: whoever asks looks at the process."""
+    the cluster for certain. What is begun may not have happened: whoever asks looks at the process. Who stops a process
+    asks by itself."""
+    if act in STOPS:
+        return False
     later = step.acts[step.acts.index(Act.CHECK_BEFORE) + 1 :] if Act.CHECK_BEFORE in step.acts else ()
     return Act.CHECK_BEFORE in known.done and act in later and GATED.isdisjoint(known.done)
 

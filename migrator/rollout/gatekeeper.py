@@ -21,6 +21,10 @@ SESSION_TIMEOUT_MS = 18_000
 """Kafka's default."""
 
 
+Asked = Callable[[Observation], Sequence[GateQuestion]]
+"""What a gate asks, by what is seen at each look: a broker that was down may serve at the next one."""
+
+
 class GateTimeoutError(OperatorError):
     """A gate stayed shut; says for whom or what it waits."""
 
@@ -85,32 +89,31 @@ class Gatekeeper:
         self._session_ms = 0
         """The longest one of the brokers that was seen."""
 
-    async def wait(
-        self, questions: Sequence[GateQuestion], step: str, is_over: Callable[[Observation], Awaitable[bool]] = _never
-    ) -> bool:
+    async def wait(self, asked: Asked, step: str, is_over: Callable[[Observation], Awaitable[bool]] = _never) -> int:
         """
         :param is_over: whether the questions do not matter any more.
-        :returns: whether the gate is open; False: it is over.
+        :returns: how many looks it took until the gate was open; 0: it is over.
         :raises GateTimeoutError: it stays shut.
         :raises GateShutError: it is shut for ever; nobody waits then.
         """
         times, clock = self._parts.inventory.times, self._parts.clock
         deadline = clock.monotonic_ms() + int(times.gate * 1000)
         said: tuple[Waiting, ...] = ()
+        looks = 0
         files: dict[str, tuple[str, Mapping[str, str]]] = {}
         while True:
-            seen = await self._parts.observer.observe()
+            seen, looks = await self._parts.observer.observe(), looks + 1
             self._shrink(seen)
-            questions = [await self._with_file(question, seen, files) for question in questions]
+            questions = [await self._with_file(question, seen, files) for question in asked(seen)]
             waiting = tuple(self._waiting(questions, seen))
             if not waiting:
                 for sentence in (text for question in questions for text in unseen(question, seen)):
                     self._parts.tell(f"{step}: {sentence}")
-                return True
+                return looks
             if shut := [each for each in waiting if each.for_ever]:
                 raise GateShutError(_shown(shut), where=step, remedy=shut[0].remedy)
             if await is_over(seen):
-                return False
+                return 0
             if waiting != said:
                 said = waiting
                 self._parts.tell(f"{step}: waits: {_shown(waiting)}")

@@ -311,5 +311,8 @@ class Clock(Protocol):
     def monotonic_ms(self) -> int:
         """Means nothing to another process."""
 
+    def since_boot_ms(self) -> int:
+        """Goes on while the machine sleeps: for how old something is. Means nothing to another process."""
+
     async def sleep(self, seconds: float) -> None:
         """Let that time pass."""

@@ -70,7 +70,7 @@ class Processes:
             await self._gates.until_gone(node, step.name)
         if self._parts.executor.stops_and_starts(node):
             await self._parts.executor.start(node)
-        else:
+        elif await self._parts.executor.incarnation(node) is None:  # else somebody has started it meanwhile
             await self._parts.executor.restart(node)
 
     async def _ends(self, node: Node, before: str) -> bool | None:

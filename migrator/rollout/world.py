@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from migrator.clock import monotonic_ms, wall_ms
+from migrator.clock import monotonic_ms, since_boot_ms, wall_ms
 from migrator.config.load import read_properties, typed_settings
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
@@ -60,6 +60,10 @@ class SystemClock:
     def monotonic_ms(self) -> int:
         """Means nothing to another process."""
         return monotonic_ms()
+
+    def since_boot_ms(self) -> int:
+        """Goes on while the machine sleeps."""
+        return since_boot_ms()
 
     async def sleep(self, seconds: float) -> None:
         """Let that time pass."""

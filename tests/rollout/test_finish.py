@@ -100,6 +100,22 @@ def test_a_verdict_that_grew_old_while_the_operator_thought_is_asked_again(tmp_p
     assert [entry.step for entry in operator.entries if entry.event is Event.VERIFIED][-1].startswith("finish/")
 
 
+def test_a_verdict_is_old_if_the_machine_was_suspended_since(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    operator = Operator(ModelCluster(model_inventory(handover=False)), tmp_path / "state")
+    assert operator.apply(StopAt(Phase.KRAFT)) is Ending.REACHED
+    awake = operator.copy(tmp_path / "awake")
+
+    def sleeps(where: str) -> None:
+        if where.startswith("before confirmed"):
+            operator.clock.asleep_ms = VERDICT_MS + 1
+
+    operator.cluster.points.at = sleeps
+    assert operator.resume() is Ending.COMPLETE
+    assert awake.resume() is Ending.COMPLETE
+    assert verified(operator) == verified(awake) + 1
+
+
 def test_a_fresh_verdict_is_not_asked_again(tmp_path: Path) -> None:
     operator = operator_at(tmp_path)
     before = verified(operator)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from migrator.errors import OperatorError
 from migrator.rollout.apply import Ending, StopAt
 from migrator.rollout.gatekeeper import GateTimeoutError
 from migrator.rollout.nodes import Node
-from migrator.rollout.ports import ExecutorError
+from migrator.rollout.ports import ExecutorError, LockedError, LockHolder
 from migrator.rollout.steps import Phase
-from tests.rollout.support.model import ModelCluster, nothing
+from tests.rollout.support.model import ModelClock, ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
 
@@ -97,3 +99,101 @@ def test_no_gate_holds_up_a_broker_whose_restart_command_was_killed_in_the_middl
     operator.cluster.points.at = nothing
     assert operator.resume() is Ending.COMPLETE
     assert not operator.cluster.violations
+
+
+@STOPS
+@pytest.mark.parametrize(("reached", "phase"), [(Phase.START, Phase.MIGRATE), (Phase.COPY, Phase.KRAFT)])
+@pytest.mark.parametrize("action", ["incarnation", "read"])
+def test_the_gate_is_the_last_thing_before_a_node_is_stopped(
+    tmp_path: Path, reached: Phase, phase: Phase, action: str, *, stops: bool
+) -> None:
+    """Whatever was looked at before took minutes, and another broker has gone meanwhile."""
+    operator = operator_at(tmp_path, reached, stops=stops)
+    restarts = operator.cluster.restarts.copy()
+
+    def takes_long(found: str, node: Node) -> None:
+        if (found, node.name) == (action, BROKER) and operator.entries[-1].act == "edit":
+            operator.clock.now_ms += 110_000
+            stays_down(operator, OTHER)
+
+    operator.cluster.fault = takes_long
+    with pytest.raises(GateTimeoutError, match=f"{phase.value}/{BROKER}: .*under-replicated"):
+        operator.resume()
+    assert not (operator.cluster.restarts - restarts)[BROKER]
+    assert not operator.cluster.violations
+    operator.cluster.fault = nothing
+    operator.cluster.start_as_configured(operator.node(OTHER))
+    assert operator.resume() is Ending.COMPLETE
+    assert not operator.cluster.violations
+
+
+@STOPS
+def test_a_broker_that_was_down_and_is_back_is_gated_as_anybody(tmp_path: Path, *, stops: bool) -> None:
+    """Who is down comes first, without a gate; and somebody else is just starting it."""
+    operator = operator_at(tmp_path, Phase.COPY, stops=stops)
+    operator.cluster.crash(operator.node(OTHER))
+    restarts = operator.cluster.restarts.copy()
+
+    def comes_back(where: str) -> None:
+        if where == f"after write {OTHER}":
+            operator.cluster.start_as_configured(operator.node(OTHER))
+            restarts[OTHER] += 1
+            stays_down(operator, BROKER)
+
+    operator.cluster.points.at = comes_back
+    with pytest.raises(GateTimeoutError, match="under-replicated"):
+        operator.resume()
+    assert operator.cluster.restarts == restarts
+    assert not operator.cluster.violations
+    operator.cluster.points.at, operator.cluster.fault = nothing, nothing
+    operator.cluster.start_as_configured(operator.node(BROKER))
+    assert operator.resume() is Ending.COMPLETE
+    assert not operator.cluster.violations
+
+
+def test_a_broker_that_goes_down_while_its_gate_is_shut_is_started_without_one(tmp_path: Path) -> None:
+    operator = operator_at(tmp_path, Phase.COPY)
+
+    def goes_down(where: str) -> None:
+        if where == f"after done kraft/{BROKER} edit":
+            stays_down(operator, OTHER)
+            operator.cluster.violations.clear()
+            operator.cluster.crash(operator.node(BROKER))
+
+    operator.cluster.points.at = goes_down
+    restarts = operator.cluster.restarts.copy()
+    with pytest.raises(OperatorError, match=OTHER):
+        operator.resume()
+    assert (operator.cluster.restarts - restarts)[BROKER] == 1
+
+
+def test_a_lock_that_is_lost_while_the_gate_is_waited_for_is_seen(tmp_path: Path) -> None:
+    operator = operator_at(tmp_path, Phase.COPY)
+
+    def takes(where: str) -> None:
+        if where == f"after done kraft/{BROKER} edit":
+            operator.cluster.lagging = {OTHER}
+
+    def waits() -> None:
+        if operator.cluster.lagging:
+            operator.cluster.lagging = set()
+            operator.lock.owner = LockHolder("another", "somebody", "ops-2", 5)
+
+    operator.cluster.points.at = takes
+    operator.clock = WaitingClock(operator.clock, waits)
+    restarts = operator.cluster.restarts[BROKER]
+    with pytest.raises(LockedError):
+        operator.resume()
+    assert operator.cluster.restarts[BROKER] == restarts
+
+
+class WaitingClock(ModelClock):
+    """Something happens while somebody sleeps."""
+
+    def __init__(self, clock: ModelClock, meanwhile: Callable[[], None]) -> None:
+        super().__init__()
+        self.now_ms, self._meanwhile = clock.now_ms, meanwhile
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(seconds)
+        self._meanwhile()
