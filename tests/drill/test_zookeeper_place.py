@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,14 @@ from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.zookeeper.znodes import paths
 from tests.conftest import ZooKeeperSpace, connect, disconnect
 from tests.patience import PATIENCE_SECONDS
+
+
+@pytest.fixture
+def client(own_zookeeper: EmbeddedZooKeeper) -> Iterator[KazooClient]:
+    """Somebody else's, in the same server."""
+    found = connect(own_zookeeper.hosts)
+    yield found
+    disconnect(found)
 
 
 @pytest.mark.parametrize(
@@ -86,18 +95,14 @@ def test_a_server_that_nobody_reaches_is_named(tmp_path: Path, free_port: int) -
 
 @pytest.mark.parametrize("chroot", ["", "/a", "/a/b"])
 def test_a_used_place_is_refused_and_stays_as_it_is(
-    own_zookeeper: EmbeddedZooKeeper, tmp_path: Path, chroot: str
+    own_zookeeper: EmbeddedZooKeeper, client: KazooClient, tmp_path: Path, chroot: str
 ) -> None:
-    client = connect(own_zookeeper.hosts)
-    try:
-        client.create(f"{chroot}/brokers/ids", b"somebody's", makepath=True)
-        before = everything(client)
-        code, said = drill(tmp_path, own_zookeeper.hosts + chroot)
-        assert code == 2
-        assert "needs an empty place, and found /brokers" in said
-        assert everything(client) == before
-    finally:
-        disconnect(client)
+    client.create(f"{chroot}/brokers/ids", b"somebody's", makepath=True)
+    before = everything(client)
+    code, said = drill(tmp_path, own_zookeeper.hosts + chroot)
+    assert code == 2
+    assert "needs an empty place, and found /brokers" in said
+    assert everything(client) == before
 
 
 def test_many_znodes_in_the_way_are_counted(zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient) -> None:
@@ -108,52 +113,46 @@ def test_many_znodes_in_the_way_are_counted(zookeeper: ZooKeeperSpace, zookeeper
 
 
 @pytest.mark.parametrize("chroot", ["", "/there", "/there/not", "/not/there"])
-def test_a_place_is_as_before_when_it_is_given_back(own_zookeeper: EmbeddedZooKeeper, chroot: str) -> None:
-    client = connect(own_zookeeper.hosts)
-    try:
-        if chroot:
-            client.create("/there", b"somebody's")
-        before = everything(client)
-        claimed = ClaimedPlace(ZooKeeperPlace(own_zookeeper.hosts, chroot))
-        client.create(f"{chroot}/brokers/topics/orders/partitions/0/state", makepath=True)
-        client.create(f"{chroot}{paths.CONTROLLER}", ephemeral=True)
+def test_a_place_is_as_before_when_it_is_given_back(
+    own_zookeeper: EmbeddedZooKeeper, client: KazooClient, chroot: str
+) -> None:
+    if chroot:
+        client.create("/there", b"somebody's")
+    before = everything(client)
+    claimed = ClaimedPlace(ZooKeeperPlace(own_zookeeper.hosts, chroot))
+    client.create(f"{chroot}/brokers/topics/orders/partitions/0/state", makepath=True)
+    client.create(f"{chroot}{paths.CONTROLLER}", ephemeral=True)
+    claimed.give_back()
+    assert everything(client) == before
+
+
+@pytest.mark.parametrize("chroot", ["", "/drill"])
+def test_what_others_put_there_meanwhile_stays_and_is_named(
+    own_zookeeper: EmbeddedZooKeeper, client: KazooClient, chroot: str
+) -> None:
+    claimed = ClaimedPlace(ZooKeeperPlace(own_zookeeper.hosts, chroot))
+    client.create(f"{chroot}/brokers/ids", makepath=True)
+    client.create(f"{chroot}/others/work", b"for years", makepath=True)
+    with pytest.raises(OperatorError, match="stay there: /others"):
         claimed.give_back()
-        assert everything(client) == before
-    finally:
-        disconnect(client)
+    assert everything(client, chroot) == [f"{chroot}/others", f"{chroot}/others/work"]
 
 
 @pytest.mark.parametrize("chroot", ["", "/drill"])
-def test_what_others_put_there_meanwhile_stays_and_is_named(own_zookeeper: EmbeddedZooKeeper, chroot: str) -> None:
-    client = connect(own_zookeeper.hosts)
-    try:
-        claimed = ClaimedPlace(ZooKeeperPlace(own_zookeeper.hosts, chroot))
-        client.create(f"{chroot}/brokers/ids", makepath=True)
-        client.create(f"{chroot}/others/work", b"for years", makepath=True)
-        with pytest.raises(OperatorError, match="stay there: /others"):
+def test_a_cluster_that_somebody_began_there_stays_whole(
+    own_zookeeper: EmbeddedZooKeeper, client: KazooClient, chroot: str
+) -> None:
+    claimed = ClaimedPlace(ZooKeeperPlace(own_zookeeper.hosts, chroot))
+    client.delete(f"{chroot}{paths.DRILL}")
+    client.create(f"{chroot}/brokers/topics/orders", makepath=True)
+    before = everything(client, chroot)
+    for mark in (None, b"migrator drill on another host"):
+        if mark is not None:
+            client.create(f"{chroot}{paths.DRILL}", mark)
+            before = everything(client, chroot)
+        with pytest.raises(OperatorError, match="nothing is removed"):
             claimed.give_back()
-        assert everything(client, chroot) == [f"{chroot}/others", f"{chroot}/others/work"]
-    finally:
-        disconnect(client)
-
-
-@pytest.mark.parametrize("chroot", ["", "/drill"])
-def test_a_cluster_that_somebody_began_there_stays_whole(own_zookeeper: EmbeddedZooKeeper, chroot: str) -> None:
-    client = connect(own_zookeeper.hosts)
-    try:
-        claimed = ClaimedPlace(ZooKeeperPlace(own_zookeeper.hosts, chroot))
-        client.delete(f"{chroot}{paths.DRILL}")
-        client.create(f"{chroot}/brokers/topics/orders", makepath=True)
-        before = everything(client, chroot)
-        for mark in (None, b"migrator drill on another host"):
-            if mark is not None:
-                client.create(f"{chroot}{paths.DRILL}", mark)
-                before = everything(client, chroot)
-            with pytest.raises(OperatorError, match="nothing is removed"):
-                claimed.give_back()
-            assert everything(client, chroot) == before
-    finally:
-        disconnect(client)
+        assert everything(client, chroot) == before
 
 
 def test_of_two_drills_at_once_one_gets_the_place(zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient) -> None:

@@ -8,6 +8,7 @@ releases does not know any more. It is ``deleteall`` here, and ``delete`` where 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from migrator.drill.kafka.cluster import KafkaBrokerMode
 from tests.interop.procedures.support.procedure import Procedure, Shell, Step
@@ -53,7 +54,7 @@ BROKERS = {
     KafkaBrokerMode.MIGRATING: BROKER + QUORUM + OLD + FLAG,
     KafkaBrokerMode.KRAFT: BROKER + QUORUM + KRAFT,
 }
-BY_BOOTSTRAP = ("controller.quorum.voters={voters}", "controller.quorum.bootstrap.servers={servers}")
+_BY_BOOTSTRAP = ("controller.quorum.voters={voters}", "controller.quorum.bootstrap.servers={servers}")
 
 APACHE_36 = Procedure(
     "Apache Kafka 3.6",
@@ -69,16 +70,23 @@ APACHE_37 = replace(
     APACHE_36, name="Apache Kafka 3.7", release="3.7.2", protocol="3.7", prepared=CONTROLLER + MIGRATION + LISTENER
 )
 APACHE_38 = replace(APACHE_37, name="Apache Kafka 3.8", release="3.8.1", protocol="3.8")
-APACHE_39 = replace(
-    APACHE_38,
-    name="Apache Kafka 3.9",
-    release="3.9.1",
-    protocol="3.9",
-    prepared=APACHE_37.prepared.replace(*BY_BOOTSTRAP),
-    finalized=APACHE_37.finalized.replace(*BY_BOOTSTRAP),
-    brokers={mode: text.replace(*BY_BOOTSTRAP) for mode, text in BROKERS.items()},
-    format=BY_SERVERS,
-)
+
+
+def by_bootstrap(procedure: Procedure, name: str, **changes: Any) -> Procedure:
+    """The same with Kafka 3.9, and with files that name servers instead of voters."""
+    return replace(
+        procedure,
+        name=name,
+        release="3.9.1",
+        protocol="3.9",
+        prepared=procedure.prepared.replace(*_BY_BOOTSTRAP),
+        finalized=procedure.finalized.replace(*_BY_BOOTSTRAP),
+        brokers={mode: text.replace(*_BY_BOOTSTRAP) for mode, text in procedure.brokers.items()},
+        **changes,
+    )
+
+
+APACHE_39 = by_bootstrap(APACHE_38, "Apache Kafka 3.9", format=BY_SERVERS)
 
 OLD_BACK = (Step.DEPROVISION, Shell("deleteall /controller"), Step.BROKER_IS_CONTROLLER, Step.ZOOKEEPER)
 """Of 3.7 and 3.8; and of every release once brokers were in KRaft mode: nobody speaks of /migration."""

@@ -16,7 +16,6 @@ from tests.interop.procedures.support.apache import (
     APACHE_39,
     BROKER,
     BROKERS,
-    BY_BOOTSTRAP,
     CONTROLLER,
     END,
     FLAG,
@@ -27,6 +26,7 @@ from tests.interop.procedures.support.apache import (
     OLD,
     QUORUM,
     TO_DUAL_WRITE,
+    by_bootstrap,
 )
 from tests.interop.procedures.support.procedure import Procedure, Shell, Step
 
@@ -44,14 +44,9 @@ CONFLUENT_78 = replace(
         *(Step.KRAFT, Step.HEALTH, Step.FINALIZE, Step.FINISHED),
     ),
 )
-CONFLUENT_79 = replace(
+CONFLUENT_79 = by_bootstrap(
     CONFLUENT_78,
-    name="Confluent Platform 7.9, quoted steps on Apache's brokers, first controllers listed",
-    release="3.9.1",
-    protocol="3.9",
-    prepared=CONFLUENT_78.prepared.replace(*BY_BOOTSTRAP),
-    finalized=CONFLUENT_78.finalized.replace(*BY_BOOTSTRAP),
-    brokers={mode: text.replace(*BY_BOOTSTRAP) for mode, text in CONFLUENT_78.brokers.items()},
+    "Confluent Platform 7.9, quoted steps on Apache's brokers, first controllers listed",
     format=(("--config", "{file}", "--cluster-id={cluster}", "--initial-controllers", "{initial}"),),
     controllers=3,
 )
