@@ -1,4 +1,4 @@
-"""What Ctrl-C leaves: an exit code, and a sentence for each command that changes something."""
+"""What Ctrl-C and SIGTERM leave: an exit code, and a sentence for each command that changes something."""
 
 from __future__ import annotations
 
@@ -42,6 +42,17 @@ def at_once() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends the command as Ctrl-C does: it takes its children and its temporary files with it. Else a service
+    manager, or 'timeout', would leave them."""
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _interrupt(*_: object) -> NoReturn:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from migrator.cli.first_version import typed_version, version_to_rehearse
-from migrator.cli.interrupted import at_once
+from migrator.cli.interrupted import at_once, terminated_as_interrupted
 from migrator.cli.options import config_option
 from migrator.cli.terminal import console, say, say_json
 from migrator.config.load import load_settings, settings_from
@@ -93,8 +93,8 @@ def command(
     typed = typed_version(release_version)
     if not no_spark or kafka != NO_KAFKA:
         find_java()
-    version, version_from = version_to_rehearse(settings, typed)
-    with ExitStack() as stack:
+    with terminated_as_interrupted(), ExitStack() as stack:
+        version, version_from = version_to_rehearse(settings, typed)
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="migrator-rehearsal-")))
         request = RehearsalRequest(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from migrator.cli import terminal
+from migrator.cli.interrupted import terminated_as_interrupted
 from migrator.cli.progress import Progress
 from migrator.cli.terminal import console
 from migrator.cli.verify_output import Output
@@ -39,7 +40,7 @@ def run(request: VerifyRequest, controller: OpenActive, given: Mapping[str, Any]
     """
     find_java()
     history = None if given["history"] is None else History(given["history"])
-    with Progress(console(stderr=True)) as progress:
+    with terminated_as_interrupted(), Progress(console(stderr=True)) as progress:
         output = Output(given["page"], history, request.sources, progress.say, as_json=given["as_json"])
         mend = partial(_mend, controller, output, progress, ask=not given["yes"]) if given["mend"] else None
         job = Job(request, report_to=controller if given["tell_controller"] else None, repair=mend)

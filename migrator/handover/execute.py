@@ -22,14 +22,13 @@ from migrator.handover.plan import Action, Handover, HandoverStep, choose, next_
 from migrator.handover.survey import Survey
 from migrator.log.files import make_directory
 from migrator.log.lock import DirectoryLock
-from migrator.observe.journal import Journal
+from migrator.observe.journal import COMMAND_FILE, Journal
 from migrator.values import value
 
 POLL_SECONDS = 0.3
 PATIENCE_SECONDS = 600.0
 ATTEMPTS_MAX = 3
 """How often one thing is done for one voter: a Kafka that ends soon after its start is not started for ever."""
-JOURNAL_FILE = "journal.jsonl"
 JOURNAL_BYTES = 1 << 20
 BEGUN, SEEN = "begun", "seen"
 
@@ -126,7 +125,7 @@ class HandoverRun:
         folder = next(iter(self.sites.values())).file.ours.with_suffix(".handover")
         make_directory(folder)
         with DirectoryLock(folder):
-            journal = Journal(folder, JOURNAL_BYTES, file_name=JOURNAL_FILE)
+            journal = Journal(folder, JOURNAL_BYTES, file_name=COMMAND_FILE)
             try:
                 await self._run(journal)
             finally:

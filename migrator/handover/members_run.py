@@ -16,7 +16,6 @@ from migrator.errors import OperatorError
 from migrator.handover.execute import (
     BEGUN,
     JOURNAL_BYTES,
-    JOURNAL_FILE,
     PATIENCE_SECONDS,
     POLL_SECONDS,
     SEEN,
@@ -25,7 +24,7 @@ from migrator.handover.members import ObservedMembers, is_done, next_step, refus
 from migrator.handover.members_survey import MembersSurvey
 from migrator.log.files import make_directory
 from migrator.log.lock import DirectoryLock
-from migrator.observe.journal import Journal
+from migrator.observe.journal import COMMAND_FILE, Journal
 from migrator.raft.planner import Add, Remove, RemoveSelf, Step, Wait, described
 from migrator.raft.voter_set import ReplicaKey
 
@@ -95,7 +94,7 @@ class MembersRun:
         folder = self._file.with_suffix(".handover")
         make_directory(folder)
         with DirectoryLock(folder):
-            journal = Journal(folder, JOURNAL_BYTES, file_name=JOURNAL_FILE)
+            journal = Journal(folder, JOURNAL_BYTES, file_name=COMMAND_FILE)
             try:
                 await self._run(journal)
             finally:

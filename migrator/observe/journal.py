@@ -18,6 +18,9 @@ from migrator.observe.printable import json_text
 from migrator.observe.status import JournalEvent
 
 FILE_NAME = "migration-journal.jsonl"
+"""Of a controller, in its log directory."""
+COMMAND_FILE = "journal.jsonl"
+"""Of a command that goes on where it ended (a rollout, a hand-over), in a directory of its own."""
 OLD_SUFFIX = ".1"
 RECENT_MAX = 1_000
 """How many events are held in memory for those who ask."""

@@ -8,10 +8,10 @@ from typing import Any
 
 from migrator.log.files import PRIVATE_DIRECTORY, sync_directory, write_durably
 from migrator.log.metadata_log import DIRECTORY_NAME
+from migrator.observe.journal import COMMAND_FILE
 from migrator.observe.printable import json_text
 from migrator.rollout.files import text_of
 from migrator.rollout.jobs import directories_of
-from migrator.rollout.journal import FILE_NAME
 from migrator.rollout.modes import digest, parsed
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
@@ -47,7 +47,7 @@ async def make_archive(parts: RolloutParts, node: Node, state: Path, rollout: st
     :raises StorageError: the disk refuses.
     """
     directory = _directory(state / f"archive-{rollout}")
-    for source in (state / FILE_NAME, *sorted((state / VERDICTS).glob("*.json"))):
+    for source in (state / COMMAND_FILE, *sorted((state / VERDICTS).glob("*.json"))):
         write_durably(directory / source.name, source.read_bytes())
     for name, content in (await _metadata(parts, node)).items():
         write_durably(directory / name, content)

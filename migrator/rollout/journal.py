@@ -11,16 +11,15 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
 
 import orjson
 from crc32c import crc32c
 
 from migrator.errors import OperatorError
 from migrator.log.files import PRIVATE_FILE, sync_directory
+from migrator.observe.journal import COMMAND_FILE
 from migrator.values import value
 
-FILE_NAME: Final = "journal.jsonl"
 Detail = str | int | bool | None
 
 
@@ -91,7 +90,7 @@ class RolloutJournal:
     """
 
     def __init__(self, directory: Path) -> None:
-        self.path = directory / FILE_NAME
+        self.path = directory / COMMAND_FILE
         try:
             data = self.path.read_bytes() if self.path.exists() else b""
             self.entries, self._size = _read(data, self.path)
@@ -148,7 +147,7 @@ def read_journal(directory: Path) -> list[Entry]:
 
     :raises OperatorError: as `RolloutJournal`.
     """
-    path = directory / FILE_NAME
+    path = directory / COMMAND_FILE
     try:
         return _read(path.read_bytes(), path)[0] if path.exists() else []
     except OSError as error:

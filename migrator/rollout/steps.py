@@ -51,7 +51,7 @@ class PhaseText:
     undo: str
 
 
-NOTHING = "Nothing was changed"
+NOTHING = "nothing was changed"
 ROLLBACK = "'migrator rollout rollback'"
 TEXTS = {
     Phase.PREFLIGHT: PhaseText("finds what would make the migration fail", NOTHING),
@@ -69,7 +69,7 @@ TEXTS = {
         f"{ROLLBACK}, until the last controller is restarted; with Kafka's controllers, until one of them leads "
         "without the migration",
     ),
-    Phase.HANDOVER: PhaseText("Kafka's own controller takes over on the same directory", "Start this program again"),
+    Phase.HANDOVER: PhaseText("Kafka's own controller takes over on the same directory", "start this program again"),
     Phase.ARCHIVE: PhaseText("keeps what proves the migration", NOTHING),
     Phase.MIGRATION_ON: PhaseText("the quorum must write to ZooKeeper again", "a new rollout"),
     Phase.START_QUORUM: PhaseText("only a quorum that runs can bring its changes to ZooKeeper", "stop the controllers"),

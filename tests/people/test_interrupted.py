@@ -1,4 +1,4 @@
-"""Ctrl-C while a command waits: exit code 130, a plain line, nothing half-changed, nothing left running or lying about.
+"""Ctrl-C, or SIGTERM, while a command waits: code 130, a plain line, nothing half-changed, nothing left lying about.
 
 A controller that runs is stopped in good order, as by SIGTERM (tests/node); the drill has tests/drill/test_run.py. A
 rollout ends behind the step that it is in.
@@ -144,10 +144,14 @@ class Scene:
             process.kill()
             process.communicate()
 
-    def interrupt(self, process: subprocess.Popen[str]) -> str:
-        """What it says at its end; it leaves no process and no temporary file."""
+    def interrupt(self, process: subprocess.Popen[str], number: signal.Signals = signal.SIGINT) -> str:
+        """What it says at its end; it leaves no process and no temporary file. A terminal tells the whole group, a
+        service manager only the process."""
         family = psutil.Process(process.pid).children(recursive=True)
-        os.killpg(process.pid, signal.SIGINT)
+        if number is signal.SIGINT:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
         said, _ = process.communicate(timeout=PATIENCE_SECONDS)
         assert process.returncode == INTERRUPTED, said
         assert said.splitlines()[-1].startswith("Interrupted. "), said
@@ -165,11 +169,11 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         yield scene
 
 
-def while_it_waits(scene: Scene, name: str, arguments: tuple[str, ...]) -> str:
+def while_it_waits(scene: Scene, name: str, arguments: tuple[str, ...], number: signal.Signals = signal.SIGINT) -> str:
     with scene.running(name, *arguments) as process:
         while not scene.silence.heard.wait(0.1):
             assert process.poll() is None, process.communicate()[0]
-        return scene.interrupt(process)
+        return scene.interrupt(process, number)
 
 
 def content(directory: Path) -> dict[Path, bytes]:
@@ -183,6 +187,13 @@ def test_while_zookeeper_does_not_answer(name: str, scene: Scene) -> None:
     before = content(scene.metadata)
     while_it_waits(scene, name, WAIT_FOR_ZOOKEEPER[name])
     assert content(scene.metadata) == before
+
+
+@pytest.mark.parametrize("name", ["rehearse", "verify"])
+def test_sigterm_while_zookeeper_does_not_answer(name: str, scene: Scene) -> None:
+    """Both work in a temporary directory."""
+    scene.with_log() if name == "verify" else scene.metadata.mkdir()
+    while_it_waits(scene, name, WAIT_FOR_ZOOKEEPER[name], signal.SIGTERM)
 
 
 @pytest.mark.parametrize("name", WAIT_FOR_A_CONTROLLER)
@@ -239,10 +250,17 @@ def both_sides_as_files(scene: Scene, directory: Path) -> tuple[str, ...]:
     return (*files, "--master", "local[2]", "--page", str(directory / "page.html"))
 
 
-@pytest.mark.parametrize("phase", ["starting Spark", "comparing everything in Spark"])
-def test_while_spark_compares(phase: str, scene: Scene, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("phase", "number"),
+    [
+        ("starting Spark", signal.SIGINT),
+        ("comparing everything in Spark", signal.SIGINT),
+        ("comparing everything in Spark", signal.SIGTERM),
+    ],
+)
+def test_while_spark_compares(phase: str, number: signal.Signals, scene: Scene, tmp_path: Path) -> None:
     with scene.running("verify", *both_sides_as_files(scene, tmp_path)) as process:
         until_said(process, phase)
-        said = scene.interrupt(process)
+        said = scene.interrupt(process, number)
     assert "Neither side was changed" in said
     assert not (tmp_path / "page.html").exists()

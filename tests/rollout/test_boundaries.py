@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import OperatorError
+from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.apply import Ending, StopAt
-from migrator.rollout.journal import FILE_NAME, Event
+from migrator.rollout.journal import Event
 from migrator.rollout.ports import BrokerMode
 from migrator.rollout.steps import Phase
 from tests.rollout.support.model import ModelCluster, nothing
@@ -47,7 +48,7 @@ def with_canary(operator: Operator) -> Ending:
 
 def tear(state: Path) -> None:
     """A part of a line reached the disk."""
-    with (state / FILE_NAME).open("ab") as file:
+    with (state / COMMAND_FILE).open("ab") as file:
         file.write(b'{"n":7,"t":17000')
 
 

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import OperatorError
+from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.acts import JobFailedError
 from migrator.rollout.apply import Ending, StopAt
 from migrator.rollout.archive import VERDICTS
 from migrator.rollout.gatekeeper import GateTimeoutError
-from migrator.rollout.journal import FILE_NAME, Event
+from migrator.rollout.journal import Event
 from migrator.rollout.nodes import Node
 from migrator.rollout.ports import (
     BrokerMode,
@@ -206,7 +207,7 @@ def test_the_lock_is_lost(tmp_path: Path) -> None:
 def test_a_damaged_journal_is_refused_and_looking_replaces_it(tmp_path: Path) -> None:
     operator = operator_at(tmp_path)
     operator.apply(StopAt(Phase.KRAFT))
-    journal = operator.state / FILE_NAME
+    journal = operator.state / COMMAND_FILE
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join([*lines[:9], lines[9].replace(b"1", b"2", 1), *lines[10:]]))
     restarts = operator.cluster.restarts.copy()
@@ -236,7 +237,7 @@ def test_the_disk_is_full_under_the_journal(tmp_path: Path, monkeypatch: pytest.
     writes, pwrite = iter(range(1000)), os.pwrite
 
     def full(descriptor: int, data: bytes, position: int) -> int:
-        is_journal = os.path.samestat(os.fstat(descriptor), (operator.state / FILE_NAME).stat())
+        is_journal = os.path.samestat(os.fstat(descriptor), (operator.state / COMMAND_FILE).stat())
         if not is_journal or next(writes) < line:
             return pwrite(descriptor, data, position)
         pwrite(descriptor, data[: len(data) // 2], position)

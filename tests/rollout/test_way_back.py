@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.acts import JobFailedError
 from migrator.rollout.apply import Ending, StopAt
 from migrator.rollout.gatekeeper import GateTimeoutError
-from migrator.rollout.journal import FILE_NAME, Event
+from migrator.rollout.journal import Event
 from migrator.rollout.ports import BrokerMode
 from migrator.rollout.steps import Phase
 from tests.rollout.support.model import ModelCluster, nothing
@@ -107,7 +108,7 @@ def test_what_another_rollout_has_kept_brings_the_keys_of_zookeeper_back(operato
     files = operator.cluster.files
     for node in operator.cluster.inventory.brokers.nodes:
         files[node.name, node.properties] = without_comments(files[node.name, node.properties])
-    (operator.state / FILE_NAME).unlink()
+    (operator.state / COMMAND_FILE).unlink()
     operator.lock.owner = None
     assert operator.rollback() is Ending.COMPLETE
     for node in operator.cluster.inventory.brokers.nodes:
@@ -121,7 +122,7 @@ def test_without_backup_and_comment_it_is_said_that_keys_of_zookeeper_may_be_mis
         del files[key]
     for node in operator.cluster.inventory.brokers.nodes:
         files[node.name, node.properties] = without_comments(files[node.name, node.properties])
-    (operator.state / FILE_NAME).unlink()
+    (operator.state / COMMAND_FILE).unlink()
     operator.lock.owner = None
     operator.zookeeper_connect = "zk:2181/kafka"
     operator.rollback()

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.apply import Ending, RolloutRun, StopAt
 from migrator.rollout.gates import judge
-from migrator.rollout.journal import FILE_NAME, Detail, Entry, Event, RolloutJournal, read_journal
+from migrator.rollout.journal import Detail, Entry, Event, RolloutJournal, read_journal
 from migrator.rollout.nodes import Node
 from migrator.rollout.opening import (
     may_go_on,
@@ -70,8 +71,8 @@ class Operator:
     def copy(self, state: Path) -> Operator:
         """Another world that is as this one is now, with a journal of its own."""
         state.mkdir()
-        if (self.state / FILE_NAME).exists():
-            (state / FILE_NAME).write_bytes((self.state / FILE_NAME).read_bytes())
+        if (self.state / COMMAND_FILE).exists():
+            (state / COMMAND_FILE).write_bytes((self.state / COMMAND_FILE).read_bytes())
         same: dict[int, object] = {id(each): each for each in (self.cluster.inventory, self.cluster.points)}
         other = Operator(deepcopy(self.cluster, same), state)
         other.cluster.points = Points()
