@@ -20,7 +20,6 @@ from migrator.migration.translate.reconcile import reconcile
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.ops import Applied, Check
-from migrator.zookeeper.recovery import create_standard_paths
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.writer import ConditionalWriter
 from migrator.zookeeper.znodes import paths
@@ -54,7 +53,6 @@ def image_at(offset: int = 1000, state: ZkMigrationState = ZkMigrationState.MIGR
 def session(zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient) -> Iterator[ZooKeeperSession]:
     """Under the claim of a KRaft controller, with all that the image has."""
     with ZooKeeperSession(SessionOptions(hosts=zookeeper.hosts)) as started:
-        create_standard_paths(started)
         for write in reconcile(BulkReader(started), target(image_at())):
             assert isinstance(ConditionalWriter(started).write(write.ops), Applied)
         zookeeper_client.create(paths.CONTROLLER_EPOCH, str(CONTROLLER_EPOCH).encode())

@@ -11,11 +11,9 @@ from kazoo.security import make_acl
 from migrator.errors import OperatorError
 from migrator.parts.zookeeper import EmbeddedZooKeeper
 from migrator.zookeeper.ops import Applied, Check, Create, Delete, Failed, Op, SetData, Stat, Unknown, ZkError
-from migrator.zookeeper.recovery import create_standard_paths
 from migrator.zookeeper.request_size import BYTES_MAX, op_bytes
 from migrator.zookeeper.session import SessionOptions, SessionState, ZooKeeperSession, default_acl
 from migrator.zookeeper.writer import ConditionalWriter, split_ops
-from migrator.zookeeper.znodes import paths
 
 
 def test_results_of_every_operation(session: ZooKeeperSession) -> None:
@@ -115,17 +113,6 @@ def test_an_operation_too_big_for_a_multi_is_refused_with_its_path() -> None:
 def test_an_operation_that_is_larger_than_several_together_may_be_travels_alone() -> None:
     ops: list[Op] = [SetData("/a", b""), SetData("/big", b"x" * BYTES_MAX), SetData("/b", b"")]
     assert list(split_ops(ops, reserved_bytes=100)) == [[op] for op in ops]
-
-
-def test_standard_paths_are_created_once_and_without_data(
-    session: ZooKeeperSession, zookeeper_client: KazooClient
-) -> None:
-    zookeeper_client.ensure_path("/brokers")
-    created = create_standard_paths(session)
-    assert "/brokers" not in created
-    assert {*paths.STANDARD_PATHS, *paths.SECURITY_PATHS} < {*created, "/brokers"}
-    assert zookeeper_client.get(paths.PRODUCER_IDS)[1].dataLength == 0
-    assert create_standard_paths(session) == []
 
 
 def test_who_may_read_what_is_created() -> None:

@@ -48,7 +48,6 @@ from migrator.zookeeper.clusters import no_cluster
 from migrator.zookeeper.leadership import ClaimView
 from migrator.zookeeper.ops import MultiOutcome, Op
 from migrator.zookeeper.password_encoder import password_encoder
-from migrator.zookeeper.recovery import create_standard_paths
 from migrator.zookeeper.session import SessionState, ZooKeeperSession
 from migrator.zookeeper.writer import ConditionalWriter
 from migrator.zookeeper.znodes import paths
@@ -157,14 +156,6 @@ class NodeZooKeeper:
         :raises OperatorError: ZooKeeper is away.
         """
         return frozenset(names_below(self.reader, paths.TOPIC_CONFIGS))
-
-    def prepare(self) -> None:
-        """Create the standard parents that are missing, as every broker does at its start.
-
-        :raises OperatorError: ZooKeeper is away, or does not let us.
-        """
-        for path in create_standard_paths(self._session):
-            log.info("Created the missing znode %s", path)
 
 
 class NodeBrokers:

@@ -14,7 +14,6 @@ from migrator.migration.translate.target import Target
 from migrator.migration.translate.to_ops import delta_writes
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.ops import Applied, Create, Failed
-from migrator.zookeeper.recovery import create_standard_paths
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.writer import ConditionalWriter, split_ops
 from tests.conftest import ZooKeeperSpace
@@ -60,7 +59,6 @@ def test_stocks_zookeeper_is_read_as_from_the_model(session: ZooKeeperSession) -
 
 
 def test_images_are_written_changed_removed_and_read_back(session: ZooKeeperSession) -> None:
-    create_standard_paths(session)
     image, reader = our_image(load(BEFORE)), BulkReader(session)
     full, empty = target(image), target(EMPTY_IMAGE)
     assert write(session, reconcile(reader, full), full) == 0
