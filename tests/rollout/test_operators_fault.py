@@ -11,12 +11,13 @@ from kazoo.client import KazooClient
 from migrator.cli.main import migrator
 from migrator.cli.rollout_text import finish_question
 from migrator.errors import OperatorError
+from migrator.observe.journal import COMMAND_FILE
 from migrator.parts.processes import free_port
 from migrator.rollout.acts import JobFailedError
 from migrator.rollout.apply import Ending, StopAt
 from migrator.rollout.examined import DIRECTORY, elsewhere, wanted
 from migrator.rollout.jobs import tail
-from migrator.rollout.journal import FILE_NAME, Event
+from migrator.rollout.journal import Event
 from migrator.rollout.ports import FileChangedError, Output
 from migrator.rollout.steps import Phase
 from migrator.rollout.summary import failure_of
@@ -137,7 +138,7 @@ def test_status_says_in_words_what_failed_and_where_the_output_is(operator: Oper
     output = Path(failure.output)
     assert SECRET in output.read_text()
     assert output.stat().st_mode & 0o777 == 0o600
-    assert SECRET not in (operator.state / FILE_NAME).read_text()
+    assert SECRET not in (operator.state / COMMAND_FILE).read_text()
 
 
 def test_what_a_host_said_of_a_failure_is_not_kept(operator: Operator) -> None:
@@ -150,7 +151,7 @@ def test_what_a_host_said_of_a_failure_is_not_kept(operator: Operator) -> None:
         operator.apply()
     assert operator.entries[-1].event is Event.FAILED
     assert "Error" not in str(failure_of(operator.entries))
-    assert SECRET not in (operator.state / FILE_NAME).read_text()
+    assert SECRET not in (operator.state / COMMAND_FILE).read_text()
 
 
 def test_the_cause_that_a_command_gives_comes_last() -> None:
@@ -231,7 +232,7 @@ def test_plan_and_apply_say_that_the_chroot_is_wrong_and_what_was_meant(
         error = desk.type(name).exception
         assert isinstance(error, NoClusterError), error
         assert f"Did you mean {zookeeper.chroot}?" in str(error) or zookeeper.chroot in error.chroots
-    assert not (tmp_path / "inventory.rollout" / FILE_NAME).read_bytes()
+    assert not (tmp_path / "inventory.rollout" / COMMAND_FILE).read_bytes()
 
 
 def test_plan_says_that_zookeeper_could_not_be_looked_at_and_shows_new_files_whole(tmp_path: Path) -> None:
@@ -246,7 +247,7 @@ def test_plan_says_that_zookeeper_could_not_be_looked_at_and_shows_new_files_who
 
 def begins_anew(operator: Operator) -> None:
     """On another machine: only looking says what is done."""
-    (operator.state / FILE_NAME).unlink()
+    (operator.state / COMMAND_FILE).unlink()
     operator.lock.owner = None
     operator.cluster.commands.clear()
 

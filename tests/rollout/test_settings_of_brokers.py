@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.apply import Ending, StopAt
 from migrator.rollout.gatekeeper import GateTimeoutError
-from migrator.rollout.journal import FILE_NAME
 from migrator.rollout.modes import CONNECT
 from migrator.rollout.steps import Phase
 from tests.rollout.support.model import ModelCluster
@@ -44,7 +44,7 @@ def test_one_setting_that_a_start_command_overrides_is_named(
     ) as raised:
         operator.resume()
     assert "correct that command" in raised.value.remedy
-    assert OTHER not in (operator.state / FILE_NAME).read_text(), "the journal knows no contents"
+    assert OTHER not in (operator.state / COMMAND_FILE).read_text(), "the journal knows no contents"
     operator.cluster.overridden.clear()
     operator.cluster.start_as_configured(operator.node(BROKER))
     assert operator.resume() is Ending.COMPLETE
