@@ -59,8 +59,11 @@ class Admin:
     """An administrator's client, made when the brokers know each other: librdkafka waits for minutes otherwise."""
 
     def __init__(self, bootstrap: str, brokers: int, login: Login = ANONYMOUS) -> None:
+        """``brokers``: so many run. Each of them has to know all: a controller makes no topic before it does."""
         self._configuration: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap, **login, **QUIET}
-        until("every broker is in the metadata", lambda: self._brokers() == brokers)
+        until(
+            "every broker knows every broker", lambda: self._knowing(brokers) >= min(brokers, bootstrap.count(",") + 1)
+        )
         self.client = AdminClient(self._configuration)
 
     def create(self, name: str, partitions: int, replicas: int, **config: str) -> None:
@@ -114,10 +117,15 @@ class Admin:
             raise TimeoutError(f"no answer from the brokers in {ANSWER_SECONDS:.0f} s to a request about {silent[0]}")
         return {key: future.result() for key, future in futures.items()}
 
-    def _brokers(self) -> int:
-        """As a client sees it that knows nothing yet."""
+    def _knowing(self, brokers: int) -> int:
+        """How many servers know so many brokers and a controller."""
+        servers = str(self._configuration["bootstrap.servers"]).split(",")
+        return sum(self._known_by(server) == brokers for server in servers)
+
+    def _known_by(self, server: str) -> int:
+        """How many brokers this one knows, as a client sees it that knows nothing yet."""
         try:
-            metadata = AdminClient(self._configuration).list_topics(timeout=1.0)
+            metadata = AdminClient({**self._configuration, "bootstrap.servers": server}).list_topics(timeout=1.0)
         except KafkaException:
             return 0
         return len(metadata.brokers) if metadata.controller_id >= 0 else 0

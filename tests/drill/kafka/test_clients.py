@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -32,3 +34,22 @@ def test_what_is_answered_is_raised() -> None:
     refused.set_exception(ValueError("it exists"))
     with pytest.raises(ValueError, match="it exists"):
         Admin.wait({"payments": refused})
+
+
+def test_an_administrator_begins_when_every_broker_knows_every_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller that does not know of the brokers yet refuses to make topics, although others know of all."""
+    asked: list[str] = []
+
+    class Client:
+        def __init__(self, configuration: dict[str, Any]) -> None:
+            self._server = configuration["bootstrap.servers"]
+
+        def list_topics(self, timeout: float) -> SimpleNamespace:
+            assert timeout > 0
+            asked.append(self._server)
+            late = self._server == "late:9" and asked.count("late:9") < 3
+            return SimpleNamespace(brokers=[] if late else [1, 2], controller_id=1)
+
+    monkeypatch.setattr(clients, "AdminClient", Client)
+    Admin("soon:9,late:9", 2)
+    assert asked.count("late:9") == 3
