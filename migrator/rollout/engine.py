@@ -174,7 +174,9 @@ def is_needed(step: Step, seen: Observation, here: FileMode | None, *, runs: boo
         Condition.STILL_MIGRATING: here is FileMode.CONTROLLER_MIGRATING or migrates is True,
         Condition.MIGRATION_OFF: here is FileMode.CONTROLLER_ENDED or (runs and migrates is False),
         Condition.NOT_IN_KRAFT: not (finished and runs and here is FileMode.BROKER_KRAFT and mode in KRAFT_OR_UNSEEN),
-        Condition.IN_KRAFT: here is FileMode.BROKER_KRAFT or mode is BrokerMode.KRAFT,
+        Condition.IN_KRAFT: here is FileMode.BROKER_KRAFT
+        or mode is BrokerMode.KRAFT
+        or (broker is not None and broker.kraft_in_log),
         Condition.NOT_IN_ZOOKEEPER: here is not FileMode.BROKER_ZOOKEEPER or mode is not BrokerMode.ZOOKEEPER,
         Condition.NOT_STOCK: voter is None or voter.program is not ControllerProgram.STOCK,
         Condition.REGISTERED: broker is not None,

@@ -266,6 +266,25 @@ def _brokers_in_mode(question: GateQuestion, seen: Observation) -> Found:
         yield from _in_mode(names.get(broker_id, f"broker {broker_id}"), broker, question.mode)
 
 
+def _none_in_kraft(question: GateQuestion, seen: Observation) -> Found:
+    """A ZooKeeper controller cannot lead such a broker: `migrator rollback` refuses a log that has one."""
+    if seen.brokers is None:
+        yield Waiting("brokers", _unknown("nobody says which are in KRaft mode", seen), _reach(seen))
+        return
+    names = {node.node_id: node.name for node in question.nodes}
+    for broker_id, broker in sorted(seen.brokers.items()):
+        if broker.kraft_in_log:
+            what = "is registered in KRaft mode" + ("" if broker_id in names else ", and is not in the inventory")
+            yield Waiting(names.get(broker_id, f"broker {broker_id}"), what, _leaves_kraft(broker_id))
+
+
+def _leaves_kraft(broker_id: int) -> str:
+    return (
+        f"If broker {broker_id} is to stay, see that the inventory has it; then 'migrator rollout resume'. If it is to "
+        f"go, stop it, and remove its registration: kafka-cluster.sh unregister --id {broker_id}"
+    )
+
+
 def _migration_state(question: GateQuestion, seen: Observation) -> Found:
     migration = seen.migration
     state = "" if migration is None else migration.state
@@ -348,6 +367,7 @@ _JUDGES: Mapping[Gate, Callable[[GateQuestion, Observation], Found]] = {
     Gate.BROKER_BACK: _broker_back,
     Gate.CONTROLLER_BACK: _controller_back,
     Gate.BROKERS_IN_MODE: _brokers_in_mode,
+    Gate.NONE_IN_KRAFT: _none_in_kraft,
     Gate.MIGRATION_STATE: _migration_state,
     Gate.NOT_FINISHED: _not_finished,
     Gate.WRITE_BEHIND_IDLE: _write_behind_idle,

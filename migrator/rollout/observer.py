@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from migrator.image.model import BrokerRegistration, MetadataImage
@@ -187,8 +188,9 @@ def _broker(
 ) -> BrokerSeen:
     live = registration if registration is not None and not registration.fenced else None
     settings = None if answer is None else answer.settings
+    kraft_in_log = registration is not None and not registration.is_migrating_zk_broker
     if znode is None and live is None:
-        return BrokerSeen(broker_id, None)
+        return BrokerSeen(broker_id, None, kraft_in_log=kraft_in_log)
     mode = _mode(settings, znode, live)
     stops = live is not None and live.in_controlled_shutdown
     serves = answer is not None and not stops
@@ -200,9 +202,10 @@ def _broker(
             serves = serves and live is not None and live.is_migrating_zk_broker
     stamp = f"zookeeper:{znode.czxid}" if znode is not None else f"quorum:{live.epoch if live is not None else -1}"
     rack = znode.rack if znode is not None else (live.rack or "") if live is not None else ""
+    found = BrokerSeen(broker_id, mode, stamp, serves, rack=rack, kraft_in_log=kraft_in_log)
     if answer is None:
-        return BrokerSeen(broker_id, mode, stamp, serves, rack=rack)
-    return BrokerSeen(broker_id, mode, stamp, serves, answer.release, settings, rack, answer.file, answer.hidden)
+        return found
+    return replace(found, release=answer.release, settings=settings, file=answer.file, hidden=answer.hidden)
 
 
 def _mode(

@@ -161,11 +161,11 @@ def _back(inventory: Inventory, canary: str) -> Iterator[Step]:
     before = (NOT_FINISHED, DUAL_WRITE, QUORUM)
     yield from _roll(inventory, Phase.LEAVE_KRAFT, BrokerMode.MIGRATING, canary, before)
     yield from _unregister(inventory)
-    after = (NOT_FINISHED, WRITTEN)
-    yield Step("drain", Phase.DRAIN, (Act.CHECK_AFTER,), condition=Condition.DUAL_WRITING, after=after)
+    before = (NOT_FINISHED, GateQuestion(Gate.NONE_IN_KRAFT, nodes=inventory.brokers.nodes), WRITTEN)
+    yield Step("drain", Phase.DRAIN, (Act.CHECK_AFTER,), condition=Condition.DUAL_WRITING, after=before)
     for node in controllers:
         acts = (Act.CHECK_BEFORE, Act.STOP)
-        yield Step(_name(Phase.STOP_QUORUM, node), Phase.STOP_QUORUM, acts, node, before=(NOT_FINISHED, WRITTEN))
+        yield Step(_name(Phase.STOP_QUORUM, node), Phase.STOP_QUORUM, acts, node, before=before)
     yield Step(
         "give-back",
         Phase.GIVE_BACK,

@@ -89,6 +89,7 @@ class BrokerSeen:
     """``mode`` is None for a broker that is registered nowhere. ``registration`` changes with each start that registers
     (czxid of its znode, KRaft broker epoch), so a restart that only pretends is found. ``serving``: registered, with
     heartbeats, not fenced. ``release``, ``settings`` (in force, without secrets) and ``rack`` as far as can be seen.
+    ``kraft_in_log``: the quorum has it registered in KRaft mode, fenced or not.
     ``file``: what stood in its property file as it started, of the keys that a rollout changes; None for a value that
     it does not show. ``file`` is None where nobody could look, and ``hidden`` says why."""
 
@@ -101,6 +102,7 @@ class BrokerSeen:
     rack: str = ""
     file: Mapping[str, str | None] | None = None
     hidden: str = ""
+    kraft_in_log: bool = False
 
 
 @value
@@ -215,6 +217,7 @@ class Gate(Enum):
     BROKER_BACK = "the broker serves again, in the mode, release and settings that are expected"
     CONTROLLER_BACK = "the controller answers again, and has every committed record"
     BROKERS_IN_MODE = "every broker serves in this mode"
+    NONE_IN_KRAFT = "the quorum has no broker registered in KRaft mode"
     MIGRATION_STATE = "every controller is in this state of the migration"
     NOT_FINISHED = "the migration is not finished"
     WRITE_BEHIND_IDLE = "ZooKeeper has everything that the quorum has committed"

@@ -87,6 +87,7 @@ IN_FILE = {CONNECT: "zk:2181", VOTERS: "3@h:1", SECRET: None}
 CONTROLLER = GateQuestion(Gate.CONTROLLER_BACK, C1, program=OURS, migration_on=True)
 MODE = GateQuestion(Gate.BROKERS_IN_MODE, mode=ZOOKEEPER)
 MODES = replace(MODE, nodes=(B1, B2))
+NO_KRAFT = GateQuestion(Gate.NONE_IN_KRAFT, nodes=(B1, B2))
 DUAL = GateQuestion(Gate.MIGRATION_STATE, state=PublicState.DUAL_WRITE.label)
 FINISHING = GateQuestion(Gate.FINISHING)
 UNENDED = GateQuestion(Gate.NOT_FINISHED)
@@ -189,6 +190,10 @@ CASES: list[tuple[GateQuestion, Observation, str]] = [
     (MODES, replace(GOOD, brokers={1: broker(), 2: broker(), 9: BrokerSeen(9, KRAFT)}), "broker 9: runs"),
     (MODES, NOTHING, "nobody says which there are"),
     (MODES, replace(in_state(PublicState.FINISHED), brokers={1: broker()}), OPEN),
+    (NO_KRAFT, GOOD, OPEN),
+    (NO_KRAFT, NOTHING, "nobody says which are in KRaft mode"),
+    (NO_KRAFT, with_broker(replace(broker(KRAFT), kraft_in_log=True)), "broker-1: is registered in KRaft mode"),
+    (NO_KRAFT, replace(GOOD, brokers={9: BrokerSeen(9, None, kraft_in_log=True)}), "mode, and is not in the inv"),
     (DUAL, GOOD, OPEN),
     (DUAL, in_state(PublicState.FINISHED), OPEN),
     (DUAL, in_state(PublicState.MIGRATION_INELIGIBLE, problems=("b1: waits",)), "not yet in DualWrite: b1: waits"),
@@ -257,6 +262,7 @@ def test_what_nobody_saw_opens_no_gate(seen: Observation) -> None:
         Gate.BROKER_BACK: seen.brokers,
         Gate.CONTROLLER_BACK: seen.quorum,
         Gate.BROKERS_IN_MODE: seen.brokers,
+        Gate.NONE_IN_KRAFT: seen.brokers,
         Gate.MIGRATION_STATE: seen.migration,
         Gate.WRITE_BEHIND_IDLE: seen.migration,
         Gate.ZOOKEEPER_CONTROLLER: seen.controller_broker,

@@ -150,7 +150,17 @@ def test_a_broker_that_may_serve_unseen_never_passes_for_one_that_is_down(
 
 def test_after_the_end_zookeeper_may_be_away() -> None:
     seen = brokers_seen(AWAY, registered(), {1: BrokerAnswer(IN_KRAFT, "3.9")}, is_finished=True)
-    assert seen == {1: BrokerSeen(1, KRAFT, "quorum:77", serving=True, release="3.9", settings=IN_KRAFT)}
+    there = BrokerSeen(1, KRAFT, "quorum:77", serving=True, release="3.9", settings=IN_KRAFT, kraft_in_log=True)
+    assert seen == {1: there}
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+@pytest.mark.parametrize("migrating", [True, False])
+def test_a_registration_in_kraft_mode_counts_also_if_the_broker_is_fenced(*, fenced: bool, migrating: bool) -> None:
+    look = replace(HAS_ZNODE, brokers={})
+    seen = brokers_seen(look, registered(migrating=migrating, fenced=fenced), {}, is_finished=False)
+    assert seen is not None
+    assert seen[1].kraft_in_log is not migrating
 
 
 def status(internal: State, lag: int | None = 0, *problems: Problem) -> Status:

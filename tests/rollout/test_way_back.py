@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from migrator.rollout.acts import JobFailedError
 from migrator.rollout.apply import Ending, StopAt
 from migrator.rollout.gatekeeper import GateTimeoutError
 from migrator.rollout.journal import Event
-from migrator.rollout.ports import BrokerMode
+from migrator.rollout.ports import BrokerMode, FileChangedError
 from migrator.rollout.steps import Phase
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
@@ -128,3 +130,57 @@ def test_without_backup_and_comment_it_is_said_that_keys_of_zookeeper_may_be_mis
     operator.rollback()
     said = [line for line in operator.said if "no backup and no commented line" in line]
     assert len(said) == len(operator.cluster.inventory.brokers.nodes)
+
+
+@pytest.mark.parametrize("is_up", [True, False], ids=["runs", "is gone for good"])
+def test_no_controller_stops_while_a_broker_outside_the_inventory_is_in_kraft_mode(
+    tmp_path: Path, *, is_up: bool
+) -> None:
+    """Kafka's quorum counts it also if it is fenced; `migrator rollback` would refuse, behind the last controller."""
+    (tmp_path / "state").mkdir()
+    operator = Operator(ModelCluster(model_inventory(brokers=4)), tmp_path / "state")
+    assert operator.apply(StopAt(Phase.KRAFT)) is Ending.REACHED
+    operator.inventory = model_inventory(brokers=3)
+    if not is_up:
+        operator.cluster.partitions = [frozenset((1, 2, 3))]
+        operator.cluster.crash(operator.node("broker-4"))
+    for command in (operator.rollback, operator.resume):
+        with pytest.raises(GateTimeoutError, match="broker 4: is registered in KRaft mode, and is not in") as raised:
+            command()
+        assert "unregister --id 4" in raised.value.remedy
+        assert set(CONTROLLERS) <= set(operator.cluster.processes)
+    if is_up:
+        operator.inventory = None
+    else:
+        asyncio.run(operator.cluster.unregister(4))
+    assert operator.resume() is Ending.COMPLETE
+    modes = operator.cluster.modes()
+    assert [mode for mode in modes.values() if mode] == [BrokerMode.ZOOKEEPER] * (4 if is_up else 3)
+    assert not operator.cluster.violations
+
+
+def test_a_broker_that_registers_in_kraft_mode_behind_the_first_controller_stops_the_others(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    operator = Operator(ModelCluster(model_inventory()), tmp_path / "state")
+    assert operator.apply(StopAt(Phase.KRAFT)) is Ending.REACHED
+
+    def registers(where: str) -> None:
+        if where == "after stop controller-3002":
+            operator.cluster.kraft_in_log.add(2)
+
+    operator.cluster.points.at = registers
+    with pytest.raises(GateTimeoutError, match="broker-2: is registered in KRaft mode"):
+        operator.rollback()
+    assert len(set(CONTROLLERS) & set(operator.cluster.processes)) == 2
+
+
+def test_a_broker_that_is_down_and_registered_in_kraft_mode_is_taken_back(operator: Operator) -> None:
+    """Its file was put back by hand."""
+    node = operator.node("broker-2")
+    kept = next(key for key in operator.cluster.files if key[0] == node.name and ".before-kraft" in key[1])
+    operator.cluster.crash(node)
+    operator.cluster.files[node.name, node.properties] = operator.cluster.files[kept]
+    with suppress(FileChangedError):
+        operator.rollback()
+    assert operator.resume() is Ending.COMPLETE
+    assert has_come_back(operator)

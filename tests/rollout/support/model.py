@@ -158,6 +158,8 @@ class ModelCluster:
         self.lag = 0
         self.unregistered: set[int] = set()
         """Brokers that are gone, and that the quorum has forgotten."""
+        self.kraft_in_log: set[int] = set()
+        """Brokers that the quorum has registered in KRaft mode, whether they run or not."""
         self.forced: set[int] = set()
         """Voters that the leader was ordered to end without."""
         self.new_leader = False
@@ -233,6 +235,8 @@ class ModelCluster:
         code = self.exit_codes.get(name, 0)
         if name == "force":
             code = code or self._refuses(words)
+        if name == "rollback" and self.kraft_in_log:
+            code = 2
         if name == "ls":
             found = [path for home, path in self.files if home == self._home(node) and path.startswith(f"{words[-1]}/")]
             return Output(0, "\n".join(path.rpartition("/")[2] for path in reversed(found)))
@@ -269,6 +273,7 @@ class ModelCluster:
     async def unregister(self, broker_id: int) -> str:
         if self._quorum() is None:
             return "no controller answers"
+        self.kraft_in_log.discard(broker_id)
         self.unregistered.add(broker_id)
         return ""
 
@@ -328,6 +333,10 @@ class ModelCluster:
         if node.role is not Role.BROKER:
             return
         mode = self._mode(node)
+        if mode is BrokerMode.KRAFT:
+            self.kraft_in_log.add(node.node_id)
+        if mode is BrokerMode.MIGRATING:
+            self.kraft_in_log.discard(node.node_id)
         if mode is BrokerMode.KRAFT and self.state not in (DUAL_WRITE, FINISHED):
             self.violations.append(f"{node.name} in KRaft mode before the copy")
         if mode is BrokerMode.ZOOKEEPER and self.kraft_claims:
@@ -386,6 +395,7 @@ class ModelCluster:
         gone = [each for each in self.inventory.brokers.nodes if self._mode(each) is None]
         if any(each.node_id not in self.unregistered for each in gone):
             self.violations.append("rollback while the quorum has a broker that is gone")
+        self.kraft_in_log.clear()
         self.kraft_claims = False
         self.state = ""
         self.controller_broker = self.inventory.brokers.nodes[0].node_id
@@ -442,9 +452,10 @@ class ModelCluster:
         if process is None and node.name in self.unnoticed:
             return BrokerSeen(node.node_id, BrokerMode.ZOOKEEPER, "old")
         if process is None:
-            return BrokerSeen(node.node_id, None)
+            return BrokerSeen(node.node_id, None, kraft_in_log=node.node_id in self.kraft_in_log)
         stamp, rack = str(process.incarnation), self.racks[node.name]
         seen = BrokerSeen(node.node_id, self._mode(node), stamp, serving=True, release="3.9.1", rack=rack)
+        seen = replace(seen, kraft_in_log=node.node_id in self.kraft_in_log)
         return replace(seen, hidden=REFUSED) if self.hides_settings else replace(seen, file=process.shown)
 
     def _health(self) -> PartitionsSeen:

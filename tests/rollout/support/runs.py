@@ -13,6 +13,7 @@ import pytest
 from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.apply import Ending, RolloutRun, StopAt
 from migrator.rollout.gates import judge
+from migrator.rollout.inventory import Inventory
 from migrator.rollout.journal import Detail, Entry, Event, RolloutJournal, read_journal
 from migrator.rollout.nodes import Node
 from migrator.rollout.opening import (
@@ -60,6 +61,8 @@ class Operator:
         self.said: list[str] = []
         self.confirms = True
         self.zookeeper_connect = ""
+        self.inventory: Inventory | None = None
+        """What the inventory says now, where it says something else than the cluster is."""
         self.gone: tuple[str, ...] = ()
         """What is given as --without-node."""
         self.back: tuple[str, ...] = ()
@@ -77,12 +80,13 @@ class Operator:
         other = Operator(deepcopy(self.cluster, same), state)
         other.cluster.points = Points()
         other.lock, other.clock = deepcopy(self.lock), deepcopy(self.clock)
+        other.inventory = self.inventory
         return other
 
     def parts(self) -> RolloutParts:
         left_out = progress_of(read_journal(self.state)).left_out
         return RolloutParts(
-            self.cluster.inventory.without((*(left_out.keys() - {*self.back}), *self.gone)),
+            (self.inventory or self.cluster.inventory).without((*(left_out.keys() - {*self.back}), *self.gone)),
             self.cluster,
             self.cluster,
             judge,
