@@ -45,7 +45,7 @@ from migrator.rollout.opening import (
     turn_back,
 )
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.plan import plan
+from migrator.rollout.plan import plan, refuse_canary
 from migrator.rollout.preview import StepPreview, gather, preview
 from migrator.rollout.progress import Progress, progress_of
 from migrator.rollout.site import Site, parts_at, site_of
@@ -157,6 +157,7 @@ async def _plan(site: Site, canary: str, direction: Direction, *, as_json: bool)
 async def _previews(
     parts: RolloutParts, progress: Progress, direction: Direction, canary: str = ""
 ) -> list[StepPreview]:
+    refuse_canary(parts.inventory, canary)
     begun = progress.rollout and not progress.closed and progress.direction is direction
     steps = plan(parts.inventory, direction, (progress.canary if begun else "") or canary)
     known = progress if begun else Progress(rollout=progress.rollout)

@@ -30,7 +30,7 @@ from migrator.rollout.identities import IdentityError
 from migrator.rollout.journal import Detail, Event, RolloutJournal
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.plan import canary_steps, plan
+from migrator.rollout.plan import canary_steps, has_canary, plan
 from migrator.rollout.ports import (
     ExecutorError,
     FileChangedError,
@@ -123,6 +123,8 @@ class RolloutRun:
             return Ending.PAUSED
         self._abort_file.unlink(missing_ok=True)
         await self._parts.lock.acquire(self._progress.rollout)
+        if self._progress.canary and not has_canary(self._parts.inventory, self._progress.canary):
+            self._parts.tell(f"the canary {self._progress.canary} is not there any more: no broker goes first")
         if self._progress.of(Phase.PREFLIGHT.value).begun is Act.RUN:  # killed there: the copies may lie there still
             await remove_copies(self._parts, self._parts.inventory.controllers.nodes[0], self._progress.rollout)
         try:

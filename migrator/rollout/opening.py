@@ -17,7 +17,7 @@ from migrator.rollout.journal import Event, RolloutJournal
 from migrator.rollout.modes import digest, file_mode, parsed
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.plan import plan
+from migrator.rollout.plan import refuse_canary
 from migrator.rollout.progress import Progress, progress_of
 from migrator.rollout.steps import Direction, Phase
 
@@ -52,7 +52,7 @@ async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str
                 remedy="Go on without --canary. A canary is chosen when a rollout begins",
             )
         return
-    plan(parts.inventory, Direction.FORWARD, canary)
+    refuse_canary(parts.inventory, canary)
     files, texts = {}, {}
     for node in parts.inventory.nodes:
         texts[node.name] = text = await text_of(parts.executor, node)

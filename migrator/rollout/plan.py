@@ -34,8 +34,8 @@ ROLL_CONDITIONS = {
 def plan(inventory: Inventory, direction: Direction, canary: str = "") -> tuple[Step, ...]:
     """Every step of the way.
 
-    :param canary: name or id of the broker that goes first in every roll; "" for none.
-    :raises OperatorError: there is no such broker.
+    :param canary: name or id of the broker that goes first in every roll; "" for none. One that was chosen once, and is
+        not in the inventory any more, holds nothing up: no broker goes first then.
     """
     steps = _forward(inventory, canary) if direction is Direction.FORWARD else _back(inventory, canary)
     return tuple(steps)
@@ -216,14 +216,25 @@ def _groups(inventory: Inventory, canary: str) -> list[list[Node]]:
     for node in brokers:
         racks.setdefault(node.rack, []).append(node)
     chosen = [node for node in brokers if canary and canary in (node.name, str(node.node_id))]
-    gone = any(canary in (node.name, str(node.node_id)) for node in inventory.gone)
-    if canary and not chosen and not gone:
-        names = ", ".join(node.name for node in brokers)
-        raise OperatorError(f"there is no broker {canary}", where="--canary", remedy=f"Name one of {names}")
     others = [[node for node in rack if node not in chosen] for rack in racks.values()]
     if inventory.brokers.roll is Roll.BROKER:
         others = [[node] for rack in others for node in rack]
     return [group for group in (chosen, *others) if group]
+
+
+def has_canary(inventory: Inventory, canary: str) -> bool:
+    """Whether a broker of the inventory has this name or id."""
+    return any(canary in (node.name, str(node.node_id)) for node in inventory.brokers.nodes)
+
+
+def refuse_canary(inventory: Inventory, canary: str) -> None:
+    """
+    :param canary: as the operator has typed it just now; "" for none.
+    :raises OperatorError: there is no such broker.
+    """
+    if canary and not has_canary(inventory, canary):
+        names = ", ".join(node.name for node in inventory.brokers.nodes)
+        raise OperatorError(f"there is no broker {canary}", where="--canary", remedy=f"Name one of {names}")
 
 
 def canary_steps(steps: Sequence[Step], canary: str) -> set[str]:

@@ -205,6 +205,28 @@ def test_the_canary_goes_first_and_the_rollout_waits_behind_it(desk: Desk) -> No
     assert "the rollout is complete" in desk.printed("resume --yes")
 
 
+@pytest.mark.parametrize("command", ["resume", "rollback --yes"])
+@pytest.mark.parametrize("why", ["its name is another one", "it is not in the inventory", "it was left out"])
+def test_a_canary_that_is_not_there_any_more_holds_no_command_up(desk: Desk, why: str, command: str) -> None:
+    canary = model_inventory().brokers.nodes[1]
+    desk.printed(f"apply --canary {canary.name}")
+    desk.printed("apply --until DualWrite")
+    text, more = inventory_text(), ""
+    if why == "its name is another one":
+        desk.inventory.write_text(text.replace("{id: 2,", "{id: 2, name: kafka-2,"))
+        desk.cluster.rename(canary.name, "kafka-2")
+    elif why == "it is not in the inventory":
+        desk.inventory.write_text("".join(line for line in text.splitlines(True) if "id: 2," not in line))
+    else:
+        desk.cluster.crash(canary)
+        more = f" --without-node {canary.name} --reason disk"
+    told = f"the canary {canary.name} is not there any more: no broker goes first"
+    assert told in desk.printed(f"{command}{more}" + (" --until soak" if command == "resume" else ""))
+    desk.printed("status", exit_code=0 if "rollback" in command else 1)
+    desk.printed("plan")
+    assert f"--canary: there is no broker {canary.name}" in desk.refused(f"plan --canary {canary.name}")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

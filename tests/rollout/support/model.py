@@ -301,6 +301,12 @@ class ModelCluster:
         """The process ends by itself."""
         self._stop(node)
 
+    def rename(self, old: str, new: str) -> None:
+        """The same node has another name in the inventory from now on."""
+        self.files = {(new if name == old else name, path): text for (name, path), text in self.files.items()}
+        self.processes[new] = self.processes.pop(old)
+        self.racks[new] = self.racks.pop(old)
+
     def start_as_configured(self, node: Node) -> None:
         """Somebody else starts it again."""
         self.old_settings.discard(node.name)
