@@ -17,10 +17,12 @@ from migrator.rollout.acts import AbortedError, JobFailedError, StepActs
 from migrator.rollout.engine import (
     asks_again,
     closes_rack,
+    in_order,
     is_needed,
     next_step,
     questions_after,
     questions_before,
+    refuse_pause_at_end,
     touched,
 )
 from migrator.rollout.examined import remove_copies
@@ -147,6 +149,8 @@ class RolloutRun:
                 return Ending.COMPLETE
             if stop.phase is not None and ORDER.index(step.phase) > ORDER.index(stop.phase):
                 return Ending.REACHED
+            if step.phase is Phase.FINISH:
+                refuse_pause_at_end(stop.step, in_order(self._steps, self._progress, seen), self._progress)
             if not await self._take(step, seen):
                 return Ending.NOT_CONFIRMED
             if step.name == stop.step:
@@ -205,7 +209,7 @@ class RolloutRun:
         what is found later comes too late."""
         left = [
             each.node
-            for each in self._steps
+            for each in in_order(self._steps, self._progress, seen)
             if each.phase is Phase.FINISH and each.node is not None and self._open(each)
         ]
         await self._acts.see_files(left, self._progress)

@@ -111,9 +111,9 @@ async def gather(parts: RolloutParts, steps: Sequence[Step], progress: Progress)
 
 
 def preview(parts: RolloutParts, steps: Sequence[Step], progress: Progress, facts: Facts) -> list[StepPreview]:
-    """All steps, in the order of the plan."""
+    """All steps, in the order in which they are taken, as it looks now."""
     texts = dict(facts.texts)
-    return [_preview(parts, step, progress, facts, texts) for step in steps]
+    return [_preview(parts, step, progress, facts, texts) for step in engine.in_order(steps, progress, facts.seen)]
 
 
 def _preview(parts: RolloutParts, step: Step, progress: Progress, facts: Facts, texts: dict[str, str]) -> StepPreview:

@@ -162,6 +162,8 @@ class ModelCluster:
         """Brokers that the quorum has registered in KRaft mode, whether they run or not."""
         self.forced: set[int] = set()
         """Voters that the leader was ordered to end without."""
+        self.leader = -1
+        """Who leads while it runs; else the first one that does."""
         self.new_leader = False
         """Another one leads just after an order, and knows nothing of it."""
         self.exit_codes: dict[str, int] = {}
@@ -433,7 +435,8 @@ class ModelCluster:
         up = [voter.node_id for voter in voters.values() if voter.program is not None]
         if not up:
             return None
-        return QuorumSeen(min(up) if 2 * len(up) > len(voters) else None, voters)
+        leader = self.leader if self.leader in up else min(up)
+        return QuorumSeen(leader if 2 * len(up) > len(voters) else None, voters)
 
     def _voter(self, node: Node) -> ControllerSeen:
         stock = self.inventory.controllers.stock.get(node.node_id)
