@@ -219,6 +219,13 @@ def test_problems_and_foreign_writes_are_told_apart() -> None:
     assert seen.problems == ("broker 1: waits",)
 
 
+@pytest.mark.parametrize("state", State)
+def test_only_a_leader_that_finishes_waits_for_an_order(state: State) -> None:
+    seen = migration_seen(HAS_ZNODE, registered(), of_status(status(state, None)), PublicState.DUAL_WRITE)
+    assert seen is not None
+    assert seen.finishing is (state is State.FINISHING)
+
+
 def test_the_command_says_what_the_controller_says() -> None:
     told = status(State.DUAL_WRITING, 4, Problem("migration", f"{FOREIGN_WRITES}/a", "r", warning=True))
     for each in (told, status(State.WAITING_FOR_BROKERS, None, Problem("broker 1", "waits", "r"))):
