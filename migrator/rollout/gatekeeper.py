@@ -13,7 +13,7 @@ from migrator.rollout.journal import Event
 from migrator.rollout.modes import SESSION_TIMEOUT, parsed, watched_keys
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.ports import Gate, GateQuestion, Observation, Waiting
+from migrator.rollout.ports import ExecutorError, Gate, GateQuestion, Observation, Waiting
 
 Note = Callable[..., None]
 SHOWN_MAX = 5
@@ -125,14 +125,15 @@ class Gatekeeper:
 
     async def until_gone(self, node: Node, step: str) -> None:
         """Wait until a broker that was stopped is registered nowhere; but it must not stay down. What nobody can see is
-        over after the time-out of its session, and a registration that stays is waited for as long as any gate."""
+        over after the time-out of its session, and a registration that stays is waited for as long as any gate. Once
+        its process runs, somebody else has started it."""
         clock, times = self._parts.clock, self._parts.inventory.times
         began_ms, said = clock.monotonic_ms(), ""
         while True:
             seen = await self._parts.observer.observe()
             self._session_ms = max(self._session_ms, _session_ms(seen))
             waiting = self._parts.judge(GateQuestion(Gate.BROKER_GONE, node), seen)
-            if not waiting:
+            if not waiting or await self._runs(node):
                 return
             passed_ms, shown = clock.monotonic_ms() - began_ms, _shown(waiting)
             if passed_ms >= self._session_ms and (seen.brokers is None or passed_ms >= times.gate * 1000):
@@ -142,6 +143,12 @@ class Gatekeeper:
                 said = shown
                 self._parts.tell(f"{step}: waits: {shown}")
             await clock.sleep(times.poll)
+
+    async def _runs(self, node: Node) -> bool:
+        try:
+            return await self._parts.executor.incarnation(node) is not None
+        except ExecutorError:
+            return False  # it is to be started, and who starts what runs does nothing
 
     def _shrink(self, seen: Observation) -> None:
         """Whoever was in sync once is old trouble no more."""

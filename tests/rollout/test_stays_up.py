@@ -104,6 +104,20 @@ def test_a_registration_that_stays_is_waited_for_only_as_long_as_a_gate(tmp_path
     assert any(f"starts {BROKER} nevertheless" in line and "is still registered" in line for line in operator.said)
 
 
+def test_nobody_waits_for_the_old_registration_of_a_broker_that_somebody_else_has_started(tmp_path: Path) -> None:
+    """Such as a supervisor: then the registration is the new one."""
+    operator = operator_at(tmp_path, Phase.START)
+
+    def starts(where: str) -> None:
+        if where == f"after stop {BROKER}":
+            operator.cluster.start_as_configured(operator.node(BROKER))
+
+    operator.cluster.points.at = starts
+    operator.resume_until(Phase.MIGRATE)
+    assert not any("nevertheless" in line for line in operator.said)
+    assert not operator.cluster.violations
+
+
 @STOPS
 @REACHED
 def test_a_terminal_that_is_gone_ends_nothing(tmp_path: Path, reached: Phase, *, stops: bool) -> None:
