@@ -136,6 +136,7 @@ def page(cases: Cases) -> Iterator[str]:
     yield from _releases(cases)
     yield from _clients(cases)
     yield from _variations(cases)
+    yield from _left(cases)
 
 
 def _procedures(cases: Cases) -> Iterator[str]:
@@ -168,7 +169,8 @@ def _through(release: str, phase: str) -> list[str]:
 def _clients(cases: Cases) -> Iterator[str]:
     yield from ("", "## Suites of clients", "")
     yield "Tests that clients of Kafka have for themselves, against real brokers on this quorum. `stock_` is before"
-    yield "what came of the same tests when Kafka's controllers had taken over."
+    yield "what came of the same tests when Kafka's controllers had taken over. The result `passed` means that each test"
+    yield "came out alike on both quorums; `failed=` counts the tests that fail on both, for the reasons below."
     yield from ("", "| suite | result | commit, day | seconds | figures |", "|---|---|---|---|---|")
     for suite, name in CLIENTS:
         yield _row(suite, cases.verdict([name]), *_run(cases.outcome(name)))
@@ -186,6 +188,12 @@ def _variations(cases: Cases) -> Iterator[str]:
         result = f"{each.result}: {each.reason}" if each.reason else str(each.result)
         said = f"`{each.message.strip()}`" if each.message else ""
         yield _row(each.variation, each.who, result, said, cases.verdict(each.tests))
+
+
+def _left(cases: Cases) -> Iterator[str]:
+    left = sorted({one for named in named_tests() for one in cases.of(named) if cases.verdict([one]) == NOT_RUN})
+    if left:
+        yield from ("", "## Not run yet", "", *(f"* `{one}`" for one in left))
 
 
 def _run(outcome: Outcome | None) -> tuple[str, str, str]:

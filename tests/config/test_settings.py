@@ -108,7 +108,7 @@ def test_every_attribute_has_a_key_of_its_type_and_a_default_that_parses(field: 
         ({"inter.broker.listener.name": "NOWHERE"}, "inter.broker.listener.name"),
         ({"create.topic.policy.class.name": "com.example.P"}, "create.topic.policy.class.name"),
         ({"alter.config.policy.class.name": "com.example.P"}, "alter.config.policy.class.name"),
-        ({"authorizer.class.name": "com.example.A"}, "authorizer.class.name"),
+        pytest.param({"authorizer.class.name": "com.example.A"}, "authorizer.class.name", id="another authorizer"),
         ({"principal.builder.class": "com.example.B"}, "principal.builder.class"),
         ({"zookeeper.metadata.migration.enable": "yes"}, "zookeeper.metadata.migration.enable"),
         ({"migrator.grpc.voters": "1@h:1"}, "migrator.grpc.voters"),

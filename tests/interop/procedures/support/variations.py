@@ -174,7 +174,7 @@ VARIATIONS = (
         "authorizer.class.name of a broker's file, or Confluent's",
         "copied files, Confluent with RBAC",
         Result.REFUSED,
-        (f"{SETTINGS}::test_a_wrong_value_is_refused_with_file_key_and_remedy",),
+        (f"{SETTINGS}::test_a_wrong_value_is_refused_with_file_key_and_remedy[another authorizer]",),
         "is a Java class, which cannot run here",
         "Another authorizer would decide otherwise than the one that was meant.",
     ),
