@@ -170,7 +170,7 @@ def _clients(cases: Cases) -> Iterator[str]:
     yield from ("", "## Suites of clients", "")
     yield "Tests that clients of Kafka have for themselves, against real brokers on this quorum. `stock_` is before"
     yield "what came of the same tests when Kafka's controllers had taken over. The result `passed` means that"
-    yield "each test came out alike on both quorums; `failed=` counts the tests that fail on both, for the reasons below."
+    yield "each test came out alike on both quorums; `failed=` counts those that fail on both, for the reasons below."
     yield from ("", "| suite | result | commit, day | seconds | figures |", "|---|---|---|---|---|")
     for suite, name in CLIENTS:
         yield _row(suite, cases.verdict([name]), *_run(cases.outcome(name)))
