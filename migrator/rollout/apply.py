@@ -26,7 +26,7 @@ from migrator.rollout.engine import (
     touched,
 )
 from migrator.rollout.examined import remove_copies
-from migrator.rollout.excuses import Baseline
+from migrator.rollout.excuses import BackAgainError, Baseline, refuse_end_with
 from migrator.rollout.gatekeeper import Asked, GateShutError, GateTimeoutError
 from migrator.rollout.identities import IdentityError
 from migrator.rollout.journal import Detail, Event, RolloutJournal
@@ -47,7 +47,15 @@ from migrator.values import value
 
 ORDER = list(Phase)
 ABORT_FILE = "abort"
-OWN_WORDS = (FileChangedError, GateShutError, GateTimeoutError, IdentityError, JobFailedError, UntrueRestartError)
+OWN_WORDS = (
+    BackAgainError,
+    FileChangedError,
+    GateShutError,
+    GateTimeoutError,
+    IdentityError,
+    JobFailedError,
+    UntrueRestartError,
+)
 """Errors whose sentences are made of this program's words, and names."""
 KINDS: Mapping[type[OperatorError], str] = {
     UnreachableError: "the host was not reached, or the connection broke",
@@ -162,6 +170,8 @@ class RolloutRun:
         known = self._progress.of(step.name)
         act: Act | None = None
         try:
+            if step.phase is Phase.FINISH and not seen.is_finished:
+                refuse_end_with(self._parts.inventory.gone, seen)
             if not known.done and known.begun is None:
                 here, runs = await self._acts.look(step)
                 if not is_needed(step, seen, here, runs=runs):

@@ -14,6 +14,7 @@ Baseline = Mapping[str, frozenset[int]]
 """By partition, the brokers whose replicas were not in sync before the rollout."""
 BASELINE_MAX = 100
 """More partitions are no old trouble: a broker is catching up."""
+TAKE_IN = "Take it in with 'migrator rollout resume --with-node {}'"
 
 
 def excused(seen: Observation, gone: Sequence[Node], baseline: Baseline) -> Observation:
@@ -100,6 +101,30 @@ def refuse_gone(gone: Sequence[Node], seen: Observation) -> None:
                 f"{node.name} is not gone: it answers, or is registered",
                 where="--without-node",
                 remedy="Leave out only what is gone for good. Stop the node first, if its host is to go",
+            )
+
+
+class BackAgainError(OperatorError):
+    """A controller that was left out answers, and the end of the migration is not sure with it."""
+
+
+def back_again(gone: Sequence[Node], seen: Observation) -> tuple[str, ...]:
+    """Names of nodes that were left out, and serve."""
+    return tuple(node.name for node in gone if _serves(node, seen))
+
+
+def refuse_end_with(gone: Sequence[Node], seen: Observation) -> None:
+    """
+    :raises BackAgainError: a controller that was left out answers, and nobody says that its migration is off.
+    """
+    voters = {} if seen.quorum is None else seen.quorum.voters
+    for node in gone:
+        voter = voters.get(node.node_id)
+        if node.role is Role.CONTROLLER and _serves(node, seen) and voter is not None and voter.migration_on is not False:
+            raise BackAgainError(
+                f"{node.name} was left out and answers; its migration is still on, so the migration would not end",
+                where=f"{node.name} on {node.host}",
+                remedy=f"{TAKE_IN.format(node.name)}. If it is to stay out, stop it for good",
             )
 
 

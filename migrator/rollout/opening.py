@@ -7,7 +7,7 @@ from secrets import token_hex
 from migrator.errors import OperatorError
 from migrator.observe.printable import printable
 from migrator.rollout.engine import refuse_back, refuse_ended
-from migrator.rollout.excuses import baseline_of, by_brokers, refuse_gone
+from migrator.rollout.excuses import TAKE_IN, back_again, baseline_of, by_brokers, refuse_gone
 from migrator.rollout.files import text_of
 from migrator.rollout.finding_quorum import refuse_lost_brokers
 from migrator.rollout.gates import FINISHED
@@ -111,13 +111,17 @@ async def turn_back(parts: RolloutParts, journal: RolloutJournal) -> None:
 
 
 async def refuse_without(parts: RolloutParts, journal: RolloutJournal) -> None:
-    """
+    """The operator is told of those that were left out before, and serve again.
+
     :raises OperatorError: a node serves that the rollout has to go on without from now on.
     """
-    known = progress_of(journal.entries).left_out
-    new = [node for node in parts.inventory.gone if node.name not in known]
-    if new:
-        refuse_gone(new, await parts.observer.observe())
+    known, gone = progress_of(journal.entries).left_out, parts.inventory.gone
+    if not gone:
+        return
+    seen = await parts.observer.observe()
+    refuse_gone([node for node in gone if node.name not in known], seen)
+    for name in back_again(gone, seen):
+        parts.tell(f"{name} was left out and is there again. {TAKE_IN.format(name)}")
 
 
 def note_without(parts: RolloutParts, journal: RolloutJournal, reason: str) -> None:

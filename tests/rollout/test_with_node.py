@@ -180,3 +180,43 @@ def test_who_was_left_out_of_a_rollout_stays_out_of_the_next_one_for_the_same_re
     noted = [entry.details for entry in operator.entries if entry.event is Event.LEFT_OUT]
     assert noted == [{"node": BROKER, "reason": "its disk is broken"}]
     assert progress_of(operator.entries).left_out == {BROKER: "its disk is broken"}
+
+
+@pytest.mark.parametrize("ended", [0, 1, 2], ids=["before the question", "between two controllers", "behind the last"])
+def test_a_controller_that_answers_again_is_named_before_the_end(tmp_path: Path, ended: int) -> None:
+    """Somebody starts it with its old file: the migration would never end."""
+    operator = left_out(operator_at(tmp_path / "state"), CONTROLLER, Phase.KRAFT, Phase.VERIFY)
+    left = [node.name for node in operator.parts().inventory.controllers.nodes][::-1]  # the leader is the last one
+    for name in left[:ended]:
+        assert operator.apply(StopAt(step=f"finish/{name}")) is Ending.PAUSED
+    operator.cluster.fault = nothing
+    operator.cluster.start_as_configured(operator.node(CONTROLLER))
+    operator.asked.clear()
+    with pytest.raises(OperatorError, match=f"{CONTROLLER} was left out and answers") as refused:
+        operator.resume()
+    assert f"resume --with-node {CONTROLLER}" in refused.value.remedy
+    assert not operator.asked
+    failed = operator.entries[-1]
+    assert (failed.event, failed.details["remedy"]) == (Event.FAILED, refused.value.remedy)
+    operator.back = (CONTROLLER,)
+    assert operator.resume() is Ending.COMPLETE
+    assert operator.cluster.state == "Finished"
+    assert not operator.cluster.violations
+
+
+def test_the_way_back_takes_a_controller_along_that_runs_again(tmp_path: Path) -> None:
+    operator = left_out(operator_at(tmp_path / "state"), CONTROLLER, Phase.KRAFT, Phase.VERIFY)
+    operator.cluster.fault = nothing
+    operator.cluster.start_as_configured(operator.node(CONTROLLER))
+    operator.back = (CONTROLLER,)
+    assert operator.rollback() is Ending.COMPLETE
+    assert CONTROLLER not in operator.cluster.processes
+    assert not operator.cluster.violations
+
+
+def test_who_is_left_out_still_and_answers_is_named_by_each_command(tmp_path: Path) -> None:
+    operator = left_out(operator_at(tmp_path / "state"), CONTROLLER, Phase.COPY, Phase.COPY)
+    operator.cluster.fault = nothing
+    operator.cluster.start_as_configured(operator.node(CONTROLLER))
+    operator.resume_until(Phase.KRAFT)
+    assert any(f"{CONTROLLER} was left out and is there again" in line for line in operator.said)
