@@ -78,6 +78,18 @@ def _inventory(function: Command) -> Command:
     )(function)
 
 
+def _not_empty(_: click.Context, parameter: click.Parameter, given: str | None) -> str:
+    """A variable of a script that is not set makes an empty word: then nothing is known of what was meant.
+
+    :raises OperatorError: the option is given, and says nothing.
+    """
+    if given is not None and not given.strip():
+        raise OperatorError(
+            "the option is empty", where=parameter.opts[0], remedy="Give it a value, or leave the option out"
+        )
+    return given or ""
+
+
 @value
 class Named:
     """What an operator says of nodes: ``gone`` for good, with a reason; or ``back``."""
@@ -102,7 +114,10 @@ def _nodes(function: Callable[..., None]) -> Callable[..., None]:
         help="Name or id of a node that was left out, and is there again: do what it has missed. Repeatable.",
     )(called)
     called = click.option(
-        "--reason", metavar="TEXT", default="", help="Why --without-node is right. The journal keeps the reason."
+        "--reason",
+        metavar="TEXT",
+        callback=_not_empty,
+        help="Why --without-node is right. The journal keeps the reason.",
     )(called)
     return click.option(
         "--without-node",
@@ -116,12 +131,12 @@ def _nodes(function: Callable[..., None]) -> Callable[..., None]:
 def _stops(function: Command) -> Command:
     """Where a run ends before its plan does."""
     function = click.option(
-        "--pause-after", metavar="STEP", default="", help="Stop after this step; 'plan' lists the steps."
+        "--pause-after", metavar="STEP", callback=_not_empty, help="Stop after this step; 'plan' lists the steps."
     )(function)
     function = click.option(
         "--until",
         metavar="STATE",
-        default="",
+        callback=_not_empty,
         help="Stop when this state is reached: MigrationIneligible, DualWrite, Finished, or a phase of the plan.",
     )(function)
     return click.option("--yes", is_flag=True, help="Don't ask, not even before the end of the migration.")(function)
@@ -129,7 +144,9 @@ def _stops(function: Command) -> Command:
 
 @command.command("plan")
 @_inventory
-@click.option("--canary", metavar="BROKER", default="", help="Name or id of the broker that goes first in every roll.")
+@click.option(
+    "--canary", metavar="BROKER", callback=_not_empty, help="Name or id of the broker that goes first in every roll."
+)
 @click.option("--back", is_flag=True, help="Show the way back instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print the steps as JSON.")
 def plan_command(inventory: Path, canary: str, back: bool, as_json: bool) -> None:
@@ -172,7 +189,10 @@ async def _previews(
 @_stops
 @_nodes
 @click.option(
-    "--canary", metavar="BROKER", default="", help="This broker goes first in every roll; then the rollout waits."
+    "--canary",
+    metavar="BROKER",
+    callback=_not_empty,
+    help="This broker goes first in every roll; then the rollout waits.",
 )
 def apply(inventory: Path, until: str, pause_after: str, canary: str, named: Named, yes: bool) -> None:
     """Begin the rollout, or go on with the one that is under way.
@@ -239,11 +259,17 @@ def rollback(inventory: Path, named: Named, yes: bool) -> None:
 
 def _site(inventory: Path, named: Named) -> Site:
     """
-    :raises OperatorError: nodes are left out without a reason; or as `site_of`.
+    :raises OperatorError: nodes are left out without a reason, or a reason is given without nodes; or as `site_of`.
     """
-    if named.gone and not named.reason.strip():
+    if named.gone and not named.reason:
         raise OperatorError(
             "the option needs a reason", where="--without-node", remedy="Give --reason TEXT: the journal keeps it"
+        )
+    if named.reason and not named.gone:
+        raise OperatorError(
+            "a reason belongs to --without-node",
+            where="--reason",
+            remedy="Name the node that is gone for good, or leave the reason out",
         )
     return site_of(inventory, named.gone, named.back)
 

@@ -19,6 +19,7 @@ from migrator.rollout.engine import (
     closes_rack,
     in_order,
     is_needed,
+    is_under_way,
     next_step,
     questions_after,
     questions_before,
@@ -167,17 +168,10 @@ class RolloutRun:
 
     async def _take(self, step: Step, seen: Observation) -> bool:
         """One step to its end; False: the operator does not want it."""
-        known = self._progress.of(step.name)
         act: Act | None = None
         try:
-            if step.phase is Phase.FINISH and not seen.is_finished:
-                refuse_end_with(self._parts.inventory.gone, seen)
-            if not known.done and known.begun is None:
-                here, runs = await self._acts.look(step)
-                if not is_needed(step, seen, here, runs=runs):
-                    await self._leave_out(step)
-                    return True
-                self._parts.tell(f"{step.name}: {TEXTS[step.phase].why}")
+            if not await self._begins(step, seen):
+                return True
             for act in step.acts:
                 is_done = act in self._progress.of(step.name).done
                 if is_done and not self._must_do_again(step, act):
@@ -198,6 +192,19 @@ class RolloutRun:
             raise
         self._note(Event.DONE, step.name)
         return True
+
+    async def _begins(self, step: Step, seen: Observation) -> bool:
+        """Whether there is something to do; if not, the step is noted as left out."""
+        if step.phase is Phase.FINISH and not seen.is_finished:
+            refuse_end_with(self._parts.inventory.gone, seen)
+        if is_under_way(self._progress.of(step.name)):
+            return True
+        here, runs = await self._acts.look(step)
+        if is_needed(step, seen, here, runs=runs):
+            self._parts.tell(f"{step.name}: {TEXTS[step.phase].why}")
+            return True
+        await self._leave_out(step)
+        return False
 
     async def _leave_out(self, step: Step) -> None:
         if closes_rack(step, self._steps, self._progress):
@@ -312,11 +319,13 @@ class RolloutRun:
 
 def until_phase(name: str) -> Phase:
     """
+    :param name: of a state or a phase, in upper or lower case.
     :raises OperatorError: there is no such state.
     """
     states = {"MigrationIneligible": Phase.START, "DualWrite": Phase.COPY, "Finished": Phase.FINISH}
     forward = ORDER[: ORDER.index(Phase.ARCHIVE) + 1]
-    found = states.get(name) or next((phase for phase in forward if phase.value == name), None)
+    known = {**{phase.value: phase for phase in forward}, **states}
+    found = next((phase for each, phase in known.items() if each.lower() == name.strip().lower()), None)
     if found is None:
         names = ", ".join([*states, *(phase.value for phase in forward)])
         raise OperatorError(f"there is no state {name}", where="--until", remedy=f"Name one of {names}")

@@ -120,7 +120,12 @@ def refuse_end_with(gone: Sequence[Node], seen: Observation) -> None:
     voters = {} if seen.quorum is None else seen.quorum.voters
     for node in gone:
         voter = voters.get(node.node_id)
-        if node.role is Role.CONTROLLER and _serves(node, seen) and voter is not None and voter.migration_on is not False:
+        if (
+            node.role is Role.CONTROLLER
+            and _serves(node, seen)
+            and voter is not None
+            and voter.migration_on is not False
+        ):
             raise BackAgainError(
                 f"{node.name} was left out and answers; its migration is still on, so the migration would not end",
                 where=f"{node.name} on {node.host}",

@@ -63,7 +63,11 @@ def _forward(inventory: Inventory, canary: str) -> Iterator[Step]:
     yield from _roll(inventory, Phase.KRAFT, BrokerMode.KRAFT, canary, before=(DUAL_WRITE, QUORUM))
     yield from _unregister(inventory)
     before = (*_may_end(inventory), QUORUM)
-    yield Step("verify", Phase.VERIFY, (Act.CHECK_BEFORE, *proof), first, None, Job.VERIFY, UNFINISHED, before=before)
+    if left_out.verify:
+        yield Step("ready", Phase.READY, (Act.CHECK_BEFORE,), condition=UNFINISHED, before=before)
+    else:
+        acts = (Act.CHECK_BEFORE, Act.RUN)
+        yield Step("verify", Phase.VERIFY, acts, first, None, Job.VERIFY, UNFINISHED, before=before)
     yield from _finish(inventory)
     if inventory.handover is not None:
         yield from _hand_over(inventory)

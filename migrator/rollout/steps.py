@@ -29,6 +29,7 @@ class Phase(StrEnum):
     SOAK = "soak"
     KRAFT = "kraft"
     UNREGISTER = "unregister"
+    READY = "ready"
     VERIFY = "verify"
     FINISH = "finish"
     HANDOVER = "handover"
@@ -63,6 +64,9 @@ TEXTS = {
     Phase.SOAK: PhaseText("both sides are written while you watch your applications", ROLLBACK),
     Phase.KRAFT: PhaseText("the broker leaves ZooKeeper", ROLLBACK),
     Phase.UNREGISTER: PhaseText("the quorum forgets a broker that is gone for good", "start the broker: it registers"),
+    Phase.READY: PhaseText(
+        "the last gate before the way back closes; nothing is compared ('verify' is left out)", NOTHING
+    ),
     Phase.VERIFY: PhaseText("proves that both sides are equal before the way back closes", NOTHING),
     Phase.FINISH: PhaseText(
         "ends the migration on this controller",

@@ -359,3 +359,23 @@ def test_a_terminal_that_goes_away_lets_the_step_come_to_its_end(desk: Desk, *, 
     assert ("it stopped after the step under way" in printed) is not nohup
     ends = BrokerMode.MIGRATING if nohup else BrokerMode.ZOOKEEPER
     assert list(desk.cluster.modes().values()) == [BrokerMode.MIGRATING, ends, ends]
+
+
+@pytest.mark.parametrize("option", ["--canary", "--until", "--pause-after", "--without-node", "--reason"])
+def test_an_empty_option_is_refused(desk: Desk, option: str) -> None:
+    """A variable of a script that is not set: the rollout would go to its end, or begin without its canary."""
+    result = CliRunner().invoke(migrator, ["rollout", "apply", "-i", str(desk.inventory), option, ""])
+    assert isinstance(result.exception, OperatorError), result.output
+    assert option in str(result.exception)
+    assert not desk.state.exists()
+
+
+def test_a_reason_for_nothing_is_refused(desk: Desk) -> None:
+    assert "--reason: a reason belongs to --without-node" in desk.refused("apply --reason disk")
+    assert not desk.state.exists()
+
+
+@pytest.mark.parametrize("state", ["dualwrite", "DUALWRITE", "DualWrite"])
+def test_a_state_may_be_named_in_any_case(desk: Desk, state: str) -> None:
+    assert "it is as far as was asked for" in desk.printed(f"apply --until {state}")
+    assert desk.cluster.state == "DualWrite"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from migrator.rollout.apply import Ending, StopAt
+from migrator.rollout.gatekeeper import GateTimeoutError
+from migrator.rollout.inventory import LeftOut
 from migrator.rollout.journal import Event
 from migrator.rollout.ports import BrokerMode
 from migrator.rollout.steps import Act, Phase
@@ -63,3 +66,30 @@ def test_a_start_in_the_middle_of_a_roll(tmp_path: Path) -> None:
     assert operator_at(tmp_path / "ours", cluster).apply() is Ending.COMPLETE
     assert cluster.restarts["broker-2"] == before["broker-2"]
     assert cluster.restarts["broker-3"] == before["broker-3"] + 1
+
+
+def test_nothing_is_called_a_proof_where_nothing_is_compared(tmp_path: Path) -> None:
+    """The gate before the end stays, under another name."""
+    inventory = replace(model_inventory(), left_out=LeftOut(preflight=False, rehearse=False, verify=True))
+    operator = operator_at(tmp_path / "state", ModelCluster(inventory))
+    assert operator.apply(StopAt(Phase.VERIFY)) is Ending.REACHED
+    done = {entry.step: entry for entry in operator.entries if entry.event is Event.DONE and not entry.act}
+    assert "verify" not in done
+    assert "ready" in done
+    assert not [line for line in operator.said if "proves" in line]
+    assert not [words for words in operator.cluster.commands if "verify" in words]
+    operator.cluster.lag = 7
+    with pytest.raises(GateTimeoutError, match="7 records behind"):
+        operator.resume()
+    operator.cluster.lag = 0
+    assert operator.resume() is Ending.COMPLETE
+
+
+def test_the_gate_before_the_end_is_asked_before_the_question(tmp_path: Path) -> None:
+    inventory = replace(model_inventory(), left_out=LeftOut(preflight=False, rehearse=False, verify=True))
+    operator = operator_at(tmp_path / "state", ModelCluster(inventory))
+    assert operator.apply(StopAt(Phase.KRAFT)) is Ending.REACHED
+    operator.cluster.foreign_writes = ("/config/topics/orders",)
+    with pytest.raises(GateTimeoutError, match="/config/topics/orders"):
+        operator.resume()
+    assert not operator.asked
