@@ -7,13 +7,14 @@ from pathlib import Path
 
 from migrator.config.checks import check_settings
 from migrator.config.keys import SYNONYMS, Key, key_of_attribute
-from migrator.config.properties import parse_properties, read_text
+from migrator.config.properties import parse_properties, read_decoded
 from migrator.config.providers import resolve_placeholders
 from migrator.config.settings import HIDDEN_ATTRIBUTES, Settings
 from migrator.config.types import ConfigValue, Secret, parse
 from migrator.errors import OperatorError
 
-BYTE_ORDER_MARK = "\ufeff"
+BYTE_ORDER_MARKS = {"\u00ef\u00bb\u00bf": "UTF-8", "\u00fe\u00ff": "UTF-16", "\u00ff\u00fe": "UTF-16"}
+"""As Java sees them, and of which encoding each is."""
 
 
 def load_settings(path: Path) -> tuple[Settings, list[str]]:
@@ -31,7 +32,7 @@ def read_properties(path: Path) -> dict[str, str]:
     :raises OperatorError: it can't be read.
     """
     try:
-        found = parse_properties(read_text(path))
+        found = parse_properties(read_decoded(path))
     except OSError as error:
         what, remedy = (
             f"the file cannot be read: {error.strerror}",
@@ -39,16 +40,26 @@ def read_properties(path: Path) -> dict[str, str]:
         )
         raise OperatorError(what, where=str(path), remedy=remedy) from error
     except ValueError as error:
-        remedy = "Give a Java property file in UTF-8: save it in that encoding, and write a backslash as two"
+        remedy = "Give a Java property file, and write a backslash as two"
         raise OperatorError(f"the file cannot be read: {error}", where=str(path), remedy=remedy) from error
-    first = next(iter(found), "")
-    if first.startswith(BYTE_ORDER_MARK) and first[1:2] not in ("#", "!"):
-        raise OperatorError(
-            f"the file begins with a byte order mark, so that Java does not know its first key, {first[1:]}",
-            where=str(path),
-            remedy="Save the file as UTF-8 without a byte order mark",
-        )
+    _refuse_byte_order_mark(next(iter(found), ""), path)
     return found
+
+
+def _refuse_byte_order_mark(first: str, path: Path) -> None:
+    """
+    :param first: the first key.
+    """
+    mark = next((each for each in BYTE_ORDER_MARKS if first.startswith(each)), "")
+    key = first.removeprefix(mark)
+    if not mark or key[:1] in ("#", "!"):
+        return
+    if BYTE_ORDER_MARKS[mark] != "UTF-8":
+        what = f"the file is in {BYTE_ORDER_MARKS[mark]}, of which Java understands no key"
+    else:
+        what = f"the file begins with a byte order mark, so that Java does not know its first key, {key}"
+    remedy = "Save the file in ASCII, without a byte order mark, and write every other character as \\uXXXX"
+    raise OperatorError(what, where=str(path), remedy=remedy)
 
 
 def settings_from(raw: dict[str, str], source: str) -> tuple[Settings, list[str]]:

@@ -13,7 +13,7 @@ from migrator.config.endpoints import is_loopback, parse_host_port
 from migrator.config.key_lists import OAUTHBEARER_VALIDATORS
 from migrator.config.key_uses import last_part
 from migrator.config.keys import KEYS
-from migrator.config.properties import doubled_keys, parse_properties, read_text
+from migrator.config.properties import doubled_keys, parse_properties, read_decoded
 from migrator.config.providers import PLACEHOLDER, files_of
 from migrator.config.settings import Settings
 from migrator.config.types import split_list
@@ -149,7 +149,7 @@ def _metrics(settings: Settings) -> Iterator[OpenDoor]:
 
 def _doubled_keys(settings: Settings) -> Iterator[OpenDoor]:
     try:
-        found = list(doubled_keys(read_text(Path(settings.source))))
+        found = list(doubled_keys(read_decoded(Path(settings.source))))
     except (OSError, ValueError):
         return
     for key, earlier, later in found:
@@ -217,7 +217,7 @@ def _passwords(path: Path) -> dict[str, str]:
 
 def _raw(path: Path) -> dict[str, str]:
     try:
-        return parse_properties(read_text(path))
+        return parse_properties(read_decoded(path))
     except (OSError, ValueError):
         return {}
 

@@ -1,7 +1,8 @@
-"""Java property files: text -> ordered keys and values.
+"""Java property files: bytes -> text -> ordered keys and values.
 
-Source: ``java.util.Properties.load``: comments, continuation lines, the three separators, escapes. The last of
-several equal keys wins, as in Java.
+Source: ``java.util.Properties.load(InputStream)``, with which Kafka reads them: ISO 8859-1, comments, continuation
+lines, the three separators, escapes. The last of several equal keys wins, as in Java. Every byte is a character, so
+bytes that became text come back as they were.
 """
 
 from __future__ import annotations
@@ -15,8 +16,37 @@ BLANKS = " \t\f"
 ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
+def decoded(content: bytes) -> str:
+    """A property file as Java takes it; never refused."""
+    return content.decode("latin-1")
+
+
+def encoded(text: str) -> bytes:
+    """The reverse of `decoded`.
+
+    :raises ValueError: for a character beyond ISO 8859-1, which has to be written as ``\\uXXXX``.
+    """
+    return text.encode("latin-1")
+
+
+def shown(text: str) -> str:
+    """For people: a value whose bytes are UTF-8 as its author sees it in an editor. Java takes each byte for a
+    character."""
+    try:
+        return text.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        return text
+
+
+def read_decoded(path: Path) -> str:
+    """
+    :raises OSError: it can't be read.
+    """
+    return decoded(path.read_bytes())
+
+
 def read_text(path: Path, encoding: str = "utf-8") -> str:
-    """A file that may hold secrets.
+    """A file beside property files, which may hold secrets: Java reads those as UTF-8.
 
     :raises OSError: it can't be read.
     :raises ValueError: it is no such text. Nothing of the error holds any of it.

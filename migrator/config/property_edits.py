@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from migrator.config.properties import logical_keys
 from migrator.values import value
@@ -34,12 +34,17 @@ def edited(text: str, edits: Sequence[Edit]) -> str:
     return text
 
 
+def file_of(properties: Mapping[str, str]) -> str:
+    """A new file, a line for each key."""
+    return "".join(f"{escaped(key, is_key=True)}={escaped(text, is_key=False)}\n" for key, text in properties.items())
+
+
 def _edited(text: str, edit: Edit) -> str:
     lines = _LINES.findall(text)
     places = [(start, end) for start, end, key in logical_keys(text) if key == edit.key]
     newline = _END.search(lines[0]).group() if lines else "\n"  # type: ignore[union-attr]  # it matches everything
     if edit.text is not None:
-        line = f"{_escaped(edit.key, is_key=True)}={_escaped(edit.text, is_key=False)}"
+        line = f"{escaped(edit.key, is_key=True)}={escaped(edit.text, is_key=False)}"
         if not places:
             return _terminated(text, newline or "\n") + line + (newline or "\n")
         start, end = places[-1]
@@ -61,7 +66,7 @@ def _terminated(text: str, newline: str) -> str:
     return text + newline if continued and text.count("\n", len(last)) + text.count("\r", len(last)) <= 2 else text
 
 
-def _escaped(text: str, *, is_key: bool) -> str:
+def escaped(text: str, *, is_key: bool) -> str:
     """As ``java.util.Properties.store``: ASCII only, so that no reader's encoding matters."""
     out = []
     for position, char in enumerate(text):

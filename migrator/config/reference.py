@@ -26,6 +26,10 @@ cannot be used, `migrator` ends with exit code 2, and its message names file, ke
 `allowlist.pattern` if those are set. Keys for one listener (`listener.name.<listener>.[<mechanism>.]<key>`) work as in
 Kafka; a key for a listener that `listener.security.protocol.map` does not name is refused.
 
+The file is read as Kafka reads it, as ISO 8859-1: in a file that was saved as UTF-8, each byte of a character beyond
+ASCII is a character of its own, also in a password. Write such characters as `\\uXXXX`. The file of a
+`FileConfigProvider` is read as UTF-8.
+
 `migrator` uses, refuses or ignores each key of Kafka 3.9: the lists follow. An unknown key is refused if its name is
 close to the name of a security key, or begins like one ({families}). For any other unknown key there is a warning.
 

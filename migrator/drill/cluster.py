@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from kazoo.client import KazooClient
 
 from migrator.config.endpoints import parse_host_port
+from migrator.config.property_edits import file_of
 from migrator.drill.report import DrillReport
 from migrator.drill.security.process_watch import ProcessWatch
 from migrator.drill.security.protection import IN_CLEAR, LIFE, InClear, Secured
@@ -118,7 +119,7 @@ class ControllerProcess:
 
     def write_properties(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.property_file.write_text("".join(f"{key}={text}\n" for key, text in self.properties.items()))
+        self.property_file.write_text(file_of(self.properties))
 
     def format(self, release_version: str = "3.9") -> None:
         """:raises OperatorError: it was refused; with the command's output."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from random import SystemRandom
 
 from migrator.clock import wall_ms
-from migrator.config.properties import parse_properties, without_keys
+from migrator.config.properties import decoded, encoded, parse_properties, read_decoded, without_keys
 from migrator.config.settings import Settings
 from migrator.config.types import split_list
 from migrator.errors import OperatorError
@@ -39,16 +40,16 @@ class StockFile:
     @property
     def is_written(self) -> bool:
         """Whether it is there as it has to be; a change in ours since makes that False."""
-        return self.path.exists() and self.path.read_text(encoding="utf-8") == self._text()
+        return self.path.exists() and read_decoded(self.path) == self._text()
 
     @property
     def dropped(self) -> list[str]:
         """Keys of ours that it leaves out."""
-        return [key for key in parse_properties(self.ours.read_text(encoding="utf-8")) if self._target.drops(key)]
+        return [key for key in parse_properties(read_decoded(self.ours)) if self._target.drops(key)]
 
     def check(self) -> None:
         """:raises OperatorError: a key has to be changed by a person."""
-        keys = parse_properties(self.ours.read_text(encoding="utf-8"))
+        keys = parse_properties(read_decoded(self.ours))
         if self._target.gone and OLD_SECRET in keys and SECRET not in keys:
             raise OperatorError(
                 f"Kafka {self._target.version} does not know that key any more",
@@ -61,11 +62,11 @@ class StockFile:
 
         :raises OperatorError: the disk refuses.
         """
-        write_durably(self.path, self._text().encode(), like=self.ours)
+        write_durably(self.path, encoded(self._text()), like=self.ours)
 
     def _text(self) -> str:
         header = HEADER.format(name=self.ours.name, version=self._target.version)
-        return header + without_keys(self.ours.read_text(encoding="utf-8"), self._target.drops)
+        return decoded(os.fsencode(header)) + without_keys(read_decoded(self.ours), self._target.drops)
 
 
 async def look_into(settings: Settings, known: MetadataDirectory | None) -> MetadataDirectory:

@@ -8,14 +8,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from migrator.config.properties import parse_properties
+from migrator.config.properties import decoded, parse_properties
+from migrator.config.property_edits import escaped
 from migrator.log.errors import StorageError, storage_errors
 from migrator.log.files import write_durably
 from migrator.records.uuid import Uuid, uuid_from_text, uuid_to_text
 from migrator.values import value
 
 FILE_NAME = "meta.properties"
-_ESCAPED = re.compile(r"[\\ =:#!]")
+_ESCAPED = re.compile("[=:#!]")
+"""By Java in values, too, though it need not."""
 
 
 @value
@@ -32,7 +34,8 @@ def encode_meta_properties(properties: MetaProperties) -> bytes:
     lines = [f"node.id={properties.node_id}"]
     if properties.directory_id is not None:
         lines.append(f"directory.id={uuid_to_text(properties.directory_id)}")
-    lines += ["version=1", f"cluster.id={_ESCAPED.sub(lambda match: chr(92) + match[0], properties.cluster_id)}"]
+    cluster_id = escaped(properties.cluster_id, is_key=False)
+    lines += ["version=1", f"cluster.id={_ESCAPED.sub(lambda match: chr(92) + match[0], cluster_id)}"]
     return "".join(f"{line}\n" for line in lines).encode()
 
 
@@ -68,7 +71,7 @@ def read_meta_properties(directory: Path) -> MetaProperties | None:
             return None
         content = path.read_bytes()
     try:
-        return decode_meta_properties(content.decode())
+        return decode_meta_properties(decoded(content))
     except ValueError as error:
         remedy = "Restore the file from a copy, or empty the directory and format it again"
         raise StorageError(str(error), where=str(path), remedy=remedy) from error

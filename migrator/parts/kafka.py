@@ -215,5 +215,11 @@ def start_together(nodes: Sequence[StockNode]) -> None:
 
 
 def _escape(text: str) -> str:
-    r"""Backslashes of Java properties; everything else in our files is plain ASCII."""
-    return text.replace("\\", "\\\\").replace("\n", "\\n")
+    r"""As Java properties, which are ISO 8859-1: a path may hold more."""
+    text = text.replace("\\", "\\\\").replace("\n", "\\n")
+    return "".join(char if char <= "~" else _units(char) for char in text)
+
+
+def _units(char: str) -> str:
+    raw = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{raw[at : at + 2].hex()}" for at in range(0, len(raw), 2))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from migrator.config.properties import decoded, encoded
 from migrator.errors import OperatorError
 from migrator.rollout import engine, jobs
 from migrator.rollout.archive import keep_output, keep_verdict, make_archive
@@ -167,7 +168,7 @@ class StepActs:
         if engine.is_past(step, here):
             self._note(Event.FOUND, step.name, Act.EDIT, past=True)
             return
-        old = ours.encode() if step.successor is None else await self._parts.executor.read(target, target.properties)
+        old = encoded(ours) if step.successor is None else await self._parts.executor.read(target, target.properties)
         new, was = await self._wanted(step, node, ours, progress.rollout)
         before, wanted = digest(old), digest(new)
         known = progress.knows(target.name, before)
@@ -199,16 +200,16 @@ class StepActs:
             raise ValueError(step.name)
         if step.mode is FileMode.STOCK:
             release = self._parts.inventory.handover
-            return (text if release is None else stock_file(text, release)).encode(), None
+            return encoded(text if release is None else stock_file(text, release)), None
         earlier = await earlier_of(self._parts.executor, node, step.mode, rollout, text)
-        was = None if earlier is None else earlier.decode()
+        was = None if earlier is None else decoded(earlier)
         if was is None and lost_zookeeper(node, text, step.mode):
             self._parts.tell(
                 f"{step.name}: no backup and no commented line says which keys zookeeper.* the file had. It gets "
                 f"{CONNECT} only: if ZooKeeper needs more, for example zookeeper.ssl.*, add it to {node.properties}"
             )
         new = rewritten(node, text, step.mode, self._parts.mode_settings, was)
-        return new.encode(), earlier
+        return encoded(new), earlier
 
     async def _restart(self, step: Step, node: Node, progress: Progress, asked: Asked) -> None:
         known = progress.of(step.name)

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from migrator.config.properties import parse_properties
+from migrator.config.properties import encoded, parse_properties
 from migrator.config.property_edits import Edit, edited
 from migrator.config.types import split_list
 from migrator.errors import OperatorError
@@ -63,7 +63,7 @@ async def copies(parts: RolloutParts, host: Node, rollout: str) -> AsyncIterator
                 text = elsewhere(text, f"{directory}/{node.node_id}")
                 names[f"{directory}/{node.node_id}/"] = "/"
             await _do(parts, host, "cp", "--", "/dev/null", path)  # the service's user owns it; a write keeps the owner
-            await parts.executor.write(host, path, text.encode(), expected=digest(b""), backup="")
+            await parts.executor.write(host, path, encoded(text), expected=digest(b""), backup="")
             names[path] = node.properties if node.host == host.host else f"{node.host}:{node.properties}"
         yield Examined(
             tuple(_copy_of(node, directory) for node in inventory.controllers.nodes),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
+from migrator.config.properties import decoded
 from migrator.errors import OperatorError
 from migrator.rollout.modes import CONNECT, FileMode, file_mode, parsed
 from migrator.rollout.nodes import Node
@@ -24,16 +25,13 @@ LEAVES = {
 async def text_of(executor: Executor, node: Node) -> str:
     """A node's property file.
 
-    :raises OperatorError: there is none, or it is no text.
+    :raises OperatorError: there is none.
     """
     content = await executor.read(node, node.properties)
     where = f"{node.name} on {node.host}: {node.properties}"
     if content is None:
         raise OperatorError("there is no such file", where=where, remedy="Correct the path in the inventory")
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise OperatorError(f"byte {error.start} is no UTF-8", where=where, remedy="Save it as UTF-8") from None
+    return decoded(content)
 
 
 async def earlier_of(executor: Executor, node: Node, mode: FileMode, rollout: str, text: str) -> bytes | None:
@@ -58,8 +56,8 @@ async def earlier_of(executor: Executor, node: Node, mode: FileMode, rollout: st
 
 def _mode_of(node: Node, content: bytes) -> FileMode | None:
     try:
-        return file_mode(node.role, parsed(node, content.decode()))
-    except (UnicodeDecodeError, OperatorError):
+        return file_mode(node.role, parsed(node, decoded(content)))
+    except OperatorError:
         return None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from migrator.config.properties import parse_properties
+from migrator.config.properties import decoded, parse_properties
 from migrator.config.types import split_list
 from migrator.errors import OperatorError
 from migrator.rollout.jobs import META_PROPERTIES
@@ -60,6 +60,6 @@ def broker_directories(properties: Mapping[str, str]) -> list[str]:
 def version_of(content: bytes) -> str:
     """As the file says; without a word it is 0, and so is what nobody can read: the broker itself judges that."""
     try:
-        return parse_properties(content.decode()).get("version", "0").strip()
+        return parse_properties(decoded(content)).get("version", "0").strip()
     except ValueError:
         return "0"

@@ -13,7 +13,7 @@ from typing import overload
 
 from migrator.config.checks import STANDARD_AUTHORIZER
 from migrator.config.kafka_keys import BROKER_KEYS
-from migrator.config.properties import parse_properties, without_keys
+from migrator.config.properties import LINE_END, parse_properties, shown, without_keys
 from migrator.config.property_edits import Edit, edited
 from migrator.config.sensitive import REDACTED, broker_type, is_sensitive
 from migrator.config.types import split_list
@@ -131,7 +131,7 @@ def watched_keys(for_brokers: Mapping[str, str]) -> tuple[str, ...]:
 def commented(text: str) -> dict[str, str]:
     """Keys of the time with ZooKeeper, in lines that were made comments as `Edit` does it: no space behind the sign."""
     lines, goes_on = [], False
-    for line in text.splitlines():
+    for line in LINE_END.split(text):
         if line.startswith("#") and (goes_on or line[1:].startswith(COMES_BACK)):
             lines.append(line[1:])
             goes_on = (len(line) - len(line.rstrip("\\"))) % 2 == 1
@@ -158,7 +158,7 @@ def changes_shown(before: str, after: str) -> list[str]:
             continue
         hidden = is_sensitive(broker_type(key))
         lines += [
-            f"{sign} {key}={REDACTED if hidden else side[key]}"
+            f"{sign} {key}={REDACTED if hidden else shown(side[key])}"
             for sign, side in (("-", old), ("+", new))
             if key in side
         ]

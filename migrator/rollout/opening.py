@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from secrets import token_hex
 
+from migrator.config.properties import encoded
 from migrator.errors import OperatorError
 from migrator.observe.printable import printable
 from migrator.rollout.engine import refuse_back, refuse_ended
@@ -57,7 +58,7 @@ async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str
     for node in parts.inventory.nodes:
         texts[node.name] = text = await text_of(parts.executor, node)
         parsed(node, text)
-        files[node.name] = digest(text.encode())
+        files[node.name] = digest(encoded(text))
     refuse_lost_brokers(parts.inventory, await parts.observer.observe(), texts)
     rollout = token_hex(ID_BYTES)
     now = parts.clock.wall_ms()
@@ -155,7 +156,7 @@ async def note_with(parts: RolloutParts, journal: RolloutJournal) -> None:
     :raises OperatorError: a file cannot be read.
     """
     for node in _returned(parts, progress_of(journal.entries)):
-        now = digest((await text_of(parts.executor, node)).encode())
+        now = digest(encoded(await text_of(parts.executor, node)))
         journal.append(parts.clock.wall_ms(), Event.FILE, node=node.name, file=now)
         journal.append(parts.clock.wall_ms(), Event.BACK_IN, node=node.name)
         parts.tell(f"{node.name} is not left out any more: what it has missed comes first")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 
+from migrator.config.properties import decoded
 from migrator.rollout import engine, jobs
 from migrator.rollout.files import earlier_of, text_of
 from migrator.rollout.modes import FileMode, changes_shown, file_mode, parsed, rewritten, stock_file
@@ -102,11 +103,11 @@ async def gather(parts: RolloutParts, steps: Sequence[Step], progress: Progress)
         text = texts[step.node.name]
         content = await earlier_of(parts.executor, step.node, step.mode, progress.rollout, text)
         if content is not None:
-            earlier[step.node.name, step.mode] = content.decode()
+            earlier[step.node.name, step.mode] = decoded(content)
     stock = {}
     for node in parts.inventory.controllers.stock.values():
         if (content := await parts.executor.read(node, node.properties)) is not None:
-            stock[node.name] = content.decode("utf-8", "replace")
+            stock[node.name] = decoded(content)
     return Facts(await parts.observer.observe(), texts, frozenset(running), earlier, stock)
 
 

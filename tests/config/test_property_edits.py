@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from migrator.config.properties import logical_keys, parse_properties
-from migrator.config.property_edits import Edit, edited
+from migrator.config.properties import decoded, encoded, logical_keys, parse_properties
+from migrator.config.property_edits import Edit, edited, file_of
 
 FILE = """# The broker of rack 7
 
@@ -22,6 +22,19 @@ broker.id=8
 
 def test_a_key_keeps_its_place_and_all_others_are_untouched() -> None:
     assert edited(FILE, [Edit("log.dirs", "/data/b")]) == FILE.replace("log.dirs : /data/a", "log.dirs=/data/b")
+
+
+@given(st.binary())
+def test_a_new_key_changes_no_byte_of_the_others(comment: bytes) -> None:
+    comment = comment.replace(b"\n", b"").replace(b"\r", b"")
+    content = b"# " + comment + b"\na=" + "ä".encode() + b"\n"
+    assert encoded(edited(decoded(content), [Edit("b", "ä")])) == content + b"b=\\u00e4\n"
+
+
+def test_a_new_file_is_ascii_and_read_as_it_was_meant() -> None:
+    properties = {"log.dirs": "/data/größe", "sasl.jaas.config": "\\ a\n", "empty": "", "blank": " x", "a=b": "\u4e2d"}
+    assert file_of(properties).isascii()
+    assert parse_properties(file_of(properties)) == properties
 
 
 def test_of_a_doubled_key_the_one_that_counts_is_changed() -> None:

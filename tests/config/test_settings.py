@@ -148,6 +148,19 @@ def test_a_byte_order_mark_before_a_key_is_refused_and_before_a_comment_is_none_
     assert caught.value.where == str(file)
     file.write_text("\ufeff# ours\n" + text, encoding="utf-8")
     assert load_settings(file)[0].node_id == 3000
+    for encoding in ("utf-16-le", "utf-16-be"):
+        file.write_text("\ufeff" + text, encoding=encoding)
+        with pytest.raises(OperatorError, match="the file is in UTF-16, of which Java understands no key"):
+            load_settings(file)
+
+
+def test_a_file_is_read_as_kafka_reads_it_whatever_its_author_saved_it_as(tmp_path: Path) -> None:
+    file = tmp_path / "controller.properties"
+    text = "".join(f"{key}={value}\n" for key, value in MINIMAL.items()) + "# für ä\nssl.keystore.password=ä\n"
+    file.write_bytes(text.encode("latin-1"))
+    assert load_settings(file)[0].explicit["ssl.keystore.password"] == "ä"
+    file.write_bytes(text.encode())
+    assert load_settings(file)[0].explicit["ssl.keystore.password"] == "\u00c3\u00a4"
 
 
 @pytest.mark.parametrize(

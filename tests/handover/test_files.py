@@ -50,6 +50,18 @@ def ours(folder: Path) -> Path:
     return path
 
 
+def test_every_byte_that_is_kept_is_as_it_was(tmp_path: Path) -> None:
+    path = ours(tmp_path)
+    extra = b"# \xe4 \xc3\xa4\nssl.key.password=\xe4\xc3\x85\n"
+    path.write_bytes(path.read_bytes() + extra)
+    path = path.rename(tmp_path / "größe.properties")
+    stock = StockFile(path, parse_target("3.9"))
+    stock.check()
+    stock.write()
+    assert stock.is_written
+    assert stock.path.read_bytes().endswith(extra)
+
+
 def settings(folder: Path) -> Settings:
     keys = {
         "process.roles": "controller",

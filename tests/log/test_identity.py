@@ -110,6 +110,13 @@ def test_opening_checks_whose_it_is(tmp_path: Path) -> None:
             open_formatted(directory, node, random=Random(1), cluster_ids=clusters)
 
 
+def test_an_id_beyond_ascii_is_written_and_read_as_java_does(tmp_path: Path) -> None:
+    properties = MetaProperties("größe=1", 7)
+    assert b"cluster.id=gr\\u00f6\\u00dfe\\=1\n" in encode(properties)
+    (tmp_path / "meta.properties").write_bytes(encode(properties) + b"# \xe4\n")
+    assert read_meta_properties(tmp_path) == properties
+
+
 def test_a_missing_directory_id_is_added_at_boot(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text(f"version=0\nbroker.id=7\ncluster.id={CLUSTER}\n")
     found, lock = open_formatted(tmp_path, 7, random=Random(1))

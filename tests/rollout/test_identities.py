@@ -34,7 +34,7 @@ def operator(tmp_path: Path) -> Operator:
 
 
 def directories(operator: Operator, node: Node) -> list[str]:
-    text = operator.cluster.files[node.name, node.properties].decode()
+    text = operator.cluster.files[node.name, node.properties].decode("latin-1")
     return broker_directories(dict(line.split("=", 1) for line in text.splitlines() if "=" in line))
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.config.properties import parse_properties
+from migrator.config.properties import decoded, parse_properties
 from migrator.errors import OperatorError
-from migrator.rollout.modes import FileMode, ModeSettings, lost_zookeeper, rewritten
+from migrator.rollout.modes import FileMode, ModeSettings, changes_shown, lost_zookeeper, rewritten
 from migrator.rollout.nodes import Node, Role
 
 SETTINGS = ModeSettings(
@@ -68,6 +68,23 @@ def test_keys_of_zookeeper_come_back_from_comments() -> None:
     before = parse_properties(OF_ZOOKEEPER)
     assert {key: found.get(key) for key in before} == before
     assert not lost_zookeeper(node, in_kraft, FileMode.BROKER_MIGRATING)
+
+
+def test_bytes_beyond_ascii_are_kept_and_come_back_from_comments() -> None:
+    """The second byte of some characters in UTF-8 ends a line for others than Java."""
+    node = Node("broker-7", Role.BROKER, 7, "host", "/etc/kafka/server.properties", "default", "", {})
+    text = decoded(OF_ZOOKEEPER.encode() + "# Ångström\nzookeeper.ssl.keystore.password=Å à\n".encode() + b"# \xe4\n")
+    in_kraft = rewritten(node, text, FileMode.BROKER_KRAFT, SETTINGS)
+    assert decoded("# Ångström\n#zookeeper.ssl.keystore.password=Å à\n".encode() + b"# \xe4\n") in in_kraft
+    back = changed(in_kraft, FileMode.BROKER_MIGRATING)
+    assert back["zookeeper.ssl.keystore.password"] == decoded("Å à".encode())
+
+
+def test_a_plan_shows_what_the_author_of_a_file_sees() -> None:
+    assert changes_shown(decoded("log.dirs=/größe".encode()), "log.dirs=/gr\\u00f6\\u00dfe") == [
+        "- log.dirs=/größe",
+        "+ log.dirs=/größe",
+    ]
 
 
 def test_where_nothing_says_what_zookeeper_needs_the_operator_is_told() -> None:

@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
 
-from migrator.config.load import load_settings
+from migrator.config.load import load_settings, read_properties
 from migrator.errors import OperatorError
 from migrator.parts.certificates import Authority
 from migrator.wire.security import listener_security
@@ -123,6 +123,18 @@ def test_a_wrong_password_is_named_by_its_key_and_not_shown(password: str | None
         read_store(str(old_store(tmp_path)), KEY, "JKS", password)
     assert "listener.name.controller.ssl.keystore.password" in caught.value.remedy
     assert "hunter2" not in str(caught.value)
+
+
+def test_the_password_in_a_property_file_is_the_one_that_kafka_sees(tmp_path: Path) -> None:
+    """Which takes each byte of the file for a character."""
+    typed = "ä-pencil"
+    seen = typed.encode().decode("latin-1")
+    file = tmp_path / "some.properties"
+    file.write_text(f"ssl.keystore.password={typed}\n", encoding="utf-8")
+    found = read_properties(file)["ssl.keystore.password"]
+    assert read_store(str(old_store(tmp_path, password=seen)), KEY, "PKCS12", found).private_key
+    with pytest.raises(OperatorError, match="password is wrong"):
+        read_store(str(old_store(tmp_path, password=typed)), KEY, "PKCS12", found)
 
 
 def test_a_trust_store_with_a_private_key_is_refused(tmp_path: Path) -> None:

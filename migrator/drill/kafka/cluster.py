@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
+from migrator.config.property_edits import file_of
 from migrator.drill.cluster import (
     CLUSTER_ID,
     ENCODER_SECRET,
@@ -305,7 +306,7 @@ class KafkaCluster:
         """Files with what the brokers' property files say in that mode, beside those that they run with."""
         files = [self.directory / f"broker-{broker}.{mode.value}.properties" for broker in self.brokers]
         for broker, file in zip(self.brokers, files, strict=True):
-            file.write_text("".join(f"{key}={text}\n" for key, text in self.properties_of(broker, mode).items()))
+            file.write_text(file_of(self.properties_of(broker, mode)))
         return files
 
     def _controller_properties(self, node: int, ports: Mapping[int, int]) -> dict[str, str]:

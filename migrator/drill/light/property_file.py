@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from secrets import randbits
 
-from migrator.config.properties import parse_properties
+from migrator.config.properties import parse_properties, read_decoded
 from migrator.config.types import split_list
 from migrator.drill.light.broker import LightBroker, LightBrokerMode, LightBrokerOptions
 from migrator.errors import OperatorError
@@ -37,7 +37,7 @@ def options_of(path: Path) -> tuple[LightBrokerOptions, int]:
 
     :raises OperatorError: something is missing.
     """
-    file = parse_properties(path.read_text(encoding="utf-8"))
+    file = parse_properties(read_decoded(path))
     try:
         broker_id, directory = int(file.get("broker.id") or file["node.id"]), Path(file["log.dirs"])
         port = int(file["listeners"].rpartition(":")[2])

@@ -88,8 +88,7 @@ class RolloutDesk:
         """Write the inventory, and answer its executor."""
         self.directory.mkdir(parents=True, exist_ok=True)
         socket = await self.services.open()
-        access = self._nodes.controllers[0].properties.read_text("utf-8")
-        (self.directory / ACCESS).write_text(access, "utf-8")
+        (self.directory / ACCESS).write_bytes(self._nodes.controllers[0].properties.read_bytes())
         self.inventory.write_text(yaml.safe_dump(self._content(socket), sort_keys=False, allow_unicode=True), "utf-8")
 
     async def close(self) -> None:

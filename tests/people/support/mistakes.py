@@ -72,7 +72,7 @@ FILES = (
         "a byte order mark",
         lambda scene: starting(scene.file("bom.properties", BYTE_ORDER_MARK + scene.lines())),
         "the file begins with a byte order mark, so that Java does not know its first key, process.roles",
-        "Save the file as UTF-8 without a byte order mark",
+        "Save the file in ASCII, without a byte order mark",
     ),
     Mistake(
         "line ends of Windows, blanks and tabs, which are none",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from migrator.config.properties import parse_properties
+from migrator.config.properties import decoded, parse_properties
 from migrator.config.sensitive import broker_type, is_sensitive
 from migrator.migration.machine.states import PublicState
 from migrator.rollout.inventory import ControllerKind, Inventory
@@ -328,7 +328,7 @@ class ModelCluster:
         if node.name in self.old_settings:
             content = self._old_content[node.name]
         self._incarnations += 1
-        properties = parse_properties(content.decode()) | self.overridden.get(node.name, {})
+        properties = parse_properties(decoded(content)) | self.overridden.get(node.name, {})
         self.processes[node.name] = Process(self._incarnations, properties, self._watched)
         self.restarts[node.name] += 1
         self._old_content[node.name] = content

@@ -8,11 +8,14 @@ from migrator.rollout.inventory import Inventory, parse_inventory
 from migrator.rollout.nodes import Node
 
 SECRET = "s3cr3t-of-the-model"
+COMMENT = b"# H\xe4nde weg, sagt \xc3\x85sa\n"
+"""In two encodings: a property file has none but Java's."""
 
 
 def broker_file(node: Node) -> bytes:
     """As an operator writes it, with a secret and a comment."""
-    return f"""# Broker {node.name}, see the wiki
+    return (
+        f"""# Broker {node.name}, see the wiki
 broker.id={node.node_id}
 listeners=PLAINTEXT://:9092
 log.dirs=/data/{node.name}
@@ -23,11 +26,14 @@ authorizer.class.name=kafka.security.authorizer.AclAuthorizer
 ssl.keystore.password={SECRET}
 zookeeper.ssl.keystore.password={SECRET}
 """.encode()
+        + COMMENT
+    )
 
 
 def controller_file(node: Node) -> bytes:
     """As Kafka's manual has it."""
-    return f"""process.roles=controller
+    return (
+        f"""process.roles=controller
 node.id={node.node_id}
 log.dirs=/data/{node.name}
 zookeeper.metadata.migration.enable=true
@@ -35,6 +41,8 @@ zookeeper.connect=zk:2181/kafka
 inter.broker.listener.name=PLAINTEXT
 password.encoder.secret={SECRET}
 """.encode()
+        + COMMENT
+    )
 
 
 @cache
