@@ -28,6 +28,7 @@ NAMED_MAX = 10
 CONNECTION_MS, SESSION_MS = 10_000, 60_000
 ABSENT_REMEDY = "Check the address, that the server runs, and that this machine reaches it without TLS"
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9a-fA-F:.]+(?:%\w+)?")
+_HOLDER = re.compile(r"migrator drill on (\S{1,255}), since ([0-9: -]+UTC)")
 _CHROOT = re.compile(r"(?:/[A-Za-z0-9._-]+)*")
 
 
@@ -132,7 +133,7 @@ class ClaimedPlace:
             transaction.create(path, text.encode() if path == missing[-1] else b"")
         errors = [answer for answer in transaction.commit() if isinstance(answer, KazooException)]
         if any(isinstance(error, NodeExistsError) for error in errors):
-            raise self._used([paths.name_of(paths.DRILL)])
+            raise self._used(client, [paths.name_of(paths.DRILL)])
         if errors:
             raise errors[0]
         self._made, self._mark = missing, text.encode()
@@ -165,17 +166,59 @@ class ClaimedPlace:
         return sorted(names if self.place.chroot else names - {SERVERS_OWN})
 
     def _refuse_if_used(self, client: KazooClient, ours: tuple[str, ...]) -> None:
+        chroot = self.place.chroot
+        for above in (chroot[:at] for at, sign in enumerate(chroot) if sign == "/"):
+            if (mark := _data(client, above + paths.DRILL)) is not None:
+                raise self._of_a_drill(client, above, mark)
         if others := [name for name in self._found(client) if name not in ours]:
-            raise self._used(others)
+            raise self._used(client, others)
 
-    def _used(self, names: list[str]) -> OperatorError:
-        where = "" if self.place.chroot else ", for instance a chroot that does not exist yet"
+    def _used(self, client: KazooClient, names: list[str]) -> OperatorError:
+        """Whoever it is."""
+        chroot = self.place.chroot
+        mark = _data(client, chroot + paths.DRILL)
+        if mark is not None and mark != self._mark:
+            return self._of_a_drill(client, chroot, mark)
+        brokers = _brokers(client, chroot)
+        with_brokers = f", with {brokers} registered brokers" if brokers else ""
+        where = "" if chroot else ", for instance a chroot that does not exist yet"
         return OperatorError(
-            f"the drill needs an empty place, and found {_listed(names)}",
+            f"the drill needs an empty place, and found {_listed(names)}{with_brokers}",
             where=self.place.hosts,
-            remedy=f"Name an empty chroot{where}. If an earlier drill left this, delete it with zookeeper-shell "
-            "(deleteall)",
+            remedy=f"Name an empty chroot{where}. No drill has made what is there",
         )
+
+    def _of_a_drill(self, client: KazooClient, chroot: str, mark: bytes) -> OperatorError:
+        """Says whose; what a running cluster has is never said to be deleted."""
+        holder = _HOLDER.match(mark.decode("utf-8", "replace"))
+        who = f"a drill on {holder[1]}, since {holder[2]}," if holder else "a drill that does not say where it runs"
+        brokers = _brokers(client, chroot)
+        remedy = "Wait until that drill has ended, or name another chroot"
+        if not brokers:
+            what = f"(deleteall {chroot})" if chroot else "(deleteall)"
+            remedy += f". If it does not run any more, delete what it left with zookeeper-shell {what}"
+        registered = f"; {brokers} brokers are registered there" if brokers else ""
+        return OperatorError(
+            f"{printable(who)} has this place, says {chroot}{paths.DRILL}{registered}",
+            where=self.place.hosts,
+            remedy=remedy,
+        )
+
+
+def _data(client: KazooClient, path: str) -> bytes | None:
+    """None: there is no such znode."""
+    try:
+        return client.get(path)[0] or b""
+    except NoNodeError:
+        return None
+
+
+def _brokers(client: KazooClient, chroot: str) -> int:
+    """How many are registered."""
+    try:
+        return len(client.get_children(chroot + paths.BROKER_IDS))
+    except NoNodeError:
+        return 0
 
 
 def _listed(names: list[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,6 +104,37 @@ def test_a_used_place_is_refused_and_stays_as_it_is(
     assert code == 2
     assert "needs an empty place, and found /brokers" in said
     assert everything(client) == before
+
+
+def test_the_holder_of_a_place_is_named_and_nobody_is_told_to_delete_a_cluster(
+    zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient
+) -> None:
+    place = ZooKeeperPlace(zookeeper.server, f"{zookeeper.chroot}/dr")
+    claimed = ClaimedPlace(place)
+    for number in range(30):
+        zookeeper_client.create(f"/dr/a-{number:02}")
+    host = re.escape(socket.gethostname())
+    holder = rf"a drill on {host}, since \d{{4}}-.* UTC, has this place, says .*/migrator_drill"
+    for chroot in (place.chroot, f"{place.chroot}/sub"):
+        with pytest.raises(OperatorError, match=holder) as caught:
+            ClaimedPlace(ZooKeeperPlace(zookeeper.server, chroot))
+        assert f"deleteall {place.chroot})" in caught.value.remedy
+    zookeeper_client.create("/dr/brokers/ids/1", makepath=True)
+    for chroot in (place.chroot, f"{place.chroot}/sub/deep"):
+        with pytest.raises(OperatorError, match=f"{holder}; 1 brokers are registered there") as caught:
+            ClaimedPlace(ZooKeeperPlace(zookeeper.server, chroot))
+        assert "delete" not in caught.value.remedy
+    assert zookeeper_client.exists("/dr/sub") is None
+    zookeeper_client.create("/kafka/brokers/ids/1", makepath=True)
+    with pytest.raises(OperatorError, match="found /brokers, with 1 registered brokers") as caught:
+        ClaimedPlace(ZooKeeperPlace(zookeeper.server, f"{zookeeper.chroot}/kafka"))
+    assert "delete" not in caught.value.remedy
+    zookeeper_client.set("/dr/migrator_drill", b"\x1b[2J\xff")
+    with pytest.raises(OperatorError, match="does not say where it runs"):
+        ClaimedPlace(place)
+    zookeeper_client.delete("/dr", recursive=True)
+    with pytest.raises(OperatorError, match="nothing is removed"):
+        claimed.give_back()
 
 
 def test_many_znodes_in_the_way_are_counted(zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient) -> None:
