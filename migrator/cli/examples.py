@@ -79,6 +79,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "quorum remove": (f"migrator quorum remove 2 {C}",),
     "quorum cancel": (f"migrator quorum cancel {C}",),
     "quorum upgrade": (f"migrator quorum upgrade {C}",),
+    "quorum rollout-lock": (f"migrator quorum rollout-lock {C}",),
     "quorum recover": (
         f"migrator quorum recover {C}",
         f"migrator quorum recover {C} --lost 2@DIRECTORY-ID --lost 3@DIRECTORY-ID --force",

@@ -105,6 +105,27 @@ def upgrade(config: Path | None, server: str | None, command_config: Path | None
     say("The voters are in the log now (kraft.version 1). 'migrator quorum reassign' can change them")
 
 
+@command.command("rollout-lock")
+@controller_options
+@click.option(
+    "--move", nargs=2, metavar="BEFORE AFTER", default=None, help="Write AFTER if BEFORE is there; '' is none."
+)
+def rollout_lock(
+    config: Path | None, server: str | None, command_config: Path | None, move: tuple[str, str] | None
+) -> None:
+    """Print the lock of 'migrator rollout' in this quorum, as JSON. 'migrator rollout' runs this on the leader's host.
+
+    To break the lock, use 'migrator rollout unlock'. There is a lock only after the end of a migration.
+    """
+    asyncio.run(_rollout_lock((config, server, command_config), move))
+
+
+async def _rollout_lock(where: Where, move: tuple[str, str] | None) -> None:
+    async with leading_controller(*where) as client:
+        answer = await client.rollout_lock(move)
+    say_json({"held": answer.held, "moved": answer.moved})
+
+
 command.add_command(recover.command)
 
 

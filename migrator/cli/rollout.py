@@ -167,7 +167,10 @@ async def _plan(site: Site, canary: str, direction: Direction, *, as_json: bool)
             return
         if unknown:
             say(unknown)
-        for line in plan_lines(site, world, shown, entries):
+        local = False
+        with suppress(OperatorError):  # nobody can tell yet: `apply` says so
+            local = await parts.lock.is_local()
+        for line in plan_lines(site, world, shown, entries, lock_is_local=local):
             say(line)
 
 
@@ -434,6 +437,7 @@ def unlock(inventory: Path, yes: bool) -> None:
 
     async def work(journal: RolloutJournal) -> None:
         async with parts_at(site, say) as (parts, _):
+            await parts.observer.observe()  # whether the migration is over, and so where the lock is
             holder = await parts.lock.holder()
             if holder is None:
                 say("nobody holds the lock")

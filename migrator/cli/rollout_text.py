@@ -40,10 +40,15 @@ NEXT = {
 }
 
 
-def plan_lines(site: Site, world: World, shown: Sequence[StepPreview], entries: Sequence[Entry]) -> Iterator[str]:
-    """All steps."""
+def plan_lines(
+    site: Site, world: World, shown: Sequence[StepPreview], entries: Sequence[Entry], *, lock_is_local: bool
+) -> Iterator[str]:
+    """All steps.
+
+    :param lock_is_local: whether only this host knows of the lock.
+    """
     inventory = site.inventory
-    yield from _head(inventory, world, entries)
+    yield from _head(inventory, world, entries, lock_is_local=lock_is_local)
     if any(one.step.phase is Phase.STOP_QUORUM for one in shown):
         yield from way_back(shown)
     yield from step_lines(shown, inventory)
@@ -55,15 +60,20 @@ def step_lines(shown: Sequence[StepPreview], inventory: Inventory) -> Iterator[s
         yield from _step(number, one, inventory)
 
 
-def _head(inventory: Inventory, world: World, entries: Sequence[Entry]) -> Iterator[str]:
+def _head(inventory: Inventory, world: World, entries: Sequence[Entry], *, lock_is_local: bool) -> Iterator[str]:
     controllers, brokers = inventory.controllers, inventory.brokers
     whose = "Kafka's" if controllers.kind is ControllerKind.STOCK else "of this program"
     roll = "one rack at a time" if brokers.roll is Roll.RACK else "one at a time"
     how_many = f"{len(controllers.nodes)} controllers {whose}, {len(brokers.nodes)} brokers"
     yield f"cluster {inventory.cluster}: {how_many}, {roll}"
     yield f"a gate waits at most {inventory.times.gate:.0f} s, then the rollout stops"
-    if world.lock_is_local:
-        yield "the lock is on this host only: no ZooKeeper answers. Let nobody begin a rollout on another host"
+    if lock_is_local:
+        yield (
+            "the lock is on this host only: neither ZooKeeper nor a quorum of this program has it. Let nobody begin a "
+            "rollout on another host"
+        )
+    elif controllers.kind is ControllerKind.STOCK:
+        yield "once ZooKeeper is gone, the lock is on this host only"
     elif inventory.handover is not None:
         yield "once Kafka's controllers have taken over and ZooKeeper is gone, the lock is on this host only"
     yield from world.notes

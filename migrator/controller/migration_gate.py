@@ -45,6 +45,7 @@ class Operation(Enum):
     ALLOCATE_PRODUCER_IDS = "producer id allocation"
     UPDATE_FEATURES = "feature update"
     REASSIGN_VOTERS = "reassignment of voters"
+    ROLLOUT_LOCK = "change of the rollout's lock"
 
 
 ALLOWED_BEFORE_COPY: Final = frozenset(
@@ -55,9 +56,11 @@ ALLOWED_BEFORE_COPY: Final = frozenset(
         Operation.REGISTER_CONTROLLER,
         Operation.NO_OP,
         Operation.REASSIGN_VOTERS,
+        Operation.ROLLOUT_LOCK,
     )
 )
-"""Reassignments of voters are refused during a whole migration, with a reason of their own (`quorum_target`)."""
+"""Reassignments of voters and the lock of a rollout are refused during a whole migration, with reasons of their own
+(`quorum_target`, `rollout_lock`)."""
 ALLOWED_IN_TRANSACTION: Final = frozenset((Operation.HEARTBEAT, Operation.NO_OP))
 """Heartbeats are answered then, but change nothing (`heartbeats`)."""
 

@@ -188,7 +188,7 @@ async def _assemble(settings: Settings, failure: StopReason, stack: AsyncExitSta
     reassignment = _reassignment(settings, core, security, journal, failure, stack)
     orders = VoterOrders(settings, core, reassignment, journal)
     roll = _roll_call(settings, core, signals, notes.votes)
-    source = NodeStatusSource(settings, core, insight, journal.after, roll, notes.refused.current)
+    source = NodeStatusSource(settings, core, insight, journal.after, roll, notes.refused.current, journal)
     _serve_metrics(settings, reader(settings, core, insight, reassignment, health), times, insight.write_times, stack)
 
     ports = await _serve_kafka(settings, cluster_id, core, notes, failure, stack)

@@ -15,6 +15,8 @@ from migrator.image.model import BrokerRegistration
 from migrator.migration.machine.states import State, public_state
 from migrator.node.core import NodeCore
 from migrator.node.refused_brokers import RefusedRegistration, with_refusals
+from migrator.node.rollout_lock import RolloutLockKeeper
+from migrator.observe.journal import Journal
 from migrator.observe.names import number_ranges
 from migrator.observe.status import (
     BrokerState,
@@ -24,6 +26,7 @@ from migrator.observe.status import (
     Gate,
     Goal,
     JournalEvent,
+    LockAnswer,
     MigrationStatus,
     NodeRole,
     Orderer,
@@ -118,6 +121,7 @@ class NodeStatusSource:
     :param journal: the entries after a sequence number, oldest first.
     :param roll: who answers while nobody leads.
     :param refused: registrations that this node refused as the leader, by broker.
+    :param notes: where orders are noted that are not about the migration.
     """
 
     def __init__(
@@ -128,6 +132,7 @@ class NodeStatusSource:
         journal: Callable[[int], list[JournalEvent]],
         roll: Roll = NO_ROLL,
         refused: Callable[[], Mapping[int, RefusedRegistration]] = dict,
+        notes: Journal | None = None,
     ) -> None:
         self._settings = settings
         self._core = core
@@ -135,6 +140,7 @@ class NodeStatusSource:
         self._journal = journal
         self._roll = roll
         self._refused = refused
+        self._lock = RolloutLockKeeper(settings.node_id, core, notes)
 
     def status(self) -> Status:
         """The status now (see `StatusSource`)."""
@@ -223,6 +229,14 @@ class NodeStatusSource:
     async def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
         """Take note of what a comparison found (see `StatusSource`)."""
         return self._active_migration().report_verdict(report, by)
+
+    async def read_lock(self) -> LockAnswer:
+        """The lock of a rollout (see `StatusSource`)."""
+        return await self._lock.read()
+
+    async def move_lock(self, before: str, after: str, by: Orderer) -> LockAnswer:
+        """Write the lock of a rollout (see `StatusSource`)."""
+        return await self._lock.move(before, after, by)
 
     def _active_migration(self) -> MigrationView:
         if self._core.controller.epoch is None:

@@ -192,6 +192,14 @@ class VerdictAnswer:
 
 
 @value
+class LockAnswer:
+    """``held``: the text of a rollout's lock now, "" without one. ``moved``: whether the caller has written it."""
+
+    held: str
+    moved: bool
+
+
+@value
 class Gate:
     """A condition on the way to a `Goal`; ``what`` says how it stands."""
 

@@ -133,6 +133,7 @@ class RolloutRun:
         if stop.step and self._progress.of(stop.step).finished:
             return Ending.PAUSED
         self._abort_file.unlink(missing_ok=True)
+        await self._parts.observer.observe()  # whether the migration is over, and so where the lock is
         await self._parts.lock.acquire(self._progress.rollout)
         if self._progress.canary and not has_canary(self._parts.inventory, self._progress.canary):
             self._parts.tell(f"the canary {self._progress.canary} is not there any more: no broker goes first")
@@ -160,6 +161,8 @@ class RolloutRun:
                 return Ending.REACHED
             if step.phase is Phase.FINISH:
                 refuse_pause_at_end(stop.step, in_order(self._steps, self._progress, seen), self._progress)
+            if self._parts.inventory.handover is not None and step.phase in (Phase.HANDOVER, Phase.ARCHIVE):
+                await self._parts.lock.leave_quorum(self._progress.rollout)
             if not await self._take(step, seen):
                 return Ending.NOT_CONFIRMED
             if step.name == stop.step:

@@ -298,6 +298,18 @@ class Lock(Protocol):
     async def release(self, rollout: str) -> None:
         """Give it back; nothing happens when it is another's."""
 
+    async def leave_quorum(self, rollout: str) -> None:
+        """Before Kafka's controllers take over: give it back in the quorum, which is no place for it any more.
+
+        :raises OperatorError: it is there, and cannot be given back.
+        """
+
+    async def is_local(self) -> bool:
+        """Whether only this host knows of it.
+
+        :raises OperatorError: nobody can tell.
+        """
+
     async def holder(self) -> LockHolder | None:
         """Who has it."""
 

@@ -16,25 +16,26 @@ from migrator.rollout.executors import NodeExecutor
 from migrator.rollout.gates import judge
 from migrator.rollout.inventory import ControllerKind, Inventory, Roll
 from migrator.rollout.leader_says import LeaderSays, by_command
-from migrator.rollout.lock import FilePlace, RolloutLock, ZooKeeperPlace
+from migrator.rollout.lock import RolloutLock
+from migrator.rollout.lock_places import FilePlace, ZooKeeperPlace
 from migrator.rollout.modes import watched_keys
+from migrator.rollout.nodes import Node
 from migrator.rollout.observer import ClusterObserver
-from migrator.rollout.ports import Clock, Executor, Judge, Lock, Observer
+from migrator.rollout.ports import Clock, ControllerProgram, Executor, Judge, Lock, Observer
 from migrator.rollout.presets import PRESETS
+from migrator.rollout.quorum_place import LeaderLock, QuorumAwayError, QuorumPlace
 from migrator.rollout.see_brokers import BrokerEyes
 from migrator.rollout.see_quorum import QuorumEyes
 from migrator.rollout.see_zookeeper import ZooKeeperEyes
 from migrator.values import value
 from migrator.zookeeper.session import ZooKeeperSession, options_from
 
-NO_ZOOKEEPER = (
-    "'access' names no ZooKeeper: the lock is only on this host, and brokers are seen through the quorum only"
-)
+NO_ZOOKEEPER = "'access' names no ZooKeeper: it has no lock, and brokers are seen through the quorum only"
 
 
 @value
 class World:
-    """``lock_is_local``: only this host knows of the lock. ``notes``: what cannot be seen, for the operator.
+    """``notes``: what cannot be seen, for the operator.
     ``unregister``: as `RolloutParts` has it. ``zookeeper``: a session, maybe not connected; None where 'access' names
     no ZooKeeper."""
 
@@ -44,7 +45,6 @@ class World:
     lock: Lock
     clock: Clock
     zookeeper_connect: str
-    lock_is_local: bool
     notes: tuple[str, ...]
     unregister: Callable[[int], Awaitable[str]]
     zookeeper: ZooKeeperSession | None = None
@@ -83,6 +83,7 @@ async def open_world(inventory: Inventory, inventory_path: Path, state: Path) ->
     clock = SystemClock()
     session = ZooKeeperSession(options_from(settings)) if settings.zookeeper_connect else None
     quorum = QuorumEyes(settings)
+    files = _status_files(inventory, access)
     observer = ClusterObserver(
         None if session is None else ZooKeeperEyes(session),
         quorum,
@@ -91,12 +92,20 @@ async def open_world(inventory: Inventory, inventory_path: Path, state: Path) ->
             placed=inventory.brokers.roll is Roll.RACK,
             watched=watched_keys(inventory.brokers.settings),
         ),
-        _status_files(inventory, access),
+        files,
         None if inventory.controllers.kind is ControllerKind.STOCK else partial(_ask_there, executor, inventory),
     )
+
+    def leader() -> Node | None:
+        seen = observer.leader
+        if seen is not None and seen.program is ControllerProgram.STOCK:
+            raise QuorumAwayError("one of Kafka's own controllers leads", where="the quorum")
+        return next((node for node in inventory.controllers.nodes if seen and node.node_id == seen.node_id), None)
+
     lock = RolloutLock(
         None if session is None else ZooKeeperPlace(session),
         FilePlace(state),
+        QuorumPlace(LeaderLock(files, executor, leader, inventory.controllers.program).ask) if files else None,
         may_be_gone=lambda: observer.is_finished,
         wall_ms=clock.wall_ms,
     )
@@ -110,7 +119,6 @@ async def open_world(inventory: Inventory, inventory_path: Path, state: Path) ->
             lock,
             clock,
             settings.zookeeper_connect or "",
-            lock_is_local=session is None,
             notes=() if session is not None else (NO_ZOOKEEPER,),
             unregister=quorum.unregister,
             zookeeper=session,

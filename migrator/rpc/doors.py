@@ -55,6 +55,7 @@ DOORS: Mapping[str, Door] = {
     OPERATOR + "Resume": Door(ORDERS),
     OPERATOR + "Force": Door(ORDERS),
     OPERATOR + "ReportVerdict": Door(ORDERS),
+    OPERATOR + "RolloutLock": Door(ORDERS),
     VOTERS_SERVICE + "Reassign": Door(ORDERS),
     VOTERS_SERVICE + "Describe": Door(READS),
 }

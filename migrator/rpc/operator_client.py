@@ -15,7 +15,7 @@ import grpc.aio
 from migrator.errors import OperatorError
 from migrator.log.errors import StorageError
 from migrator.log.lock import is_in_use
-from migrator.observe.status import Force, Gate, Goal, JournalEvent, Status, VerdictAnswer, VerdictReport
+from migrator.observe.status import Force, Gate, Goal, JournalEvent, LockAnswer, Status, VerdictAnswer, VerdictReport
 from migrator.observe.voters import VoterOrder, VotersAnswer, VotersDescription
 from migrator.rpc.channel import CLIENT_OPTIONS
 from migrator.rpc.operator_codec import (
@@ -166,6 +166,17 @@ class OperatorClient:
         """Tell what a comparison found; only the active controller takes it."""
         with self._refusals():
             return answer_from_proto(await self._stub.ReportVerdict(verdict_to_proto(report), timeout=timeout))
+
+    async def rollout_lock(self, move: tuple[str, str] | None = None, timeout: float = 10.0) -> LockAnswer:
+        """The lock of a rollout; only the leader tells.
+
+        :param move: what is there, and what shall be there if it still is; "" for nothing. None: only look.
+        """
+        before, after = move or ("", "")
+        request = operator_pb2.RolloutLockRequest(move=move is not None, before=before, after=after)
+        with self._refusals():
+            answer = await self._stub.RolloutLock(request, timeout=timeout)
+            return LockAnswer(answer.held, moved=answer.moved)
 
     async def voters(self, timeout: float = 5.0) -> VotersDescription:
         """The voters of the quorum, and the plan to change them."""

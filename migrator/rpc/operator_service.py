@@ -9,7 +9,17 @@ import grpc
 import grpc.aio
 
 from migrator.errors import OperatorError
-from migrator.observe.status import Force, Gate, Goal, JournalEvent, Orderer, Status, VerdictAnswer, VerdictReport
+from migrator.observe.status import (
+    Force,
+    Gate,
+    Goal,
+    JournalEvent,
+    LockAnswer,
+    Orderer,
+    Status,
+    VerdictAnswer,
+    VerdictReport,
+)
 from migrator.rpc.identity import CALLER
 from migrator.rpc.operator_codec import (
     answer_to_proto,
@@ -62,6 +72,18 @@ class StatusSource(Protocol):
         """Take note of what a comparison found.
 
         :raises OperatorError: another controller drives the migration.
+        """
+
+    async def read_lock(self) -> LockAnswer:
+        """The lock of a rollout, as it is committed.
+
+        :raises OperatorError: another controller leads, or the migration has not ended.
+        """
+
+    async def move_lock(self, before: str, after: str, by: Orderer) -> LockAnswer:
+        """Write ``after`` if ``before`` is there now.
+
+        :raises OperatorError: as `read_lock`; or ``after`` is too long.
         """
 
 
@@ -121,3 +143,13 @@ class OperatorService(operator_pb2_grpc.OperatorServicer):
         except OperatorError as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         return answer_to_proto(answer)
+
+    async def RolloutLock(self, request: Any, context: Any) -> Any:  # noqa: N802
+        try:
+            if request.move:
+                answer = await self._source.move_lock(request.before, request.after, CALLER.get().orderer)
+            else:
+                answer = await self._source.read_lock()
+        except OperatorError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        return operator_pb2.RolloutLockAnswer(held=answer.held, moved=answer.moved)

@@ -39,7 +39,8 @@ async def served(directory: Path, size: int, voters: int) -> AsyncIterator[Dynam
             keys = "".join(f"{key}={text}\n" for key, text in cluster.keys(node_id).items())
             file_of(cluster, node_id).write_text(keys)
             orders = VoterOrders(settings, node, cluster.plans[node_id], cluster.journals[node_id])
-            source = NodeStatusSource(settings, node, FOLLOWS, cluster.journals[node_id].after)
+            journal = cluster.journals[node_id]
+            source = NodeStatusSource(settings, node, FOLLOWS, journal.after, notes=journal)
             server = GrpcServer([OperatorService(source), VotersService(orders)])
             server.listen_unix(settings.metadata_directory)
             await server.start()

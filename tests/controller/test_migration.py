@@ -35,6 +35,7 @@ ANYTIME = {
     Operation.REGISTER_CONTROLLER,
     Operation.NO_OP,
     Operation.REASSIGN_VOTERS,  # refused by `quorum_target`, which tells the operator why (test_quorum_target.py)
+    Operation.ROLLOUT_LOCK,  # refused likewise by `rollout_lock` (test_rollout_lock.py)
 }
 
 

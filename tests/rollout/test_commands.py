@@ -24,8 +24,9 @@ from migrator.rollout.inventory import Inventory
 from migrator.rollout.nodes import Node
 from migrator.rollout.ports import BrokerMode, LockHolder
 from migrator.rollout.world import World
-from tests.rollout.support.model import ModelClock, ModelCluster, ModelLock
+from tests.rollout.support.model import ModelClock, ModelCluster
 from tests.rollout.support.model_files import SECRET, inventory_text, model_inventory
+from tests.rollout.support.model_lock import ModelLock
 
 
 async def _nobody_is_told() -> None:
@@ -88,7 +89,6 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
             lock=desk.lock,
             clock=desk.clock,
             zookeeper_connect="zk:2181/kafka",
-            lock_is_local=False,
             notes=(),
             unregister=desk.cluster.unregister,
         )
@@ -137,6 +137,16 @@ def test_from_plan_to_archive(desk: Desk) -> None:
     assert {"journal.jsonl", "SHA256SUMS"} <= {path.name for path in archive.iterdir()}
     assert "complete" in desk.printed("status")
     assert len(desk.printed("history").splitlines()) == len(desk.printed("history --json").splitlines()) > 100
+
+
+def test_the_plan_says_where_the_lock_is(desk: Desk) -> None:
+    assert "once Kafka's controllers have taken over and ZooKeeper is gone, the lock is on this host only" in (
+        desk.printed("plan")
+    )
+    desk.lock.local = True
+    assert "the lock is on this host only: neither ZooKeeper nor a quorum of this program has it" in desk.printed(
+        "plan"
+    )
 
 
 def test_the_plan_in_json_says_what_the_plan_says(desk: Desk) -> None:

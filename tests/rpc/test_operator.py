@@ -23,6 +23,7 @@ from migrator.observe.status import (
     Gate,
     Goal,
     JournalEvent,
+    LockAnswer,
     MigrationStatus,
     NodeRole,
     Orderer,
@@ -77,6 +78,7 @@ class Node:
         self.forced: list[tuple[Force, str]] = []
         self.without: list[tuple[int, ...]] = []
         self.verdicts: list[VerdictReport] = []
+        self.lock = ""
         self.orderers: list[Orderer] = []
 
     def status(self) -> Status:
@@ -111,6 +113,15 @@ class Node:
         self.orderers.append(by)
         self.forced.append((kind, reason))
         self.without.append(tuple(without))
+
+    async def read_lock(self) -> LockAnswer:
+        return LockAnswer(self.lock, moved=False)
+
+    async def move_lock(self, before: str, after: str, by: Orderer) -> LockAnswer:
+        self.orderers.append(by)
+        moved = before == self.lock
+        self.lock = after if moved else self.lock
+        return LockAnswer(self.lock, moved=moved)
 
     async def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
         self.orderers.append(by)
@@ -154,8 +165,12 @@ async def test_everything_over_the_unix_socket(tmp_path: Path) -> None:
             report = VerdictReport("cluster", 7, 1 << 40, 6, 0x1A_0000_0001, equal=True, differences=0)
             assert await client.report_verdict(report) == VerdictAnswer(counts=True, sentence="noted")
             assert node.verdicts == [report]
+            assert await client.rollout_lock() == LockAnswer("", moved=False)
+            assert await client.rollout_lock(("", "mine")) == LockAnswer("mine", moved=True)
+            assert await client.rollout_lock(("", "theirs")) == LockAnswer("mine", moved=False)
+            assert await client.rollout_lock() == LockAnswer("mine", moved=False)
             assert set(node.orderers) == {Orderer(local_user(os.geteuid()), SOCKET)}
-            assert len(node.orderers) == len(Force) + 4
+            assert len(node.orderers) == len(Force) + 6
     finally:
         await server.close(grace=0)
     assert not (directory / SOCKET_DIRECTORY / SOCKET_NAME).exists()

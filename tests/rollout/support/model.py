@@ -26,8 +26,6 @@ from migrator.rollout.ports import (
     ControllerProgram,
     ControllerSeen,
     FileChangedError,
-    LockedError,
-    LockHolder,
     MigrationSeen,
     Observation,
     Output,
@@ -83,33 +81,6 @@ class ModelClock:
 
     async def sleep(self, seconds: float) -> None:
         self.now_ms += max(1, int(seconds * 1000))
-
-
-class ModelLock:
-    """In the model's ZooKeeper or quorum: it outlives who took it."""
-
-    def __init__(self) -> None:
-        self.owner: LockHolder | None = None
-
-    async def acquire(self, rollout: str) -> None:
-        if self.owner is not None and self.owner.rollout != rollout:
-            raise LockedError("another rollout holds the lock", where=self.owner.host)
-        self.owner = LockHolder(rollout, "operator", "ops-1", 1)
-
-    async def check(self, rollout: str) -> None:
-        if self.owner is None or self.owner.rollout != rollout:
-            raise LockedError("this rollout has lost its lock", where="lock")
-
-    async def release(self, rollout: str) -> None:
-        if self.owner is not None and self.owner.rollout == rollout:
-            self.owner = None
-
-    async def holder(self) -> LockHolder | None:
-        return self.owner
-
-    async def break_open(self) -> LockHolder | None:
-        found, self.owner = self.owner, None
-        return found
 
 
 class Process:

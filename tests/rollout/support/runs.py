@@ -28,7 +28,8 @@ from migrator.rollout.opening import (
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.progress import progress_of
 from migrator.rollout.steps import Phase
-from tests.rollout.support.model import ModelClock, ModelCluster, ModelLock, Points, nothing
+from tests.rollout.support.model import ModelClock, ModelCluster, Points, nothing
+from tests.rollout.support.model_lock import ModelLock
 
 
 class CountingJournal(RolloutJournal):

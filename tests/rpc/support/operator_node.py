@@ -13,6 +13,7 @@ from migrator.observe.status import (
     Gate,
     Goal,
     JournalEvent,
+    LockAnswer,
     MigrationStatus,
     NodeRole,
     Orderer,
@@ -52,6 +53,7 @@ class PlayedNode:
         self.without: list[tuple[int, ...]] = []
         """The nodes of each order to force."""
         self.verdicts: list[VerdictReport] = []
+        self.lock = ""
         self.orderers: list[Orderer] = []
         self.events: list[JournalEvent] = []
 
@@ -94,6 +96,15 @@ class PlayedNode:
         self.states = list(self.after_force)
         details = (("after", State.INFORMING_BROKERS.value), ("before", State.RECONCILING.value))
         self.events = [JournalEvent(1, 1, "transition", WRITTEN, details), JournalEvent(2, 2, "transition", "next")]
+
+    async def read_lock(self) -> LockAnswer:
+        return LockAnswer(self.lock, moved=False)
+
+    async def move_lock(self, before: str, after: str, by: Orderer) -> LockAnswer:
+        self.orderers.append(by)
+        moved = before == self.lock
+        self.lock = after if moved else self.lock
+        return LockAnswer(self.lock, moved=moved)
 
     async def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
         self.orderers.append(by)

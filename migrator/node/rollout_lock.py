@@ -1,0 +1,52 @@
+"""The lock of `migrator rollout` in the quorum, for operators who reach the leader."""
+
+from __future__ import annotations
+
+from migrator.clock import wall_ms
+from migrator.controller.decision import RefusedError
+from migrator.controller.migration_gate import Operation
+from migrator.controller.rollout_lock import move_lock, read_lock
+from migrator.errors import OperatorError
+from migrator.node.core import NodeCore
+from migrator.observe.journal import Journal
+from migrator.observe.status import LockAnswer, Orderer
+
+JOURNAL_KIND = "rollout lock"
+
+
+class RolloutLockKeeper:
+    """One per node; only the leader's answers.
+
+    :param journal: what is done is noted there.
+    """
+
+    def __init__(self, node_id: int, core: NodeCore, journal: Journal | None) -> None:
+        self._node_id = node_id
+        self._core = core
+        self._journal = journal
+
+    async def read(self) -> LockAnswer:
+        """As it is committed (see `StatusSource`)."""
+        try:
+            return await self._core.controller.write(Operation.ROLLOUT_LOCK, lambda image, _context: read_lock(image))
+        except RefusedError as refusal:
+            raise self._refused(refusal) from refusal
+
+    async def move(self, before: str, after: str, by: Orderer) -> LockAnswer:
+        """On the condition that ``before`` is there (see `StatusSource`)."""
+        try:
+            answer = await self._core.controller.write(
+                Operation.ROLLOUT_LOCK, lambda image, _context: move_lock(image, before, after)
+            )
+        except RefusedError as refusal:
+            raise self._refused(refusal) from refusal
+        if answer.moved and after != before and self._journal is not None:
+            what = "has been taken" if after else "has been given back"
+            self._journal.append(wall_ms(), JOURNAL_KIND, f"the lock of the rollout {what}", **by.details)
+        return answer
+
+    def _refused(self, refusal: RefusedError) -> OperatorError:
+        leader = self._core.quorum.status().present_leader_id
+        leads = self._core.controller.epoch is not None
+        remedy = "" if leads else "Wait for an election" if leader is None else f"Ask controller {leader}, which leads"
+        return OperatorError(str(refusal).rstrip("."), where=f"controller {self._node_id}", remedy=remedy)

@@ -1,0 +1,214 @@
+"""Where the lock of a rollout is kept: a znode, a file of this host, and what all places have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+import orjson
+
+from migrator.errors import OperatorError
+from migrator.log.files import PRIVATE_FILE, write_durably
+from migrator.observe.printable import printable
+from migrator.rollout.ports import LockedError, LockHolder
+from migrator.values import value
+from migrator.zookeeper.bulk import BulkReader
+from migrator.zookeeper.ops import Applied, Create, Delete, Failed, MultiOutcome, Op, SetData, Unknown, ZkError, Znode
+from migrator.zookeeper.session import ZooKeeperSession
+from migrator.zookeeper.writer import ConditionalWriter
+from migrator.zookeeper.znodes import paths
+
+FILE_NAME = "lock"
+HOLDER_FILE = "lock.holder"
+READ_SECONDS = 10.0
+BREAK_REMEDY = "Ask the holder. If nobody works on that rollout any more: 'migrator rollout unlock'"
+FIELDS = ("rollout", "owner", "host", "token")
+
+
+@value
+class LockEntry:
+    """What is written: the holder, and a ``token`` that each process which takes it up makes anew."""
+
+    holder: LockHolder
+    token: str
+
+
+class LockPlace(Protocol):
+    """Where one lock is kept; ``move`` writes on the condition that what was read is still there. ``where``: for
+    messages."""
+
+    @property
+    def where(self) -> str: ...
+    async def read(self) -> tuple[LockEntry | None, int]: ...
+    async def move(self, before: int, entry: LockEntry | None, /) -> bool: ...
+
+
+class ZooKeeperPlace:
+    """The znode; one call after the other.
+
+    :param session: started, maybe not connected yet.
+    """
+
+    def __init__(self, session: ZooKeeperSession) -> None:
+        self._session = session
+        self._reader = BulkReader(session, retry_seconds=READ_SECONDS)
+        self._writer = ConditionalWriter(session)
+
+    where = f"ZooKeeper, {paths.ROLLOUT}"
+
+    async def read(self) -> tuple[LockEntry | None, int]:
+        """The entry and its version, -1 without one.
+
+        :raises ZooKeeperUnavailableError: ZooKeeper does not answer.
+        :raises OperatorError: the znode may not be read, or holds something else.
+        """
+        return await asyncio.to_thread(self._read)
+
+    def _read(self) -> tuple[LockEntry | None, int]:
+        if not self._session.wait_connected(READ_SECONDS):
+            raise self._session.away("ZooKeeper does not answer")
+        self._reader.catch_up()
+        (znode,) = self._reader.read([paths.ROLLOUT])
+        return (None, -1) if znode is None else (_decoded(znode), znode.stat.version)
+
+    async def move(self, before: int, entry: LockEntry | None, /) -> bool:
+        """Write it, or remove it, unless somebody was faster. After a connection that broke, the next look tells.
+
+        :raises OperatorError: ZooKeeper refuses the write.
+        """
+        return await asyncio.to_thread(self._move, before, entry)
+
+    def _move(self, before: int, entry: LockEntry | None) -> bool:
+        op: Op = Delete(paths.ROLLOUT, before) if entry is None else SetData(paths.ROLLOUT, encoded(entry), before)
+        if before < 0 and entry is not None:
+            op = Create(paths.ROLLOUT, encoded(entry))
+        match self._write(op):
+            case Applied():
+                return True
+            case Failed(error=ZkError.NO_AUTH, identity=identity):
+                raise OperatorError(
+                    f"ZooKeeper does not let {identity or 'us'} write it (NO_AUTH)",
+                    where=paths.ROLLOUT,
+                    remedy="Give 'access' of the inventory the ZooKeeper identity of the brokers",
+                )
+            case Failed(error=ZkError.NO_NODE) if before < 0:
+                raise OperatorError(
+                    "the chroot does not exist", where=self._session.options.hosts, remedy="Correct zookeeper.connect"
+                )
+            case Failed() | Unknown():
+                return False
+
+    def _write(self, op: Op) -> MultiOutcome:
+        if not self._session.wait_connected(READ_SECONDS):
+            raise self._session.away("ZooKeeper does not answer")
+        return self._writer.write([op])
+
+
+class FilePlace:
+    """A file of the rollout's directory; while it is held, an open descriptor keeps other processes out, and that one
+    ends with its process.
+
+    :param directory: exists.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / HOLDER_FILE
+        self._gate = directory / FILE_NAME
+        self._descriptor = -1
+
+    where = "the rollout's directory on this host"
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this process keeps others out."""
+        return self._descriptor >= 0
+
+    def hold(self) -> None:
+        """
+        :raises LockedError: another process of this host has it.
+        """
+        if self.is_held:
+            return
+        descriptor = os.open(self._gate, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_FILE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            entry = self._read()
+            what = "another process of this host works on this rollout"
+            remedy = "Wait until that process has ended, or stop it with 'migrator rollout abort'"
+            raise locked(what, entry, str(self._gate), remedy) from None
+        self._descriptor = descriptor
+
+    def let_go(self) -> None:
+        """Let other processes in."""
+        if self.is_held:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    async def read(self) -> tuple[LockEntry | None, int]:
+        """The entry; its version means nothing here."""
+        return await asyncio.to_thread(self._read), 0
+
+    def _read(self) -> LockEntry | None:
+        try:
+            return parsed(self._path.read_bytes(), str(self._path))
+        except FileNotFoundError:
+            return None
+
+    async def move(self, _before: int, entry: LockEntry | None, /) -> bool:
+        """Write it, or remove it; whoever calls holds the descriptor, or breaks the lock on purpose."""
+        if entry is None:
+            self._path.unlink(missing_ok=True)
+        else:
+            await asyncio.to_thread(write_durably, self._path, encoded(entry))
+        return True
+
+
+def locked(what: str, entry: LockEntry | None, where: str, remedy: str = BREAK_REMEDY) -> LockedError:
+    """Says who, where and since when."""
+    return LockedError(what if entry is None else f"{what}: {told(entry)}", where=where, remedy=remedy)
+
+
+def told(entry: LockEntry) -> str:
+    """For people."""
+    holder = entry.holder
+    since = datetime.fromtimestamp(holder.since_ms / 1000, UTC)
+    return printable(f"{holder.owner} on {holder.host}, since {since:%Y-%m-%d %H:%M:%S} UTC (rollout {holder.rollout})")
+
+
+def encoded(entry: LockEntry) -> bytes:
+    """As it is written, in all places."""
+    holder = entry.holder
+    return orjson.dumps(
+        {
+            "version": 1,
+            "rollout": holder.rollout,
+            "owner": holder.owner,
+            "host": holder.host,
+            "since_ms": holder.since_ms,
+            "token": entry.token,
+        }
+    )
+
+
+def _decoded(znode: Znode) -> LockEntry:
+    return parsed(znode.data or b"", znode.path)
+
+
+def parsed(data: bytes, where: str) -> LockEntry:
+    """
+    :raises OperatorError: it is something else.
+    """
+    try:
+        fields = orjson.loads(data)
+        rollout, owner, host, token = (str(fields[name]) for name in FIELDS)
+        return LockEntry(LockHolder(rollout, owner, host, int(fields["since_ms"])), token)
+    except (orjson.JSONDecodeError, LookupError, TypeError, ValueError, AttributeError):
+        raise OperatorError(
+            "it is not a lock of this program", where=where, remedy="See who wrote it, and delete it if nobody needs it"
+        ) from None
