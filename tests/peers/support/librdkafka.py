@@ -47,6 +47,10 @@ FAIL_ON_STOCK: Mapping[str, str] = {
 BY_CHANCE: Mapping[str, str] = {
     "0113_cooperative_rebalance b_subscribe_with_cb_test": "It waits for exactly 3 and 2 calls of a callback. On a "
     "busy machine the second consumer comes too late for the first rebalance, and is called once.",
+    "0113_cooperative_rebalance l_unsubscribe": "It wants exactly one call of a callback before a consumer leaves. On "
+    "a busy machine the next rebalance comes first: 2 calls were seen on our controllers, 3 on Kafka's.",
+    "0118_commit_rebalance": "It waits a few seconds for the first 10 records of its second consumer. On a busy "
+    "machine they come later. Seen on Kafka's controllers.",
 }
 """What may fail on any controllers, because librdkafka's test rests on time; and why."""
 _RESULT = re.compile(r"=+ Test (\S+) (PASSED|FAILED|SKIPPED)")

@@ -113,6 +113,7 @@ VARIATIONS = (
             f"{WITHOUT}::test_a_voter_that_is_dead_for_good_is_left_out_and_disturbs_nothing_when_it_returns",
             f"{WITHOUT}::test_a_broker_that_vanished_in_zookeeper_mode_is_left_out_and_refused_when_it_returns",
             f"{WITHOUT}::test_a_stock_voter_that_is_dead_for_good_is_left_out",
+            "tests/interop/test_vanished_broker.py::test_a_real_broker_vanished_in_zookeeper_mode",
         ),
         "is gone for good: migrator force finish --without ",
     ),
