@@ -103,6 +103,19 @@ class StepActs:
             if not progress.knows(node.name, now):
                 self._note(Event.FILE, node=node.name, file=now)
 
+    async def take_other_settings(self, step: Step, progress: Progress) -> None:
+        """A step under way whose file was made with other settings than the inventory has now: back to its file."""
+        known, settings = progress.of(step.name), self._parts.mode_settings.digest
+        if step.node is None or not {Act.EDIT, Act.RESTART} <= {*step.acts} or Act.EDIT not in known.done:
+            return
+        if known.past or known.settings in ("", settings):
+            return
+        text = await text_of(self._parts.executor, step.node)
+        new, _ = await self._wanted(step, step.node, text, progress.rollout)
+        if new != text.encode():
+            self._parts.tell(f"{step.name}: the inventory has other settings now; {step.node.name} gets them")
+            self._note(Event.REOPENED, step.name, Act.EDIT)
+
     async def do(self, step: Step, act: Act, progress: Progress, asked: Asked) -> None:
         """One act that changes something, or a job.
 
@@ -172,18 +185,23 @@ class StepActs:
         new, was = await self._wanted(step, node, ours, progress.rollout)
         before, wanted = digest(old), digest(new)
         known = progress.knows(target.name, before)
-        decision = engine.decide_edit(progress.of(step.name), before, wanted, file_is_known=known)
+        step_known, settings = progress.of(step.name), self._parts.mode_settings.digest
+        decision = engine.decide_edit(step_known, before, wanted, file_is_known=known)
+        if decision is Decision.TOOK_EFFECT and before != wanted:
+            with_others = step_known.expected.get("settings", settings) != settings
+            decision = Decision.DO if with_others else decision
         if decision is Decision.FILE_CHANGED:
             raise self._changed(target, before)
         if decision is Decision.DO:
             kept = "" if old is None else backup(target, step.phase, progress.rollout)
-            self._note(Event.BEGUN, step.name, Act.EDIT, node=target.name, before=before, after=wanted, backup=kept)
+            details = {"node": target.name, "before": before, "after": wanted, "backup": kept, "settings": settings}
+            self._note(Event.BEGUN, step.name, Act.EDIT, **details)
             self._parts.tell(f"{step.name}: writes {target.properties}")
             await self._write(target, new, before, kept)
         event = Event.FOUND if decision is Decision.FOUND else Event.DONE
         now = before if decision is Decision.TOOK_EFFECT else wanted
         restored = was is not None and now == digest(was)
-        self._note(event, step.name, Act.EDIT, node=target.name, file=now, restored=restored)
+        self._note(event, step.name, Act.EDIT, node=target.name, file=now, restored=restored, settings=settings)
 
     async def _write(self, node: Node, content: bytes, before: str | None, kept: str) -> None:
         try:
@@ -213,12 +231,14 @@ class StepActs:
 
     async def _restart(self, step: Step, node: Node, progress: Progress, asked: Asked) -> None:
         known = progress.of(step.name)
+        words = self._parts.inventory.words_for(node)
         while True:
             seen = await self._parts.observer.observe()
             before = await self._parts.executor.incarnation(node)
+            comparable = engine.comparable(known, before, words)
             now = await self._digest(node)
             is_known = progress.knows(node.name, now) or await self._is_mended(step, known, before)
-            decision = engine.decide_restart(step, known, seen, before, file_is_known=is_known)
+            decision = engine.decide_restart(step, known, seen, comparable, file_is_known=is_known)
             if decision is Decision.FILE_CHANGED:
                 raise self._changed(node, now)
             if decision is not Decision.DO or await self.gates.is_open_now(step, progress, asked):
@@ -228,8 +248,9 @@ class StepActs:
             return
         self._gates.steadiness.renews(node.node_id)
         if decision is not Decision.TOOK_EFFECT:
-            if known.begun is not Act.RESTART:
-                self._note(Event.BEGUN, step.name, Act.RESTART, **_begun(node, seen, before))
+            worded_anew = decision is Decision.DO and comparable != before
+            if known.begun is not Act.RESTART or worded_anew:
+                self._note(Event.BEGUN, step.name, Act.RESTART, **_begun(node, seen, before), words=words)
             await self._processes.restart(step, node, before)
         self._note(Event.DONE, step.name, Act.RESTART, node=node.name)
 

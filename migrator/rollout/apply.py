@@ -175,6 +175,7 @@ class RolloutRun:
         try:
             if not await self._begins(step, seen):
                 return True
+            await self._acts.take_other_settings(step, self._progress)
             for act in step.acts:
                 is_done = act in self._progress.of(step.name).done
                 if is_done and not self._must_do_again(step, act):
@@ -271,7 +272,7 @@ class RolloutRun:
     def _waited_for(self, step: Step) -> Sequence[Node]:
         """The nodes that serve when the check after a step has passed: that of the step, of its rack, or all voters."""
         if step.phase is Phase.START:
-            return self._parts.inventory.controllers.nodes if step.after else ()
+            return self._parts.inventory.controllers.nodes
         asked = questions_after(step, self._steps, self._progress, Observation())
         return [question.node for question in asked if question.node is not None and step.successor is None]
 

@@ -153,6 +153,17 @@ def took_effect(step: Step, known: StepProgress, seen: Observation, incarnation:
     return incarnation != old
 
 
+def comparable(known: StepProgress, incarnation: str | None, words: str) -> str | None:
+    """The incarnation, if it can be compared with the one that was noted before a restart: the operator may have worded
+    the executor's commands otherwise since. Then the broker's registration tells.
+
+    :param words: digest of what words the commands now.
+    """
+    if incarnation is None or known.begun is not Act.RESTART:
+        return incarnation
+    return incarnation if known.expected.get("words", words) == words else UNKNOWN_INCARNATION
+
+
 def _is_silent(step: Step, seen: Observation) -> bool:
     """Whether the node of a step is seen not to serve: a broker that is registered nowhere, a voter without answer."""
     if step.node is None or step.node.role is Role.BROKER or seen.quorum is None:

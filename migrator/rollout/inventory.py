@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
@@ -107,6 +108,13 @@ class Inventory:
     def nodes(self) -> tuple[Node, ...]:
         """All that run before a hand-over."""
         return (*self.controllers.nodes, *self.brokers.nodes)
+
+    def words_for(self, node: Node) -> str:
+        """Digest of all that words the commands for a node: with other words, the same process may have another
+        name."""
+        choice = self.executors[node.executor]
+        said = [choice.preset, choice.commands, choice.variables, node.host, node.properties, node.variables]
+        return hashlib.sha256(json.dumps(said, sort_keys=True, default=dict).encode()).hexdigest()
 
     def without(self, names: Collection[str]) -> Inventory:
         """The same when these nodes are gone for good.

@@ -46,6 +46,8 @@ class Event(StrEnum):
     """Both sides were equal, while they were watched."""
     CONFIRMED = "confirmed"
     FAILED = "failed"
+    REOPENED = "reopened"
+    """The inventory says otherwise now: the step is done again from this act on."""
     PAUSED = "paused"
     LEFT_OUT = "left-out"
     """A node is gone for good; the rollout goes on without it."""

@@ -68,6 +68,12 @@ class ModeSettings:
     zookeeper_connect: str
     release_version: str
 
+    @property
+    def digest(self) -> str:
+        """Of what the inventory says of brokers."""
+        said = [self.controller_protocol, *map("=".join, sorted(self.for_brokers.items()))]
+        return digest("\n".join(said).encode())
+
 
 def file_mode(role: Role, properties: Mapping[str, str]) -> FileMode:
     """What a file is for, as it stands there."""

@@ -52,10 +52,8 @@ def _forward(inventory: Inventory, canary: str) -> Iterator[Step]:
         acts, mode = (Act.EDIT, Act.RUN), FileMode.CONTROLLER_MIGRATING
         yield Step(_name(Phase.FORMAT, node), Phase.FORMAT, acts, node, mode, Job.FORMAT, Condition.NODE_DOWN)
     for node in controllers:
-        after = (QUORUM, INELIGIBLE) if node is controllers[-1] else ()
-        yield Step(
-            _name(Phase.START, node), Phase.START, (Act.START, Act.CHECK_AFTER), node, condition=UNFINISHED, after=after
-        )
+        yield Step(_name(Phase.START, node), Phase.START, (Act.START,), node, condition=UNFINISHED)
+    yield Step("started", Phase.START, (Act.CHECK_AFTER,), condition=UNFINISHED, after=(QUORUM, INELIGIBLE))
     yield from _roll(inventory, Phase.MIGRATE, BrokerMode.MIGRATING, canary, before=(QUORUM,))
     yield Step("copy", Phase.COPY, (Act.CHECK_AFTER,), condition=UNFINISHED, after=(DUAL_WRITE, QUORUM, WRITTEN))
     if inventory.times.soak or not left_out.verify:

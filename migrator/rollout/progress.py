@@ -16,7 +16,8 @@ class StepProgress:
     """``done``: acts that have come to their end. ``begun``: the one that was begun, with what was ``expected``.
     ``wrote``: the file was changed in this step; ``restored``: to what it was before. ``past``: the node was found
     beyond this step. ``before``: what was seen of the broker before its restart. ``failed``: an act of it did, and the
-    operator may have mended a file since. ``started``: its node was started, or restarted, by it."""
+    operator may have mended a file since. ``started``: its node was started, or restarted, by it. ``settings``: of the
+    inventory, which the file was made with; "" where the journal does not say."""
 
     done: tuple[Act, ...] = ()
     begun: Act | None = None
@@ -28,6 +29,7 @@ class StepProgress:
     before: BrokerSeen | None = None
     failed: bool = False
     started: bool = False
+    settings: str = ""
 
 
 @value
@@ -188,15 +190,25 @@ def _step_after(step: StepProgress, entry: Entry) -> StepProgress:
         started = step.started or (entry.event is Event.DONE and act in (Act.RESTART, Act.START))
         step = replace(step, done=(*step.done, act), begun=None, expected={}, started=started)
         if act is Act.EDIT:
-            wrote, restored = entry.event is Event.DONE, bool(details.get("restored"))
-            return replace(step, wrote=wrote, restored=restored, past=bool(details.get("past")))
+            return replace(
+                step,
+                wrote=step.wrote or entry.event is Event.DONE,
+                restored=bool(details.get("restored")),
+                past=bool(details.get("past")),
+                settings=str(details.get("settings") or ""),
+            )
+    if entry.event is Event.REOPENED:
+        return _again(step, act)
     if entry.event is Event.FAILED:
         step = replace(step, failed=True)
-        if details.get("again"):
-            again = Act(str(details["again"]))
-            done = step.done[: step.done.index(again)] if again in step.done else step.done
-            return replace(step, done=done, begun=None, expected={})
+        return _again(step, Act(str(details["again"]))) if details.get("again") else step
     return step
+
+
+def _again(step: StepProgress, act: Act) -> StepProgress:
+    """As it was before an act, but for what is known of the node."""
+    done = step.done[: step.done.index(act)] if act in step.done else step.done
+    return replace(step, done=done, begun=None, expected={})
 
 
 def _seen(details: Mapping[str, Detail]) -> BrokerSeen | None:

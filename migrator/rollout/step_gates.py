@@ -60,7 +60,8 @@ class StepGates:
         if step.node is None or engine.TOUCH_NODE.isdisjoint(step.acts):
             return False
         runs = await self._parts.executor.incarnation(step.node)
-        return engine.took_effect(step, progress.of(step.name), seen, runs)
+        known, words = progress.of(step.name), self._parts.inventory.words_for(step.node)
+        return engine.took_effect(step, known, seen, engine.comparable(known, runs, words))
 
     async def is_open_now(self, step: Step, progress: Progress, asked: Asked) -> bool:
         """The gate before a node is stopped, as the last thing before that. Where it was waited for, whoever asks looks

@@ -125,6 +125,8 @@ class ModelCluster:
         self.overridden: dict[str, dict[str, str]] = {}
         """By broker, settings that the command that starts it gives it, whatever its file says."""
         self.hides_settings = False
+        self.tells = ""
+        """Before the number of an incarnation, as the command that tells it words it."""
         self.foreign_writes: tuple[str, ...] = ()
         self.lag = 0
         self.unregistered: set[int] = set()
@@ -198,7 +200,7 @@ class ModelCluster:
     async def incarnation(self, node: Node) -> str | None:
         self.fault("incarnation", node)
         process = self.processes.get(node.name)
-        return None if process is None else str(process.incarnation)
+        return None if process is None else f"{self.tells}{process.incarnation}"
 
     async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
         name = words[0] if words[0] in ("mv", "ls", "cp", "mkdir", "rm") else words[1]
