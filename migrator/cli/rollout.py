@@ -7,6 +7,7 @@ import json
 import signal
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
@@ -31,6 +32,7 @@ from migrator.log.lock import DirectoryLock, is_in_use
 from migrator.rollout.address import check_address
 from migrator.rollout.apply import ABORT_FILE, Ending, RolloutRun, StopAt, until_phase
 from migrator.rollout.finding_quorum import refuse_lost_brokers
+from migrator.rollout.first_level import first_level
 from migrator.rollout.inventory import schema_text
 from migrator.rollout.journal import Event, RolloutJournal, read_journal
 from migrator.rollout.leaving_zookeeper import keep, refuse_removal, remove_all
@@ -184,6 +186,8 @@ async def _previews(
     facts = await gather(parts, steps, known)
     if direction is Direction.FORWARD:
         refuse_lost_brokers(parts.inventory, facts.seen, facts.texts)
+        if facts.seen.brokers and not known.release_version:  # else nobody can say yet what the controllers will get
+            known = replace(known, release_version=first_level(parts.inventory, facts.seen))
     return preview(parts, steps, known, facts)
 
 

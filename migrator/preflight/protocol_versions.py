@@ -69,43 +69,44 @@ async def _ask(broker_id: int, connection: KafkaConnection) -> str:
     return found[KEY]
 
 
-def version_of_brokers(said: Mapping[int, Said]) -> MetadataVersion:
+def version_of_brokers(said: Mapping[int, Said], type_it: str = TYPE_IT) -> MetadataVersion:
     """The one that all brokers have.
 
+    :param type_it: how the operator says the version instead.
     :raises OperatorError: they have none in common, or none that a migration can begin with.
     """
     if not said:
         raise OperatorError(
             f"no broker is registered, so none can be asked for its {KEY}",
             where=paths.BROKER_IDS,
-            remedy=f"Start the brokers, or {TYPE_IT}: the release that {KEY} of the brokers names",
+            remedy=f"Start the brokers, or {type_it}: the release that {KEY} of the brokers names",
         )
     unknown = [broker_id for broker_id, it in said.items() if it.fault]
     if unknown:
         raise OperatorError(
-            f"{number_ranges('broker', unknown)} did not say it: {_told(said)}",
+            f"{number_ranges('broker', unknown)} did not say it: {told(said)}",
             where=KEY,
-            remedy=f"Start these brokers, or let this node ask them; or {TYPE_IT}: the value that all brokers have",
+            remedy=f"Start these brokers, or let this node ask them; or {type_it}: the value that all brokers have",
         )
     versions = {_parsed(it.text) for it in said.values()}
     if len(versions) > 1:
         raise OperatorError(
-            f"the brokers differ: {_told(said)}",
+            f"the brokers differ: {told(said)}",
             where=KEY,
-            remedy=f"Set the same on all brokers, and restart them; or {TYPE_IT}: the value that they will have",
+            remedy=f"Set the same on all brokers, and restart them; or {type_it}: the value that they will have",
         )
     version = versions.pop()
     if version is None or version.level > LATEST_SUPPORTED:
         raise OperatorError(
-            f"a migration cannot begin with it: {_told(said)}",
+            f"a migration cannot begin with it: {told(said)}",
             where=KEY,
             remedy=f"Bring the brokers to a release from 3.6 to {version_at(LATEST_SUPPORTED).release} first; or "
-            f"{TYPE_IT}: the value that they will have",
+            f"{type_it}: the value that they will have",
         )
     check_first_level(
         version.level,
-        where=f"{KEY} of the brokers ({_told(said)})",
-        remedy=f"Upgrade the brokers first, and set it to 3.6 or later; or {TYPE_IT}: the value that they will have",
+        where=f"{KEY} of the brokers ({told(said)})",
+        remedy=f"Upgrade the brokers first, and set it to 3.6 or later; or {type_it}: the value that they will have",
     )
     return version
 
@@ -118,7 +119,7 @@ def _parsed(text: str) -> MetadataVersion | None:
         return None
 
 
-def _told(said: Mapping[int, Said]) -> str:
+def told(said: Mapping[int, Said]) -> str:
     """What each broker said; brokers that said the same stand together."""
     kinds: dict[str, list[int]] = {}
     for broker_id, it in sorted(said.items()):

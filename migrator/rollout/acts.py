@@ -6,25 +6,26 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from migrator.config.properties import decoded, encoded
+from migrator.config.properties import encoded
 from migrator.errors import OperatorError
 from migrator.rollout import engine, jobs
 from migrator.rollout.archive import keep_output, keep_verdict, make_archive
 from migrator.rollout.engine import Decision
 from migrator.rollout.examined import copies
 from migrator.rollout.excuses import Baseline, refuse_gone
-from migrator.rollout.files import backup, backup_of, earlier_of, text_of
+from migrator.rollout.files import backup, backup_of, text_of
 from migrator.rollout.gatekeeper import Asked, Gatekeeper, Note
 from migrator.rollout.identities import LEAVES, refuse_new_identity
 from migrator.rollout.journal import Detail, Event
-from migrator.rollout.modes import CONNECT, FileMode, digest, file_mode, lost_zookeeper, parsed, rewritten, stock_file
+from migrator.rollout.modes import FileMode, digest, file_mode, parsed
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.ports import ExecutorError, FileChangedError, Observation, Output
 from migrator.rollout.processes import Processes
-from migrator.rollout.progress import Progress, StepProgress
+from migrator.rollout.progress import Progress, StepProgress, restart_begun
 from migrator.rollout.step_gates import StepGates
 from migrator.rollout.steps import Act, Job, Step
+from migrator.rollout.wanted_file import wanted_file
 
 SOAK_NOTE_MS = 60_000
 """How much of a soak a crash may cost."""
@@ -105,14 +106,14 @@ class StepActs:
 
     async def take_other_settings(self, step: Step, progress: Progress) -> None:
         """A step under way whose file was made with other settings than the inventory has now: back to its file."""
-        known, settings = progress.of(step.name), self._parts.mode_settings.digest
+        known, settings = progress.of(step.name), self._parts.mode_settings("").digest
         if step.node is None or not {Act.EDIT, Act.RESTART} <= {*step.acts} or Act.EDIT not in known.done:
             return
         if known.past or known.settings in ("", settings):
             return
         text = await text_of(self._parts.executor, step.node)
-        new, _ = await self._wanted(step, step.node, text, progress.rollout)
-        if new != text.encode():
+        new, _ = await wanted_file(self._parts, step, step.node, text, progress)
+        if new != encoded(text):
             self._parts.tell(f"{step.name}: the inventory has other settings now; {step.node.name} gets them")
             self._note(Event.REOPENED, step.name, Act.EDIT)
 
@@ -182,10 +183,10 @@ class StepActs:
             self._note(Event.FOUND, step.name, Act.EDIT, past=True)
             return
         old = encoded(ours) if step.successor is None else await self._parts.executor.read(target, target.properties)
-        new, was = await self._wanted(step, node, ours, progress.rollout)
+        new, was = await wanted_file(self._parts, step, node, ours, progress)
         before, wanted = digest(old), digest(new)
         known = progress.knows(target.name, before)
-        step_known, settings = progress.of(step.name), self._parts.mode_settings.digest
+        step_known, settings = progress.of(step.name), self._parts.mode_settings("").digest
         decision = engine.decide_edit(step_known, before, wanted, file_is_known=known)
         if decision is Decision.TOOK_EFFECT and before != wanted:
             with_others = step_known.expected.get("settings", settings) != settings
@@ -212,23 +213,6 @@ class StepActs:
                 self.found = node.name, now
                 raise
 
-    async def _wanted(self, step: Step, node: Node, text: str, rollout: str) -> tuple[bytes, bytes | None]:
-        """The file as it has to be, and as it was in this mode before, where that is known."""
-        if step.mode is None:
-            raise ValueError(step.name)
-        if step.mode is FileMode.STOCK:
-            release = self._parts.inventory.handover
-            return encoded(text if release is None else stock_file(text, release)), None
-        earlier = await earlier_of(self._parts.executor, node, step.mode, rollout, text)
-        was = None if earlier is None else decoded(earlier)
-        if was is None and lost_zookeeper(node, text, step.mode):
-            self._parts.tell(
-                f"{step.name}: no backup and no commented line says which keys zookeeper.* the file had. It gets "
-                f"{CONNECT} only: if ZooKeeper needs more, for example zookeeper.ssl.*, add it to {node.properties}"
-            )
-        new = rewritten(node, text, step.mode, self._parts.mode_settings, was)
-        return encoded(new), earlier
-
     async def _restart(self, step: Step, node: Node, progress: Progress, asked: Asked) -> None:
         known = progress.of(step.name)
         words = self._parts.inventory.words_for(node)
@@ -250,7 +234,8 @@ class StepActs:
         if decision is not Decision.TOOK_EFFECT:
             worded_anew = decision is Decision.DO and comparable != before
             if known.begun is not Act.RESTART or worded_anew:
-                self._note(Event.BEGUN, step.name, Act.RESTART, **_begun(node, seen, before), words=words)
+                begun = restart_begun(node, engine.broker_before(node, seen), before)
+                self._note(Event.BEGUN, step.name, Act.RESTART, **begun, words=words)
             await self._processes.restart(step, node, before)
         self._note(Event.DONE, step.name, Act.RESTART, node=node.name)
 
@@ -314,7 +299,7 @@ class StepActs:
     async def _verify_again(self, step: Step, seen: Observation, progress: Progress) -> None:
         if step.node is not None:
             runner = self._runner(Job.VERIFY, step.node, seen, progress)
-            figures = await self._command(step, Job.VERIFY, runner, seen, progress.rollout)
+            figures = await self._command(step, Job.VERIFY, runner, seen, progress)
             self._note(Event.VERIFIED, step.name, **figures)
 
     async def _prove(self, step: Step, progress: Progress) -> None:
@@ -374,7 +359,7 @@ class StepActs:
         elif job is Job.UNREGISTER:
             await self._unregister(node, seen)
         else:
-            details |= await self._command(step, job, self._runner(job, node, seen, progress), seen, progress.rollout)
+            details |= await self._command(step, job, self._runner(job, node, seen, progress), seen, progress)
         if job is Job.FORMAT:  # a person may have mended it since it was written: the node is made with this file
             details |= {"node": node.name, "file": await self._digest(node)}
         self._note(Event.DONE, step.name, Act.RUN, job=job.value, **details)
@@ -414,7 +399,7 @@ class StepActs:
         controllers = self._parts.inventory.controllers.nodes
         return next((each for each in controllers if each.node_id == leader), otherwise)
 
-    async def _command(self, step: Step, job: Job, node: Node, seen: Observation, rollout: str) -> dict[str, int]:
+    async def _command(self, step: Step, job: Job, node: Node, seen: Observation, progress: Progress) -> dict[str, int]:
         if job is Job.FORMAT and not seen.cluster_id:
             raise JobFailedError(
                 "nobody says the cluster's id",
@@ -422,12 +407,12 @@ class StepActs:
                 remedy="ZooKeeper has it in /cluster/id: see that 'access' of the inventory reaches ZooKeeper",
             )
         if job is Job.VERIFY:
-            node = await self._with_zookeeper(node, rollout)
-        words = jobs.command_of(job, node, self._parts.inventory, seen.cluster_id)
+            node = await self._with_zookeeper(node, progress.rollout)
+        words = jobs.command_of(job, node, self._parts.inventory, seen.cluster_id, progress.release_version)
         self._parts.tell(f"{step.name}: {job.value} on {node.host}")
         seconds = self._parts.inventory.times.command
         if job is Job.PREFLIGHT:
-            async with copies(self._parts, node, rollout) as files:
+            async with copies(self._parts, node, progress.rollout) as files:
                 words = jobs.preflight_of(self._parts.inventory, files.controllers, files.brokers)
                 output = files.known(await self._parts.executor.run(node, words, seconds=seconds))
         else:
@@ -483,13 +468,3 @@ class StepActs:
             where=f"{node.name} on {node.host}: {node.properties}",
             remedy="Look at it. 'migrator rollout resume' goes on with the file as it is now",
         )
-
-
-def _begun(node: Node, seen: Observation, incarnation: str | None) -> dict[str, Detail]:
-    details: dict[str, Detail] = {"node": node.name, "incarnation": incarnation}
-    broker = engine.broker_before(node, seen)
-    if broker is not None:
-        mode = None if broker.mode is None else broker.mode.value
-        details |= {"broker": broker.broker_id, "registration": broker.registration, "mode": mode}
-        details["release"] = broker.release
-    return details

@@ -52,13 +52,14 @@ async def copies(parts: RolloutParts, host: Node, rollout: str) -> AsyncIterator
     :raises OperatorError: a host cannot be reached, a file cannot be read or written, or cannot be changed as needed.
     """
     inventory, directory = parts.inventory, f"{DIRECTORY}{rollout}"
+    settings = parts.mode_settings("")  # no broker comes back from KRaft mode here
     await _do(parts, host, "rm", "-rf", "--", directory)
     await _do(parts, host, "mkdir", "-m", "700", "--", directory)
     try:
         names: dict[str, str] = {}
         for node in inventory.nodes:
             path = _copy_of(node, directory)
-            text = wanted(node, await text_of(parts.executor, node), parts.mode_settings)
+            text = wanted(node, await text_of(parts.executor, node), settings)
             if not _shares_disk(node, host):
                 text = elsewhere(text, f"{directory}/{node.node_id}")
                 names[f"{directory}/{node.node_id}/"] = "/"

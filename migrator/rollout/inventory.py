@@ -27,7 +27,10 @@ SCHEMA_FILE = "inventory.schema.json"
 BYTES_MAX = 1 << 20
 SHOWN_MAX = 60
 DEFAULT_EXECUTOR = "default"
-KAFKA_FORMAT = ("kafka-storage.sh", "format", "--ignore-formatted", "-t", "{cluster_id}", "-c", "{path}")
+KAFKA_FORMAT = (
+    *("kafka-storage.sh", "format", "--ignore-formatted", "-t", "{cluster_id}", "-c", "{path}"),
+    *("--release-version", "{release_version}"),
+)
 FIND_QUORUM = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
 
 
@@ -59,7 +62,8 @@ class GateTimes:
 
 @value
 class Controllers:
-    """``stock``: by node id, Kafka's controllers that take over; empty without a hand-over. ``format``: words."""
+    """``release_version`` is "" for that of the brokers. ``stock``: by node id, Kafka's controllers that take over;
+    empty without a hand-over. ``format``: words."""
 
     kind: ControllerKind
     program: str
@@ -247,7 +251,7 @@ def _inventory(content: Mapping[str, Any]) -> Inventory:
         controllers=Controllers(
             kind=ControllerKind(controllers.get("kind", "migrator")),
             program=controllers.get("program", "migrator"),
-            release_version=controllers.get("release_version", "3.9"),
+            release_version=controllers.get("release_version", ""),
             format=tuple(controllers.get("format", KAFKA_FORMAT)),
             nodes=nodes,
             stock={

@@ -17,6 +17,7 @@ from migrator.rollout.steps import Job
 
 REASON_MAX = 200
 """Characters of an order's reason."""
+VERSION = "{release_version}"
 META_PROPERTIES = "meta.properties"
 CAUSES = ("migrator: ", "Error: ")
 """How the line begins in which a command of this program says why it failed."""
@@ -50,8 +51,11 @@ def preflight_of(inventory: Inventory, controllers: Sequence[str], brokers: Sequ
     return [inventory.controllers.program, Job.PREFLIGHT.value, *files, *of_brokers, "--controllers", kind, "--json"]
 
 
-def command_of(job: Job, node: Node, inventory: Inventory, cluster_id: str) -> list[str]:
-    """The words of a job that is one command, for the files where they are. Preflight itself gets copies."""
+def command_of(job: Job, node: Node, inventory: Inventory, cluster_id: str, release_version: str) -> list[str]:
+    """The words of a job that is one command, for the files where they are. Preflight itself gets copies.
+
+    :param release_version: of the controllers; "" for that of the inventory, which may leave it to the command.
+    """
     if job is Job.PREFLIGHT:
         return preflight_of(
             inventory,
@@ -59,19 +63,30 @@ def command_of(job: Job, node: Node, inventory: Inventory, cluster_id: str) -> l
             [each.properties for each in inventory.brokers.nodes],
         )
     controllers = inventory.controllers
+    release_version = release_version or controllers.release_version
     stock = controllers.kind is ControllerKind.STOCK
     file = ["-c", node.properties]
     if job is Job.FORMAT and stock:
-        return [
-            word.replace("{path}", node.properties).replace("{cluster_id}", cluster_id) for word in controllers.format
-        ]
+        return _stock_format(controllers.format, path=node.properties, cluster_id=cluster_id, version=release_version)
+    version = ["--release-version", release_version] if release_version else []
     more = {
-        Job.REHEARSE: [*file, "--release-version", controllers.release_version, "--no-spark", "--json"],
-        Job.FORMAT: [*file, "-t", cluster_id, "-r", controllers.release_version, "--ignore-formatted"],
+        Job.REHEARSE: [*file, *version, "--no-spark", "--json"],
+        Job.FORMAT: [*file, "-t", cluster_id, *version, "--ignore-formatted"],
         Job.VERIFY: [*file, "--json"],
         Job.GIVE_BACK: [*file, "--yes"],
     }[job]
     return [controllers.program, job.value, *more]
+
+
+def _stock_format(words: Sequence[str], *, path: str, cluster_id: str, version: str) -> list[str]:
+    """Where nobody knows the version, its option is left out, too."""
+    if not version:
+        words = [
+            word for word, following in zip(words, (*words[1:], ""), strict=True) if VERSION not in (word, following)
+        ]
+    return [
+        word.replace("{path}", path).replace("{cluster_id}", cluster_id).replace(VERSION, version) for word in words
+    ]
 
 
 def finish_without(leader: Node, inventory: Inventory, gone: Sequence[int], reason: str) -> list[str]:

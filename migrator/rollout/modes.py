@@ -60,7 +60,7 @@ OF_BROKERS = {
 class ModeSettings:
     """Of one cluster: what its brokers get for the migration, and what stands for what a file has lost.
 
-    ``zookeeper_connect`` and ``release_version`` are for files that no longer hold them.
+    ``zookeeper_connect`` and ``release_version`` are for files that no longer hold them; "" where nobody knows.
     """
 
     for_brokers: Mapping[str, str]
@@ -220,7 +220,7 @@ def _with_zookeeper(
     if ROLES in properties:  # it comes back from KRaft mode
         yield from _lost(properties, was, [key for key in was if key.startswith("zookeeper.")])
         yield from _lost(properties, was, ONLY_WITH_ZOOKEEPER)
-        if BETWEEN_BROKERS not in was:
+        if BETWEEN_BROKERS not in was and settings.release_version:
             yield BETWEEN_BROKERS, settings.release_version
         yield from _authorizer(properties, STANDARD_AUTHORIZER, ACL_AUTHORIZER)
         yield CONNECT, was.get(CONNECT) or properties.get(CONNECT) or _known(node, settings)

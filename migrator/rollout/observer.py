@@ -10,6 +10,7 @@ from pathlib import Path
 from migrator.image.model import BrokerRegistration, MetadataImage
 from migrator.migration.machine.states import PublicState, State, public_state
 from migrator.records.metadata import Endpoint
+from migrator.records.versions import version_at
 from migrator.rollout.leader_says import LeaderSays, by_asker
 from migrator.rollout.ports import BrokerMode, BrokerSeen, ControllerSeen, MigrationSeen, Observation, PartitionsSeen
 from migrator.rollout.see_brokers import FLAG, MIN_ISR, ROLES, BrokerAnswer, BrokerEyes, of_image
@@ -80,6 +81,7 @@ class ClusterObserver:
             controller_broker=zookeeper.controller_broker,
             quorum_claims=zookeeper.quorum_rules,
             zookeeper_answers=zookeeper.brokers is not None,
+            metadata_version="" if quorum.image is None else version_at(quorum.image.features.metadata_version).name,
             unknown=(
                 *zookeeper.unknown,
                 *quorum.unknown,

@@ -11,6 +11,7 @@ from migrator.rollout.engine import refuse_back, refuse_ended
 from migrator.rollout.excuses import TAKE_IN, back_again, baseline_of, by_brokers, refuse_gone
 from migrator.rollout.files import text_of
 from migrator.rollout.finding_quorum import refuse_lost_brokers
+from migrator.rollout.first_level import first_level
 from migrator.rollout.gates import FINISHED
 from migrator.rollout.inventory import ControllerKind
 from migrator.rollout.jobs import REASON_MAX
@@ -59,10 +60,13 @@ async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str
         texts[node.name] = text = await text_of(parts.executor, node)
         parsed(node, text)
         files[node.name] = digest(encoded(text))
-    refuse_lost_brokers(parts.inventory, await parts.observer.observe(), texts)
+    seen = await parts.observer.observe()
+    refuse_lost_brokers(parts.inventory, seen, texts)
+    level = first_level(parts.inventory, seen)
     rollout = token_hex(ID_BYTES)
     now = parts.clock.wall_ms()
-    journal.append(now, Event.OPENED, rollout=rollout, direction=Direction.FORWARD.value, canary=canary)
+    direction = Direction.FORWARD.value
+    journal.append(now, Event.OPENED, rollout=rollout, direction=direction, canary=canary, release_version=level)
     await _note_baseline(parts, journal)
     for name, found in files.items():
         journal.append(now, Event.FILE, node=name, file=found)
@@ -102,12 +106,14 @@ async def turn_back(parts: RolloutParts, journal: RolloutJournal) -> None:
     if _goes_back(progress):
         return
     await may_turn_back(parts, journal)
+    seen = await parts.observer.observe()
+    level = seen.metadata_version or progress.release_version or parts.inventory.controllers.release_version
     now = parts.clock.wall_ms()
     if not progress.rollout or progress.direction is Direction.BACK:
         rollout = token_hex(ID_BYTES)
-        journal.append(now, Event.OPENED, rollout=rollout, direction=Direction.BACK.value, canary="")
+        journal.append(now, Event.OPENED, rollout=rollout, direction=Direction.BACK.value, release_version=level)
     else:
-        journal.append(now, Event.TURNED)
+        journal.append(now, Event.TURNED, release_version=level)
     await _note_baseline(parts, journal)
 
 

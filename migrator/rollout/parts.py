@@ -34,13 +34,10 @@ class RolloutParts:
         with suppress(OSError):
             self.show(sentence)
 
-    @property
-    def mode_settings(self) -> ModeSettings:
-        """For the property files."""
-        brokers = self.inventory.brokers
-        return ModeSettings(
-            brokers.settings,
-            brokers.controller_protocol,
-            self.zookeeper_connect,
-            self.inventory.controllers.release_version,
-        )
+    def mode_settings(self, release_version: str) -> ModeSettings:
+        """For the property files.
+
+        :param release_version: of the quorum; "" for that of the inventory.
+        """
+        brokers, level = self.inventory.brokers, release_version or self.inventory.controllers.release_version
+        return ModeSettings(brokers.settings, brokers.controller_protocol, self.zookeeper_connect, level)

@@ -176,7 +176,7 @@ class Observation:
     """What the cluster says at one time. ``unknown``: what could not be looked at, one sentence each.
 
     ``controller_broker``: the broker that is the ZooKeeper controller. ``quorum_claims``: ZooKeeper says that it is the
-    quorum. ``cluster_id`` is "" while nobody says.
+    quorum. ``cluster_id``, and the ``metadata_version`` of the quorum, are "" while nobody says.
     ``partitions`` is None while nobody can be asked.
     """
 
@@ -188,6 +188,7 @@ class Observation:
     controller_broker: int | None = None
     quorum_claims: bool = False
     zookeeper_answers: bool = False
+    metadata_version: str = ""
     unknown: tuple[str, ...] = ()
 
     @property

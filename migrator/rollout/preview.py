@@ -128,7 +128,7 @@ def _preview(parts: RolloutParts, step: Step, progress: Progress, facts: Facts, 
     state = StepState.UNDER_WAY if begun else StepState.OPEN
     file, changes = "", _NOTHING
     if node is not None and step.mode is not None and Act.EDIT in step.acts and Act.EDIT not in known.done:
-        file, changes = _edited(parts, step, node, facts, texts)
+        file, changes = _edited(parts, step, node, facts, texts, progress.release_version)
     is_new = step.successor is not None and step.successor.name not in facts.stock
     return StepPreview(step, state, file, changes, _command(parts, step, facts.seen, progress), is_new)
 
@@ -140,7 +140,7 @@ def _mode(step: Step, texts: Mapping[str, str]) -> FileMode | None:
 
 
 def _edited(
-    parts: RolloutParts, step: Step, node: Node, facts: Facts, texts: dict[str, str]
+    parts: RolloutParts, step: Step, node: Node, facts: Facts, texts: dict[str, str], release_version: str
 ) -> tuple[str, tuple[str, ...]]:
     """Path and changes of the step's file; ``texts`` is taken along."""
     before, release = texts[node.name], parts.inventory.handover
@@ -150,7 +150,9 @@ def _edited(
     here = file_mode(node.role, parsed(node, before))
     if step.mode is None or engine.is_past(step, here):
         return node.properties, ()
-    after = rewritten(node, before, step.mode, parts.mode_settings, facts.earlier.get((node.name, step.mode)))
+    after = rewritten(
+        node, before, step.mode, parts.mode_settings(release_version), facts.earlier.get((node.name, step.mode))
+    )
     texts[node.name] = after
     return node.properties, tuple(changes_shown(before, after))
 
@@ -162,7 +164,9 @@ def _command(parts: RolloutParts, step: Step, seen: Observation, progress: Progr
         return tuple(jobs.finish_without(leader, parts.inventory, gone, progress.reason))
     if step.job is None or step.node is None or step.job in (Job.ARCHIVE, Job.SET_ASIDE, Job.UNREGISTER):
         return ()
-    return tuple(jobs.command_of(step.job, step.node, parts.inventory, seen.cluster_id or CLUSTER_ID))
+    return tuple(
+        jobs.command_of(step.job, step.node, parts.inventory, seen.cluster_id or CLUSTER_ID, progress.release_version)
+    )
 
 
 def asked(questions: Iterable[GateQuestion]) -> list[str]:

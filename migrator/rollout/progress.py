@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 
 from migrator.rollout.journal import Detail, Entry, Event
+from migrator.rollout.nodes import Node
 from migrator.rollout.ports import BrokerMode, BrokerSeen
 from migrator.rollout.steps import Act, Direction, Job
 from migrator.values import value
@@ -40,9 +41,11 @@ class Progress:
     ``written``: by node, the digest of a write that was begun and whose end is not known. ``verified_ms``: when both
     sides were found equal last, by the wall clock. ``last_stopped``: the controller that was stopped last.
     ``left_out``: by node that is gone for good, the reason. ``baseline``: by partition, the brokers whose replicas were
-    out of sync before, and have not been in sync since."""
+    out of sync before, and have not been in sync since. ``release_version``: the metadata.version of the controllers,
+    "" where nobody knows it."""
 
     rollout: str = ""
+    release_version: str = ""
     direction: Direction = Direction.FORWARD
     canary: str = ""
     steps: Mapping[str, StepProgress] = field(default_factory=dict)
@@ -86,6 +89,7 @@ def after(progress: Progress, entry: Entry) -> Progress:
             rollout=str(details["rollout"]),
             direction=Direction(str(details["direction"])),
             canary=str(details.get("canary", "")),
+            release_version=str(details.get("release_version", "")),
             left_out=progress.left_out,
         )
     if whole := _OF_ALL.get(entry.event):
@@ -103,8 +107,9 @@ def after(progress: Progress, entry: Entry) -> Progress:
     return replace(progress, steps={**progress.steps, entry.step: step}, last_stopped=stopped)
 
 
-def _turned(progress: Progress, *_: object) -> Progress:
-    return replace(progress, direction=Direction.BACK, closed=False, baseline={})
+def _turned(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:
+    level = str(details.get("release_version") or progress.release_version)
+    return replace(progress, direction=Direction.BACK, closed=False, baseline={}, release_version=level)
 
 
 def _forward(progress: Progress, *_: object) -> Progress:
@@ -209,6 +214,19 @@ def _again(step: StepProgress, act: Act) -> StepProgress:
     """As it was before an act, but for what is known of the node."""
     done = step.done[: step.done.index(act)] if act in step.done else step.done
     return replace(step, done=done, begun=None, expected={})
+
+
+def restart_begun(node: Node, broker: BrokerSeen | None, incarnation: str | None) -> dict[str, Detail]:
+    """What a line says of a node before its restart; `after` reads it.
+
+    :param broker: as it is seen, None for a controller.
+    """
+    details: dict[str, Detail] = {"node": node.name, "incarnation": incarnation}
+    if broker is not None:
+        mode = None if broker.mode is None else broker.mode.value
+        details |= {"broker": broker.broker_id, "registration": broker.registration, "mode": mode}
+        details["release"] = broker.release
+    return details
 
 
 def _seen(details: Mapping[str, Detail]) -> BrokerSeen | None:

@@ -193,7 +193,7 @@ def test_directories_of_another_host_are_not_looked_for_on_this_one() -> None:
 def test_a_broker_in_kraft_mode_is_examined_as_it_is(operator: Operator) -> None:
     node = operator.cluster.inventory.brokers.nodes[0]
     text = "process.roles=broker\nnode.id=1\n"
-    assert wanted(node, text, operator.parts().mode_settings) == text
+    assert wanted(node, text, operator.parts().mode_settings("")) == text
 
 
 class RealDesk:

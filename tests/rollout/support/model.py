@@ -16,8 +16,9 @@ from itertools import pairwise
 from migrator.config.properties import decoded, parse_properties
 from migrator.config.sensitive import broker_type, is_sensitive
 from migrator.migration.machine.states import PublicState
+from migrator.records.versions import parse_version
 from migrator.rollout.inventory import ControllerKind, Inventory
-from migrator.rollout.modes import FileMode, file_mode, watched_keys
+from migrator.rollout.modes import BETWEEN_BROKERS, FileMode, file_mode, watched_keys
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.placements import Placements
 from migrator.rollout.ports import (
@@ -110,6 +111,8 @@ class ModelCluster:
         self.violations: list[str] = []
         self.commands: list[tuple[str, ...]] = []
         self.formatted: set[str] = set()
+        self.level = ""
+        """metadata.version that the controllers were formatted with."""
         self.state = ""
         self.kraft_claims = False
         self.controller_broker: int | None = inventory.brokers.nodes[0].node_id
@@ -240,6 +243,7 @@ class ModelCluster:
             controller_broker=self.controller_broker,
             quorum_claims=self.kraft_claims,
             zookeeper_answers=self.zookeeper_answers,
+            metadata_version=self.level if leads else "",
         )
 
     def _migration(self) -> MigrationSeen:
@@ -340,6 +344,7 @@ class ModelCluster:
     def _run(self, name: str, node: Node, words: Sequence[str]) -> None:
         if name == "format":
             self.formatted.add(node.name)
+            self.level = words[words.index("--release-version") + 1]
             self.files[node.name, f"/data/{node.name}/meta.properties"] = b"x"
         elif name == "force":
             self.forced |= set() if self.new_leader else _without(words)
@@ -436,7 +441,12 @@ class ModelCluster:
         if process is None:
             return BrokerSeen(node.node_id, None, kraft_in_log=node.node_id in self.kraft_in_log)
         stamp, rack = str(process.incarnation), self.racks[node.name]
-        seen = BrokerSeen(node.node_id, self._mode(node), stamp, serving=True, release="3.9.1", rack=rack)
+        mode, level = self._mode(node), process.properties.get(BETWEEN_BROKERS, "3.9-IV0")
+        refused = (
+            mode is BrokerMode.MIGRATING and bool(self.level) and parse_version(level) != parse_version(self.level)
+        )
+        settings = {BETWEEN_BROKERS: level}
+        seen = BrokerSeen(node.node_id, mode, stamp, not refused, release="3.9.1", settings=settings, rack=rack)
         seen = replace(seen, kraft_in_log=node.node_id in self.kraft_in_log)
         return replace(seen, hidden=REFUSED) if self.hides_settings else replace(seen, file=process.shown)
 
