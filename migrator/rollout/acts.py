@@ -350,7 +350,7 @@ class StepActs:
             await self._refuse_format(node)
             self._note(Event.FOUND, step.name, Act.RUN, node=node.name, file=await self._digest(node))
             return
-        self._note(Event.BEGUN, step.name, Act.RUN, job=job.value)
+        self._note(Event.BEGUN, step.name, Act.RUN, job=job.value, node=node.name, host=node.host)
         details: dict[str, Detail] = {}
         if job is Job.ARCHIVE:
             details["archive"] = str(await make_archive(self._parts, node, self._state, progress.rollout))

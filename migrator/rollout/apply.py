@@ -26,7 +26,7 @@ from migrator.rollout.engine import (
     refuse_pause_at_end,
     touched,
 )
-from migrator.rollout.examined import remove_copies
+from migrator.rollout.examined import remove_left_copies
 from migrator.rollout.excuses import BackAgainError, Baseline, refuse_end_with
 from migrator.rollout.gatekeeper import Asked, GateShutError, GateTimeoutError
 from migrator.rollout.identities import IdentityError
@@ -137,8 +137,7 @@ class RolloutRun:
         await self._parts.lock.acquire(self._progress.rollout)
         if self._progress.canary and not has_canary(self._parts.inventory, self._progress.canary):
             self._parts.tell(f"the canary {self._progress.canary} is not there any more: no broker goes first")
-        if self._progress.of(Phase.PREFLIGHT.value).begun is Act.RUN:  # killed there: the copies may lie there still
-            await remove_copies(self._parts, self._parts.inventory.controllers.nodes[0], self._progress.rollout)
+        await remove_left_copies(self._parts, self._progress)
         try:
             return await self._run(stop)
         except AbortedError:

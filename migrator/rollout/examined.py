@@ -16,10 +16,12 @@ from migrator.config.property_edits import Edit, edited
 from migrator.config.types import split_list
 from migrator.errors import OperatorError
 from migrator.rollout.files import text_of
-from migrator.rollout.modes import FileMode, ModeSettings, digest, file_mode, parsed, rewritten
+from migrator.rollout.modes import FileMode, ModeSettings, file_mode, parsed, rewritten
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.ports import Output
+from migrator.rollout.progress import Progress
+from migrator.rollout.steps import Act, Phase
 from migrator.values import value
 
 DIRECTORY = str(PurePosixPath("/tmp", "migrator-preflight-"))  # noqa: S108 - mkdir refuses what is there already
@@ -63,8 +65,7 @@ async def copies(parts: RolloutParts, host: Node, rollout: str) -> AsyncIterator
             if not _shares_disk(node, host):
                 text = elsewhere(text, f"{directory}/{node.node_id}")
                 names[f"{directory}/{node.node_id}/"] = "/"
-            await _do(parts, host, "cp", "--", "/dev/null", path)  # the service's user owns it; a write keeps the owner
-            await parts.executor.write(host, path, encoded(text), expected=digest(b""), backup="")
+            await parts.executor.copy(host, path, encoded(text))
             names[path] = node.properties if node.host == host.host else f"{node.host}:{node.properties}"
         yield Examined(
             tuple(_copy_of(node, directory) for node in inventory.controllers.nodes),
@@ -73,6 +74,25 @@ async def copies(parts: RolloutParts, host: Node, rollout: str) -> AsyncIterator
         )
     finally:
         await remove_copies(parts, host, rollout)
+
+
+async def remove_left_copies(parts: RolloutParts, progress: Progress) -> None:
+    """What a command that was killed in preflight has left: on the host where it ran, which may be another one now.
+    Where that fails, the operator is told."""
+    known = progress.of(Phase.PREFLIGHT.value)
+    if known.begun is not Act.RUN:
+        return
+    inventory = parts.inventory
+    name = known.expected.get("node", inventory.controllers.nodes[0].name)
+    node = next((each for each in (*inventory.nodes, *inventory.gone) if each.name == name), None)
+    if node is None:
+        directory, host = f"{DIRECTORY}{progress.rollout}", known.expected.get("host")
+        parts.tell(
+            f"remove {directory} on {host} by hand, if it is there: copies of property files are in it, and {name} is "
+            "not in the inventory any more"
+        )
+    else:
+        await remove_copies(parts, node, progress.rollout)
 
 
 async def remove_copies(parts: RolloutParts, host: Node, rollout: str) -> None:

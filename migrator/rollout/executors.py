@@ -102,6 +102,13 @@ class NodeExecutor:
             )
         self._raise_unless_done(node, "write", ended, path)
 
+    async def copy(self, node: Node, path: str, content: bytes) -> None:
+        """A new file of the service's user (see `Executor`)."""
+        ended = await self._run(node, "copy", path, stdin=content, more={"wanted": digest(content)})
+        if ended.exit_code == OTHER_DIGEST:
+            raise ExecutorError("something is there already", where=_where(node, path), remedy="Look at it; remove it")
+        self._raise_unless_done(node, "copy", ended, path)
+
     async def stop(self, node: Node) -> None:
         """Stop its process in good order; it has ended when this returns."""
         await self._do(node, "stop")

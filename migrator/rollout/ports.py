@@ -56,6 +56,9 @@ class Executor(Protocol):
         :raises FileChangedError: the file has another digest.
         """
 
+    async def copy(self, node: Node, path: str, content: bytes) -> None:
+        """Write a new file, as the user of the service and for nobody else; never through a link."""
+
     async def stop(self, node: Node) -> None:
         """Stop its process in good order; it has ended when this returns."""
 

@@ -59,6 +59,19 @@ mv -f "$new" "$path"
 sync "${path%/*}/"
 """
 
+COPY = """\
+set -eu
+umask 077
+path=$1 wanted=$2
+if [ -e "$path" ] || [ -L "$path" ]; then echo "$path is there already" >&2; exit 82; fi
+set -C
+cat >"$path"
+found=$(sha256sum <"$path")
+[ "${found%% *}" = "$wanted" ] || exit 83
+"""
+"""Run as the user of the service, whose directory it is: whoever has this account could put a link there, and a
+program with more rights would follow it."""
+
 INVOCATION = """\
 set -eu
 shown=$(systemctl show --property=LoadState --property=ActiveState --property=InvocationID \
@@ -85,7 +98,12 @@ echo "$id"
 """
 """systemd before 232 has no InvocationID, and says nothing of what it does not know: the main process tells then."""
 
-SCRIPTS: Mapping[str, str] = {"read_script": READ, "write_script": WRITE, "invocation_script": INVOCATION}
+SCRIPTS: Mapping[str, str] = {
+    "read_script": READ,
+    "write_script": WRITE,
+    "copy_script": COPY,
+    "invocation_script": INVOCATION,
+}
 """What templates may name beside the node's own values."""
 
 
@@ -113,6 +131,7 @@ _FILES = {
 _FILES_OVER_SSH = {
     "read": _OVER_SSH + "{*sudo!q} sh -c {read_script!q} migrator {path!q}",
     "write": _OVER_SSH + "{*sudo!q} sh -c {write_script!q} migrator {path!q} {expected} {wanted} {backup!q}",
+    "copy": _OVER_SSH + "{*run_as!q} sh -c {copy_script!q} migrator {path!q} {wanted}",
     "run": _OVER_SSH + "{*run_as!q} {*words!q}",
 }
 _PROCESS = "{python} -m migrator.rollout.local_process "
@@ -126,6 +145,7 @@ PRESETS: Mapping[str, Preset] = {
             "stop": _PROCESS + "stop {path} {marks}",
             "start": _PROCESS + "start {path} {marks} {output} {*command}",
             "incarnation": _PROCESS + "incarnation {path} {marks}",
+            "copy": "sh -c {copy_script} migrator {path} {wanted}",
             "run": "{*words}",
         },
         {"sudo": "", "marks": "kafka.Kafka,controller", "output": ""},
@@ -137,6 +157,7 @@ PRESETS: Mapping[str, Preset] = {
             "stop": "{*sudo} systemctl stop -- {unit}",
             "start": "{*sudo} systemctl start -- {unit}",
             "incarnation": "sh -c {invocation_script} migrator {unit}",
+            "copy": "{*run_as} sh -c {copy_script} migrator {path} {wanted}",
             "run": "{*run_as} {*words}",
         },
         _AS_SERVICE,
@@ -158,6 +179,7 @@ PRESETS: Mapping[str, Preset] = {
             "write": "{*kubectl} exec -i"
             + _IN_POD
             + "sh -c {write_script} migrator {path} {expected} {wanted} {backup}",
+            "copy": "{*kubectl} exec -i" + _IN_POD + "sh -c {copy_script} migrator {path} {wanted}",
             "restart": "{*kubectl} delete pod -n {namespace} --wait=true -- {pod}",
             "incarnation": "{*kubectl} get pod -n {namespace} --ignore-not-found -o jsonpath={.metadata.uid} -- {pod}",
             "run": "{*kubectl} exec" + _IN_POD + "{*words}",

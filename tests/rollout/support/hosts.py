@@ -67,6 +67,9 @@ class Hands:
         path = path or str(self.path)
         asyncio.run(self.executor.write(self.node, path, content, expected=expected, backup=backup))
 
+    def copy(self, content: bytes) -> None:
+        asyncio.run(self.executor.copy(self.node, str(self.path), content))
+
     def run(self, *words: str, seconds: float = 30.0) -> Output:
         return asyncio.run(self.executor.run(self.node, words, seconds=seconds))
 

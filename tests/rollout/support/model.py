@@ -175,6 +175,13 @@ class ModelCluster:
         self.files[key] = content
         self.points.boundary(f"after write {node.name}")
 
+    async def copy(self, node: Node, path: str, content: bytes) -> None:
+        self.fault("copy", node)
+        self.points.boundary(f"before copy {node.name}")
+        assert (node.name, path) not in self.files, "a copy is a new file"
+        self.files[node.name, path] = content
+        self.points.boundary(f"after copy {node.name}")
+
     async def stop(self, node: Node) -> None:
         self.fault("stop", node)
         self.points.boundary(f"before stop {node.name}")
@@ -206,7 +213,7 @@ class ModelCluster:
         return None if process is None else f"{self.tells}{process.incarnation}"
 
     async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
-        name = words[0] if words[0] in ("mv", "ls", "cp", "mkdir", "rm") else words[1]
+        name = words[0] if words[0] in ("mv", "ls", "mkdir", "rm") else words[1]
         self.fault(name, node)
         self.points.boundary(f"before {name} {node.name}")
         self.commands.append(tuple(words))
@@ -351,8 +358,6 @@ class ModelCluster:
             self._settle()
         elif name == "rollback":
             self._give_back()
-        elif name == "cp":
-            self.files[node.name, words[-1]] = b""
         elif name == "rm":
             for key in [key for key in self.files if key[0] == node.name and key[1].startswith(f"{words[-1]}/")]:
                 del self.files[key]
