@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 import orjson
 from crc32c import crc32c
@@ -18,8 +19,11 @@ from crc32c import crc32c
 from migrator.errors import OperatorError
 from migrator.log.files import PRIVATE_FILE, sync_directory
 from migrator.observe.journal import COMMAND_FILE
+from migrator.rollout.steps import Act
 from migrator.values import value
 
+FORMAT: Final = 2
+"""Of the journal; counts up with a kind of line that the release before cannot read. 1 had no number."""
 Detail = str | int | bool | None
 
 
@@ -112,7 +116,7 @@ class RolloutJournal:
         """
         number = self.entries[-1].number + 1 if self.entries else 1
         entry = Entry(number, time_ms, event, step, act, details)
-        line = _line(entry)
+        line = line_of(entry.as_json())
         try:
             written = 0
             while written < len(line):
@@ -156,8 +160,8 @@ def read_journal(directory: Path) -> list[Entry]:
         raise OperatorError(f"the journal cannot be read: {error.strerror or error}", where=str(path)) from error
 
 
-def _line(entry: Entry) -> bytes:
-    content = entry.as_json()
+def line_of(content: Mapping[str, object]) -> bytes:
+    """A line of the file, with its checksum."""
     return orjson.dumps({**content, "crc": _crc(content)}) + b"\n"
 
 
@@ -171,7 +175,10 @@ def _read(data: bytes, path: Path) -> tuple[list[Entry], int]:
     size = 0
     lines = data.splitlines(keepends=True)
     for number, line in enumerate(lines, 1):
-        entry = _entry(line) if line.endswith(b"\n") else None
+        try:
+            entry = _entry(line) if line.endswith(b"\n") else None
+        except ValueError as error:
+            raise by_another_release(str(error), f"{path}: line {number}") from None
         if entry is None and number == len(lines):
             break
         if entry is None or entry.number != number:
@@ -186,14 +193,32 @@ def _read(data: bytes, path: Path) -> tuple[list[Entry], int]:
     return entries, size
 
 
+def by_another_release(what: str, where: str) -> OperatorError:
+    """Of a line that is whole, and that this release does not know."""
+    return OperatorError(
+        f"the journal was made by a newer release of this program: {what}",
+        where=where,
+        remedy="Go on with that release. Leave the journal where it is: nothing is wrong with it",
+    )
+
+
 def _entry(line: bytes) -> Entry | None:
-    """None for a line that is not as it was written."""
+    """None for a line that is not as it was written.
+
+    :raises ValueError: it is, and has something that this release does not know.
+    """
     try:
         content = orjson.loads(line)
         crc = content.pop("crc")
         if crc != _crc(content):
             return None
-        event = Event(content["event"])
-        return Entry(content["n"], content["t"], event, content["step"], content["act"], content["details"])
-    except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError, ValueError):
+        number, time_ms, event = content["n"], content["t"], content["event"]
+        step, act, details = content["step"], content["act"], content["details"]
+    except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError):
         return None
+    made = details.get("format", 1) if event == Event.OPENED else 1
+    if not isinstance(made, int) or made > FORMAT:
+        raise ValueError(f"its format is {made}, and this release knows {FORMAT}")
+    if act and act not in list(Act):
+        raise ValueError(f"an act {act}")
+    return Entry(number, time_ms, Event(event), step, act, details)

@@ -15,7 +15,7 @@ from secrets import token_hex
 
 from migrator.errors import OperatorError
 from migrator.rollout.lock_places import BREAK_REMEDY, FilePlace, LockEntry, LockPlace, ZooKeeperPlace, locked, told
-from migrator.rollout.ports import LockHolder
+from migrator.rollout.ports import LockedError, LockHolder
 from migrator.rollout.quorum_place import QuorumAwayError, QuorumPlace
 from migrator.zookeeper.session import ZooKeeperUnavailableError
 
@@ -182,6 +182,11 @@ async def _break(place: LockPlace) -> LockHolder | None:
         if entry is not None:
             raise OperatorError("somebody else has taken the lock meanwhile", where=place.where, remedy=BREAK_REMEDY)
     return None if entry is None else entry.holder
+
+
+def held(holder: LockHolder) -> LockedError:
+    """The error for whoever wants the lock meanwhile."""
+    return locked("another rollout holds the lock", LockEntry(holder, ""), "the lock of the cluster's rollouts")
 
 
 def _user() -> str:

@@ -15,11 +15,13 @@ from migrator.rollout.first_level import first_level
 from migrator.rollout.gates import FINISHED
 from migrator.rollout.inventory import ControllerKind
 from migrator.rollout.jobs import REASON_MAX
-from migrator.rollout.journal import Event, RolloutJournal
+from migrator.rollout.journal import FORMAT, Event, RolloutJournal
+from migrator.rollout.lock import held
 from migrator.rollout.modes import digest, file_mode, parsed
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import refuse_canary
+from migrator.rollout.ports import LockedError
 from migrator.rollout.progress import Progress, progress_of
 from migrator.rollout.steps import Direction, Phase
 
@@ -36,6 +38,7 @@ async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str
     """
     progress = progress_of(journal.entries)
     if progress.rollout and not progress.closed:
+        await parts.lock.acquire(progress.rollout)
         if progress.direction is Direction.BACK and (await parts.observer.observe()).is_finished:
             parts.tell(f"the migration {FINISHED}. So the rollout goes forward again")
             journal.append(parts.clock.wall_ms(), Event.FORWARD)
@@ -55,6 +58,7 @@ async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str
             )
         return
     refuse_canary(parts.inventory, canary)
+    await _refuse_held(parts)
     files, texts = {}, {}
     for node in parts.inventory.nodes:
         texts[node.name] = text = await text_of(parts.executor, node)
@@ -66,17 +70,23 @@ async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str
     rollout = token_hex(ID_BYTES)
     now = parts.clock.wall_ms()
     direction = Direction.FORWARD.value
-    journal.append(now, Event.OPENED, rollout=rollout, direction=direction, canary=canary, release_version=level)
+    more: dict[str, str | int] = {"canary": canary, "release_version": level, "format": FORMAT}
+    journal.append(now, Event.OPENED, "", "", rollout=rollout, direction=direction, **more)
     await _note_baseline(parts, journal)
     for name, found in files.items():
         journal.append(now, Event.FILE, node=name, file=found)
+    await _lock_opened(parts, journal, rollout)
 
 
 async def may_go_on(parts: RolloutParts, journal: RolloutJournal) -> None:
     """
-    :raises OperatorError: the rollout goes back, and the migration has ended meanwhile.
+    Takes the lock: nothing is written for a rollout that somebody else works on.
+
+    :raises OperatorError: the rollout goes back, and the migration has ended meanwhile; or somebody has the lock.
     """
-    if _goes_back(progress_of(journal.entries)):
+    progress = progress_of(journal.entries)
+    await parts.lock.acquire(progress.rollout)
+    if _goes_back(progress):
         refuse_ended(await parts.observer.observe(), is_complete=False)
 
 
@@ -106,15 +116,22 @@ async def turn_back(parts: RolloutParts, journal: RolloutJournal) -> None:
     if _goes_back(progress):
         return
     await may_turn_back(parts, journal)
+    is_new = not progress.rollout or progress.direction is Direction.BACK
+    if is_new:
+        await _refuse_held(parts)
+    else:
+        await parts.lock.acquire(progress.rollout)
     seen = await parts.observer.observe()
     level = seen.metadata_version or progress.release_version or parts.inventory.controllers.release_version
     now = parts.clock.wall_ms()
-    if not progress.rollout or progress.direction is Direction.BACK:
-        rollout = token_hex(ID_BYTES)
-        journal.append(now, Event.OPENED, rollout=rollout, direction=Direction.BACK.value, release_version=level)
+    if is_new:
+        rollout, direction = token_hex(ID_BYTES), Direction.BACK.value
+        journal.append(now, Event.OPENED, rollout=rollout, direction=direction, release_version=level, format=FORMAT)
+        await _note_baseline(parts, journal)
+        await _lock_opened(parts, journal, rollout)
     else:
         journal.append(now, Event.TURNED, release_version=level)
-    await _note_baseline(parts, journal)
+        await _note_baseline(parts, journal)
 
 
 async def refuse_without(parts: RolloutParts, journal: RolloutJournal) -> None:
@@ -170,6 +187,25 @@ async def note_with(parts: RolloutParts, journal: RolloutJournal) -> None:
 
 def _returned(parts: RolloutParts, progress: Progress) -> list[Node]:
     return [node for node in parts.inventory.nodes if node.name in progress.left_out]
+
+
+async def _refuse_held(parts: RolloutParts) -> None:
+    """Before the first line of a rollout: its id is in no lock yet, and a lock that no journal knows would stay.
+
+    :raises LockedError: somebody has the lock.
+    """
+    holder = await parts.lock.holder()
+    if holder is not None:
+        raise held(holder)
+
+
+async def _lock_opened(parts: RolloutParts, journal: RolloutJournal, rollout: str) -> None:
+    """Where somebody else was faster after all, the rollout is closed: it would go on with what the files were now."""
+    try:
+        await parts.lock.acquire(rollout)
+    except LockedError:
+        journal.append(parts.clock.wall_ms(), Event.CLOSED)
+        raise
 
 
 async def _note_baseline(parts: RolloutParts, journal: RolloutJournal) -> None:

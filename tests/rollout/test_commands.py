@@ -307,6 +307,7 @@ def test_one_command_at_a_time_and_it_can_be_stopped(desk: Desk) -> None:
 
 
 def test_a_lock_of_a_lost_host_is_broken_only_by_the_command_for_it(desk: Desk) -> None:
+    desk.printed("apply --until MigrationIneligible")
     desk.lock.owner = LockHolder("0000aaaa", "somebody", "ops-2", 1_700_000_000_000)
     assert "another rollout holds the lock" in desk.refused("apply")
     assert desk.type("unlock", answer="n\n").exit_code == 1

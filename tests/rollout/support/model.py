@@ -351,7 +351,7 @@ class ModelCluster:
     def _run(self, name: str, node: Node, words: Sequence[str]) -> None:
         if name == "format":
             self.formatted.add(node.name)
-            self.level = words[words.index("--release-version") + 1]
+            self.level = words[words.index("--release-version") + 1] if "--release-version" in words else "3.9-IV0"
             self.files[node.name, f"/data/{node.name}/meta.properties"] = b"x"
         elif name == "force":
             self.forced |= set() if self.new_leader else _without(words)
