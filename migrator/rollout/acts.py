@@ -19,12 +19,13 @@ from migrator.rollout.identities import LEAVES, refuse_new_identity
 from migrator.rollout.journal import Detail, Event
 from migrator.rollout.modes import FileMode, digest, file_mode, parsed
 from migrator.rollout.nodes import Node
+from migrator.rollout.old_metadata_log import remove_old_log
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.ports import ExecutorError, FileChangedError, Observation, Output
 from migrator.rollout.processes import Processes
 from migrator.rollout.progress import Progress, StepProgress, restart_begun
 from migrator.rollout.step_gates import StepGates
-from migrator.rollout.steps import Act, Job, Step
+from migrator.rollout.steps import Act, Job, Phase, Step
 from migrator.rollout.wanted_file import wanted_file
 
 SOAK_NOTE_MS = 60_000
@@ -178,6 +179,8 @@ class StepActs:
         ours = await text_of(self._parts.executor, node)
         if step.phase in LEAVES:
             await refuse_new_identity(self._parts, node, parsed(node, ours))
+        if step.phase is Phase.MIGRATE:
+            await remove_old_log(self._parts, node, parsed(node, ours))
         here = FileMode.STOCK if step.mode is FileMode.STOCK else file_mode(node.role, parsed(node, ours))
         if engine.is_past(step, here):
             self._note(Event.FOUND, step.name, Act.EDIT, past=True)

@@ -449,7 +449,8 @@ CHECKS = (
     ),
     PreflightCheck(
         "M119", Severity.WARNING, "A metadata log of an earlier attempt", old_logs,
-        "Delete that directory while the broker is stopped; brokers before 3.7 would read it",
+        "Delete that directory before the broker is restarted in migration mode: a broker of 3.6 or 3.7.0 would go on "
+        "with it, and may not register. Later ones delete it themselves, and 'migrator rollout' deletes it everywhere",
     ),
     PreflightCheck(
         "M120", Severity.BLOCKER, "Property files do not belong to their brokers", wrong_files,

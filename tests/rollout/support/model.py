@@ -224,7 +224,8 @@ class ModelCluster:
             code = 2
         if name == "ls":
             found = [path for home, path in self.files if home == self._home(node) and path.startswith(f"{words[-1]}/")]
-            return Output(0, "\n".join(path.rpartition("/")[2] for path in reversed(found)))
+            code = code or (0 if found else 2)
+            return Output(code, "\n".join(path.rpartition("/")[2] for path in reversed(found)))
         if code == 0:
             self._run(name, node, words)
         self.points.boundary(f"after {name} {node.name}")

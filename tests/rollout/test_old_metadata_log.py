@@ -1,0 +1,100 @@
+"""What an earlier attempt left on a broker does not meet the quorum of the next one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from migrator.rollout.apply import Ending, StopAt
+from migrator.rollout.nodes import Node
+from migrator.rollout.old_metadata_log import OldLogError
+from migrator.rollout.ports import BrokerMode, FileChangedError, UnreachableError
+from migrator.rollout.steps import Phase
+from tests.rollout.support.model import ModelCluster, nothing
+from tests.rollout.support.model_files import model_inventory
+from tests.rollout.support.runs import Operator
+
+BROKER = "broker-2"
+LOG = f"/data/{BROKER}/__cluster_metadata-0"
+SEGMENT = (BROKER, f"{LOG}/00000000000000000000.log")
+PARTITION = (BROKER, f"/data/{BROKER}/orders-0/00000000000000000000.log")
+IDENTITY = (BROKER, f"/data/{BROKER}/meta.properties")
+
+
+@pytest.fixture
+def operator(tmp_path: Path) -> Operator:
+    """A broker has the log of an earlier attempt."""
+    (tmp_path / "state").mkdir()
+    cluster = ModelCluster(model_inventory())
+    cluster.files |= {SEGMENT: b"old", PARTITION: b"data", IDENTITY: b"version=0\nbroker.id=2\n"}
+    return Operator(cluster, tmp_path / "state")
+
+
+def test_it_is_gone_before_the_broker_is_stopped(operator: Operator) -> None:
+    left: list[bool] = []
+
+    def looks(where: str) -> None:
+        if where == f"before stop {BROKER}":
+            left.append(SEGMENT in operator.cluster.files)
+
+    operator.cluster.points.at = looks
+    operator.resume_until(Phase.MIGRATE)
+    assert left == [False]
+    assert {PARTITION, IDENTITY} <= operator.cluster.files.keys()
+    assert any(LOG in line for line in operator.said)
+    removed = [words[-1] for words in operator.cluster.commands if words[0] == "rm" and "preflight" not in words[-1]]
+    assert removed == [LOG]
+
+
+def test_it_is_taken_from_another_directory_where_the_file_names_one(operator: Operator) -> None:
+    key = BROKER, "/etc/b2.properties"
+    operator.cluster.files[key] += b"metadata.log.dir=/fast\n"
+    fast = BROKER, "/fast/__cluster_metadata-0/00000000000000000000.log"
+    operator.cluster.files[fast] = b"old"
+    operator.resume_until(Phase.MIGRATE)
+    assert fast not in operator.cluster.files
+
+
+def test_what_belongs_to_another_node_stays(operator: Operator) -> None:
+    operator.cluster.files[IDENTITY] = b"version=1\nnode.id=3001\n"
+    operator.resume_until(Phase.MIGRATE)
+    assert SEGMENT in operator.cluster.files
+    assert any("belongs to node 3001" in line for line in operator.said)
+
+
+def test_a_broker_that_has_the_log_open_keeps_it(operator: Operator) -> None:
+    """Somebody has restarted it in migration mode: its log may be that of this quorum."""
+    operator.apply(StopAt(Phase.START))
+    key = BROKER, "/etc/b2.properties"
+    operator.cluster.files[key] += b"zookeeper.metadata.migration.enable=true\n"
+    operator.cluster.start_as_configured(operator.node(BROKER))
+    assert operator.cluster.modes()[BROKER] is BrokerMode.MIGRATING
+    with pytest.raises(FileChangedError):
+        operator.resume()
+    operator.resume_until(Phase.MIGRATE)
+    assert SEGMENT in operator.cluster.files
+
+
+def test_where_it_stays_the_broker_is_not_stopped(operator: Operator) -> None:
+    operator.apply(StopAt(Phase.START))
+    operator.cluster.exit_codes["rm"] = 1
+    with pytest.raises(OldLogError, match="cannot be removed") as raised:
+        operator.resume()
+    assert LOG in raised.value.where
+    assert operator.cluster.restarts[BROKER] == 1
+    operator.cluster.exit_codes.clear()
+    assert operator.resume() is Ending.COMPLETE
+
+
+def test_a_host_where_nothing_can_be_run_holds_nothing_up(operator: Operator) -> None:
+    """A pod that does not run, for one."""
+
+    def fails(action: str, node: Node) -> None:
+        if (action, node.name) == ("ls", BROKER):
+            raise UnreachableError("the pod does not run", where=BROKER)
+
+    operator.cluster.fault = fails
+    operator.resume_until(Phase.MIGRATE)
+    operator.cluster.fault = nothing
+    assert any("could not be looked at" in line for line in operator.said)
