@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.config.properties import decoded
 from migrator.errors import OperatorError
 from migrator.rollout.apply import Ending, StopAt
 from migrator.rollout.journal import Event
@@ -45,7 +46,7 @@ def reword(operator: Operator) -> None:
 
 def all_have_the_right_voters(operator: Operator) -> bool:
     return all(
-        f"{VOTERS}={RIGHT}" in operator.cluster.files[node.name, node.properties].decode()
+        f"{VOTERS}={RIGHT}" in decoded(operator.cluster.files[node.name, node.properties])
         and operator.cluster.processes[node.name].properties[VOTERS] == RIGHT
         for node in operator.cluster.inventory.brokers.nodes
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.config.properties import decoded, encoded
 from migrator.errors import OperatorError
 from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.apply import Ending, StopAt
@@ -109,9 +110,9 @@ def test_the_way_back_without_a_backup_takes_the_quorums_own(tmp_path: Path) -> 
     for key in [key for key in operator.cluster.files if ".before-" in key[1]]:
         del operator.cluster.files[key]
     for node in operator.cluster.inventory.brokers.nodes:
-        text = operator.cluster.files[node.name, node.properties].decode()
+        text = decoded(operator.cluster.files[node.name, node.properties])
         without = [line for line in text.splitlines() if not line.startswith("#")]
-        operator.cluster.files[node.name, node.properties] = "\n".join(without).encode() + b"\n"
+        operator.cluster.files[node.name, node.properties] = encoded("\n".join(without) + "\n")
     (operator.state / COMMAND_FILE).unlink()
     operator.lock.owner = None
     operator.zookeeper_connect = "zk:2181/kafka"
