@@ -54,9 +54,9 @@ def test_brokers_run_on_our_quorum(kafka_391: StockKafka, tmp_path: Path) -> Non
         assert sorted(map(int, values)) == list(range(traffic.sent))
         admin.delete(TOPIC)
         until("nobody knows the topic any more", lambda: TOPIC not in admin.topics())
+        a_group_goes_on_when_its_topic_was_unknown(cluster, admin)
         data = [node.directory / "data" for node in cluster.brokers.values()]
         until("its logs are gone", lambda: not any(list(path.glob(f"{TOPIC}-?")) for path in data))
-        a_group_goes_on_when_its_topic_was_unknown(cluster, admin)
         lose_the_metadata_log(cluster, 2)
         until("both brokers are unfenced", lambda: cluster.running_brokers() == {1: False, 2: False})
         until("both know the same", lambda: len(answers := ask(cluster)) == 2 and disagreements(answers) == [])
