@@ -109,7 +109,7 @@ def interrupted(tmp_path: Path, number: signal.Signals, *options: str) -> dict[s
         drill.send(number)
         assert drill.wait(timeout_seconds=PATIENCE_SECONDS) == 130
     configuration = (directory / "cluster" / "zookeeper" / "zoo.cfg").read_text()
-    port = re.search(r"clientPort=([0-9]+)", configuration)
+    port = re.search(r"(?i)clientPort=([0-9]+)", configuration)
     assert port is not None
     assert not port_is_open(int(port.group(1)))
     report: dict[str, Any] = json.loads((directory / "report.json").read_text())
