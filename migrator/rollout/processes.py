@@ -9,7 +9,7 @@ from migrator.rollout.gatekeeper import Gatekeeper
 from migrator.rollout.modes import FileMode
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.ports import ExecutorError
+from migrator.rollout.ports import ExecutorError, UnreachableError
 from migrator.rollout.steps import Step
 
 IN_ZOOKEEPER = (FileMode.BROKER_MIGRATING, FileMode.BROKER_ZOOKEEPER)
@@ -69,9 +69,24 @@ class Processes:
         if step.mode in IN_ZOOKEEPER:
             await self._gates.until_gone(node, step.name)
         if self._parts.executor.stops_and_starts(node):
-            await self._parts.executor.start(node)
+            await self._start(step, node)
         elif await self._parts.executor.incarnation(node) is None:  # else somebody has started it meanwhile
             await self._parts.executor.restart(node)
+
+    async def _start(self, step: Step, node: Node) -> None:
+        """A host that is not reached just now is tried again: who starts what runs does nothing."""
+        clock, times = self._parts.clock, self._parts.inventory.times
+        deadline = clock.monotonic_ms() + int(times.gate * 1000)
+        while True:
+            try:
+                await self._parts.executor.start(node)
+            except UnreachableError as error:
+                if clock.monotonic_ms() >= deadline:
+                    raise
+                self._parts.tell(f"{step.name}: {error}. Tries again")
+                await clock.sleep(times.poll)
+            else:
+                return
 
     async def _ends(self, node: Node, before: str) -> bool | None:
         """None: nobody can say."""

@@ -14,7 +14,7 @@ from migrator.rollout.apply import Ending, StopAt
 from migrator.rollout.gatekeeper import SESSION_TIMEOUT_MS, GateTimeoutError
 from migrator.rollout.journal import Event
 from migrator.rollout.nodes import Node
-from migrator.rollout.ports import BrokerMode, ExecutorError, Observation
+from migrator.rollout.ports import BrokerMode, ExecutorError, Observation, UnreachableError
 from migrator.rollout.steps import Phase
 from tests.rollout.support.model import ModelClock, ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
@@ -115,6 +115,41 @@ def test_nobody_waits_for_the_old_registration_of_a_broker_that_somebody_else_ha
     operator.cluster.points.at = starts
     operator.resume_until(Phase.MIGRATE)
     assert not any("nevertheless" in line for line in operator.said)
+    assert not operator.cluster.violations
+
+
+@pytest.mark.parametrize("tries", [1, 3])
+@REACHED
+def test_a_host_that_is_not_reached_between_stop_and_start_is_tried_again(
+    tmp_path: Path, reached: Phase, tries: int
+) -> None:
+    operator = operator_at(tmp_path, reached)
+    restarts = operator.cluster.restarts.copy()
+    left = ["start"] * tries
+
+    def breaks(action: str, node: Node) -> None:
+        if (action, node.name) == ("start", BROKER) and left:
+            left.pop()
+            raise UnreachableError("the connection broke", where=BROKER)
+
+    operator.cluster.fault = breaks
+    operator.resume_until(Phase.MIGRATE if reached is Phase.START else Phase.KRAFT)
+    assert (operator.cluster.restarts - restarts)[BROKER] == 1
+    assert not operator.cluster.violations
+
+
+def test_a_host_that_stays_unreached_ends_the_command_and_resume_starts_its_broker(tmp_path: Path) -> None:
+    operator = operator_at(tmp_path, Phase.COPY)
+
+    def is_away(action: str, node: Node) -> None:
+        if (action, node.name) == ("start", BROKER):
+            raise UnreachableError("the connection broke", where=BROKER)
+
+    operator.cluster.fault = is_away
+    with pytest.raises(UnreachableError):
+        operator.resume()
+    operator.cluster.fault = nothing
+    assert operator.resume() is Ending.COMPLETE
     assert not operator.cluster.violations
 
 
