@@ -24,8 +24,9 @@ _MECHANISMS = "sasl.enabled.mechanisms"
 _VALIDATOR = "oauthbearer.sasl.server.callback.handler.class"
 _IN_CLEAR = ("PLAIN", "OAUTHBEARER")
 """Mechanisms whose secret crosses the wire as it is; from what SCRAM shows, a weak password can be guessed."""
-_SECRET_FILES = ("keystore.location", ".key.file", ".jaas.file", ".auth.file")
-"""How keys end that name a file with a secret in it."""
+_SECRET_FILES = ("keystore.location", ".key.file", ".jaas.file")
+"""How keys end that name a file with a secret in it. One is missing: the process does not start if others can read the
+passwords of the metrics endpoint."""
 
 OpenDoor = tuple[str, str, str]
 """(key, what is possible, remedy)."""

@@ -156,8 +156,8 @@ def _digests(name: str) -> tuple[bytes, ...]:
     content = _content(name, PASSWORDS_KEY)
     if Path(name).stat().st_mode & stat.S_IRWXO:
         raise OperatorError(f"everybody can read {name}", where=PASSWORDS_KEY, remedy=f"Run: chmod o= {name}")
-    lines = [line.rstrip(b"\r") for line in content.split(b"\n") if line.strip()]
-    for number, line in enumerate(lines, 1):
+    lines = {number: line.rstrip(b"\r") for number, line in enumerate(content.split(b"\n"), 1) if line.strip()}
+    for number, line in lines.items():
         user, _, password = line.partition(b":")
         if not user or not password:
             raise OperatorError(
@@ -165,7 +165,7 @@ def _digests(name: str) -> tuple[bytes, ...]:
             )
     if not lines:
         raise OperatorError(f"{name} is empty", where=PASSWORDS_KEY, remedy="Write user:password, one a line")
-    return tuple(hashlib.sha256(line).digest() for line in lines)
+    return tuple(hashlib.sha256(line).digest() for line in lines.values())
 
 
 def _content(name: str, key: str) -> bytes:

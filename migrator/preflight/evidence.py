@@ -120,6 +120,8 @@ class ControllerFile:
     warnings: tuple[str, ...]
     unreadable: tuple[Trouble, ...]
     """Stores, login modules and the like that only Java reads."""
+    unusable: tuple[Trouble, ...]
+    """Files of the metrics endpoint with which the process does not start."""
     voters: tuple[VoterAddress, ...]
     protocols: Mapping[str, str]
     listeners: tuple[Listener, ...]

@@ -23,6 +23,7 @@ from migrator.log.bootstrap import read_bootstrap
 from migrator.log.lock import is_in_use
 from migrator.log.meta_properties import read_meta_properties
 from migrator.log.metadata_log import DIRECTORY_NAME
+from migrator.observe.metrics_access import MetricsAccess, access_files
 from migrator.preflight.evidence import BrokerFile, ControllerFile, DirectoryFacts, PropertyFile, Trouble, UnknownFact
 from migrator.records.metadata import FeatureLevelRecord
 from migrator.records.versions import FEATURE_NAME, parse_version
@@ -63,6 +64,7 @@ class FileGatherer:
             problems=tuple(problems_of(settings)),
             warnings=tuple(_or(lambda: warnings_of(settings), list[str]())),
             unreadable=tuple(_unreadable(settings)),
+            unusable=tuple(_unusable(settings)),
             voters=_or(lambda: settings.voters, ()),
             protocols=_or(lambda: settings.protocol_map, {}),
             listeners=_or(lambda: settings.parsed_listeners, ()),
@@ -199,6 +201,16 @@ def _unreadable(settings: Settings) -> Iterator[Trouble]:
                 yield trouble
         except (ValueError, LookupError):  # the listeners are refused already
             continue
+
+
+def _unusable(settings: Settings) -> Iterator[Trouble]:
+    """As `_unreadable`, of the metrics endpoint."""
+    if not settings.migrator_metrics_listener:
+        return
+    try:
+        MetricsAccess(access_files(settings))
+    except OperatorError as error:
+        yield Trouble(f"{settings.source}: {error.where}", error.what, error.remedy)
 
 
 def _usable(attempt: Callable[[], T]) -> T | None:

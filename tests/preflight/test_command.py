@@ -175,7 +175,7 @@ def test_zookeeper_is_away(cluster: ReadyCluster) -> None:
 def test_a_file_that_is_no_property_file(cluster: ReadyCluster) -> None:
     words = ["-c", str(cluster.request().controllers[0]), "--zookeeper", cluster.hosts, "--brokers"]
     broken = cluster.directory / "broken.properties"
-    broken.write_bytes(b"broker.id=\xff\xfe\n")
+    broken.write_bytes(b"broker.id=\\u12\n")
     result = CliRunner().invoke(migrator, ["preflight", *words, str(broken)])
     assert result.exit_code == 2, result.output
     assert f"COULD NOT TELL  {broken}: the file cannot be read" in result.stdout

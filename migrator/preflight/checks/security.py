@@ -211,6 +211,12 @@ def unreadable_security(evidence: Evidence) -> Iterator[Found]:
             yield Found(trouble.where, trouble.what, trouble.remedy, (controller.who,))
 
 
+def unusable_files_of_metrics(evidence: Evidence) -> Iterator[Found]:
+    for controller in evidence.controllers:
+        for trouble in controller.unusable:
+            yield Found(trouble.where, trouble.what, trouble.remedy, (controller.who,))
+
+
 def hidden_values(evidence: Evidence) -> Iterator[Found]:
     for controller in evidence.controllers:
         yield from _hidden(controller)
@@ -374,5 +380,9 @@ CHECKS = (
     PreflightCheck(
         "M323", Severity.WARNING, "Super users who are nobody", super_users_that_are_nobody,
         "Write User:name, exactly as the name is known at a login, with ';' between names",
+    ),
+    PreflightCheck(
+        "M324", Severity.BLOCKER, "Files of the metrics endpoint that cannot be used", unusable_files_of_metrics,
+        "Correct the file, or the key that names it: the controller does not start with it", Concerns.OURS,
     ),
 )  # fmt: skip

@@ -216,6 +216,21 @@ def java_key_store(cluster: ReadyCluster) -> None:
     }
 
 
+def metrics_users(content: str, mode: int) -> Callable[[ReadyCluster], None]:
+    """A file of these."""
+
+    def change(cluster: ReadyCluster) -> None:
+        users = cluster.directory / "metrics-users"
+        users.write_text(content)
+        users.chmod(mode)
+        cluster.controllers[0] |= {
+            "migrator.metrics.listener": "127.0.0.1:0",
+            "migrator.metrics.basic.auth.file": str(users),
+        }
+
+    return change
+
+
 def java_key_store_for_zookeeper(cluster: ReadyCluster) -> None:
     cluster.controllers[0] |= {
         "zookeeper.ssl.client.enable": "true",
@@ -441,6 +456,11 @@ CASES = (
     Case("M322", controller_with(authorizer_class_name=None), f"{FILE}: listeners", "there is no authorizer"),
     Case("M323", super_users_of("user:admin"), f"{FILE}: super.users", "the type of every principal is User"),
     Case("M323", broker_with(super_users="User:ANONYMOUS # us"), f"{BROKER}: super.users", "no comments"),
+    Case("M324", metrics_users("scraper:pencil\n", 0o644), f"{FILE}: migrator.metrics", "everybody can read"),
+    Case("M324", metrics_users("\n", 0o600), f"{FILE}: migrator.metrics", "metrics-users is empty"),
+    Case(
+        "M324", metrics_users("a:b\n\nscraper\n", 0o600), f"{FILE}: migrator.metrics", "no user and password in line 3"
+    ),
     Case("M401", request_limit_reached, "broker 2", "5 replicas"),
     Case("M402", request_limit_near_the_size, "broker 2", "5 replicas"),
     Case("M403", tiny_request_limit, "broker 2", "UpdateMetadata"),
