@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from random import SystemRandom
 
@@ -13,11 +15,12 @@ from migrator.cli.format_cluster_id import cluster_id_of
 from migrator.cli.options import config_option
 from migrator.cli.terminal import say
 from migrator.clock import wall_ms
+from migrator.config.checks import EVERYWHERE
 from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.config.types import split_list
 from migrator.controller.activation import SAME_AS_BROKERS, bootstrap_level, check_first_level
-from migrator.controller.first_credentials import FORM, SALT_BYTES, parse_credential
+from migrator.controller.first_credentials import FORM, MECHANISMS, SALT_BYTES, parse_credential
 from migrator.errors import OperatorError
 from migrator.log.bootstrap import bootstrap_records, read_bootstrap
 from migrator.log.formatting import FormatPlan, format_directories
@@ -140,8 +143,8 @@ def command(
     formatted = format_directories(plan, random=SystemRandom(), now_ms=wall_ms())
     with_version = "" if version is None else f" with metadata.version {version.name}"
     # Not before: whoever is refused reads the error only.
-    own = _warning_of_address(settings) if standalone else ()
-    for warning in (*warnings, *own, *not_compared):
+    own = _warning_of_address(settings) if standalone else _warning_of_own_entry(settings, voters)
+    for warning in (*warnings, *own, *_warnings_of_doubled(plan.credentials), *not_compared):
         say(f"migrator: warning: {warning}", err=True)
     if cluster_id is None:
         say(f"The cluster id is {cluster}, from {said_by}")
@@ -228,6 +231,29 @@ def _warning_of_address(settings: Settings) -> tuple[str, ...]:
     what = f"{own.name} has no host, so other controllers will look for this one on localhost"
     remedy = "If others are to join, set a host, empty the directory, and format it again"
     return (f"{settings.source}: advertised.listeners: {what}. {remedy}",)
+
+
+def _warning_of_own_entry(settings: Settings, voters: VoterSet | None) -> Iterator[str]:
+    """Of a list of first voters: this node may be somewhere else than the list says."""
+    own = settings.advertised_controller_listeners[0]
+    listed = [voter.endpoints[0] for voter in voters.voters if voter.voter_id == settings.node_id] if voters else []
+    for it in listed:
+        if it.port == own.port and (own.host in EVERYWHERE or it.host.lower() == own.host.lower()):
+            continue
+        yield (
+            f"--initial-controllers: others will look for node {settings.node_id} at {it.host}:{it.port}, and "
+            f"{settings.source} has {own.name} at {own.host}:{own.port} (advertised.listeners, else listeners). If the "
+            "list is wrong, correct it, empty the directories of all its controllers, and format them again"
+        )
+
+
+def _warnings_of_doubled(credentials: tuple[UserScramCredentialRecord, ...]) -> Iterator[str]:
+    """Kafka's tool takes the last one without a word."""
+    count = Counter((it.name, it.mechanism) for it in credentials)
+    for (name, mechanism), number in count.items():
+        if number > 1:
+            text = next(text for text, known in MECHANISMS.items() if known == mechanism)
+            yield f"--add-scram: {text} of {name} is given {number} times: the last one counts, as with Kafka's tool"
 
 
 def _check_migration(directory: Path, version: MetadataVersion | None, *, is_kept: bool) -> None:

@@ -214,6 +214,10 @@ def _migration(settings: Settings) -> Iterator[Problem]:
         )
 
 
+EVERYWHERE = {"", "0.0.0.0", "::"}  # noqa: S104 (compared)
+"""Hosts that stand for every address of the machine."""
+
+
 def _own(settings: Settings) -> Iterator[Problem]:
     for key, text in (
         ("migrator.grpc.listener", settings.migrator_grpc_listener),
@@ -241,6 +245,21 @@ def _own(settings: Settings) -> Iterator[Problem]:
             "the key is not set, while migrator.grpc.voters is",
             "Set this node's own host:port",
         )
+
+
+def _ports(settings: Settings) -> Iterator[Problem]:
+    """The system would say of the second one that another program uses its port."""
+    try:
+        taken = [("listeners", it.name, it.host, it.port) for it in settings.parsed_listeners]
+        for key in ("migrator.grpc.listener", "migrator.metrics.listener"):
+            text = settings.explicit.get(key, "")
+            taken += [(key, key, *parse_host_port(text))] if text else []
+    except ValueError:
+        return  # the others say so
+    for number, (key, name, host, port) in enumerate(taken):
+        for _, other, its_host, its_port in taken[:number]:
+            if port and port == its_port and (host == its_host or {host, its_host} & EVERYWHERE):
+                yield key, f"{name} has port {port}, and {other} of this file, too", "Give each its own port"
 
 
 def _grpc_doors(settings: Settings) -> Iterator[Problem]:
@@ -315,6 +334,7 @@ CHECKS: tuple[Callable[[Settings], Iterator[Problem]], ...] = (
     _protected_znodes,
     _migration,
     _own,
+    _ports,
     _grpc_doors,
     _metrics,
 )

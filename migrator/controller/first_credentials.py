@@ -48,7 +48,10 @@ def _parts(text: str) -> Mapping[str, str]:
     while position < len(text):
         match = _PART.match(text, position)
         if match is None:
-            raise ValueError("between [ and ] are not name, password, saltedpassword, salt and iterations")
+            raise ValueError(
+                "what is between [ and ] is not NAME=VALUE with commas between, with the names name, password, "
+                "saltedpassword, salt and iterations. A value with a comma stands in quotation marks"
+            )
         if match[1] in found:
             raise ValueError(f"it has {match[1]} twice")
         found[match[1]] = match[2].strip('"')

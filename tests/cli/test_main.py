@@ -166,6 +166,31 @@ def test_format_takes_its_options_as_scripts_give_them_to_kafkas_tool(tmp_path: 
     assert run("format", f"-t={CLUSTER_ID}", f"-c={file}", "-r=3.8", "-g").returncode == ExitCode.OK
 
 
+def test_format_says_which_of_two_credentials_counts(tmp_path: Path) -> None:
+    """Kafka's tool writes both, and the last one counts."""
+    twice = [word for text in "ab" for word in ("-S", f"SCRAM-SHA-256=[name=a,password={text}-never-shown]")]
+    other = ("-S", 'SCRAM-SHA-512=[name=a,password="never,shown"]')
+    done = run("format", f"-t={CLUSTER_ID}", "-c", str(property_file(tmp_path)), *twice, *other)
+    assert done.returncode == ExitCode.OK, done.stderr
+    assert "warning: --add-scram: SCRAM-SHA-256 of a is given 2 times: the last one counts" in done.stderr
+    assert done.stderr.count("--add-scram") == 1
+    assert "never" not in done.stdout + done.stderr
+    assert len(read_bootstrap(tmp_path / "metadata") or ()) == 4
+
+
+@pytest.mark.parametrize(
+    ("listed", "warned"), [("127.0.0.1:9001", False), ("127.0.0.1:9999", True), ("another:9001", True)]
+)
+def test_format_warns_of_a_list_in_which_this_controller_is_elsewhere(
+    tmp_path: Path, listed: str, warned: bool
+) -> None:
+    file = property_file(tmp_path, controller_quorum_voters="", controller_quorum_bootstrap_servers="127.0.0.1:9001")
+    voters = f"1@{listed}:JEXY6aqzQY-32P5TStzaFg,2@another:7:MvDxzVmcRsaTz33bUuRU6A"
+    done = run("format", "-c", str(file), "-t", CLUSTER_ID, "--initial-controllers", voters)
+    assert done.returncode == ExitCode.OK, done.stderr
+    assert (f"look for node 1 at {listed}, and {file} has CONTROLLER at 127.0.0.1:9001" in done.stderr) is warned
+
+
 @pytest.mark.parametrize(
     ("credential", "release", "fault"),
     [
@@ -179,6 +204,7 @@ def test_format_takes_its_options_as_scripts_give_them_to_kafkas_tool(tmp_path: 
         ("SCRAM-SHA-256=[name=a,password=hidden,iterations=4095]", "3.8", "iterations is no number from 4096 to 16384"),
         ("SCRAM-SHA-256=[name=a,name=b,password=hidden]", "3.8", "it has name twice"),
         ("SCRAM-SHA-256=[name=a,password=hidden,color=red]", "3.8", "between [ and ]"),
+        ("SCRAM-SHA-256=[name=a,password=hidden,b]", "3.8", "A value with a comma stands in quotation marks"),
         ("SCRAM-SHA-256=[name=a,password=hidden]", "3.5-IV1", "SCRAM credentials need metadata.version 3.5-IV2"),
     ],
 )

@@ -30,6 +30,25 @@ def test_half_a_pair_is_refused(keys: dict[str, str], where: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("keys", "where"),
+    [
+        ({LISTENER: "127.0.0.1:9093", "listeners": "CONTROLLER://:9093"}, LISTENER),
+        ({LISTENER: "localhost:9093"}, LISTENER),
+        ({LISTENER: "0.0.0.0:9093"}, LISTENER),
+        ({LISTENER: "127.0.0.2:9093"}, ""),
+        ({LISTENER: ":0", "listeners": "CONTROLLER://:0"}, ""),
+    ],
+)
+def test_a_port_that_the_file_gives_twice_is_refused_before_it_is_opened(keys: dict[str, Any], where: str) -> None:
+    if not where:
+        settings_from(MINIMAL | keys, "file")
+        return
+    with pytest.raises(OperatorError, match="has port 9093, and CONTROLLER of this file, too") as refused:
+        settings_from(MINIMAL | keys, "file")
+    assert refused.value.where == f"file: {where}"
+
+
+@pytest.mark.parametrize(
     ("keys", "warning"),
     [
         (FAR, "metrics cross the network in the clear"),
