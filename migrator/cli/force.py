@@ -11,6 +11,7 @@ import click
 from migrator.cli.options import controller_options
 from migrator.cli.terminal import ask, say
 from migrator.errors import OperatorError
+from migrator.migration.machine.left_out import unknown
 from migrator.migration.machine.states import State, check_forceable
 from migrator.observe.status import Force, Status
 from migrator.rpc.find_controller import active_controller
@@ -69,6 +70,7 @@ def command(
     _check_named(kind, without)
     status = asyncio.run(_look(config, server, command_config))
     check_forceable(kind, State(status.migration.internal_state))
+    _check_known(status, without)
     if not yes:
         consequences = _CONSEQUENCES[kind].format(nodes=", ".join(map(str, without)))
         ask(*_found(status), consequences, "Go on?", abort=True)
@@ -85,6 +87,14 @@ def _check_named(kind: Force, without: tuple[int, ...]) -> None:
         raise OperatorError(
             "--without belongs to 'finish' only", where=f"force {kind}", remedy="Leave it out, or order 'finish'"
         )
+
+
+def _check_known(status: Status, without: tuple[int, ...]) -> None:
+    """Before the question; the controller itself looks again."""
+    known = {voter.node_id for voter in status.quorum.voters} | {broker.broker_id for broker in status.brokers}
+    for node_id in without:
+        if node_id not in known:
+            raise unknown(node_id)
 
 
 def _found(status: Status) -> Iterator[str]:

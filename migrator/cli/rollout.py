@@ -410,7 +410,11 @@ async def _standing(site: Site) -> Standing:
 @click.option("--json", "as_json", is_flag=True, help="Print each line of the journal as JSON.")
 def history(inventory: Path, as_json: bool) -> None:
     """Show the journal: what was begun, done and found, oldest first."""
-    for entry in read_journal(site_of(inventory).state):
+    site = site_of(inventory)
+    entries = read_journal(site.state)
+    if not entries:
+        say(f"no rollout has begun: there is no journal in {site.state}", err=True)
+    for entry in entries:
         if as_json:
             say_json(entry.as_json())
         else:

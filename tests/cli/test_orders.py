@@ -15,7 +15,7 @@ from migrator.cli import verify as command
 from migrator.cli import verify_run
 from migrator.errors import ExitCode
 from migrator.migration.machine.states import State
-from migrator.observe.status import JournalEvent, Orderer
+from migrator.observe.status import JournalEvent, Orderer, VoterStatus
 from migrator.verify import job
 from tests.rpc.support.identities import OPERATOR, command_config
 from tests.rpc.support.operator_node import WRITTEN, PlayedNode, property_file, served
@@ -74,19 +74,24 @@ async def test_force_says_first_that_nothing_waits_for_the_order(kind: str, tmp_
 
 async def test_finish_names_the_nodes_that_are_left_out(tmp_path: Path) -> None:
     node = PlayedNode(State.FINISHING)
+    node.voters = (VoterStatus(3, "localhost", 9093), VoterStatus(7, "localhost", 9093))
     finish = ("force", "finish", "-c", str(property_file(tmp_path)), "--reason", "lost")
     async with served(node, tmp_path):
-        unnamed, declined, misplaced, negative = await asyncio.gather(
+        unnamed, declined, misplaced, negative, unheard = await asyncio.gather(
             run(*finish),
             run(*finish, "--without", "3", "--without", "7", answer="n\n"),
             run("force", "reconcile", "-c", str(property_file(tmp_path)), "--reason", "x", "--without", "3"),
             run(*finish, "--without", "-3"),
+            run(*finish, "--without", "3", "--without", "99"),
         )
         assert node.orders == []
         accepted = await run(*finish, "--without", "3", "--without", "7", answer="y\n")
     for refused, why in ((unnamed, "Give --without ID"), (misplaced, "'finish' only"), (negative, "--without")):
         assert refused[0] == ExitCode.REFUSED
         assert why in refused[1]
+    assert unheard[0] == ExitCode.REFUSED
+    assert "nothing was forced: 99 is neither a controller of the quorum nor a registered broker" in unheard[1]
+    assert "Go on?" not in unheard[1]
     assert "leaves these nodes out for good: 3, 7." in " ".join(declined[1].split())
     assert declined[0] == ExitCode.REFUSED
     assert accepted[0] == ExitCode.OK

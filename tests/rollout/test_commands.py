@@ -100,6 +100,11 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     assert SECRET not in desk.shown + kept + words
 
 
+def test_a_journal_that_is_not_there_is_said(desk: Desk) -> None:
+    assert "no rollout has begun" in desk.printed("history")
+    assert desk.type("history --json").stdout == ""
+
+
 def test_from_plan_to_archive(desk: Desk) -> None:
     before = dict(desk.cluster.files)
     plan = desk.printed("plan")

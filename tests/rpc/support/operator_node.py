@@ -22,6 +22,7 @@ from migrator.observe.status import (
     Status,
     VerdictAnswer,
     VerdictReport,
+    VoterStatus,
 )
 from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.server import GrpcServer
@@ -49,6 +50,7 @@ class PlayedNode:
         self.leader_id = leader_id
         self.public = public
         self.after_force = after_force
+        self.voters: tuple[VoterStatus, ...] = ()
         self.orders: list[tuple[str, str]] = []
         self.without: list[tuple[int, ...]] = []
         """The nodes of each order to force."""
@@ -64,7 +66,7 @@ class PlayedNode:
             node_id=self.node_id,
             version="0.1.0",
             time_ms=1,
-            quorum=QuorumStatus(NodeRole.LEADER, self.leader_id, 1, 0, 1, 1),
+            quorum=QuorumStatus(NodeRole.LEADER, self.leader_id, 1, 0, 1, 1, self.voters),
             migration=MigrationStatus(self.public.label, state.value, 5, active=state is not State.INACTIVE),
             problems=(Problem("migration", f"it is {state.value}", "Do something"),),
             recent_events=tuple(self.events),
