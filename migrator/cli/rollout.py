@@ -149,24 +149,28 @@ def _stops(function: Command) -> Command:
 @click.option(
     "--canary", metavar="BROKER", callback=_not_empty, help="Name or id of the broker that goes first in every roll."
 )
-@click.option("--back", is_flag=True, help="Show the way back instead.")
+@click.option("--back", is_flag=True, help="Show the way back instead, as without the option during a rollback.")
 @click.option("--json", "as_json", is_flag=True, help="Print the steps as JSON.")
 def plan_command(inventory: Path, canary: str, back: bool, as_json: bool) -> None:
     """Show every step: why, the gate before it, what it changes in which file, how to undo it. Changes nothing."""
-    site = site_of(inventory)
-    asyncio.run(_plan(site, canary, Direction.BACK if back else Direction.FORWARD, as_json=as_json))
+    asyncio.run(_plan(site_of(inventory), canary, back=back, as_json=as_json))
 
 
-async def _plan(site: Site, canary: str, direction: Direction, *, as_json: bool) -> None:
+async def _plan(site: Site, canary: str, *, back: bool, as_json: bool) -> None:
     entries = read_journal(site.state)
     progress = progress_of(entries)
+    goes_back = bool(progress.rollout) and not progress.closed and progress.direction is Direction.BACK
+    direction = Direction.BACK if back or goes_back else Direction.FORWARD
     async with parts_at(site, say) as (parts, world):
         unknown = await check_address(world.zookeeper, await parts.observer.observe())
         shown = await _previews(parts, progress, direction, canary)
         if as_json:
             steps = [one.as_json() for one in shown]
-            say_json({"cluster": site.inventory.cluster, "unknown": unknown or None, "steps": steps}, indent=True)
+            head = {"cluster": site.inventory.cluster, "direction": direction.value, "unknown": unknown or None}
+            say_json({**head, "steps": steps}, indent=True)
             return
+        if goes_back:
+            say("a rollback is under way, so this is the way back; 'migrator rollout resume' goes on with it")
         if unknown:
             say(unknown)
         local = False
@@ -360,7 +364,8 @@ def _asked_to_stop_by_signals(state: Path) -> Iterator[None]:
             loop.remove_signal_handler(each)
         with suppress(OSError):
             say_error(
-                "migrator: stops after the step under way; the same signal again stops at once, 'resume' goes on then"
+                "migrator: stops after the step under way, or at a gate that is shut; the same signal again stops at "
+                "once, 'resume' goes on then"
             )
 
     for each in signals:
@@ -424,7 +429,7 @@ def history(inventory: Path, as_json: bool) -> None:
 @command.command("abort")
 @_inventory
 def abort(inventory: Path) -> None:
-    """Let the command that runs stop after its step, or in its soak. 'resume' goes on later.
+    """Let the command that runs stop after its step, at a gate that is shut, or in its soak. 'resume' goes on later.
 
     Exit codes: 0 it is going to stop, 1 no command runs on this host.
     """
@@ -433,7 +438,7 @@ def abort(inventory: Path) -> None:
         say("no command of this rollout runs on this host; there is nothing to stop")
         raise click.exceptions.Exit(ExitCode.DIFFERENT)
     (state / ABORT_FILE).touch()
-    say("the command stops after the step under way; 'migrator rollout status' shows when")
+    say("the command stops after the step under way, or at a gate that is shut; 'migrator rollout status' shows when")
 
 
 @command.command("unlock")

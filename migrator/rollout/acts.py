@@ -14,7 +14,7 @@ from migrator.rollout.engine import Decision
 from migrator.rollout.examined import copies
 from migrator.rollout.excuses import Baseline, refuse_gone
 from migrator.rollout.files import backup, backup_of, text_of
-from migrator.rollout.gatekeeper import Asked, Gatekeeper, Note
+from migrator.rollout.gatekeeper import AbortedError, Asked, Gatekeeper, Note
 from migrator.rollout.identities import LEAVES, refuse_new_identity
 from migrator.rollout.journal import Detail, Event
 from migrator.rollout.modes import FileMode, digest, file_mode, parsed
@@ -45,10 +45,6 @@ class JobFailedError(OperatorError):
         self.output = output
 
 
-class AbortedError(OperatorError):
-    """The operator wants no more of a soak, which may last for days."""
-
-
 class StepActs:
     """Of one run.
 
@@ -69,7 +65,7 @@ class StepActs:
         self._is_aborted = is_aborted
         self._state = state
         self._note = note
-        self._gates = Gatekeeper(parts, baseline, note)
+        self._gates = Gatekeeper(parts, baseline, note, is_aborted)
         self.gates = StepGates(parts, self._gates, note)
         self._processes = Processes(parts, self._gates)
         self._started: set[str] = set()

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from migrator.errors import OperatorError
-from migrator.rollout.acts import AbortedError, JobFailedError, StepActs
+from migrator.rollout.acts import JobFailedError, StepActs
 from migrator.rollout.engine import (
     asks_again,
     closes_rack,
@@ -28,7 +28,7 @@ from migrator.rollout.engine import (
 )
 from migrator.rollout.examined import remove_left_copies
 from migrator.rollout.excuses import BackAgainError, Baseline, refuse_end_with
-from migrator.rollout.gatekeeper import Asked, GateShutError, GateTimeoutError
+from migrator.rollout.gatekeeper import AbortedError, Asked, GateShutError, GateTimeoutError
 from migrator.rollout.identities import IdentityError
 from migrator.rollout.journal import Detail, Event, RolloutJournal
 from migrator.rollout.nodes import Node
@@ -76,7 +76,7 @@ class Ending(Enum):
     ALREADY = "already complete: nothing is to be done"
     REACHED = "it is as far as was asked for"
     PAUSED = "it waits after this step, as was asked for"
-    ABORTED = "it stopped after the step under way, as was asked for"
+    ABORTED = "it stopped after the step under way, or where it waited, as was asked for"
     NOT_CONFIRMED = "it stopped before the end of the migration: nobody confirmed that there is no way back"
 
 

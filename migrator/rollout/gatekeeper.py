@@ -33,6 +33,10 @@ class GateShutError(OperatorError):
     """A gate that nothing opens any more; says why."""
 
 
+class AbortedError(OperatorError):
+    """The operator wants no more of what is waited for: a gate that is shut, or a soak, which may last for days."""
+
+
 async def _never(_: Observation) -> bool:
     return False
 
@@ -79,9 +83,17 @@ class Gatekeeper:
 
     :param baseline: gives partitions that were not well before.
     :param note: of the journal, that some of them are well again.
+    :param is_aborted: whether the operator asks for an end.
     """
 
-    def __init__(self, parts: RolloutParts, baseline: Callable[[], Baseline], note: Note) -> None:
+    def __init__(
+        self,
+        parts: RolloutParts,
+        baseline: Callable[[], Baseline],
+        note: Note,
+        is_aborted: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._is_aborted = is_aborted
         self._parts = parts
         self._baseline = baseline
         self._note = note
@@ -95,6 +107,7 @@ class Gatekeeper:
         :returns: how many looks it took until the gate was open; 0: it is over.
         :raises GateTimeoutError: it stays shut.
         :raises GateShutError: it is shut for ever; nobody waits then.
+        :raises AbortedError: it is shut, and the operator asks for an end.
         """
         times, clock = self._parts.inventory.times, self._parts.clock
         deadline = clock.monotonic_ms() + int(times.gate * 1000)
@@ -117,6 +130,11 @@ class Gatekeeper:
             if waiting != said:
                 said = waiting
                 self._parts.tell(f"{step}: waits: {_shown(waiting)}")
+            if self._is_aborted():
+                self._parts.tell(
+                    f"{step}: stops here, as was asked for; 'migrator rollout resume' looks at this gate again"
+                )
+                raise AbortedError("the wait for a gate was stopped", where=step)
             if clock.monotonic_ms() >= deadline:
                 raise GateTimeoutError(
                     f"not within {times.gate:.0f} s: {_shown(waiting)}", where=step, remedy=waiting[0].remedy

@@ -185,8 +185,9 @@ def _read(data: bytes, path: Path) -> tuple[list[Entry], int]:
             raise OperatorError(
                 "the journal is damaged here, and what it said is unknown",
                 where=f"{path}: line {number}",
-                remedy="Look at the nodes and at 'migrator rollout history'. To begin anew, move the journal away: a "
-                "new rollout finds out by looking what is done already",
+                remedy="The lines before it are JSON, and can be read. To begin anew, move the file away, and free its "
+                "lock with 'migrator rollout unlock'. Then 'migrator rollout apply' goes forward, or 'migrator rollout "
+                "rollback' back: it finds out by looking what is done already",
             )
         entries.append(entry)
         size += len(line)

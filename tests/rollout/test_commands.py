@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from migrator.cli.main import migrator
 from migrator.config.sensitive import REDACTED
 from migrator.errors import OperatorError
+from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout import site
 from migrator.rollout.apply import ABORT_FILE
 from migrator.rollout.gates import judge
@@ -395,3 +396,33 @@ def test_a_reason_for_nothing_is_refused(desk: Desk) -> None:
 def test_a_state_may_be_named_in_any_case(desk: Desk, state: str) -> None:
     assert "it is as far as was asked for" in desk.printed(f"apply --until {state}")
     assert desk.cluster.state == "DualWrite"
+
+
+def test_the_plan_of_a_rollback_that_is_under_way_is_the_way_back(desk: Desk) -> None:
+    desk.printed("apply --until kraft")
+    desk.cluster.exit_codes["rollback"] = 2
+    desk.refused("rollback --yes")
+    plan = desk.printed("plan")
+    assert "a rollback is under way" in plan
+    assert "leave-kraft/broker-1 (node 1 on localhost): done" in plan
+    assert "finish/" not in plan
+    found = json.loads(desk.printed("plan --json"))
+    assert found["direction"] == "back"
+    assert "give-back" in [step["step"] for step in found["steps"]]
+    desk.cluster.exit_codes.clear()
+    desk.printed("resume")
+    assert json.loads(desk.printed("plan --json"))["direction"] == "forward"
+
+
+def test_the_way_out_of_a_damaged_journal_is_one(desk: Desk) -> None:
+    """As its message says."""
+    desk.printed("apply --until DualWrite")
+    journal = desk.state / COMMAND_FILE
+    journal.write_bytes(journal.read_bytes().replace(b"1", b"2", 1))
+    for words in ("resume", "status", "history"):
+        said = desk.refused(words)
+        assert "'migrator rollout unlock'" in said
+        assert "'migrator rollout history'" not in said
+    journal.rename(journal.with_name("damaged"))
+    desk.printed("unlock --yes")
+    assert "the rollout is complete" in desk.printed("apply --yes")

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import OperatorError
-from migrator.rollout.apply import Ending, StopAt
+from migrator.rollout.apply import ABORT_FILE, Ending, StopAt
 from migrator.rollout.gatekeeper import GateTimeoutError
 from migrator.rollout.nodes import Node
 from migrator.rollout.ports import ExecutorError, LockedError, LockHolder
 from migrator.rollout.steps import Phase
+from migrator.rollout.summary import failure_of
 from tests.rollout.support.model import ModelClock, ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
@@ -197,3 +198,34 @@ class WaitingClock(ModelClock):
     async def sleep(self, seconds: float) -> None:
         await super().sleep(seconds)
         self._meanwhile()
+
+
+@pytest.mark.parametrize("gate", ["before", "after"])
+def test_an_abort_ends_the_wait_for_a_gate(tmp_path: Path, gate: str) -> None:
+    """Nothing has failed, and nothing that the rollout has stopped is down."""
+    (tmp_path / "state").mkdir()
+    operator = Operator(ModelCluster(model_inventory()), tmp_path / "state")
+    operator.apply(StopAt(Phase.COPY))
+
+    def shuts(where: str) -> None:
+        if where == ("after done soak " if gate == "before" else "after start broker-1"):
+            operator.cluster.lagging = {"broker-3"}
+            (operator.state / ABORT_FILE).touch() if gate == "after" else None
+
+    def aborts(line: str) -> None:
+        operator.said.append(line)
+        if "waits:" in line:
+            (operator.state / ABORT_FILE).touch()
+
+    operator.cluster.points.at = shuts
+    operator.hears = aborts
+    began_ms = operator.clock.now_ms
+    assert operator.resume() is Ending.ABORTED
+    assert any("under-replicated" in line for line in operator.said)
+    assert operator.clock.now_ms - began_ms < 1000 * (180 + 60), "no whole gate was waited for"
+    assert failure_of(operator.entries) is None
+    assert not (operator.state / ABORT_FILE).exists()
+    assert "broker-1" in operator.cluster.processes
+    operator.cluster.points.at = nothing
+    operator.cluster.lagging = set()
+    assert operator.resume() is Ending.COMPLETE

@@ -60,6 +60,8 @@ class Operator:
         self.lock = ModelLock()
         self.clock = ModelClock()
         self.said: list[str] = []
+        self.hears: Callable[[str], None] = self.said.append
+        """What happens as a line is shown."""
         self.confirms = True
         self.zookeeper_connect = ""
         self.inventory: Inventory | None = None
@@ -93,7 +95,7 @@ class Operator:
             judge,
             self.lock,
             self.clock,
-            self.said.append,
+            self.hears,
             keep_nothing,
             self.cluster.unregister,
             self.zookeeper_connect,
