@@ -14,6 +14,7 @@ from pathlib import Path
 
 from migrator.errors import OperatorError
 from migrator.rollout.acts import JobFailedError, StepActs
+from migrator.rollout.archive import keep_output
 from migrator.rollout.engine import (
     asks_again,
     closes_rack,
@@ -39,6 +40,7 @@ from migrator.rollout.ports import (
     FileChangedError,
     LockedError,
     Observation,
+    Output,
     UnreachableError,
 )
 from migrator.rollout.processes import UntrueRestartError
@@ -78,6 +80,10 @@ class Ending(Enum):
     PAUSED = "it waits after this step, as was asked for"
     ABORTED = "it stopped after the step under way, or where it waited, as was asked for"
     NOT_CONFIRMED = "it stopped before the end of the migration: nobody confirmed that there is no way back"
+
+
+class UnansweredError(OperatorError):
+    """The question before the end of the migration found no answer: nothing has failed."""
 
 
 @value
@@ -187,7 +193,7 @@ class RolloutRun:
                         return False
                 else:
                     await self._do(step, act)
-        except AbortedError:
+        except (AbortedError, UnansweredError):
             raise
         except OperatorError as error:
             with suppress(OperatorError):  # the disk may be full; the error that counts is the first one
@@ -233,13 +239,24 @@ class RolloutRun:
             if each.phase is Phase.FINISH and each.node is not None and self._open(each)
         ]
         await self._acts.see_files(left, self._progress)
-        if not seen.is_finished and self._must_ask(step) and not await self._confirm([node.name for node in left]):
+        if not seen.is_finished and self._must_ask(step) and not await self._agrees(left):
             return False
         self._confirmed = True
         self._note(Event.CONFIRMED)
         if Act.CONFIRM not in self._progress.of(step.name).done:
             self._note(Event.PASSED, step.name, Act.CONFIRM)
         return True
+
+    async def _agrees(self, left: Sequence[Node]) -> bool:
+        """Without a yes, the rollout waits before the question: what a command before this one found is over."""
+        try:
+            agreed = await self._confirm([node.name for node in left])
+        except OperatorError as error:
+            self._note(Event.PAUSED)
+            raise UnansweredError(error.what, where=error.where, remedy=error.remedy) from error
+        if not agreed:
+            self._note(Event.PAUSED)
+        return agreed
 
     def _open(self, step: Step) -> bool:
         return not self._progress.of(step.name).finished
@@ -287,6 +304,8 @@ class RolloutRun:
         else:
             kind = next((words for kind, words in KINDS.items() if isinstance(error, kind)), OTHER_KIND)
             details |= {"what": kind, "remedy": OTHER_REMEDY}
+        if isinstance(error, ExecutorError) and error.output is not None:
+            details["output"] = self._kept(step, error.output)
         if isinstance(error, JobFailedError):
             details |= {"output": error.output} if error.output else {}
             if step.phase is Phase.GIVE_BACK:
@@ -297,6 +316,11 @@ class RolloutRun:
             node, found = self._acts.found
             details |= {"again": Act.EDIT.value, "node": node, "file": found}
         self._note(Event.FAILED, step.name, "" if act is None else act, **details)
+
+    def _kept(self, step: Step, output: Output) -> str:
+        kept = keep_output(self._state, step.name, output)
+        self._parts.tell(f"{step.name}: what the command printed is in {kept}")
+        return str(kept)
 
     def _canary_done(self) -> str:
         """The canary's step that was done, and after which the rollout has not waited for the operator yet; or ""."""

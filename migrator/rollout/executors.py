@@ -43,6 +43,9 @@ ABSENT = "absent"
 OWN = ("host", "name", "node_id", "path", "words", "expected", "wanted", "backup", "python", *SCRIPTS)
 """Names that no variable of an inventory may take."""
 ACTIONS = ("read", "write", "run", "incarnation")
+PROCESS = ("stop", "start", "restart")
+"""Actions whose command may print anything of a node, such as its settings: if the inventory words it, that is not
+shown."""
 OWN_WORDS = ("read", "stop", "start", "restart", "incarnation")
 """Actions whose words must differ between two nodes: with the same ones, one node would be touched for the other."""
 OWN_WORDS_OF_SUCCESSOR = ("read", "start")
@@ -138,7 +141,7 @@ class NodeExecutor:
     async def run(self, node: Node, words: Sequence[str], *, seconds: float) -> Output:
         """Run a command on the node's host to its end."""
         ended = await self._run(node, "run", node.properties, seconds=seconds, more={"words": tuple(words)})
-        return Output(ended.exit_code, ended.output.decode("utf-8", "replace"), ended.errors.decode("utf-8", "replace"))
+        return _output(ended)
 
     async def _do(self, node: Node, action: str) -> None:
         self._raise_unless_done(node, action, await self._run(node, action, node.properties), "")
@@ -186,8 +189,12 @@ class NodeExecutor:
         what, remedy = SAID.get(
             ended.exit_code, (f"the command to {action} it ended with exit code {ended.exit_code}", WORDED)
         )
-        said = _said(ended)
-        raise ExecutorError(f"{what}: {said}" if said else what, where=_where(node, path), remedy=remedy)
+        worded = action in PROCESS and action in self._choices[node.executor].commands
+        said = "" if worded else _said(ended)
+        error = ExecutorError(f"{what}: {said}" if said else what, where=_where(node, path), remedy=remedy)
+        if action in PROCESS:
+            error.output = _output(ended)
+        raise error
 
     def _commands(self, node: Node) -> Mapping[str, str]:
         choice = self._choices[node.executor]
@@ -269,6 +276,10 @@ def _checked(output: bytes) -> bytes | None:
 
 def _where(node: Node, path: str = "") -> str:
     return f"{node.name} on {node.host}: {path}" if path else f"{node.name} on {node.host}"
+
+
+def _output(ended: Ended) -> Output:
+    return Output(ended.exit_code, ended.output.decode("utf-8", "replace"), ended.errors.decode("utf-8", "replace"))
 
 
 def _said(ended: Ended) -> str:

@@ -35,15 +35,19 @@ async def text_of(executor: Executor, node: Node) -> str:
 
 
 async def earlier_of(executor: Executor, node: Node, mode: FileMode, rollout: str, text: str) -> bytes | None:
-    """The file as it was in this mode: this rollout's backup; or, where the file names no ZooKeeper, the newest backup
-    of another one. None without any.
+    """The file as it was in this mode: this rollout's backup; or, where the file names no ZooKeeper, or leaves the
+    migration for ZooKeeper, the newest backup of another one. None without any.
 
     :param text: the file as it is now.
     """
     kept = backup_of(node, mode, rollout)
     own = await executor.read(node, kept) if kept and rollout else None
-    if own is not None or not kept or parsed(node, text).get(CONNECT):
+    if own is not None or not kept:
         return own
+    now = parsed(node, text)
+    leaves = mode is FileMode.BROKER_ZOOKEEPER and file_mode(node.role, now) is FileMode.BROKER_MIGRATING
+    if now.get(CONNECT) and not leaves:
+        return None
     path = PurePosixPath(node.properties)
     listed = await executor.run(node, ["ls", "-1t", "--", str(path.parent)], seconds=LIST_SECONDS)
     names = [name for name in listed.text.splitlines() if name.startswith(f"{path.name}{BEFORE}")]

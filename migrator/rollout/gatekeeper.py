@@ -124,12 +124,12 @@ class Gatekeeper:
                     self._parts.tell(f"{step}: {sentence}")
                 return looks
             if shut := [each for each in waiting if each.for_ever]:
-                raise GateShutError(_shown(shut), where=step, remedy=shut[0].remedy)
+                raise GateShutError(said_of(shut), where=step, remedy=shut[0].remedy)
             if await is_over(seen):
                 return 0
             if waiting != said:
                 said = waiting
-                self._parts.tell(f"{step}: waits: {_shown(waiting)}")
+                self._parts.tell(f"{step}: waits: {said_of(waiting)}")
             if self._is_aborted():
                 self._parts.tell(
                     f"{step}: stops here, as was asked for; 'migrator rollout resume' looks at this gate again"
@@ -137,7 +137,7 @@ class Gatekeeper:
                 raise AbortedError("the wait for a gate was stopped", where=step)
             if clock.monotonic_ms() >= deadline:
                 raise GateTimeoutError(
-                    f"not within {times.gate:.0f} s: {_shown(waiting)}", where=step, remedy=waiting[0].remedy
+                    f"not within {times.gate:.0f} s: {said_of(waiting)}", where=step, remedy=waiting[0].remedy
                 )
             await clock.sleep(times.poll)
 
@@ -153,7 +153,7 @@ class Gatekeeper:
             waiting = self._parts.judge(GateQuestion(Gate.BROKER_GONE, node), seen)
             if not waiting or await self._runs(node):
                 return
-            passed_ms, shown = clock.monotonic_ms() - began_ms, _shown(waiting)
+            passed_ms, shown = clock.monotonic_ms() - began_ms, said_of(waiting)
             if passed_ms >= self._session_ms and (seen.brokers is None or passed_ms >= times.gate * 1000):
                 self._parts.tell(f"{step}: starts {node.name} nevertheless, {passed_ms // 1000} s later: {shown}")
                 return
@@ -206,6 +206,12 @@ class Gatekeeper:
             yield from unsteady
 
 
-def _shown(waiting: Sequence[Waiting]) -> str:
-    said = list(dict.fromkeys(f"{each.who}: {each.what}" for each in waiting))
+def said_of(waiting: Sequence[Waiting]) -> str:
+    """Who is waited for, and why; a reason that is the same as before is not said again."""
+    said: list[str] = []
+    for each in waiting:
+        what, _, why = each.what.partition(": ")
+        is_said = why and any(before.endswith(why) for before in said)
+        said.append(f"{each.who}: {what if is_said else each.what}")
+    said = list(dict.fromkeys(said))
     return "; ".join(said[:SHOWN_MAX]) + (f"; and {len(said) - SHOWN_MAX} more" if len(said) > SHOWN_MAX else "")

@@ -36,6 +36,10 @@ REACH_ZOOKEEPER = "See that ZooKeeper runs, and that this machine reaches it ('a
 RESTART_IT = (
     "Restart it with this file. If the command that starts it sets the key, or names another file, correct that command"
 )
+JOINS_QUORUM = (
+    "A broker in migration mode does so seconds after its start. If it does not, see its property file, whether it was "
+    "restarted since that was changed, and its log"
+)
 ISR_REMEDY = "Replicas catch up by themselves, unless a broker is down: see which"
 
 FINISHED = "is finished: there is no way back, because ZooKeeper gets no changes any more"
@@ -231,6 +235,8 @@ def _is_shown(key: str, known: str, read: str | None) -> bool:
 def _in_mode(who: str, broker: BrokerSeen, mode: BrokerMode | None) -> Found:
     if broker.mode is None:
         yield Waiting(who, "is not registered, or fenced", SEE_BROKER)
+    elif (broker.mode, mode) == (BrokerMode.ZOOKEEPER, BrokerMode.MIGRATING):  # so it is for a second, too
+        yield Waiting(who, "is registered in ZooKeeper, and not yet with the quorum", JOINS_QUORUM)
     elif mode is not None and broker.mode is not mode:
         remedy = "See its property file, and whether it was restarted since that was changed"
         yield Waiting(who, f"runs in {broker.mode.value} mode, not in {mode.value} mode", remedy)
@@ -338,6 +344,9 @@ def _zookeeper_controller(_: GateQuestion, seen: Observation) -> Found:
 
 
 def _unknown(what: str, seen: Observation) -> str:
+    """With the reasons, which may say the same themselves."""
+    if any(reason.startswith(what) for reason in seen.unknown):
+        return _named(seen.unknown)
     return f"{what}: {_named(seen.unknown)}" if seen.unknown else what
 
 

@@ -234,8 +234,8 @@ def _with_zookeeper(
     else:
         yield FLAG, None
         yield from ((key, was.get(key)) for key in settings.for_brokers)
-        if PROTOCOLS in was:
-            yield PROTOCOLS, was[PROTOCOLS]
+        if PROTOCOLS in was or properties.get(PROTOCOLS) == _protocols(was, settings):  # else not what we have written
+            yield PROTOCOLS, was.get(PROTOCOLS)
 
 
 def _own_id(node: Node, properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -19,6 +19,9 @@ from migrator.values import value
 class ExecutorError(OperatorError):
     """A node could not be touched. Whether the action took effect is open: it is looked at."""
 
+    output: Output | None = None
+    """What the command of the action printed. It may hold anything: it is for a file that only this user reads."""
+
 
 class UnreachableError(ExecutorError):
     """The host cannot be reached, or the connection broke (exit code 255 of ssh)."""

@@ -169,9 +169,16 @@ def test_the_plan_in_json_says_what_the_plan_says(desk: Desk) -> None:
 
 
 def test_nobody_agrees_to_the_end_of_the_migration(desk: Desk) -> None:
-    assert "nobody confirmed" in desk.printed("apply", answer="n\n", exit_code=1)
+    for _ in range(2):
+        assert "the question has no answer" in desk.refused("apply")
+        for answer in ("", "n\n"):
+            if answer:
+                assert "nobody confirmed" in desk.printed("resume", answer=answer, exit_code=1)
+            said = desk.printed("status", exit_code=1)
+            assert "forward: stopped" in said
+            assert "failed" not in said
+            assert "next: finish/controller-3002" in said
     assert desk.cluster.state == "DualWrite"
-    assert "the question has no answer" in desk.refused("resume")
     assert "the rollout is complete" in desk.printed("resume --yes")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 import threading
@@ -16,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from migrator.errors import OperatorError
-from migrator.rollout.ports import ExecutorError, FileChangedError, UnreachableError
+from migrator.rollout.ports import ExecutorError, FileChangedError, Output, UnreachableError
 from migrator.rollout.presets import PRESETS
 from tests.lanes import examples
 from tests.patience import PATIENCE_SECONDS
@@ -169,8 +170,10 @@ def test_a_process_of_somebody_else_is_named(tmp_path: Path) -> None:
     try:
         as_nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all "
         stop = PRESETS["local"].commands["stop"].replace("{python} -m", as_nobody + "{python} -P -m")
-        with pytest.raises(ExecutorError, match=r"this user may not end process \d+"):
+        with pytest.raises(ExecutorError) as failed:
             Hands(hands.node, commands={"stop": stop}).stop()
+        assert failed.value.output is not None
+        assert re.search(r"this user may not end process \d+", failed.value.output.errors)
     finally:
         hands.stop()
 
@@ -392,3 +395,15 @@ def test_an_inventory_that_cannot_work_is_refused_at_once(
         executor(node(tmp_path / "server.properties", host), preset, commands, variables)
     assert said in str(refused.value)
     assert refused.value.where.startswith("executors.default")
+
+
+@pytest.mark.parametrize("action", ["stop", "start", "restart"])
+def test_what_a_worded_command_prints_is_not_shown(tmp_path: Path, action: str) -> None:
+    """It may hold a secret of the node; whoever keeps it in a file gets it."""
+    words = f"sh -c 'echo {SECRET}; echo {SECRET} >&2; exit 3'"
+    commands = {"stop": words, "start": words, "restart": words}
+    hands = Hands(node(tmp_path / "server.properties"), "local", commands)
+    with pytest.raises(ExecutorError, match="ended with exit code 3") as failed:
+        {"stop": hands.stop, "start": hands.start, "restart": hands.restart}[action]()
+    assert SECRET not in str(failed.value)
+    assert failed.value.output == Output(3, f"{SECRET}\n", f"{SECRET}\n")

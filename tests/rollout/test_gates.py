@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from migrator.migration.machine.states import PublicState
+from migrator.rollout.gatekeeper import said_of
 from migrator.rollout.gates import judge, unseen
 from migrator.rollout.modes import CONNECT, ROLES
 from migrator.rollout.nodes import Node, Role
@@ -293,3 +294,16 @@ def test_many_names_are_cut_short() -> None:
     seen = in_state(PublicState.DUAL_WRITE, foreign_writes=tuple(f"/p{number}" for number in range(12)))
     (waiting,) = judge(ALONE, seen)
     assert waiting.what.endswith("/p4, and 7 more")
+
+
+def test_a_reason_is_said_once() -> None:
+    """No controller answers: two gates wait, and both know why."""
+    why = "no controller answers: no connection to c1:9093"
+    questions = (GateQuestion(Gate.QUORUM_HEALTHY), GateQuestion(Gate.MIGRATION_STATE, state="DualWrite"))
+    seen = Observation(unknown=(why,))
+    for asked in (questions, questions[::-1]):
+        said = said_of([waiting for question in asked for waiting in judge(question, seen)])
+        assert said.count("no connection to c1:9093") == 1
+        assert "no controller answers: no controller answers" not in said
+        assert "quorum: no controller answers" in said
+        assert "migration: nobody says how far it is" in said

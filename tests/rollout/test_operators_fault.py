@@ -18,7 +18,8 @@ from migrator.rollout.apply import Ending, StopAt
 from migrator.rollout.examined import DIRECTORY, elsewhere, wanted
 from migrator.rollout.jobs import tail
 from migrator.rollout.journal import Event
-from migrator.rollout.ports import FileChangedError, Output
+from migrator.rollout.nodes import Node
+from migrator.rollout.ports import ExecutorError, FileChangedError, Output
 from migrator.rollout.steps import Phase
 from migrator.rollout.summary import failure_of
 from migrator.zookeeper.clusters import NoClusterError
@@ -79,7 +80,7 @@ def test_a_file_that_was_mended_before_its_controller_was_started_is_the_new_bas
 def test_a_file_that_was_mended_while_its_broker_did_not_come_back_is_the_new_base(operator: Operator) -> None:
     operator.apply(StopAt(Phase.START))
     operator.cluster.old_settings.add("broker-2")
-    with pytest.raises(OperatorError, match="broker-2: runs in"):
+    with pytest.raises(OperatorError, match="broker-2: is registered in ZooKeeper, and not yet"):
         operator.resume()
     mend(operator, "broker-2")
     operator.cluster.start_as_configured(operator.node("broker-2"))
@@ -93,7 +94,7 @@ def test_files_are_compared_before_the_question_and_not_after(operator: Operator
         operator.resume()
     assert not operator.asked
     assert operator.resume() is Ending.COMPLETE
-    assert operator.asked == [tuple(CONTROLLERS)]
+    assert operator.asked == [(*CONTROLLERS[1:], CONTROLLERS[0])], "the leader is the last one"
 
 
 def test_each_run_asks_again_until_the_last_controller_is_restarted(operator: Operator) -> None:
@@ -139,6 +140,26 @@ def test_status_says_in_words_what_failed_and_where_the_output_is(operator: Oper
     assert SECRET in output.read_text()
     assert output.stat().st_mode & 0o777 == 0o600
     assert SECRET not in (operator.state / COMMAND_FILE).read_text()
+
+
+@pytest.mark.parametrize("action", ["stop", "start"])
+def test_what_a_command_for_a_process_printed_is_in_a_file_and_nowhere_else(operator: Operator, action: str) -> None:
+    def fault(found: str, node: Node) -> None:
+        if (found, node.name) == (action, "broker-1"):
+            error = ExecutorError(f"the command to {action} it ended with exit code 3", where="broker-1 on localhost")
+            error.output = Output(3, "", f"{SECRET}\n")
+            raise error
+
+    operator.cluster.fault = fault
+    with pytest.raises(ExecutorError, match="exit code 3"):
+        operator.apply()
+    failure = failure_of(operator.entries)
+    assert failure is not None
+    kept = Path(failure.output)
+    assert (kept.name, kept.read_text()) == ("migrate-broker-1.txt", f"{SECRET}\n")
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert any(str(kept) in line for line in operator.said)
+    assert SECRET not in (operator.state / COMMAND_FILE).read_text() + "".join(operator.said)
 
 
 def test_what_a_host_said_of_a_failure_is_not_kept(operator: Operator) -> None:

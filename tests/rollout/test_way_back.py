@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.config.properties import parse_properties
 from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.acts import JobFailedError
 from migrator.rollout.apply import Ending, StopAt
@@ -184,3 +185,28 @@ def test_a_broker_that_is_down_and_registered_in_kraft_mode_is_taken_back(operat
         operator.rollback()
     assert operator.resume() is Ending.COMPLETE
     assert has_come_back(operator)
+
+
+@pytest.mark.parametrize("own", [b"", b"listener.security.protocol.map=INSIDE:SASL_SSL\n"], ids=["default", "own map"])
+def test_after_a_lost_journal_nothing_of_the_migration_stays_in_a_file(tmp_path: Path, own: bytes) -> None:
+    """The backups of the lost rollout lie beside the files. They were changed since, so no file comes back whole."""
+    (tmp_path / "state").mkdir()
+    operator = Operator(ModelCluster(model_inventory()), tmp_path / "state")
+    brokers, files = operator.cluster.inventory.brokers.nodes, operator.cluster.files
+    for node in brokers:
+        files[node.name, node.properties] += own
+    before = {node.name: parse_properties(files[node.name, node.properties].decode()) for node in brokers}
+    assert operator.apply(StopAt(Phase.KRAFT)) is Ending.REACHED
+    for node in brokers:
+        files[node.name, node.properties] += b"num.io.threads=16\n"
+    (operator.state / COMMAND_FILE).unlink()
+    operator.lock.owner = None
+    assert operator.rollback() is Ending.COMPLETE
+    assert has_come_back(operator)
+    for node in brokers:
+        found = parse_properties(files[node.name, node.properties].decode())
+        found.pop("num.io.threads")
+        old = before[node.name]
+        assert {key: found.get(key) for key in {*found, *old} if "migration.enable" not in key} == {
+            key: old.get(key) for key in {*found, *old} if "migration.enable" not in key
+        }
