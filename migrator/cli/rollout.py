@@ -86,9 +86,8 @@ def _not_empty(_: click.Context, parameter: click.Parameter, given: str | None) 
     :raises OperatorError: the option is given, and says nothing.
     """
     if given is not None and not given.strip():
-        raise OperatorError(
-            "the option is empty", where=parameter.opts[0], remedy="Give it a value, or leave the option out"
-        )
+        remedy = "Give it a value, or leave the option out"
+        raise OperatorError("the option is empty", where=parameter.opts[0], remedy=remedy)
     return given or ""
 
 

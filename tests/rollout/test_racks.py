@@ -85,7 +85,7 @@ def test_a_mistake_in_the_settings_takes_one_broker_of_a_rack_away_and_not_all(t
     operator.apply(StopAt(Phase.START))
     operator.cluster.old_settings = {RACK[0]}
     restarts = operator.cluster.restarts.copy()
-    with pytest.raises(GateTimeoutError, match="broker-1: runs in ZooKeeper mode"):
+    with pytest.raises(GateTimeoutError, match="broker-1: is registered in ZooKeeper, and not yet"):
         operator.resume()
     assert not (operator.cluster.restarts - restarts)[RACK[1]]
 
