@@ -414,15 +414,11 @@ async def _standing(site: Site) -> Standing:
 @click.option("--json", "as_json", is_flag=True, help="Print each line of the journal as JSON.")
 def history(inventory: Path, as_json: bool) -> None:
     """Show the journal: what was begun, done and found, oldest first."""
-    site = site_of(inventory)
-    entries = read_journal(site.state)
+    state = site_of(inventory).state
+    for entry in (entries := read_journal(state)):
+        say_json(entry.as_json()) if as_json else say(history_line(entry))
     if not entries:
-        say(f"no rollout has begun: there is no journal in {site.state}", err=True)
-    for entry in entries:
-        if as_json:
-            say_json(entry.as_json())
-        else:
-            say(history_line(entry))
+        say(f"no rollout has begun: there is no journal in {state}", err=True)
 
 
 @command.command("abort")
