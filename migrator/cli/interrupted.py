@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import NoReturn
+
+from migrator.cli.terminal import say_error
 
 INTERRUPTED = 130
 """As shells have it: 128, and SIGINT."""
@@ -47,12 +51,41 @@ def at_once() -> Iterator[None]:
 @contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
     """SIGTERM ends the command as Ctrl-C does: it takes its children and its temporary files with it. Else a service
-    manager, or 'timeout', would leave them."""
+    manager, or 'timeout', would leave them. Only the main thread hears of signals: elsewhere nothing is changed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def asked_to_stop(ask: Callable[[], None], words: str) -> Iterator[None]:
+    """The first signal asks for an end, and ``words`` say so; a second one ends the command at once. A terminal that
+    goes away asks only, and may do so several times; a command under ``nohup`` does not hear of it."""
+    loop = asyncio.get_running_loop()
+    signals = [signal.SIGINT, signal.SIGTERM]
+
+    def stop() -> None:
+        ask()
+        for each in signals:
+            loop.remove_signal_handler(each)
+        with suppress(OSError):
+            say_error(words)
+
+    for each in signals:
+        loop.add_signal_handler(each, stop)
+    is_heard = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    if is_heard:
+        loop.add_signal_handler(signal.SIGHUP, ask)
+    try:
+        yield
+    finally:
+        for each in (*signals, *([signal.SIGHUP] if is_heard else [])):
+            loop.remove_signal_handler(each)
 
 
 def _interrupt(*_: object) -> NoReturn:

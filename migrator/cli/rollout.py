@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Any
 
 import click
 
+from migrator.cli.interrupted import asked_to_stop
 from migrator.cli.options import Command
 from migrator.cli.rollout_text import (
     ending_lines,
@@ -26,7 +26,7 @@ from migrator.cli.rollout_text import (
     step_lines,
     way_back,
 )
-from migrator.cli.terminal import ask, ask_for, say, say_error, say_json
+from migrator.cli.terminal import ask, ask_for, say, say_json
 from migrator.errors import ExitCode, OperatorError
 from migrator.log.lock import DirectoryLock, is_in_use
 from migrator.rollout.address import check_address
@@ -56,6 +56,10 @@ from migrator.rollout.steps import Direction
 from migrator.values import value
 
 ENDINGS = {Ending.NOT_CONFIRMED: ExitCode.DIFFERENT}
+_STOPS = (
+    "migrator: stops after the step under way, or at a gate that is shut; the same signal again stops at once, 'resume' "
+    "goes on then"
+)
 """Exit codes of a run that did not fail; 0 where none is given."""
 
 
@@ -316,7 +320,7 @@ def _run(
                 return ended
             note_without(parts, journal, reason)
             await note_with(parts, journal)
-            with _asked_to_stop_by_signals(site.state):
+            with asked_to_stop((site.state / ABORT_FILE).touch, _STOPS):
                 return await RolloutRun(parts, journal, site.state, confirm).run(stop)
 
     with _journal(site) as journal:
@@ -345,38 +349,6 @@ def _journal(site: Site) -> Iterator[RolloutJournal]:
             yield journal
         finally:
             journal.close()
-
-
-@contextmanager
-def _asked_to_stop_by_signals(state: Path) -> Iterator[None]:
-    """The first signal asks for an end after the step under way; a second one ends the command at once. A terminal
-    that goes away asks only, and may do so several times; a command under ``nohup`` does not hear of it."""
-    loop = asyncio.get_running_loop()
-    signals = [signal.SIGINT, signal.SIGTERM]
-
-    def ask_for_the_end() -> None:
-        (state / ABORT_FILE).touch()
-
-    def stop() -> None:
-        ask_for_the_end()
-        for each in signals:
-            loop.remove_signal_handler(each)
-        with suppress(OSError):
-            say_error(
-                "migrator: stops after the step under way, or at a gate that is shut; the same signal again stops at "
-                "once, 'resume' goes on then"
-            )
-
-    for each in signals:
-        loop.add_signal_handler(each, stop)
-    is_heard = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
-    if is_heard:
-        loop.add_signal_handler(signal.SIGHUP, ask_for_the_end)
-    try:
-        yield
-    finally:
-        for each in (*signals, *([signal.SIGHUP] if is_heard else [])):
-            loop.remove_signal_handler(each)
 
 
 @command.command("status")

@@ -55,7 +55,7 @@ def all_have_the_right_voters(operator: Operator) -> bool:
 def test_settings_that_were_corrected_reach_the_broker_that_failed_with_the_old_ones(operator: Operator) -> None:
     operator.apply(StopAt(Phase.START))
     operator.cluster.old_settings.add("broker-1")  # stands for a broker that does not find the quorum
-    with pytest.raises(OperatorError, match="broker-1: runs in"):
+    with pytest.raises(OperatorError, match="broker-1: is registered in ZooKeeper, and not yet"):
         operator.resume()
     operator.cluster.old_settings.clear()
     correct_settings(operator)
@@ -90,7 +90,7 @@ def test_settings_count_wherever_the_command_died(operator: Operator, boundary: 
 def test_a_file_that_was_mended_by_hand_is_not_overwritten_while_the_inventory_is_the_same(operator: Operator) -> None:
     operator.apply(StopAt(Phase.START))
     operator.cluster.old_settings.add("broker-1")
-    with pytest.raises(OperatorError, match="broker-1: runs in"):
+    with pytest.raises(OperatorError, match="broker-1: is registered in ZooKeeper, and not yet"):
         operator.resume()
     key = "broker-1", "/etc/b1.properties"
     operator.cluster.files[key] = operator.cluster.files[key].replace(b"3001@c:9093", RIGHT.encode())

@@ -195,7 +195,7 @@ def test_after_a_lost_journal_nothing_of_the_migration_stays_in_a_file(tmp_path:
     brokers, files = operator.cluster.inventory.brokers.nodes, operator.cluster.files
     for node in brokers:
         files[node.name, node.properties] += own
-    before = {node.name: parse_properties(files[node.name, node.properties].decode()) for node in brokers}
+    before = {node.name: parse_properties(files[node.name, node.properties].decode("iso-8859-1")) for node in brokers}
     assert operator.apply(StopAt(Phase.KRAFT)) is Ending.REACHED
     for node in brokers:
         files[node.name, node.properties] += b"num.io.threads=16\n"
@@ -204,7 +204,7 @@ def test_after_a_lost_journal_nothing_of_the_migration_stays_in_a_file(tmp_path:
     assert operator.rollback() is Ending.COMPLETE
     assert has_come_back(operator)
     for node in brokers:
-        found = parse_properties(files[node.name, node.properties].decode())
+        found = parse_properties(files[node.name, node.properties].decode("iso-8859-1"))
         found.pop("num.io.threads")
         old = before[node.name]
         assert {key: found.get(key) for key in {*found, *old} if "migration.enable" not in key} == {
