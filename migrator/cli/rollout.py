@@ -57,8 +57,8 @@ from migrator.values import value
 
 ENDINGS = {Ending.NOT_CONFIRMED: ExitCode.DIFFERENT}
 _STOPS = (
-    "migrator: stops after the step under way, or at a gate that is shut; the same signal again stops at once, 'resume' "
-    "goes on then"
+    "migrator: stops after the step under way, or at a gate that is shut; the same signal again stops at once, "
+    "'resume' goes on then"
 )
 """Exit codes of a run that did not fail; 0 where none is given."""
 
