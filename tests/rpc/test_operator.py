@@ -42,6 +42,7 @@ from migrator.rpc.operator_socket import SOCKET_DIRECTORY, SOCKET_NAME, SocketDi
 from migrator.rpc.server import GrpcServer
 from migrator.rpc.stubs import operator_pb2
 from tests.rpc.support.identities import VOTERS, voter
+from tests.rpc.support.operator_node import HeldLock
 
 EVENTS = tuple(JournalEvent(number, 1000 + number, "state", f"step {number}", (("from", "a"),)) for number in range(5))
 GATES = (Gate("brokers", open=False, what="broker 3 is in ZooKeeper mode", remedy="Restart it"),)
@@ -70,7 +71,7 @@ def a_status(epoch: int) -> Status:
     )
 
 
-class Node:
+class Node(HeldLock):
     """A source whose status changes three times."""
 
     def __init__(self) -> None:
@@ -78,8 +79,7 @@ class Node:
         self.forced: list[tuple[Force, str]] = []
         self.without: list[tuple[int, ...]] = []
         self.verdicts: list[VerdictReport] = []
-        self.lock = ""
-        self.orderers: list[Orderer] = []
+        super().__init__()
 
     def status(self) -> Status:
         return a_status(1)
@@ -113,15 +113,6 @@ class Node:
         self.orderers.append(by)
         self.forced.append((kind, reason))
         self.without.append(tuple(without))
-
-    async def read_lock(self) -> LockAnswer:
-        return LockAnswer(self.lock, moved=False)
-
-    async def move_lock(self, before: str, after: str, by: Orderer) -> LockAnswer:
-        self.orderers.append(by)
-        moved = before == self.lock
-        self.lock = after if moved else self.lock
-        return LockAnswer(self.lock, moved=moved)
 
     async def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
         self.orderers.append(by)

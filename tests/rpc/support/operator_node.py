@@ -31,7 +31,24 @@ from tests.rpc.support.identities import IDENTITIES, properties_of, voter
 WRITTEN = "ZooKeeper equals the log, 3 entities had to be written"
 
 
-class PlayedNode:
+class HeldLock:
+    """The rollout's lock of a node that is played, and who has given it orders."""
+
+    def __init__(self) -> None:
+        self.lock = ""
+        self.orderers: list[Orderer] = []
+
+    async def read_lock(self) -> LockAnswer:
+        return LockAnswer(self.lock, moved=False)
+
+    async def move_lock(self, before: str, after: str, by: Orderer) -> LockAnswer:
+        self.orderers.append(by)
+        moved = before == self.lock
+        self.lock = after if moved else self.lock
+        return LockAnswer(self.lock, moved=moved)
+
+
+class PlayedNode(HeldLock):
     """Shows one state of ``states`` each time that it is asked, the last one for ever.
 
     :param after_force: the states that follow an order.
@@ -55,8 +72,7 @@ class PlayedNode:
         self.without: list[tuple[int, ...]] = []
         """The nodes of each order to force."""
         self.verdicts: list[VerdictReport] = []
-        self.lock = ""
-        self.orderers: list[Orderer] = []
+        super().__init__()
         self.events: list[JournalEvent] = []
 
     def status(self) -> Status:
@@ -98,15 +114,6 @@ class PlayedNode:
         self.states = list(self.after_force)
         details = (("after", State.INFORMING_BROKERS.value), ("before", State.RECONCILING.value))
         self.events = [JournalEvent(1, 1, "transition", WRITTEN, details), JournalEvent(2, 2, "transition", "next")]
-
-    async def read_lock(self) -> LockAnswer:
-        return LockAnswer(self.lock, moved=False)
-
-    async def move_lock(self, before: str, after: str, by: Orderer) -> LockAnswer:
-        self.orderers.append(by)
-        moved = before == self.lock
-        self.lock = after if moved else self.lock
-        return LockAnswer(self.lock, moved=moved)
 
     async def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
         self.orderers.append(by)
