@@ -82,7 +82,7 @@ def _listed(status: str, name: str) -> Any:
 async def test_a_voter_that_has_moved_is_found_again(quorum: Quorum) -> None:
     """It tells the leader itself (UpdateRaftVoter), and is told where the leader is by its bootstrap server."""
     joiner = (JOINER, quorum.directories[JOINER])
-    assert await quorum.change(quorum.add(*joiner, quorum.ports[JOINER])) is ErrorCode.none
+    assert await quorum.change(quorum.add(*joiner, quorum.ports[JOINER])) == (ErrorCode.none, "")
     await asyncio.to_thread(quorum.joiner.stop)
     port = quorum.ports[JOINER] = free_port()
     quorum.joiner.properties["listeners"] = f"CONTROLLER://127.0.0.1:{port}"

@@ -71,7 +71,7 @@ def a_group_goes_on_when_its_topic_was_unknown(cluster: KafkaCluster, admin: Adm
         with Traffic(cluster.bootstrap, FOLLOWED):
             reader.start()
         admin.delete(FOLLOWED)
-        until("the group notices", lambda: not reader._consumer.assignment())
+        until("the group notices", lambda: not reader.assigned)
         admin.create(FOLLOWED, 1, 2)
         with Traffic(cluster.bootstrap, FOLLOWED):
             until("the group reads on", lambda: reader.activity.goes_on(LIVELY_SECONDS))

@@ -57,6 +57,9 @@ class GroupReader:
         self.progress = GroupProgress()
         self.activity = Activity()
         """Records."""
+        self.assigned: set[int] = set()
+        """The partitions that it follows now. Its own thread keeps them: the client lets one thread in at a time, and a
+        thread that polls hardly lets another one in."""
         self._topic = topic
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -74,7 +77,7 @@ class GroupReader:
 
     def start(self) -> None:
         """Begin, and wait for the first records."""
-        self._consumer.subscribe([self._topic], on_revoke=self._on_revoke)
+        self._consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke)
         self._thread.start()
         until("the group reads", lambda: self.activity.goes_on(LIVELY_SECONDS))
 
@@ -126,8 +129,12 @@ class GroupReader:
                 if each.error is None:
                     self.progress.acknowledge(each.partition, each.offset)
 
-    def _on_revoke(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
+    def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.assigned |= {each.partition for each in partitions}
+
+    def _on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._commit(asynchronous=False)
+        self.assigned -= {each.partition for each in partitions}
 
 
 def read_to_end(bootstrap: str, topic: str, login: Login = ANONYMOUS, *, uncommitted: bool = False) -> list[str]:

@@ -66,6 +66,7 @@ REPORTS = (
     "registration inside an aborted copy",
     "no controller after `/controller` is deleted",
     "two operators roll at once",
+    "a broker in ZooKeeper mode whose session expires while it handles LeaderAndIsr",
     "ZooKeeper chroot",
     "`config.providers` placeholders",
     "JKS and PKCS12 stores",
