@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
-from migrator.observe.printable import printable
+from migrator.observe.printable import printable, utc
 from migrator.rollout.acts import VERDICT_MS
 from migrator.rollout.apply import Ending
 from migrator.rollout.inventory import ControllerKind, Inventory, Roll
@@ -193,16 +192,9 @@ def status_lines(standing: Standing) -> Iterator[str]:
 
 def holder_line(holder: LockHolder) -> str:
     """Who holds the lock."""
-    return f"rollout {holder.rollout}, {holder.owner} on {holder.host}, since {_time(holder.since_ms)}"
+    return f"rollout {holder.rollout}, {holder.owner} on {holder.host}, since {utc(holder.since_ms, 'Z')}"
 
 
 def history_line(entry: Entry) -> str:
     """One line of the journal."""
-    return f"{_time(entry.time_ms)} {printable(line_of(entry))}"
-
-
-def _time(milliseconds: int) -> str:
-    try:
-        return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M:%S}Z"
-    except (OverflowError, ValueError, OSError):
-        return f"at {milliseconds} ms"
+    return f"{utc(entry.time_ms, 'Z')} {printable(line_of(entry))}"

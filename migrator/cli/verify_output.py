@@ -16,6 +16,7 @@ from migrator.cli.terminal import console, say, say_json
 from migrator.clock import wall_ms
 from migrator.config.load import load_settings
 from migrator.errors import ExitCode, OperatorError
+from migrator.observe.printable import utc
 from migrator.verify.comparison import EXAMPLES_MAX, Difference
 from migrator.verify.foreign import ForeignWrite
 from migrator.verify.history import History
@@ -103,9 +104,8 @@ def _json(one: ForeignWrite) -> dict[str, object]:
 def _foreign(one: ForeignWrite) -> str:
     if one.deleted:
         return f"{one.path} was deleted"
-    when = dt.datetime.fromtimestamp(one.time_ms / 1000, dt.UTC)
     who = "" if one.session is None else f", session {one.session:#x}"
-    return f"{one.path}, zxid {one.zxid:#x}, {when:%Y-%m-%d %H:%M:%S} UTC{who}"
+    return f"{one.path}, zxid {one.zxid:#x}, {utc(one.time_ms)}{who}"
 
 
 def _print(terminal: Console, verdict: Verdict) -> None:

@@ -8,7 +8,6 @@ yet written to ZooKeeper, brokers in KRaft mode, the end of the migration. So br
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from datetime import UTC, datetime
 
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
@@ -18,6 +17,7 @@ from migrator.migration.rollback import check_way_back, end_ops, epoch_to_raise,
 from migrator.migration.translate.source import names_below
 from migrator.observe.durations import duration
 from migrator.observe.names import number_ranges
+from migrator.observe.printable import utc
 from migrator.records.metadata import ZkMigrationState
 from migrator.values import value
 from migrator.zookeeper.bulk import BulkReader
@@ -187,10 +187,9 @@ def described(found: LeftOvers, hosts: str) -> Iterator[str]:
     elif not claim.is_kraft:
         yield f"{paths.CONTROLLER}: broker {claim.broker_id}, a ZooKeeper controller"
     else:
-        since = datetime.fromtimestamp(claim.timestamp_ms / 1000, UTC)
         yield (
             f"{paths.CONTROLLER}: KRaft controller {claim.broker_id} in epoch {claim.kraft_epoch}, since "
-            f"{since:%Y-%m-%d %H:%M:%S} UTC"
+            f"{utc(claim.timestamp_ms)}"
         )
     raised = "" if found.raised_epoch is None else f"; it will be raised to {found.raised_epoch}"
     known = "missing" if view.epoch is None else view.epoch

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -28,6 +29,17 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """Several lines; those after the first are indented, so that none passes for a line of ours."""
     return f"\n{_INDENT}".join(map(printable, text.split("\n")))
+
+
+def utc(milliseconds: int, zone: str = " UTC") -> str:
+    """The time of day, to the second. What others have written may be no time of any calendar: it is shown as it is.
+
+    :param milliseconds: since 1970.
+    """
+    try:
+        return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M:%S}{zone}"
+    except (OverflowError, ValueError, OSError):
+        return f"{milliseconds} ms after 1970"
 
 
 def json_text(content: Any, *, indent: bool = False) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import field
-from datetime import UTC, datetime
 
 from migrator.config.endpoints import is_loopback
 from migrator.observe.durations import duration
 from migrator.observe.names import number_ranges
 from migrator.observe.next_steps import next_step
+from migrator.observe.printable import utc
 from migrator.observe.problem_groups import Group, groups_of
 from migrator.observe.status import (
     SILENT_MS,
@@ -122,8 +122,7 @@ def change_line(answers: Answers) -> str:
 
 def event_line(event: JournalEvent) -> str:
     """One entry of the journal, with its time (UTC)."""
-    when = datetime.fromtimestamp(event.time_ms / 1000, UTC)
-    return f"{when:%Y-%m-%d %H:%M:%S}Z {sentence_of(event)}"
+    return f"{utc(event.time_ms, 'Z')} {sentence_of(event)}"
 
 
 def sentence_of(event: JournalEvent) -> str:

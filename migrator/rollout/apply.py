@@ -209,7 +209,8 @@ class RolloutRun:
         if is_under_way(self._progress.of(step.name)):
             return True
         here, runs = await self._acts.look(step)
-        if is_needed(step, seen, here, runs=runs):
+        starts = step.node is not None and step.node.name in self._progress.returned
+        if is_needed(step, seen, here, runs=runs, starts=starts):
             self._parts.tell(f"{step.name}: {TEXTS[step.phase].why}")
             return True
         await self._leave_out(step)

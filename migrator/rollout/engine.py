@@ -198,11 +198,12 @@ def refuse_ended(seen: Observation, *, is_complete: bool) -> None:
         raise OperatorError(f"the migration {FINISHED}", where="rollback", remedy=f"{go_on}. {ONLY_A_BACKUP}")
 
 
-def is_needed(step: Step, seen: Observation, here: FileMode | None, *, runs: bool) -> bool:
+def is_needed(step: Step, seen: Observation, here: FileMode | None, *, runs: bool, starts: bool = False) -> bool:
     """Whether a step that was not begun has to be done.
 
     :param here: what the node's property file is for; None where the step is about no file.
     :param runs: whether the node's process does.
+    :param starts: whether this rollout has to start it, because it was left out and is there again.
     """
     state = "" if seen.migration is None else seen.migration.state
     node_id = -1 if step.node is None else step.node.node_id
@@ -218,7 +219,9 @@ def is_needed(step: Step, seen: Observation, here: FileMode | None, *, runs: boo
         Condition.RULES_AND_IS_DOWN: seen.quorum_claims and not runs,
         Condition.DUAL_WRITING: may_be_dual_writing(seen),
         Condition.NODE_DOWN: not finished and not runs,
-        Condition.STILL_MIGRATING: here is FileMode.CONTROLLER_MIGRATING or migrates is True,
+        Condition.STILL_MIGRATING: here is FileMode.CONTROLLER_MIGRATING
+        or migrates is True
+        or (starts and not runs and (voter is None or voter.program is None)),
         Condition.MIGRATION_OFF: here is FileMode.CONTROLLER_ENDED or (runs and migrates is False),
         Condition.NOT_IN_KRAFT: not (finished and runs and here is FileMode.BROKER_KRAFT and mode in KRAFT_OR_UNSEEN),
         Condition.IN_KRAFT: here is FileMode.BROKER_KRAFT

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-from datetime import UTC, datetime
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 import orjson
 
+from migrator.controller.rollout_lock import BYTES_MAX
 from migrator.errors import OperatorError
 from migrator.log.files import PRIVATE_FILE, write_durably
-from migrator.observe.printable import printable
+from migrator.observe.printable import printable, utc
 from migrator.rollout.ports import LockedError, LockHolder
 from migrator.values import value
 from migrator.zookeeper.bulk import BulkReader
@@ -27,6 +28,8 @@ HOLDER_FILE = "lock.holder"
 READ_SECONDS = 10.0
 BREAK_REMEDY = "Ask the holder. If nobody works on that rollout any more: 'migrator rollout unlock'"
 FIELDS = ("rollout", "owner", "host", "token")
+SINCE_END_MS = 1 << 53
+DELETE_IT = "See who wrote it, and delete it if nobody needs it"
 
 
 @value
@@ -177,8 +180,7 @@ def locked(what: str, entry: LockEntry | None, where: str, remedy: str = BREAK_R
 def told(entry: LockEntry) -> str:
     """For people."""
     holder = entry.holder
-    since = datetime.fromtimestamp(holder.since_ms / 1000, UTC)
-    return printable(f"{holder.owner} on {holder.host}, since {since:%Y-%m-%d %H:%M:%S} UTC (rollout {holder.rollout})")
+    return printable(f"{holder.owner} on {holder.host}, since {utc(holder.since_ms)} (rollout {holder.rollout})")
 
 
 def encoded(entry: LockEntry) -> bytes:
@@ -200,15 +202,17 @@ def _decoded(znode: Znode) -> LockEntry:
     return parsed(znode.data or b"", znode.path)
 
 
-def parsed(data: bytes, where: str) -> LockEntry:
-    """
+def parsed(data: bytes, where: str, remedy: str = DELETE_IT) -> LockEntry:
+    """Whoever reaches a place may have written anything there.
+
+    :param remedy: how to remove what is no lock.
     :raises OperatorError: it is something else.
     """
-    try:
-        fields = orjson.loads(data)
+    entry: LockEntry | None = None
+    with suppress(orjson.JSONDecodeError, LookupError, TypeError, ValueError, AttributeError):
+        fields = orjson.loads(data[: BYTES_MAX + 1])
         rollout, owner, host, token = (str(fields[name]) for name in FIELDS)
-        return LockEntry(LockHolder(rollout, owner, host, int(fields["since_ms"])), token)
-    except (orjson.JSONDecodeError, LookupError, TypeError, ValueError, AttributeError):
-        raise OperatorError(
-            "it is not a lock of this program", where=where, remedy="See who wrote it, and delete it if nobody needs it"
-        ) from None
+        entry = LockEntry(LockHolder(rollout, owner, host, int(fields["since_ms"])), token)
+    if entry is None or len(data) > BYTES_MAX or entry.holder.since_ms not in range(SINCE_END_MS):
+        raise OperatorError("it is not a lock of this program", where=where, remedy=remedy)
+    return entry

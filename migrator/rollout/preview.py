@@ -123,7 +123,8 @@ def _preview(parts: RolloutParts, step: Step, progress: Progress, facts: Facts, 
         return StepPreview(step, StepState.DONE)
     begun = bool(known.done) or known.begun is not None
     runs = node is not None and node.name in facts.running
-    if not begun and not engine.is_needed(step, facts.seen, _mode(step, texts), runs=runs):
+    starts = node is not None and node.name in progress.returned
+    if not begun and not engine.is_needed(step, facts.seen, _mode(step, texts), runs=runs, starts=starts):
         return StepPreview(step, StepState.NOT_NEEDED)
     state = StepState.UNDER_WAY if begun else StepState.OPEN
     file, changes = "", _NOTHING

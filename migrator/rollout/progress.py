@@ -40,8 +40,9 @@ class Progress:
     ``files``: by node, the digest of its property file as last seen or written; None for a file that was not there.
     ``written``: by node, the digest of a write that was begun and whose end is not known. ``verified_ms``: when both
     sides were found equal last, by the wall clock. ``last_stopped``: the controller that was stopped last.
-    ``left_out``: by node that is gone for good, the reason. ``baseline``: by partition, the brokers whose replicas were
-    out of sync before, and have not been in sync since. ``release_version``: the metadata.version of the controllers,
+    ``left_out``: by node that is gone for good, the reason. ``returned``: nodes that were, and that the rollout starts.
+    ``baseline``: by partition, the brokers whose replicas were out of sync before, and have not been in sync
+    since. ``release_version``: the metadata.version of the controllers,
     "" where nobody knows it."""
 
     rollout: str = ""
@@ -57,6 +58,7 @@ class Progress:
     last_stopped: str = ""
     paused_after: frozenset[str] = frozenset()
     left_out: Mapping[str, str] = field(default_factory=dict)
+    returned: frozenset[str] = frozenset()
     baseline: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     def knows(self, node: str, digest: str | None) -> bool:
@@ -136,7 +138,7 @@ def _back_in(progress: Progress, details: Mapping[str, Detail], _: str) -> Progr
     node = str(details["node"])
     left_out = {name: reason for name, reason in progress.left_out.items() if name != node}
     steps = {name: known for name, known in progress.steps.items() if name.partition("/")[2] != node}
-    return replace(progress, left_out=left_out, steps=steps)
+    return replace(progress, left_out=left_out, returned=progress.returned | {node}, steps=steps)
 
 
 def _not_well_before(progress: Progress, details: Mapping[str, Detail], _: str) -> Progress:

@@ -17,6 +17,7 @@ from migrator.rpc.find_controller import leading_controller
 
 ASK_SECONDS = 10.0
 THERE_SECONDS = 30.0
+REMOVE_IT = "'migrator quorum rollout-lock' shows it. If nobody needs it, its option --move TEXT \"\" removes it"
 Move = tuple[str, str] | None
 """What is there, and what shall be there if it still is; "" for nothing. None: only look."""
 AskLeader = Callable[[Move], Awaitable[LockAnswer]]
@@ -45,7 +46,7 @@ class QuorumPlace:
         :raises OperatorError: it is something else.
         """
         self._seen = (await self._ask(None)).held
-        return (parsed(self._seen.encode(), self.where) if self._seen else None), 0
+        return (parsed(self._seen.encode(), self.where, REMOVE_IT) if self._seen else None), 0
 
     async def move(self, _before: int, entry: LockEntry | None, /) -> bool:
         """Write it, or remove it, unless somebody was faster since the last look.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
+from migrator.observe.printable import utc
 from migrator.values import value
 from migrator.verify.comparison import KindCounts
 from migrator.verify.history import Entry
@@ -115,8 +115,3 @@ def thinned(history: Sequence[Entry], points_max: int = POINTS_MAX) -> list[Entr
 
 def _badness(entry: Entry) -> tuple[int, int]:
     return _SEVERITY.index(entry.verdict), -1 if entry.lag is None else entry.lag
-
-
-def utc(time_ms: int) -> str:
-    """A time as the page writes it."""
-    return dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -12,10 +12,10 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from migrator.errors import ExitCode, OperatorError
-from migrator.observe.printable import printable
+from migrator.observe.printable import printable, utc
 from migrator.values import value
 from migrator.verify.canonical import RULES
-from migrator.verify.charts import difference_bars, line, row_bars, utc
+from migrator.verify.charts import difference_bars, line, row_bars
 from migrator.verify.history import Entry
 from migrator.verify.next_step import NextStep
 from migrator.verify.verdict import Verdict

@@ -22,7 +22,7 @@ from migrator.log.dump import to_lines, to_objects
 from migrator.log.snapshots import SnapshotWriter
 from migrator.migration.machine.readiness import Gap
 from migrator.observe.logs import JsonFormatter, TextFormatter
-from migrator.observe.printable import json_text, printable, printable_lines
+from migrator.observe.printable import json_text, printable, printable_lines, utc
 from migrator.observe.status import (
     BrokerState,
     BrokerStatus,
@@ -202,3 +202,9 @@ def calls(source: str) -> Iterable[str]:
 def test_every_command_prints_through_the_one_way(module: Path) -> None:
     found = list(calls(module.read_text("utf-8")))
     assert bool(found) is (module.stem == "terminal")
+
+
+@pytest.mark.parametrize("milliseconds", [-(2**63), -62_135_596_800_001, 253_402_300_800_000, 2**63 - 1, 10**30])
+def test_a_time_that_no_calendar_has_is_shown_as_it_is(milliseconds: int) -> None:
+    assert utc(milliseconds) == f"{milliseconds} ms after 1970"
+    assert utc(1_790_000_000_000) == "2026-09-21 14:13:20 UTC"

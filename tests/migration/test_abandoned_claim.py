@@ -110,6 +110,14 @@ def test_a_claim_without_migration_ends_and_a_broker_is_elected(left: LeftBehind
     assert again.exit_code == 0
 
 
+def test_a_claim_whose_time_no_calendar_has_ends_like_any_other(left: LeftBehind) -> None:
+    left.client.set(paths.CONTROLLER, encode_controller(ControllerClaim(3001, -(2**63), 5)))
+    left.elect()
+    done = left.rollback()
+    assert done.exit_code == 0, done.exception
+    assert f"in epoch 5, since {-(2**63)} ms after 1970" in done.output
+
+
 def test_after_stock_the_controller_epoch_is_raised_above_every_state(left: LeftBehind) -> None:
     """With a `/migration` without content, as `zookeeper-security-migration` leaves it (KAFKA-19480)."""
     left.client.set(STATE, state(STOCK_EPOCH))

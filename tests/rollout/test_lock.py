@@ -220,3 +220,18 @@ def test_zookeeper_away_stops_a_rollout_until_the_migration_is_over(
         assert do(resumed.holder()) is None
     finally:
         host.session.close()
+
+
+HOSTILE = [
+    *(f'{{"rollout":"r","owner":"o","host":"h","token":"t","since_ms":{since}}}' for since in ("1e30", "-1", 10**18)),
+    f'{{"rollout":"r","owner":"{"o" * 2000}","host":"h","token":"t","since_ms":1}}',
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=["no time", "before all time", "after all time", "long"])
+def test_what_no_rollout_writes_is_no_lock(hosts: list[Host], zookeeper_client: KazooClient, text: str) -> None:
+    zookeeper_client.create(paths.ROLLOUT, text.encode())
+    for work in (hosts[0].lock().holder, hosts[0].lock().break_open, lambda: hosts[0].lock().acquire("r")):
+        with pytest.raises(OperatorError, match="not a lock of this program") as refused:
+            do(work())
+        assert len(str(refused.value)) < 300

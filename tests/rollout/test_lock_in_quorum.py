@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from migrator.rollout.nodes import ExecutorChoice, Node, Role
 from migrator.rollout.ports import LockedError
 from migrator.rollout.quorum_place import LeaderLock, QuorumAwayError, QuorumPlace, answer_of
 from migrator.rollout.steps import Phase
-from tests.cli.test_quorum import file_of, leader_id, served
+from tests.cli.test_quorum import file_of, leader_id, said, served
 from tests.node.support.cluster import until
 from tests.node.support.dynamic import DynamicCluster
 from tests.rollout.support.model import ModelCluster
@@ -147,6 +148,18 @@ async def test_before_the_end_of_the_migration_and_where_nobody_can_be_asked_onl
         apart = hosts.lock("ops-2", files=())
         await apart.acquire("bbbb")
         assert await apart.is_local()
+
+
+async def test_what_an_operator_has_written_there_is_named_with_the_way_to_remove_it(tmp_path: Path) -> None:
+    async with served(tmp_path, 1, 1) as cluster:
+        leader = await leader_id(cluster)
+        assert json.loads(await said(cluster, leader, "rollout-lock", "--move", "", "-- mine"))["moved"]
+        with pytest.raises(OperatorError, match="not a lock of this program") as refused:
+            await Hosts(cluster, tmp_path).lock("ops-1").acquire("aaaa")
+        assert "'migrator quorum rollout-lock'" in refused.value.remedy
+        removed = json.loads(await said(cluster, leader, "rollout-lock", "--move", "-- mine", ""))
+        assert removed == {"held": "", "moved": True}
+        await Hosts(cluster, tmp_path).lock("ops-1").acquire("aaaa")
 
 
 async def test_who_holds_it_in_the_quorum_does_not_go_on_without_asking(tmp_path: Path) -> None:

@@ -220,3 +220,35 @@ def test_who_is_left_out_still_and_answers_is_named_by_each_command(tmp_path: Pa
     operator.cluster.start_as_configured(operator.node(CONTROLLER))
     operator.resume_until(Phase.KRAFT)
     assert any(f"{CONTROLLER} was left out and is there again" in line for line in operator.said)
+
+
+@pytest.mark.parametrize("handover", [True, False])
+@pytest.mark.parametrize("until", [Phase.VERIFY, Phase.FINISH])
+def test_a_controller_that_died_behind_its_last_change_is_started(
+    tmp_path: Path, until: Phase, *, handover: bool
+) -> None:
+    """Its file is as the end of the migration wants it, and its process does not run."""
+
+    def fresh(state: Path) -> Operator:
+        state.mkdir()
+        return Operator(ModelCluster(model_inventory(brokers=4, handover=handover), min_isr=1), state)
+
+    clean, operator = fresh(tmp_path / "clean"), fresh(tmp_path / "state")
+    assert clean.apply() is Ending.COMPLETE
+
+    def at(where: str) -> None:
+        if where == f"before stop {CONTROLLER}":
+            dies(operator, CONTROLLER)
+            raise ExecutorError("the host does not answer", where=CONTROLLER)
+
+    operator.cluster.points.at = at
+    with pytest.raises(OperatorError, match="the host does not answer"):
+        operator.apply()
+    operator.cluster.points.at = nothing
+    operator.gone = (CONTROLLER,)
+    if until is Phase.FINISH:
+        assert operator.apply(StopAt(until)) is Ending.REACHED
+    operator.gone = ()
+    comes_back(operator, CONTROLLER)
+    assert operator.resume() is Ending.COMPLETE
+    assert operator.cluster.end_state() == clean.cluster.end_state()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TypeVar
 
 from migrator.errors import InvariantViolation
@@ -13,6 +12,7 @@ from migrator.migration.machine.guards import Claimant, Standing
 from migrator.migration.machine.progress import Course
 from migrator.migration.machine.readiness import Gap, Readiness, Sighting
 from migrator.migration.machine.states import POLL_MS, PublicState, State, public_state
+from migrator.observe.printable import utc
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import MigrationHold, ZkMigrationState
 from migrator.values import value
@@ -60,10 +60,9 @@ class Situation:
 
 def held(hold: MigrationHold) -> Situation:
     """That the operator has paused the migration, where and when."""
-    given = datetime.fromtimestamp(hold.time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return Situation(
         f"the operator has paused the migration before the copy: {hold.reason} (ordered at controller {hold.node_id}, "
-        f"{given})",
+        f"{utc(hold.time_ms)})",
         "Continue it with 'migrator resume'.",
     )
 
