@@ -33,26 +33,25 @@ def first_level(inventory: Inventory, seen: Observation) -> str:
         _refuse_others(seen, seen.metadata_version, "the quorum", OF_QUORUM.format(seen.metadata_version))
         return seen.metadata_version
     if not typed:
-        return version_of_brokers(_said(seen, BrokerMode.ZOOKEEPER, BrokerMode.MIGRATING), TYPE_IT).name
+        return version_of_brokers(_said(seen), TYPE_IT).name
     _refuse_others(
         seen, typed, WHERE, f"Leave {WHERE} out of the inventory: the controllers then get what brokers have"
     )
     return typed
 
 
-def _said(seen: Observation, *modes: BrokerMode) -> dict[int, Said]:
-    """By broker in one of these modes: one in KRaft mode has no such version."""
+def _said(seen: Observation) -> dict[int, Said]:
+    """By broker that is not in KRaft mode, where none has such a version."""
     found = {}
     for number, broker in (seen.brokers or {}).items():
-        if broker.mode in modes:
+        if broker.mode in (BrokerMode.ZOOKEEPER, BrokerMode.MIGRATING):
             text = (broker.settings or {}).get(KEY)
             found[number] = Said(text) if text else Said(fault=f"it does not say its {KEY}")
     return found
 
 
 def _refuse_others(seen: Observation, level: str, who: str, remedy: str) -> None:
-    said = _said(seen, BrokerMode.ZOOKEEPER)
-    others = {number: it for number, it in said.items() if it.text and level and not _same(it.text, level)}
+    others = {number: it for number, it in _said(seen).items() if it.text and level and not _same(it.text, level)}
     if others:
         raise OperatorError(
             f"brokers could not register with metadata.version {level}, which {who} has: {told(others)}",

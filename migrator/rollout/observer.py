@@ -12,7 +12,7 @@ from migrator.migration.machine.states import PublicState, State, public_state
 from migrator.records.metadata import Endpoint
 from migrator.records.versions import version_at
 from migrator.rollout.leader_says import LeaderSays, by_asker
-from migrator.rollout.ports import BrokerMode, BrokerSeen, ControllerSeen, MigrationSeen, Observation, PartitionsSeen
+from migrator.rollout.ports import BrokerMode, BrokerSeen, MigrationSeen, Observation, PartitionsSeen, QuorumSeen
 from migrator.rollout.see_brokers import FLAG, MIN_ISR, ROLES, BrokerAnswer, BrokerEyes, of_image
 from migrator.rollout.see_quorum import QuorumEyes, QuorumLook
 from migrator.rollout.see_zookeeper import RegisteredBroker, ZooKeeperEyes, ZooKeeperLook
@@ -49,14 +49,14 @@ class ClusterObserver:
         self._ask_there = ask_there
         self.is_finished = False
         """Whether the migration was seen to be over: ZooKeeper may be away then."""
-        self.leader: ControllerSeen | None = None
-        """The controller that was seen to lead last."""
+        self.quorum: QuorumSeen | None = None
+        """As it was seen last."""
 
     async def observe(self) -> Observation:
         """Everything that can be seen now (see `Observer`)."""
         zookeeper, quorum, status = await asyncio.gather(self._look_at_zookeeper(), self._quorum.look(), self._status())
         leader = None if quorum.seen is None else quorum.seen.leader_id
-        self.leader = None if quorum.seen is None or leader is None else quorum.seen.voters.get(leader)
+        self.quorum = quorum.seen
         if status is None and leader is not None and self._ask_there is not None and not self.is_finished:
             status = await self._ask_there(leader)
         state = _state(quorum.image, status)

@@ -12,7 +12,7 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.observe.status import LockAnswer
 from migrator.rollout.lock_places import LockEntry, encoded, parsed
 from migrator.rollout.nodes import Node
-from migrator.rollout.ports import Executor, ExecutorError
+from migrator.rollout.ports import ControllerProgram, Executor, ExecutorError, QuorumSeen
 from migrator.rpc.find_controller import leading_controller
 
 ASK_SECONDS = 10.0
@@ -25,6 +25,20 @@ AskLeader = Callable[[Move], Awaitable[LockAnswer]]
 
 class QuorumAwayError(OperatorError):
     """The leader of our quorum cannot be asked for the lock."""
+
+
+def our_leader(quorum: QuorumSeen | None, nodes: Sequence[Node]) -> Node | None:
+    """The controller that leads; None where nobody was seen to.
+
+    :raises QuorumAwayError: a voter is Kafka's own. While that leads, nobody can be asked, or give the lock back.
+    """
+    if quorum is None:
+        return None
+    stock = next((voter for voter in quorum.voters.values() if voter.program is ControllerProgram.STOCK), None)
+    if stock is not None:
+        what = f"controller {stock.node_id}, which may lead, is Kafka's own and has no place for the lock"
+        raise QuorumAwayError(what, where="the quorum")
+    return next((node for node in nodes if node.node_id == quorum.leader_id), None)
 
 
 class QuorumPlace:
@@ -61,7 +75,7 @@ class LeaderLock:
 
     :param files: property files through which a leader is found, as for its status.
     :param executor: where that reaches none.
-    :param leader: the controller that leads, as far as it was seen; raises `QuorumAwayError` for one of Kafka's own.
+    :param leader: `our_leader` of what was seen last.
     :param program: of the controllers' hosts.
     """
 

@@ -21,9 +21,9 @@ from migrator.rollout.lock_places import FilePlace, ZooKeeperPlace
 from migrator.rollout.modes import watched_keys
 from migrator.rollout.nodes import Node
 from migrator.rollout.observer import ClusterObserver
-from migrator.rollout.ports import Clock, ControllerProgram, Executor, Judge, Lock, Observer
+from migrator.rollout.ports import Clock, Executor, Judge, Lock, Observer
 from migrator.rollout.presets import PRESETS
-from migrator.rollout.quorum_place import LeaderLock, QuorumAwayError, QuorumPlace
+from migrator.rollout.quorum_place import LeaderLock, QuorumPlace, our_leader
 from migrator.rollout.see_brokers import BrokerEyes
 from migrator.rollout.see_quorum import QuorumEyes
 from migrator.rollout.see_zookeeper import ZooKeeperEyes
@@ -97,10 +97,7 @@ async def open_world(inventory: Inventory, inventory_path: Path, state: Path) ->
     )
 
     def leader() -> Node | None:
-        seen = observer.leader
-        if seen is not None and seen.program is ControllerProgram.STOCK:
-            raise QuorumAwayError("one of Kafka's own controllers leads", where="the quorum")
-        return next((node for node in inventory.controllers.nodes if seen and node.node_id == seen.node_id), None)
+        return our_leader(observer.quorum, inventory.controllers.nodes)
 
     lock = RolloutLock(
         None if session is None else ZooKeeperPlace(session),

@@ -9,6 +9,7 @@ import pytest
 
 from migrator.config.properties import decoded, encoded
 from migrator.errors import OperatorError
+from migrator.migration.machine.finish import FLAG
 from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout.apply import Ending, StopAt
 from migrator.rollout.inventory import Inventory, parse_inventory
@@ -59,6 +60,17 @@ def test_a_version_with_which_no_broker_would_register_is_refused(tmp_path: Path
     with pytest.raises(OperatorError, match=f"could not register with metadata.version {typed}.*3.8") as refused:
         operator.apply()
     assert "controllers.release_version" in str(refused.value)
+    assert (operator.entries, operator.cluster.commands) == ([], [])
+
+
+def test_a_broker_that_is_in_migration_mode_already_would_not_register_either(tmp_path: Path) -> None:
+    """Somebody has changed its file before the controllers were formatted."""
+    operator = operator_with(tmp_path, "3.8", typed="3.9")
+    for node in operator.cluster.inventory.brokers.nodes:
+        operator.cluster.files[node.name, node.properties] += f"{FLAG}=true\n".encode()
+        operator.cluster.start_as_configured(node)
+    with pytest.raises(OperatorError, match=r"could not register with metadata.version 3\.9.*3\.8"):
+        operator.apply()
     assert (operator.entries, operator.cluster.commands) == ([], [])
 
 

@@ -17,8 +17,8 @@ from migrator.rollout.executors import NodeExecutor
 from migrator.rollout.lock import LostLockError, RolloutLock
 from migrator.rollout.lock_places import FilePlace
 from migrator.rollout.nodes import ExecutorChoice, Node, Role
-from migrator.rollout.ports import LockedError
-from migrator.rollout.quorum_place import LeaderLock, QuorumAwayError, QuorumPlace, answer_of
+from migrator.rollout.ports import ControllerProgram, ControllerSeen, LockedError, QuorumSeen
+from migrator.rollout.quorum_place import LeaderLock, QuorumAwayError, QuorumPlace, answer_of, our_leader
 from migrator.rollout.steps import Phase
 from tests.cli.test_quorum import file_of, leader_id, said, served
 from tests.node.support.cluster import until
@@ -173,6 +173,23 @@ async def test_who_holds_it_in_the_quorum_does_not_go_on_without_asking(tmp_path
             await lock.check("aaaa")
         with pytest.raises(QuorumAwayError):
             await lock.leave_quorum("aaaa")
+
+
+async def test_it_does_not_come_back_into_a_quorum_that_is_being_handed_over(tmp_path: Path) -> None:
+    """A controller of Kafka's own is a voter already, and may lead next: nobody could give the lock back."""
+    async with served(tmp_path, 1, 1) as cluster:
+        node = await cluster.leader()
+        voters = {1: ControllerSeen(1, ControllerProgram.MIGRATOR), 2: ControllerSeen(2, ControllerProgram.STOCK)}
+        ask = LeaderLock(
+            [file_of(cluster, 1)], NodeExecutor(HERE, ()), lambda: our_leader(QuorumSeen(1, voters), ()), MIGRATOR
+        ).ask
+        lock = RolloutLock(
+            None, FilePlace(tmp_path), QuorumPlace(ask), may_be_gone=lambda: True, wall_ms=lambda: 1_790_000_000_000
+        )
+        await lock.acquire("aaaa")
+        await lock.check("aaaa")
+        assert await lock.is_local()
+        assert lock_text(node.metadata.published) == ""
 
 
 async def test_it_leaves_the_quorum_before_others_take_over(tmp_path: Path) -> None:
