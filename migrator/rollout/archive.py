@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,6 +21,7 @@ from migrator.rollout.ports import ExecutorError, Output
 VERDICTS, OUTPUTS, SUMS = "verdicts", "outputs", "SHA256SUMS"
 ZOOKEEPER = "zookeeper.jsonl"
 SNAPSHOT_SUFFIX, SEGMENT_SUFFIX = ".checkpoint", ".log"
+FILE_OF_LOG = re.compile(r"[0-9]{20}(-[0-9]{10}\.checkpoint|\.log)")
 
 
 def keep_verdict(state: Path, step: str, report: Mapping[str, Any]) -> None:
@@ -49,8 +51,7 @@ async def make_archive(parts: RolloutParts, node: Node, state: Path, rollout: st
     directory = _directory(state / f"archive-{rollout}")
     for source in (state / COMMAND_FILE, *sorted((state / VERDICTS).glob("*.json"))):
         write_durably(directory / source.name, source.read_bytes())
-    for name, content in (await _metadata(parts, node)).items():
-        write_durably(directory / name, content)
+    await _keep_metadata(parts, node, directory)
     why_not = await parts.keep_zookeeper(directory / ZOOKEEPER)
     if why_not:
         parts.tell(f"archive: ZooKeeper's znodes are not in it: {why_not}")
@@ -60,22 +61,22 @@ async def make_archive(parts: RolloutParts, node: Node, state: Path, rollout: st
     return directory
 
 
-async def _metadata(parts: RolloutParts, node: Node) -> dict[str, bytes]:
-    """Files of the metadata log by name: the newest snapshot, and the segments; what cannot be brought here is said."""
-    files: dict[str, bytes] = {}
+async def _keep_metadata(parts: RolloutParts, node: Node, directory: Path) -> None:
+    """Files of the metadata log, one after the other: the newest snapshot, and the segments. What cannot be brought
+    here is said. The node's host names them, and may be anybody's by now: a name is no path.
+    """
     try:
         where = directories_of(parsed(node, await text_of(parts.executor, node)))
         log = PurePosixPath(where[0] if where else "/") / DIRECTORY_NAME
         listed = await parts.executor.run(node, ["ls", "-1", str(log)], seconds=parts.inventory.times.command)
-        names = sorted(listed.text.splitlines())
+        names = sorted(filter(FILE_OF_LOG.fullmatch, listed.text.splitlines()))
         snapshots = [name for name in names if name.endswith(SNAPSHOT_SUFFIX)]
         for name in (*snapshots[-1:], *(name for name in names if name.endswith(SEGMENT_SUFFIX))):
             content = await parts.executor.read(node, str(log / name))
             if content is not None:
-                files[name] = content
+                write_durably(directory / name, content)
     except ExecutorError as error:
         parts.tell(f"archive: the metadata of {node.name} are not complete in it: {error.what}. Keep a copy yourself")
-    return files
 
 
 def _directory(path: Path) -> Path:
