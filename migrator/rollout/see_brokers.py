@@ -34,6 +34,7 @@ PRODUCE, LIST_REASSIGNMENTS, OFFSET_FETCH = 0, 46, 9
 METADATA_VERSION = 7
 CONFIGS_AT_ONCE = 500
 MIN_ISR = "min.insync.replicas"
+DIGITS_MAX = 10
 FLAG, ROLES = "zookeeper.metadata.migration.enable", "process.roles"
 ASKED_KEYS = (FLAG, ROLES, MIN_ISR, "inter.broker.protocol.version", "controller.listener.names", SESSION_TIMEOUT)
 """Of a broker's settings in force; none of them is a secret."""
@@ -149,7 +150,7 @@ async def _partitions(connection: KafkaConnection, min_isr: int, *, placed: bool
         some = await _configs(connection, TOPIC, asked, [MIN_ISR])
         if placed and (hidden := set(asked) - set(some)):
             raise PeerError(f"the login may not see {MIN_ISR} of {len(hidden)} topics, {min(hidden)} for one")
-        minima |= {name: int(keys[MIN_ISR]) for name, keys in some.items() if MIN_ISR in keys}
+        minima |= {name: least for name, keys in some.items() if (least := _least(keys))}
 
     def count() -> Placements:
         found = Placements(placed=placed)
@@ -227,9 +228,9 @@ async def _reassigning(connection: KafkaConnection) -> int:
 def of_image(image: MetadataImage, min_isr: int, *, placed: bool = False) -> PartitionsSeen:
     """The same from what the quorum has committed, where the quorum rules."""
     minima = {
-        resource.name: int(keys[MIN_ISR])
+        resource.name: least
         for resource, keys in image.configs.items()
-        if resource.resource_type == TOPIC and MIN_ISR in keys
+        if resource.resource_type == TOPIC and (least := _least(keys))
     }
     found, reassigning = Placements(placed=placed), 0
     for topic in image.topics.by_id.values():
@@ -239,6 +240,13 @@ def of_image(image: MetadataImage, min_isr: int, *, placed: bool = False) -> Par
             if placed or it.leader < 0 or len(it.isr) < len(it.replicas):
                 found.add(topic.name, number, it.leader, it.replicas, it.isr, least)
     return found.seen(reassigning)
+
+
+def _least(keys: Mapping[str, str]) -> int:
+    """A topic's own ``min.insync.replicas``; 0 without one, and for a text that a broker does not take either, as
+    somebody may have written it into ZooKeeper by hand."""
+    text = keys.get(MIN_ISR, "").strip()
+    return int(text) if text.isdecimal() and len(text) <= DIGITS_MAX else 0
 
 
 def _release(apis: Mapping[int, VersionRange]) -> str:

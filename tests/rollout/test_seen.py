@@ -273,6 +273,18 @@ def test_partitions_of_the_log() -> None:
         assert sum(each.count for each in of_image(image, least, placed=True).placements) == 4
 
 
+@pytest.mark.parametrize("text", ["", "two", "-1", "1.5", "9" * 5000])
+def test_what_is_no_number_of_replicas_counts_as_the_brokers_own(text: str) -> None:
+    one = Uuid(bytes([1]) * 16)
+    partition = PartitionRegistration((1, 2), (1,), (), (), 1, recovering=False, leader_epoch=1, partition_epoch=1)
+    image = replace(
+        EMPTY_IMAGE,
+        topics=TopicsImage(Map({one: TopicImage("a", one, {0: partition})}), Map({"a": one})),
+        configs=Map({ConfigResource(2, "a"): {"min.insync.replicas": text}}),
+    )
+    assert [of_image(image, least).under_min_isr for least in (1, 2)] == [0, 1]
+
+
 def test_topics_that_the_login_may_not_describe_keep_the_gate_shut() -> None:
     assert whole(PartitionsSeen(topics=3), 3) == PartitionsSeen(topics=3)
     assert whole(PartitionsSeen(topics=4), 3) == PartitionsSeen(topics=4), "one is new"
