@@ -427,10 +427,10 @@ def unlock(inventory: Path, yes: bool) -> None:
                 await asyncio.to_thread(
                     ask, "Does no command of that rollout run any more? Break its lock?", abort=True
                 )
-            await parts.lock.break_open()
+            left = await parts.lock.break_open(holder.rollout)
             if progress_of(journal.entries).rollout:
                 journal.append(parts.clock.wall_ms(), Event.LOCK_BROKEN, of=holder.rollout, host=holder.host)
-            say("the lock is broken")
+            say("the lock is broken" if left is None else f"that lock is broken. It is held by {holder_line(left)}")
 
     with _journal(site) as journal:
         asyncio.run(work(journal))

@@ -104,19 +104,19 @@ class RolloutLock:
                 return entry.holder
         return None
 
-    async def break_open(self) -> LockHolder | None:
-        """Take it from whoever has it, on purpose; gives who that was.
+    async def break_open(self, rollout: str) -> LockHolder | None:
+        """Take it from this rollout, on purpose; gives who has it still. Another one may have taken it since a person
+        was shown who has it, or have it in a place that could not be asked then.
 
         :raises LockedError: a process of this host works with it right now.
         """
         self._here.hold()
-        found: LockHolder | None = None
         try:
             for place in await self._places():
-                found = await _break(place) or found
+                await _break(place, rollout)
         finally:
             self._here.let_go()
-        return found
+        return await self.holder()
 
     async def leave_quorum(self, rollout: str) -> None:
         """Before Kafka's controllers take over: nobody could give it back there any more."""
@@ -174,14 +174,14 @@ class RolloutLock:
                 return
 
 
-async def _break(place: LockPlace) -> LockHolder | None:
+async def _break(place: LockPlace, rollout: str) -> None:
     """Whoever takes it meanwhile keeps it: what is broken is what was read."""
     entry, version = await place.read()
-    if entry is not None and not await place.move(version, None):
-        entry, _ = await place.read()
-        if entry is not None:
-            raise OperatorError("somebody else has taken the lock meanwhile", where=place.where, remedy=BREAK_REMEDY)
-    return None if entry is None else entry.holder
+    if entry is None or entry.holder.rollout != rollout or await place.move(version, None):
+        return
+    entry, _ = await place.read()
+    if entry is not None:
+        raise OperatorError("somebody else has taken the lock meanwhile", where=place.where, remedy=BREAK_REMEDY)
 
 
 def held(holder: LockHolder) -> LockedError:

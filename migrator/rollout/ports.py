@@ -320,8 +320,8 @@ class Lock(Protocol):
     async def holder(self) -> LockHolder | None:
         """Who has it."""
 
-    async def break_open(self) -> LockHolder | None:
-        """Take it from whoever has it, on purpose; gives who that was."""
+    async def break_open(self, rollout: str) -> LockHolder | None:
+        """Take it from this rollout, on purpose, wherever it has it; gives who has it still."""
 
 
 class Clock(Protocol):

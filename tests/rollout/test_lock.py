@@ -155,10 +155,8 @@ def test_a_second_process_of_this_host_is_kept_out(tmp_path: Path) -> None:
 def test_who_holds_a_lock_that_was_broken_notices(hosts: list[Host]) -> None:
     first, second = (host.lock() for host in hosts)
     do(first.acquire("aaaa"))
-    broken = do(second.break_open())
-    assert broken is not None
-    assert broken.rollout == "aaaa"
-    assert do(second.break_open()) is None
+    assert do(second.break_open("aaaa")) is None
+    assert do(second.break_open("aaaa")) is None
     with pytest.raises(LostLockError, match="taken the lock away"):
         do(first.check("aaaa"))
     do(second.acquire("bbbb"))
@@ -168,11 +166,24 @@ def test_who_holds_a_lock_that_was_broken_notices(hosts: list[Host]) -> None:
     do(second.check("bbbb"))
 
 
+def test_who_took_it_while_a_person_was_asked_keeps_it(hosts: list[Host]) -> None:
+    """The person was shown the one before."""
+    first, second = (host.lock() for host in hosts)
+    do(first.acquire("aaaa"))
+    shown = taken(first)
+    do(first.release("aaaa"))
+    do(second.acquire("bbbb"))
+    left = do(first.break_open(shown.rollout))
+    assert left is not None
+    assert left.rollout == "bbbb"
+    do(second.check("bbbb"))
+
+
 def test_something_else_in_its_place_is_not_touched(hosts: list[Host], zookeeper_client: KazooClient) -> None:
     lock = hosts[0].lock()
     for data in (b"", b"mine", b"[]", b'{"rollout": "x"}', orjson.dumps({"since_ms": "no"})):
         zookeeper_client.create(paths.ROLLOUT, data)
-        for call in (lock.acquire("aaaa"), lock.check("aaaa"), lock.holder(), lock.break_open()):
+        for call in (lock.acquire("aaaa"), lock.check("aaaa"), lock.holder(), lock.break_open("x")):
             with pytest.raises(OperatorError, match="not a lock of this program"):
                 do(call)
         assert zookeeper_client.get(paths.ROLLOUT)[0] == data
@@ -231,7 +242,8 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE, ids=["no time", "before all time", "after all time", "long"])
 def test_what_no_rollout_writes_is_no_lock(hosts: list[Host], zookeeper_client: KazooClient, text: str) -> None:
     zookeeper_client.create(paths.ROLLOUT, text.encode())
-    for work in (hosts[0].lock().holder, hosts[0].lock().break_open, lambda: hosts[0].lock().acquire("r")):
+    lock = hosts[0].lock()
+    for work in (lock.holder(), lock.break_open("r"), lock.acquire("r")):
         with pytest.raises(OperatorError, match="not a lock of this program") as refused:
-            do(work())
+            do(work)
         assert len(str(refused.value)) < 300

@@ -74,7 +74,9 @@ async def test_a_second_operator_is_told_who_where_and_since_when(tmp_path: Path
             assert said in str(refused.value)
         await second.release("bbbb")
         await first.check("aaaa")
-        assert await second.break_open() == holder
+        assert await second.break_open("bbbb") == holder
+        await first.check("aaaa")
+        assert await second.break_open("aaaa") is None
         with pytest.raises(LostLockError, match="taken the lock away"):
             await first.check("aaaa")
         await second.acquire("bbbb")

@@ -36,6 +36,6 @@ class ModelLock:
     async def holder(self) -> LockHolder | None:
         return self.owner
 
-    async def break_open(self) -> LockHolder | None:
-        found, self.owner = self.owner, None
-        return found
+    async def break_open(self, rollout: str) -> LockHolder | None:
+        await self.release(rollout)
+        return self.owner
