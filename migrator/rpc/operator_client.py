@@ -152,8 +152,8 @@ class OperatorClient:
 
         :param without: for `Force.FINISH`: the nodes that are gone for good.
         """
-        request = operator_pb2.ForceRequest(kind=force_to_proto(kind), reason=reason, without=without)
         with self._refusals():
+            request = operator_pb2.ForceRequest(kind=force_to_proto(kind), reason=reason, without=without)
             await self._stub.Force(request, timeout=timeout)
 
     async def gates(self, goal: Goal, timeout: float = 5.0) -> tuple[Gate, ...]:
@@ -173,8 +173,8 @@ class OperatorClient:
         :param move: what is there, and what shall be there if it still is; "" for nothing. None: only look.
         """
         before, after = move or ("", "")
-        request = operator_pb2.RolloutLockRequest(move=move is not None, before=before, after=after)
         with self._refusals():
+            request = operator_pb2.RolloutLockRequest(move=move is not None, before=before, after=after)
             answer = await self._stub.RolloutLock(request, timeout=timeout)
             return LockAnswer(answer.held, moved=answer.moved)
 
@@ -196,8 +196,8 @@ class OperatorClient:
         self, order: VoterOrder, voters: str = "", cluster_id: str = "", timeout: float = 10.0
     ) -> VotersAnswer:
         """Set, replace or clear the target of the voters; only the active controller does."""
-        request = voters_pb2.ReassignRequest(cluster_id=cluster_id, order=order_to_proto(order), voters=voters)
         with self._refusals():
+            request = voters_pb2.ReassignRequest(cluster_id=cluster_id, order=order_to_proto(order), voters=voters)
             return answered(await self._voters.Reassign(request, timeout=timeout))
 
     @contextmanager
@@ -206,6 +206,12 @@ class OperatorClient:
             yield
         except grpc.aio.AioRpcError as error:
             raise self._translate(error) from error
+        except UnicodeEncodeError as error:
+            raise OperatorError(
+                "a text of this order is not in UTF-8, so it cannot be sent",
+                where=repr(error.object),
+                remedy="Type it in a terminal that uses UTF-8, or in ASCII",
+            ) from error
         except ValueError as error:
             raise OperatorError(
                 f"the answer has a value that this version does not know: {error}",

@@ -35,6 +35,7 @@ from migrator.observe.status import (
     VoterStatus,
     WriteBehindStatus,
 )
+from migrator.observe.voters import VoterOrder
 from migrator.rpc.identity import SOCKET, local_user
 from migrator.rpc.operator_client import OperatorClient
 from migrator.rpc.operator_service import OperatorService
@@ -165,6 +166,28 @@ async def test_everything_over_the_unix_socket(tmp_path: Path) -> None:
     finally:
         await server.close(grace=0)
     assert not (directory / SOCKET_DIRECTORY / SOCKET_NAME).exists()
+
+
+async def test_a_text_that_is_not_in_utf_8_is_named_and_not_sent(tmp_path: Path) -> None:
+    """As a terminal with another encoding gives it."""
+    node = Node()
+    server = GrpcServer([OperatorService(node)])
+    server.listen_unix(tmp_path)
+    await server.start()
+    text = os.fsdecode(b"ger\xe4umt")
+    try:
+        async with OperatorClient.on_socket(tmp_path) as client:
+            for order in (
+                client.pause(text),
+                client.force(Force.FINISH, text, (1,)),
+                client.rollout_lock(("", text)),
+                client.reassign(VoterOrder.TO, text),
+            ):
+                with pytest.raises(OperatorError, match=r"'ger\\udce4umt': a text of this order is not in UTF-8"):
+                    await order
+    finally:
+        await server.close(grace=0)
+    assert (node.paused, node.forced, node.orderers) == (None, [], [])
 
 
 async def test_something_to_force_that_this_version_does_not_know_is_refused(tmp_path: Path) -> None:
