@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
 
 class ExitCode(IntEnum):
@@ -47,6 +48,15 @@ class OperatorError(MigratorError):
         place = f"{self.where}: " if self.where else ""
         advice = f". {self.remedy}" if self.remedy else ""
         return f"{place}{self.what}{advice}"
+
+    def as_json(self) -> dict[str, Any]:
+        """For scripts: ``{"error": {"what", "where", "remedy", "exit_code"}}``."""
+        return error_json(self.what, self.where, self.remedy, self.exit_code)
+
+
+def error_json(what: str, where: str, remedy: str, exit_code: int) -> dict[str, Any]:
+    """Why a command did not do its work, as scripts read it."""
+    return {"error": {"what": what, "where": where, "remedy": remedy, "exit_code": int(exit_code)}}
 
 
 class PeerError(MigratorError):

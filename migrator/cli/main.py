@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
 
 from migrator.cli.examples import add_examples
 from migrator.cli.interrupted import INTERRUPTED, what_is_left
-from migrator.cli.terminal import say_error, show_defect
-from migrator.errors import ExitCode, MigratorError, OperatorError
+from migrator.cli.terminal import say_error, say_json, show_defect
+from migrator.errors import ExitCode, MigratorError, OperatorError, error_json
 from migrator.observe.logs import set_up_command_logging
 from migrator.observe.printable import printable_lines
 
@@ -88,6 +91,20 @@ def migrator() -> None:
     """
 
 
+def _end(text: str, content: Mapping[str, Any], exit_code: int) -> NoReturn:
+    """End a command that did not do its work: with a sentence for people on standard error, and for a script, which
+    has asked for JSON, with an object on standard output.
+
+    :param text: empty if people have been told already.
+    """
+    if text:
+        say_error(text)
+    if "--json" in sys.argv[1:]:
+        with suppress(BrokenPipeError):  # the script listens no more
+            say_json(content)
+    sys.exit(exit_code)
+
+
 def main() -> None:
     """Entry point of the console script."""
     sys.excepthook = show_defect
@@ -107,20 +124,17 @@ def main() -> None:
             where=f"the Python environment {sys.prefix}",
             remedy=remedy,
         )
-        say_error(f"migrator: {missing}")
-        sys.exit(ExitCode.REFUSED)
+        _end(f"migrator: {missing}", missing.as_json(), missing.exit_code)
     except (click.exceptions.Abort, KeyboardInterrupt):
-        say_error(f"Interrupted. {what_is_left(sys.argv[1:])}")
-        sys.exit(INTERRUPTED)
+        left = what_is_left(sys.argv[1:])
+        _end(f"Interrupted. {left}", error_json("interrupted", "", left, INTERRUPTED), INTERRUPTED)
     except click.ClickException as error:
-        click.UsageError(
-            printable_lines(error.format_message().replace("\n\t", " ")), getattr(error, "ctx", None)
-        ).show()
-        sys.exit(ExitCode.REFUSED)
+        words = printable_lines(error.format_message().replace("\n\t", " "))
+        click.UsageError(words, getattr(error, "ctx", None)).show()
+        _end("", error_json(words, "the command line", "See --help", ExitCode.REFUSED), ExitCode.REFUSED)
     except OperatorError as error:
-        say_error(f"migrator: {error}")
-        sys.exit(error.exit_code)
+        _end(f"migrator: {error}", error.as_json(), error.exit_code)
     except MigratorError as error:
-        say_error(f"migrator: {type(error).__name__}: {error}")
-        sys.exit(ExitCode.REFUSED)
+        words = f"{type(error).__name__}: {error}"
+        _end(f"migrator: {words}", error_json(words, "", "", ExitCode.REFUSED), ExitCode.REFUSED)
     sys.exit(ended if isinstance(ended, int) else ExitCode.OK)  # click returns the code of whoever raises its `Exit`

@@ -90,6 +90,7 @@ async def _follow(asker: QuorumAsker, *, as_json: bool) -> None:
 
 def _not_answered(error: OperatorError) -> None:
     say_error(f"migrator: {error}")
+    say_json(error.as_json())
 
 
 class _ChangeLines:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -217,3 +218,22 @@ def test_a_credential_of_another_form_is_refused_and_not_repeated(
     assert "--add-scram" in refused.stderr
     assert "hidden" not in refused.stderr
     assert not (tmp_path / "metadata" / "meta.properties").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["status", "-c", "/no/such/file", "--json"], "does not exist"),
+        (["rollout", "status", "-i", "/no/such/file", "--json"], "does not exist"),
+        (["status", "--json"], "no controller is named"),
+        (["preflight", "--json", "--no-such-option"], "--no-such-option"),
+    ],
+)
+def test_a_script_that_asks_for_json_gets_the_error_as_json(words: list[str], what: str) -> None:
+    answer = run(*words)
+    error = json.loads(answer.stdout)["error"]
+    assert error.keys() == {"what", "where", "remedy", "exit_code"}
+    assert what in "{where} {what} {remedy}".format(**error)
+    assert answer.returncode == error["exit_code"] == ExitCode.REFUSED
+    assert what in answer.stderr, "people read it as before"
+    assert run(*(word for word in words if word != "--json")).stdout == ""
