@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from migrator.observe.printable import printable, utc
-from migrator.rollout.acts import VERDICT_MS
 from migrator.rollout.apply import Ending
 from migrator.rollout.inventory import ControllerKind, Inventory, Roll
+from migrator.rollout.job_acts import VERDICT_MS
 from migrator.rollout.journal import Entry
 from migrator.rollout.plan import plan
 from migrator.rollout.ports import LockHolder

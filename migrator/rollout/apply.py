@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from migrator.errors import OperatorError
-from migrator.rollout.acts import JobFailedError, StepActs
+from migrator.rollout.acts import StepActs
 from migrator.rollout.archive import keep_output
 from migrator.rollout.engine import (
     asks_again,
@@ -31,6 +31,7 @@ from migrator.rollout.examined import remove_left_copies
 from migrator.rollout.excuses import BackAgainError, Baseline, refuse_end_with
 from migrator.rollout.gatekeeper import AbortedError, Asked, GateShutError, GateTimeoutError
 from migrator.rollout.identities import IdentityError
+from migrator.rollout.job_acts import JobFailedError
 from migrator.rollout.journal import Detail, Event, RolloutJournal
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 from migrator.config.properties import decoded
 from migrator.errors import OperatorError
-from migrator.rollout.modes import CONNECT, FileMode, file_mode, parsed
+from migrator.rollout.modes import CONNECT, FileMode, digest, file_mode, parsed
 from migrator.rollout.nodes import Node
 from migrator.rollout.ports import Executor
 from migrator.rollout.steps import Phase
@@ -32,6 +32,11 @@ async def text_of(executor: Executor, node: Node) -> str:
     if content is None:
         raise OperatorError("there is no such file", where=where, remedy="Correct the path in the inventory")
     return decoded(content)
+
+
+async def digest_of(executor: Executor, node: Node) -> str | None:
+    """Of a node's property file; None: there is none."""
+    return digest(await executor.read(node, node.properties))
 
 
 async def earlier_of(executor: Executor, node: Node, mode: FileMode, rollout: str, text: str) -> bytes | None:

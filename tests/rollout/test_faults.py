@@ -12,10 +12,10 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.observe.journal import COMMAND_FILE
-from migrator.rollout.acts import JobFailedError
 from migrator.rollout.apply import Ending, StopAt
 from migrator.rollout.archive import VERDICTS
 from migrator.rollout.gatekeeper import GateTimeoutError
+from migrator.rollout.job_acts import JobFailedError
 from migrator.rollout.journal import Event
 from migrator.rollout.nodes import Node
 from migrator.rollout.ports import (

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator.rollout.acts import VERDICT_MS, JobFailedError
 from migrator.rollout.apply import Ending, StopAt
 from migrator.rollout.gatekeeper import GateTimeoutError
+from migrator.rollout.job_acts import VERDICT_MS, JobFailedError
 from migrator.rollout.journal import Event
 from migrator.rollout.steps import Phase
 from tests.rollout.support.model import ModelCluster, nothing

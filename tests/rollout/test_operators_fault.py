@@ -13,9 +13,9 @@ from migrator.cli.rollout_text import finish_question
 from migrator.errors import OperatorError
 from migrator.observe.journal import COMMAND_FILE
 from migrator.parts.processes import free_port
-from migrator.rollout.acts import JobFailedError
 from migrator.rollout.apply import Ending, StopAt
 from migrator.rollout.examined import DIRECTORY, elsewhere, wanted
+from migrator.rollout.job_acts import JobFailedError
 from migrator.rollout.jobs import tail
 from migrator.rollout.journal import Event
 from migrator.rollout.nodes import Node

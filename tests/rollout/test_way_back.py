@@ -10,9 +10,9 @@ import pytest
 
 from migrator.config.properties import parse_properties
 from migrator.observe.journal import COMMAND_FILE
-from migrator.rollout.acts import JobFailedError
 from migrator.rollout.apply import Ending, StopAt
 from migrator.rollout.gatekeeper import GateTimeoutError
+from migrator.rollout.job_acts import JobFailedError
 from migrator.rollout.journal import Event
 from migrator.rollout.ports import BrokerMode, FileChangedError
 from migrator.rollout.steps import Phase

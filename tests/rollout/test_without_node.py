@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from migrator.errors import OperatorError
-from migrator.rollout.acts import JobFailedError
 from migrator.rollout.apply import Ending, StopAt
 from migrator.rollout.excuses import BASELINE_MAX, as_judged, baseline_of, excused, healed, refuse_gone
 from migrator.rollout.gatekeeper import GateTimeoutError
 from migrator.rollout.gates import judge
+from migrator.rollout.job_acts import JobFailedError
 from migrator.rollout.journal import Event
 from migrator.rollout.nodes import Node
 from migrator.rollout.placements import NAMES_MAX, Placements
