@@ -18,18 +18,18 @@ from migrator.rollout.bounded import CommandTimeoutError, Ended, run_bounded
 from migrator.rollout.modes import digest
 from migrator.rollout.nodes import ExecutorChoice, Node
 from migrator.rollout.ports import ExecutorError, FileChangedError, Output, UnreachableError
-from migrator.rollout.presets import (
+from migrator.rollout.presets import PRESETS, UNREACHABLE
+from migrator.rollout.scripts import (
     CUT_OFF,
     DIGEST_LINE,
     MAY_NOT_LOOK,
     NO_SUCH_FILE,
     NO_SUCH_UNIT,
+    NOT_AS_ROOT,
     NOT_KEPT,
     NOT_NAMED,
     OTHER_DIGEST,
-    PRESETS,
     SCRIPTS,
-    UNREACHABLE,
 )
 from migrator.rollout.templates import TemplateError, Values, check_value, render
 
@@ -58,6 +58,10 @@ SAID = {
         "See 'systemctl status' there; the unit needs a process that systemd follows (Type=simple, or PIDFile)",
     ),
     MAY_NOT_LOOK: ("the directory may not be looked into", "Give the executor's user the right to it, or use sudo"),
+    NOT_AS_ROOT: (
+        "root touches no file that another user could replace by a link, and with the rights of that user it failed",
+        "Give the file to the owner of the directory, or the directory to root, and let nobody else write to it",
+    ),
     CUT_OFF: ("the content did not arrive whole; nothing was changed", "Try again with 'migrator rollout resume'"),
 }
 WORDED = "See 'commands' of the executor in the inventory"

@@ -1,8 +1,4 @@
-"""Ready-made executors as data: the command templates of each, and the scripts that they run on a node's host.
-
-The scripts are fixed texts for ``sh -c``; what they are about comes as arguments, and contents of files by standard
-input and output. They need a POSIX shell, coreutils or busybox.
-"""
+"""Ready-made executors as data: the command templates of each. What they run on a node's host is in `scripts`."""
 
 from __future__ import annotations
 
@@ -10,101 +6,6 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from migrator.values import value
-
-NO_SUCH_FILE, OTHER_DIGEST, CUT_OFF, NOT_KEPT, NO_SUCH_UNIT, MAY_NOT_LOOK, NOT_NAMED = range(81, 88)
-"""Exit codes of the scripts. A command that the operator words has to use the first two likewise."""
-
-DIGEST_LINE = b"migrator-sha256 "
-"""The line before the content, with its digest: some ways to a host end too early without saying so."""
-
-READ = """\
-set -eu
-path=$1
-if [ ! -e "$path" ]; then
-  above=${path%/*}
-  while [ -n "$above" ] && [ ! -e "$above" ]; do above=${above%/*}; done
-  if [ ! -x "${above:-/}" ]; then echo "$above may not be looked into" >&2; exit 86; fi
-  exit 81
-fi
-digest=$(sha256sum <"$path")
-printf 'migrator-sha256 %s\\n' "${digest%% *}"
-exec cat "$path"
-"""
-
-WRITE = """\
-set -eu
-umask 077
-digest_of() { found=$(sha256sum <"$1"); echo "${found%% *}"; }
-now_of() { if [ -e "$1" ]; then digest_of "$1"; else echo absent; fi; }
-path=$1 expected=$2 wanted=$3 backup=${4-}
-if [ -L "$path" ]; then path=$(readlink -f "$path"); fi
-[ "$(now_of "$path")" = "$expected" ] || exit 82
-new=$(mktemp "$path.new.XXXXXX")
-old=
-trap 'rm -f "$new" ${old:+"$old"}' EXIT
-if [ -e "$path" ]; then cp -p "$path" "$new"; fi
-cat >"$new"
-[ "$(digest_of "$new")" = "$wanted" ] || exit 83
-if [ -e "$path" ] && [ "$(stat -c %u:%g:%a "$path")" != "$(stat -c %u:%g:%a "$new")" ]; then exit 84; fi
-sync "$new"
-if [ -n "$backup" ] && [ -e "$path" ] && [ ! -e "$backup" ]; then
-  old=$(mktemp "$backup.new.XXXXXX")
-  cp -p "$path" "$old"
-  [ "$(digest_of "$old")" = "$expected" ] || exit 82
-  sync "$old"
-  mv "$old" "$backup"
-fi
-[ "$(now_of "$path")" = "$expected" ] || exit 82
-mv -f "$new" "$path"
-sync "${path%/*}/"
-"""
-
-COPY = """\
-set -eu
-umask 077
-path=$1 wanted=$2
-if [ -e "$path" ] || [ -L "$path" ]; then echo "$path is there already" >&2; exit 82; fi
-set -C
-cat >"$path"
-found=$(sha256sum <"$path")
-[ "${found%% *}" = "$wanted" ] || exit 83
-"""
-"""Run as the user of the service, whose directory it is: whoever has this account could put a link there, and a
-program with more rights would follow it."""
-
-INVOCATION = """\
-set -eu
-shown=$(systemctl show --property=LoadState --property=ActiveState --property=InvocationID \
-  --property=ExecMainPID --property=ExecMainStartTimestampMonotonic -- "$1")
-state= id= pid=0 since=0
-while IFS='=' read -r key text; do
-  case $key in
-    LoadState) if [ "$text" != loaded ]; then echo "the unit $1 is $text" >&2; exit 85; fi ;;
-    ActiveState) state=$text ;;
-    InvocationID) id=$text ;;
-    ExecMainPID) pid=$text ;;
-    ExecMainStartTimestampMonotonic) since=$text ;;
-  esac
-done <<END
-$shown
-END
-case $state in
-  inactive|failed) exit ;;
-  '') echo "systemd does not say whether the unit $1 runs" >&2; exit 87 ;;
-esac
-if [ -z "$id" ] && [ "${pid:-0}" != 0 ] && [ "${since:-0}" != 0 ]; then id=$pid-$since; fi
-if [ -z "$id" ]; then echo "the unit $1 is $state" >&2; exit 87; fi
-echo "$id"
-"""
-"""systemd before 232 has no InvocationID, and says nothing of what it does not know: the main process tells then."""
-
-SCRIPTS: Mapping[str, str] = {
-    "read_script": READ,
-    "write_script": WRITE,
-    "copy_script": COPY,
-    "invocation_script": INVOCATION,
-}
-"""What templates may name beside the node's own values."""
 
 
 @value

@@ -16,7 +16,8 @@ from migrator.rollout.apply import Ending, StopAt
 from migrator.rollout.examined import DIRECTORY
 from migrator.rollout.nodes import Node
 from migrator.rollout.ports import ExecutorError, UnreachableError
-from migrator.rollout.presets import COPY, CUT_OFF, OTHER_DIGEST, PRESETS
+from migrator.rollout.presets import PRESETS
+from migrator.rollout.scripts import COPY, CUT_OFF, OTHER_DIGEST
 from migrator.rollout.steps import Phase
 from tests.rollout.support.hosts import Hands, node
 from tests.rollout.support.model import ModelCluster

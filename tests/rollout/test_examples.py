@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.rollout import presets
+from migrator.rollout import presets, scripts
 from migrator.rollout.executors import ACTIONS, NodeExecutor
 from migrator.rollout.inventory import parse_inventory
 from tests.results import ROOT
@@ -31,29 +31,30 @@ def test_the_page_names_presets_variables_scripts_and_exit_codes() -> None:
     assert [action for action in (*ACTIONS, "stop", "start", "restart") if f"| `{action}` |" not in PAGE] == []
     named = {variable for preset in presets.PRESETS.values() for variable in preset.variables}
     assert [variable for variable in sorted(named) if f"`{variable}`" not in PAGE] == []
-    assert [script for script in presets.SCRIPTS if f"`{{{script}}}`" not in PAGE] == []
-    codes = (presets.NO_SUCH_FILE, presets.OTHER_DIGEST, presets.CUT_OFF, presets.NOT_KEPT)
+    assert [script for script in scripts.SCRIPTS if f"`{{{script}}}`" not in PAGE] == []
+    codes = (scripts.NO_SUCH_FILE, scripts.OTHER_DIGEST, scripts.CUT_OFF, scripts.NOT_KEPT)
     assert [code for code in codes if f"{code}:" not in PAGE] == []
 
 
-@pytest.mark.parametrize("name", presets.SCRIPTS)
+@pytest.mark.parametrize("name", scripts.SCRIPTS)
 def test_the_exit_codes_of_the_scripts_are_those_that_are_understood(name: str) -> None:
     known = {
-        presets.NO_SUCH_FILE,
-        presets.OTHER_DIGEST,
-        presets.CUT_OFF,
-        presets.NOT_KEPT,
-        presets.NO_SUCH_UNIT,
-        presets.MAY_NOT_LOOK,
-        presets.NOT_NAMED,
+        scripts.NO_SUCH_FILE,
+        scripts.OTHER_DIGEST,
+        scripts.CUT_OFF,
+        scripts.NOT_KEPT,
+        scripts.NO_SUCH_UNIT,
+        scripts.MAY_NOT_LOOK,
+        scripts.NOT_NAMED,
+        scripts.NOT_AS_ROOT,
     }
-    assert set(map(int, re.findall(r"exit (\d+)", presets.SCRIPTS[name]))) <= known
+    assert set(map(int, re.findall(r"exit (\d+)", scripts.SCRIPTS[name]))) <= known
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash", "busybox sh"])
-@pytest.mark.parametrize("name", presets.SCRIPTS)
+@pytest.mark.parametrize("name", scripts.SCRIPTS)
 def test_every_shell_at_hand_reads_the_scripts(name: str, shell: str) -> None:
     words = shlex.split(shell)
     if shutil.which(words[0]) is None and "CI" not in os.environ:
         pytest.skip(f"there is no {shell} here")
-    subprocess.run([*words, "-n", "-c", presets.SCRIPTS[name]], check=True)
+    subprocess.run([*words, "-n", "-c", scripts.SCRIPTS[name]], check=True)

@@ -224,11 +224,8 @@ def test_content_is_in_no_argument_and_in_no_message(hands: Hands) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to somebody else")
 def test_owner_and_mode_stay_or_nothing_is_written(tmp_path: Path) -> None:
-    for directory, mode in (
-        (tmp_path, 0o777),
-        *((above, 0o755) for above in tmp_path.parents if Path(gettempdir()) in above.parents),
-    ):
-        directory.chmod(mode)
+    for directory in (tmp_path, *(above for above in tmp_path.parents if Path(gettempdir()) in above.parents)):
+        directory.chmod(0o755)
     hands = Hands(node(tmp_path / "server.properties"))
     as_nobody = Hands(hands.node, sudo="setpriv --reuid=65534 --regid=65534 --clear-groups")
     hands.path.write_bytes(CONTENT)
@@ -237,6 +234,7 @@ def test_owner_and_mode_stay_or_nothing_is_written(tmp_path: Path) -> None:
     hands.write(b"new", CONTENT, f"{hands.path}.before")
     found = hands.path.stat()
     assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (4711, 4712, 0o604)
+    tmp_path.chmod(0o777)
     with pytest.raises(ExecutorError, match="cannot be kept"):
         as_nobody.write(b"newer", b"new")
     closed = tmp_path / "closed" / "deeper"
@@ -245,6 +243,7 @@ def test_owner_and_mode_stay_or_nothing_is_written(tmp_path: Path) -> None:
     closed.parent.chmod(0o700)
     with pytest.raises(ExecutorError, match="may not be looked into"):
         as_nobody.read(str(closed / "file"))
+    tmp_path.chmod(0o755)
     assert (hands.names, hands.read()) == (["closed", "server.properties", "server.properties.before"], b"new")
 
 

@@ -1,0 +1,195 @@
+"""The scripts that the ready-made executors run on a node's host.
+
+They are fixed texts for ``sh -c``; what they are about comes as arguments, and contents of files by standard input and
+output. They need a POSIX shell, coreutils or busybox.
+
+Whoever may write to a directory can put a link in the place of any name in it, at any time, also between a look at the
+name and its use. So root reads and writes a file only where nobody else can change a name on the way to it. Otherwise
+the owner of the first directory that is not safe does it: he can do no more than he could anyway.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+NO_SUCH_FILE, OTHER_DIGEST, CUT_OFF, NOT_KEPT, NO_SUCH_UNIT, MAY_NOT_LOOK, NOT_NAMED, NOT_AS_ROOT = range(81, 89)
+"""Exit codes of the scripts. A command that the operator words has to use the first two likewise."""
+
+DIGEST_LINE = b"migrator-sha256 "
+"""The line before the content, with its digest: some ways to a host end too early without saying so."""
+
+_AS_OWNER = r"""set -eu
+cd /
+owner_of_way() {
+  owner= at= left=${1#/} links=0
+  if [ "$(id -u)" != 0 ]; then return 0; fi
+  while [ -n "$left" ]; do
+    name=${left%%/*}
+    case $left in */*) left=${left#*/} ;; *) left= ;; esac
+    case $name in ''|.) continue ;; ..) at=${at%/*}; continue ;; esac
+    facts=$(stat -c '%a %u %U' "$at/") mode=${facts%% *}
+    owner=${facts#* }
+    case $owner,$mode in
+      0\ *,[1357]??[2367]|0\ *,[1357]?[2367]?) owner=$(stat -c '%u %U' "$at/$name" 2>/dev/null || echo 65534) ;;
+      0\ *,*[2367]|0\ *,*[2367]?) owner=65534 ;;
+    esac
+    if [ "${owner%% *}" != 0 ]; then unsafe=$at/; return 0; fi
+    owner=
+    if [ -L "$at/$name" ]; then
+      links=$((links + 1))
+      if [ "$links" -gt 40 ]; then echo "too many links: $1" >&2; exit 88; fi
+      left=$(readlink "$at/$name")${left:+"/$left"}
+      case $left in /*) at= left=${left#/} ;; esac
+    elif [ -d "$at/$name" ]; then
+      at=$at/$name
+    else
+      return 0
+    fi
+  done
+}
+as() {
+  who=$1 script=$2
+  shift 2
+  if [ -z "$who" ]; then sh -c "$script" migrator "$@"; return; fi
+  uid=${who%% *} user=${who#* } gid=65534 groups=--clear-groups code=0
+  if [ "$who" = 65534 ]; then user=nobody; fi
+  if [ "$(id -u "$user" 2>/dev/null)" = "$uid" ]; then gid=$(id -g "$user") groups=--init-groups; fi
+  if setpriv --reuid="$uid" --regid="$gid" "$groups" --inh-caps=-all true 2>/dev/null; then
+    set -- setpriv --reuid="$uid" --regid="$gid" "$groups" --inh-caps=-all sh -c "$script" migrator "$@"
+  else
+    set -- su -s /bin/sh -c "$script" "$user" migrator "$@"
+  fi
+  env -i PATH="$PATH" "$@" || code=$?
+  case $code in 0|81|82|83|86) return "$code" ;; esac
+  echo "others than root may change $unsafe, so only user $user works there" >&2
+  return 88
+}
+"""
+"""``owner_of_way PATH``: ``owner`` becomes id and name of who can change a name on the way to it, links and all; only
+the id of nobody where more than one can; empty where root alone can, or somebody else than root asks. ``as OWNER SCRIPT
+ARGUMENT...``: with his rights, and nothing of root's but the open input and output."""
+
+_DIGESTS = r"""
+digest_of() { found=$(sha256sum <"$1"); echo "${found%% *}"; }
+now_of() { if [ -e "$1" ]; then digest_of "$1"; else echo absent; fi; }
+"""
+
+_SHOW = r"""set -eu
+path=$1
+if [ ! -e "$path" ]; then
+  above=${path%/*}
+  while [ -n "$above" ] && [ ! -e "$above" ]; do above=${above%/*}; done
+  if [ ! -x "${above:-/}" ]; then echo "$above may not be looked into" >&2; exit 86; fi
+  exit 81
+fi
+digest=$(sha256sum <"$path")
+printf 'migrator-sha256 %s\n' "${digest%% *}"
+exec cat "$path"
+"""
+
+_MAKE = rf"""set -eu
+umask 077{_DIGESTS}path=$1 expected=$2 wanted=$3
+if [ -L "$path" ]; then path=$(readlink -f "$path"); fi
+[ "$(now_of "$path")" = "$expected" ] || exit 82
+new=$(mktemp "$path.new.XXXXXX")
+trap 'rm -f "$new"' EXIT
+if [ -e "$path" ]; then cp -p "$path" "$new"; fi
+cat >"$new"
+[ "$(digest_of "$new")" = "$wanted" ] || exit 83
+if [ -e "$path" ] && [ "$(stat -c %u:%g:%a "$path")" != "$(stat -c %u:%g:%a "$new")" ]; then exit 84; fi
+sync "$new"
+trap - EXIT
+echo "$new"
+"""
+"""The new file beside the old one; prints its name."""
+
+_KEEP = rf"""set -eu
+umask 077{_DIGESTS}backup=$1 expected=$2 path=${{3-}}
+if [ -e "$backup" ]; then exit; fi
+old=$(mktemp "$backup.new.XXXXXX")
+trap 'rm -f "$old"' EXIT
+if [ -n "$path" ]; then cp -p "$path" "$old"; else cat >"$old"; fi
+[ "$(digest_of "$old")" = "$expected" ] || exit 82
+sync "$old"
+mv "$old" "$backup"
+"""
+"""The backup: of a file, or of what comes by standard input, where the file's place is another user's."""
+
+_PUT = rf"""set -eu{_DIGESTS}path=$1 expected=$2 new=$3
+if [ -L "$path" ]; then path=$(readlink -f "$path"); fi
+[ "$(now_of "$path")" = "$expected" ] || exit 82
+mv -f "$new" "$path"
+sync "${{path%/*}}/"
+"""
+
+READ = rf"""{_AS_OWNER}owner_of_way "$1"
+as "$owner" {shlex.quote(_SHOW)} "$1"
+"""
+
+WRITE = rf"""{_AS_OWNER}path=$1 expected=$2 wanted=$3 backup=${{4-}}
+owner_of_way "$path"
+of_path=$owner of_backup=
+if [ -n "$backup" ]; then owner_of_way "$backup"; of_backup=$owner; fi
+case $of_path,$of_backup in
+  65534,*|*,65534) echo "more than one user may change $unsafe" >&2; exit 88 ;;
+esac
+new=$(as "$of_path" {shlex.quote(_MAKE)} "$path" "$expected" "$wanted")
+trap 'as "$of_path" '\''rm -f "$1"'\'' "$new"' EXIT
+if [ -z "$backup" ] || [ "$expected" = absent ]; then
+  :
+elif [ "$of_path" = "$of_backup" ]; then
+  as "$of_backup" {shlex.quote(_KEEP)} "$backup" "$expected" "$path"
+else
+  as "$of_path" 'cat "$1"' "$path" </dev/null | as "$of_backup" {shlex.quote(_KEEP)} "$backup" "$expected"
+fi
+as "$of_path" {shlex.quote(_PUT)} "$path" "$expected" "$new"
+trap - EXIT
+"""
+
+COPY = """\
+set -eu
+umask 077
+path=$1 wanted=$2
+if [ -e "$path" ] || [ -L "$path" ]; then echo "$path is there already" >&2; exit 82; fi
+set -C
+cat >"$path"
+found=$(sha256sum <"$path")
+[ "${found%% *}" = "$wanted" ] || exit 83
+"""
+"""Run as the user of the service, whose directory it is: whoever has this account could put a link there, and a
+program with more rights would follow it."""
+
+INVOCATION = """\
+set -eu
+shown=$(systemctl show --property=LoadState --property=ActiveState --property=InvocationID \
+  --property=ExecMainPID --property=ExecMainStartTimestampMonotonic -- "$1")
+state= id= pid=0 since=0
+while IFS='=' read -r key text; do
+  case $key in
+    LoadState) if [ "$text" != loaded ]; then echo "the unit $1 is $text" >&2; exit 85; fi ;;
+    ActiveState) state=$text ;;
+    InvocationID) id=$text ;;
+    ExecMainPID) pid=$text ;;
+    ExecMainStartTimestampMonotonic) since=$text ;;
+  esac
+done <<END
+$shown
+END
+case $state in
+  inactive|failed) exit ;;
+  '') echo "systemd does not say whether the unit $1 runs" >&2; exit 87 ;;
+esac
+if [ -z "$id" ] && [ "${pid:-0}" != 0 ] && [ "${since:-0}" != 0 ]; then id=$pid-$since; fi
+if [ -z "$id" ]; then echo "the unit $1 is $state" >&2; exit 87; fi
+echo "$id"
+"""
+"""systemd before 232 has no InvocationID, and says nothing of what it does not know: the main process tells then."""
+
+SCRIPTS: Mapping[str, str] = {
+    "read_script": READ,
+    "write_script": WRITE,
+    "copy_script": COPY,
+    "invocation_script": INVOCATION,
+}
+"""What templates may name beside the node's own values."""
