@@ -10,15 +10,13 @@ from migrator.rollout.excuses import Baseline, as_judged, by_brokers, excused, h
 from migrator.rollout.files import text_of
 from migrator.rollout.gates import unseen
 from migrator.rollout.journal import Event
-from migrator.rollout.modes import SESSION_TIMEOUT, parsed, watched_keys
+from migrator.rollout.modes import SESSION_TIMEOUT, SESSION_TIMEOUT_MS, parsed, session_ms, watched_keys
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.ports import ExecutorError, Gate, GateQuestion, Observation, Waiting
 
 Note = Callable[..., None]
 SHOWN_MAX = 5
-SESSION_TIMEOUT_MS = 18_000
-"""Kafka's default."""
 
 
 Asked = Callable[[Observation], Sequence[GateQuestion]]
@@ -99,7 +97,7 @@ class Gatekeeper:
         self._note = note
         self.steadiness = Steadiness()
         self._session_ms = 0
-        """The longest one of the brokers that was seen."""
+        """The longest one of the brokers that was seen: for a broker whose file cannot be read."""
 
     async def wait(self, asked: Asked, step: str, is_over: Callable[[Observation], Awaitable[bool]] = _never) -> int:
         """
@@ -147,6 +145,7 @@ class Gatekeeper:
         its process runs, somebody else has started it."""
         clock, times = self._parts.clock, self._parts.inventory.times
         began_ms, said = clock.monotonic_ms(), ""
+        own_ms = await self._own_session_ms(node)
         while True:
             seen = await self._parts.observer.observe()
             self._session_ms = max(self._session_ms, _session_ms(seen))
@@ -154,13 +153,21 @@ class Gatekeeper:
             if not waiting or await self._runs(node):
                 return
             passed_ms, shown = clock.monotonic_ms() - began_ms, said_of(waiting)
-            if passed_ms >= self._session_ms and (seen.brokers is None or passed_ms >= times.gate * 1000):
+            if passed_ms >= (own_ms or self._session_ms) and (seen.brokers is None or passed_ms >= times.gate * 1000):
                 self._parts.tell(f"{step}: starts {node.name} nevertheless, {passed_ms // 1000} s later: {shown}")
                 return
             if shown != said:
                 said = shown
                 self._parts.tell(f"{step}: waits: {shown}")
             await clock.sleep(times.poll)
+
+    async def _own_session_ms(self, node: Node) -> int:
+        """As its file says; not longer than a gate may stay shut, or Kafka's default. 0: the file cannot be read."""
+        try:
+            told = session_ms(parsed(node, await text_of(self._parts.executor, node)))
+        except OperatorError:
+            return 0
+        return min(told, max(SESSION_TIMEOUT_MS, int(self._parts.inventory.times.gate * 1000)))
 
     async def _runs(self, node: Node) -> bool:
         try:

@@ -28,6 +28,9 @@ CONNECT, BROKER_ID, NODE_ID, ROLES = "zookeeper.connect", "broker.id", "node.id"
 PROTOCOLS, AUTHORIZER = "listener.security.protocol.map", "authorizer.class.name"
 GENERATED_IDS, RESERVED_IDS = "broker.id.generation.enable", "reserved.broker.max.id"
 SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
+SESSION_TIMEOUTS = (SESSION_TIMEOUT, "broker.session.timeout.ms")
+SESSION_DEFAULTS = (SESSION_TIMEOUT_MS, _) = (18_000, 9_000)
+"""Kafka's, with ZooKeeper and with a quorum; in ms."""
 BETWEEN_BROKERS = "inter.broker.protocol.version"
 ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 DEFAULT_PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
@@ -124,6 +127,14 @@ def lost_zookeeper(node: Node, text: str, target: FileMode) -> bool:
     """Whether a broker's file comes back from KRaft mode, and nothing in it says how ZooKeeper was reached."""
     back = target in (FileMode.BROKER_ZOOKEEPER, FileMode.BROKER_MIGRATING) and ROLES in parsed(node, text)
     return back and CONNECT not in commented(text)
+
+
+def session_ms(properties: Mapping[str, str]) -> int:
+    """How long a broker with this file stays registered once it has ended without a word, in ZooKeeper and in the
+    quorum; in ms."""
+    told = [properties.get(key, "").strip() for key in SESSION_TIMEOUTS]
+    known = [int(text) if text.isdecimal() else default for text, default in zip(told, SESSION_DEFAULTS, strict=True)]
+    return max(known)
 
 
 def watched_keys(for_brokers: Mapping[str, str]) -> tuple[str, ...]:

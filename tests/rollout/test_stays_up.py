@@ -11,8 +11,9 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.rollout.apply import Ending, StopAt
-from migrator.rollout.gatekeeper import SESSION_TIMEOUT_MS, GateTimeoutError
+from migrator.rollout.gatekeeper import GateTimeoutError
 from migrator.rollout.journal import Event
+from migrator.rollout.modes import SESSION_TIMEOUT_MS
 from migrator.rollout.nodes import Node
 from migrator.rollout.ports import BrokerMode, ExecutorError, Observation, UnreachableError
 from migrator.rollout.steps import Phase
@@ -95,6 +96,41 @@ def test_a_broker_that_nobody_can_see_is_started_after_the_time_out_of_its_sessi
     assert operator.resume() is Ending.COMPLETE
     assert operator.clock.now_ms - before >= SESSION_TIMEOUT_MS
     assert any(f"starts {BROKER} nevertheless" in line and "nobody says" in line for line in operator.said)
+
+
+@pytest.mark.parametrize(
+    ("line", "seconds"),
+    [
+        ("", 18),
+        ("zookeeper.session.timeout.ms=6000", 9),
+        ("zookeeper.session.timeout.ms=45000", 45),
+        ("broker.session.timeout.ms=30000", 30),
+        ("zookeeper.session.timeout.ms=86400000", 60),
+        ("zookeeper.session.timeout.ms=soon", 18),
+    ],
+)
+def test_after_a_kill_the_brokers_own_file_says_how_long_its_session_lasts(
+    tmp_path: Path, line: str, seconds: int
+) -> None:
+    """Whoever goes on has seen no broker yet, and sees none now."""
+    (tmp_path / "state").mkdir()
+    operator = Operator(Cluster(model_inventory()), tmp_path / "state")
+    key = next(key for key in operator.cluster.files if key[0] == BROKER)
+    operator.cluster.files[key] += f"{line}\n".encode()
+    assert operator.apply(StopAt(Phase.START)) is Ending.REACHED
+    operator.interrupted_at(f"after stop {BROKER}", KeyboardInterrupt())
+    assert isinstance(operator.cluster, Cluster)
+    operator.cluster.blind = True
+    stopped, started = operator.clock.now_ms, [0]
+
+    def notes(where: str) -> None:
+        if where == f"before start {BROKER}":
+            started.append(operator.clock.now_ms)
+
+    operator.cluster.points.at = notes
+    operator.resume_until(Phase.MIGRATE)
+    poll = operator.cluster.inventory.times.poll
+    assert seconds * 1000 <= started[1] - stopped <= (seconds + poll) * 1000
 
 
 def test_a_registration_that_stays_is_waited_for_only_as_long_as_a_gate(tmp_path: Path) -> None:
