@@ -37,9 +37,10 @@ async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str
     :raises OperatorError: the one under way goes back, a file cannot be read, or there is no such canary.
     """
     progress = progress_of(journal.entries)
+    seen = await parts.observer.observe()  # whether the migration is over, and so where the lock is
     if progress.rollout and not progress.closed:
         await parts.lock.acquire(progress.rollout)
-        if progress.direction is Direction.BACK and (await parts.observer.observe()).is_finished:
+        if progress.direction is Direction.BACK and seen.is_finished:
             parts.tell(f"the migration {FINISHED}. So the rollout goes forward again")
             journal.append(parts.clock.wall_ms(), Event.FORWARD)
             await _note_baseline(parts, journal)
@@ -85,9 +86,10 @@ async def may_go_on(parts: RolloutParts, journal: RolloutJournal) -> None:
     :raises OperatorError: the rollout goes back, and the migration has ended meanwhile; or somebody has the lock.
     """
     progress = progress_of(journal.entries)
+    seen = await parts.observer.observe()  # whether the migration is over, and so where the lock is
     await parts.lock.acquire(progress.rollout)
     if _goes_back(progress):
-        refuse_ended(await parts.observer.observe(), is_complete=False)
+        refuse_ended(seen, is_complete=False)
 
 
 async def may_turn_back(parts: RolloutParts, journal: RolloutJournal) -> None:
