@@ -42,6 +42,7 @@ from migrator.rollout.ports import (
     LockedError,
     Observation,
     Output,
+    PlaceAwayError,
     UnreachableError,
 )
 from migrator.rollout.processes import UntrueRestartError
@@ -58,6 +59,7 @@ OWN_WORDS = (
     GateTimeoutError,
     IdentityError,
     JobFailedError,
+    PlaceAwayError,
     UntrueRestartError,
 )
 """Errors whose sentences are made of this program's words, and names."""

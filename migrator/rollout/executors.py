@@ -7,6 +7,8 @@ output.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import socket
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,8 +19,8 @@ from migrator.observe.printable import printable
 from migrator.rollout.bounded import CommandTimeoutError, Ended, run_bounded
 from migrator.rollout.modes import digest
 from migrator.rollout.nodes import ExecutorChoice, Node
-from migrator.rollout.ports import ExecutorError, FileChangedError, Output, UnreachableError
-from migrator.rollout.presets import PRESETS, UNREACHABLE
+from migrator.rollout.ports import ExecutorError, FileChangedError, Output, PlaceAwayError, UnreachableError
+from migrator.rollout.presets import PHASES, PRESETS, RUNNING, UNREACHABLE
 from migrator.rollout.scripts import (
     CUT_OFF,
     DIGEST_LINE,
@@ -46,6 +48,12 @@ ACTIONS = ("read", "write", "run", "incarnation")
 PROCESS = ("stop", "start", "restart")
 """Actions whose command may print anything of a node, such as its settings: if the inventory words it, that is not
 shown."""
+IN_PLACE = ("read", "write", "copy", "run")
+"""Actions that need the place of a node, such as a pod; each may be repeated."""
+NO_PLACE = 1
+"""Exit code of kubectl without the pod; of a command in it, too."""
+POLL_SECONDS = 0.5
+LOOK = "look at"
 OWN_WORDS = ("read", "stop", "start", "restart", "incarnation")
 """Actions whose words must differ between two nodes: with the same ones, one node would be touched for the other."""
 OWN_WORDS_OF_SUCCESSOR = ("read", "start")
@@ -164,11 +172,51 @@ class NodeExecutor:
         template = self._commands(node).get(action)
         if template is None:
             raise ExecutorError(f"the inventory has no command to {action} it", where=_where(node), remedy=WORDED)
+        words = self._words(node, template, path, more)
+        seconds = seconds or self._choices[node.executor].seconds
+        ended = await self._end_of(node, action, words, stdin=stdin, seconds=seconds, output_max=output_max)
+        if ended.exit_code == NO_PLACE and await self._is_there_again(node, action):
+            ended = await self._end_of(node, action, words, stdin=stdin, seconds=seconds, output_max=output_max)
+        return ended
+
+    def _words(self, node: Node, template: str, path: str, more: Values | None = None) -> Sequence[str]:
         try:
-            words = render(template, self._values(node, path, more or {}))
+            return render(template, self._values(node, path, more or {}))
         except TemplateError as error:
             raise ExecutorError(str(error), where=_where(node, path), remedy=WORDED) from error
-        seconds = seconds or self._choices[node.executor].seconds
+
+    async def _is_there_again(self, node: Node, action: str) -> bool:
+        """Waits for a pod that was deleted: it comes back by itself.
+
+        :returns: whether the action is worth another try.
+        :raises PlaceAwayError: it stays away.
+        """
+        choice = self._choices[node.executor]
+        preset, seconds = PRESETS[choice.preset], choice.seconds
+        if not preset.there or action not in IN_PLACE or action in choice.commands:
+            return False
+        words, looks, phase = self._words(node, preset.there, node.properties), 0, ""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while phase != RUNNING:
+                    await asyncio.sleep(POLL_SECONDS if looks else 0)
+                    ended = await self._end_of(node, LOOK, words, stdin=None, seconds=seconds, output_max=OUTPUT_MAX)
+                    self._raise_unless_done(node, LOOK, ended, "")
+                    phase, looks = ended.output.decode("utf-8", "replace").strip(), looks + 1
+        if phase == RUNNING:
+            return looks > 1 or action != "run"
+        (place,) = self._words(node, f"'{preset.place}'", node.properties)
+        state = phase if phase in PHASES else "not there"
+        raise PlaceAwayError(
+            f"the {place} is still {state} after {seconds:g} s",
+            where=_where(node),
+            remedy="'kubectl describe' of the pod and of its StatefulSet says why. Once the pod runs, "
+            "'migrator rollout resume' goes on",
+        )
+
+    async def _end_of(
+        self, node: Node, action: str, words: Sequence[str], *, stdin: bytes | None, seconds: float, output_max: int
+    ) -> Ended:
         program = PurePath(words[0]).name
         try:
             ended = await run_bounded(words, stdin=stdin, seconds=seconds, output_max=output_max)

@@ -27,6 +27,10 @@ class UnreachableError(ExecutorError):
     """The host cannot be reached, or the connection broke (exit code 255 of ssh)."""
 
 
+class PlaceAwayError(UnreachableError):
+    """What comes back by itself, such as a pod, does not come back; says its name."""
+
+
 class FileChangedError(ExecutorError):
     """The file is not what it was when the step was planned; nothing was written."""
 

@@ -11,12 +11,18 @@ from migrator.values import value
 @value
 class Preset:
     """``commands``: templates by action. ``variables``: defaults of what they name; what has no default must be given.
-    ``here``: it touches this machine, so a node with another host is a mistake."""
+    ``here``: it touches this machine, so a node with another host is a mistake. ``there``: a command that prints
+    `RUNNING` while the place where commands run is there; it comes back by itself. ``place``: what messages call it."""
 
     commands: Mapping[str, str]
     variables: Mapping[str, str] = field(default_factory=dict)
     here: bool = False
+    there: str = ""
+    place: str = ""
 
+
+PHASES = (RUNNING, *_) = ("Running", "Pending", "Succeeded", "Failed", "Unknown")
+"""Of a pod."""
 
 UNREACHABLE: Mapping[str, int] = {"ssh": 255, "ansible": 4}
 """By program, the exit code that says that the host was not reached or the connection broke."""
@@ -81,11 +87,13 @@ PRESETS: Mapping[str, Preset] = {
             + _IN_POD
             + "sh -c {write_script} migrator {path} {expected} {wanted} {backup}",
             "copy": "{*kubectl} exec -i" + _IN_POD + "sh -c {copy_script} migrator {path} {wanted}",
-            "restart": "{*kubectl} delete pod -n {namespace} --wait=true -- {pod}",
+            "restart": "{*kubectl} delete pod -n {namespace} --ignore-not-found --wait=true -- {pod}",
             "incarnation": "{*kubectl} get pod -n {namespace} --ignore-not-found -o jsonpath={.metadata.uid} -- {pod}",
             "run": "{*kubectl} exec" + _IN_POD + "{*words}",
         },
         {"kubectl": "kubectl", "namespace": "default", "exec_options": ""},
+        there="{*kubectl} get pod -n {namespace} --ignore-not-found -o jsonpath={.status.phase} -- {pod}",
+        place="pod {pod} of the namespace {namespace}",
     ),
     "template": Preset({}),
 }

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator.rollout.ports import ExecutorError, FileChangedError
-from tests.rollout.support.hosts import SERVER, Hands, end, node, running
+from migrator.rollout.ports import ExecutorError, FileChangedError, PlaceAwayError
+from tests.patience import PATIENCE_SECONDS
+from tests.rollout.support.hosts import SERVER, Hands, end, executor, node, running
 from tests.rollout.support.sshd import LoopbackSshd, require_sshd
 
 pytestmark = pytest.mark.lane("test-all")
@@ -61,7 +62,23 @@ case $1 in
     shift
     exec "$@" ;;
   delete) cat /proc/sys/kernel/random/uuid >"{directory}/uid" ;;
-  get) cat "{directory}/uid" ;;
+  get)
+    case "$@" in *.status.phase*-1) echo Running ;; *.status.phase*) ;; *) cat "{directory}/uid" ;; esac ;;
+esac
+"""
+COMING = """#!/bin/sh
+# As above. The pod is away, then Pending, and runs at the third look, if it comes back at all.
+case $1 in
+  get)
+    echo look >>"{directory}/looks"
+    case $(wc -l <"{directory}/looks") in 1) ;; 2) echo Pending ;; *) echo {at_last} ;; esac ;;
+  exec)
+    [ "$(wc -l <"{directory}/looks")" -ge 3 ] || {{
+      echo 'Error from server (NotFound): pods "kafka-1" not found' >&2; exit 1; }}
+    while [ "$1" != -- ]; do shift; done
+    shift
+    exec "$@" ;;
+  delete) case "$*" in *--ignore-not-found*) ;; *) exit 1 ;; esac ;;
 esac
 """
 CONTENT = b"broker.id=1\n"
@@ -134,7 +151,7 @@ def test_a_pod(tmp_path: Path) -> None:
     assert first != hands.incarnation()
     assert hands.run("printf", "%s", "a 'b' $(c)").text == "a 'b' $(c)"
     asked = (tmp_path / "asked").read_text()
-    assert "delete pod -n data --wait=true -- kafka-1\n" in asked
+    assert "delete pod -n data --ignore-not-found --wait=true -- kafka-1\n" in asked
     assert "get pod -n data --ignore-not-found -o jsonpath={.metadata.uid} -- kafka-1\n" in asked
     assert "exec -i -n data -c kafka kafka-1 -- sh -c" in asked
     alone = Hands(
@@ -144,6 +161,47 @@ def test_a_pod(tmp_path: Path) -> None:
         kubectl=str(kubectl),
     )
     assert alone.executor.stops_and_starts(there)
-    gone = Hands(node(hands.path, "kafka-9.kafka", pod="kafka-9"), "statefulset", kubectl=str(kubectl))
-    with pytest.raises(ExecutorError, match="not found"):
-        gone.read()
+
+
+def pod_that_comes(tmp_path: Path, at_last: str, seconds: float) -> Hands:
+    kubectl = tmp_path / "kubectl"
+    script(kubectl, COMING.format(directory=tmp_path, at_last=at_last))
+    (tmp_path / "looks").touch()
+    hands = Hands(node(tmp_path / "server.properties", "kafka-1.kafka", pod="kafka-1"), "statefulset", kubectl="x")
+    variables = {"kubectl": str(kubectl), "namespace": "data"}
+    hands.executor = executor(hands.node, "statefulset", variables=variables, seconds=seconds)
+    return hands
+
+
+@pytest.mark.parametrize("action", ["read", "write", "copy", "run"])
+def test_a_pod_that_is_being_created_is_waited_for(tmp_path: Path, action: str) -> None:
+    hands = pod_that_comes(tmp_path, "Running", PATIENCE_SECONDS)
+    hands.restart()
+    if action == "read":
+        assert hands.read() is None
+    elif action == "write":
+        hands.write(CONTENT, None)
+        assert hands.path.read_bytes() == CONTENT
+    elif action == "copy":
+        hands.copy(CONTENT)
+        assert hands.path.read_bytes() == CONTENT
+    else:
+        assert hands.run("echo", "done").text == "done\n"
+
+
+@pytest.mark.parametrize(
+    ("at_last", "said"), [("", "still not there"), ("Pending", "still Pending"), ("$(rm)", "still not there")]
+)
+def test_a_pod_that_does_not_come_back_is_named(tmp_path: Path, at_last: str, said: str) -> None:
+    hands = pod_that_comes(tmp_path, f"'{at_last}'", 2.0)
+    with pytest.raises(PlaceAwayError, match=f"pod kafka-1 of the namespace data .*{said}") as away:
+        hands.read()
+    assert "resume" in away.value.remedy
+    assert away.value.where == "broker-1 on kafka-1.kafka"
+
+
+def test_a_command_that_fails_in_a_pod_that_runs_is_run_once(tmp_path: Path) -> None:
+    hands = pod_that_comes(tmp_path, "Running", PATIENCE_SECONDS)
+    hands.run("true")
+    assert hands.run("sh", "-c", f"echo run >>{tmp_path}/runs; exit 1").exit_code == 1
+    assert (tmp_path / "runs").read_text() == "run\n"
