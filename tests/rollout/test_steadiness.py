@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from migrator.rollout.apply import StopAt
-from migrator.rollout.gatekeeper import SESSION_TIMEOUT_MS, GateTimeoutError, Steadiness
-from migrator.rollout.modes import SESSION_TIMEOUT
+from migrator.rollout.gatekeeper import GateTimeoutError, Steadiness
+from migrator.rollout.modes import SESSION_TIMEOUT, SESSION_TIMEOUT_MS
 from migrator.rollout.ports import BrokerMode, BrokerSeen, Observation
 from migrator.rollout.steps import Phase
 from tests.rollout.support.model import ModelCluster

@@ -87,7 +87,7 @@ class RolloutDesk:
     async def open(self) -> None:
         """Write the inventory, and answer its executor."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        socket = await self.services.open()
+        socket = await self.services.open(self.directory / "services")
         (self.directory / ACCESS).write_bytes(self._nodes.controllers[0].properties.read_bytes())
         self.inventory.write_text(yaml.safe_dump(self._content(socket), sort_keys=False, allow_unicode=True), "utf-8")
 

@@ -7,6 +7,7 @@ child of the drill, and ends with it.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -26,6 +27,8 @@ from migrator.values import value
 SOCKET = "services"
 FAILED = "failed"
 LINE_MAX = 1 << 12
+PATH_MAX = 103
+"""Bytes of the path of a socket: macOS takes no more, Linux 107."""
 
 
 class Service(Protocol):
@@ -97,11 +100,19 @@ class Services:
         self._server: asyncio.Server | None = None
         self._closed = False
 
-    async def open(self) -> Path:
-        """Begin to answer; gives the socket."""
-        self._directory = Path(tempfile.mkdtemp(prefix="migrator-"))  # the path of a socket has to be short
-        self._server = await asyncio.start_unix_server(self._answer, self._directory / SOCKET, limit=LINE_MAX)
-        return self._directory / SOCKET
+    async def open(self, place: Path) -> Path:
+        """Begin to answer; gives the socket.
+
+        :param place: a directory to be made. A drill that is killed leaves it, with all else that it has. The socket is
+            elsewhere only where its path would be too long.
+        """
+        if len(os.fsencode(place / SOCKET)) > PATH_MAX:
+            place = Path(tempfile.mkdtemp(prefix="migrator-"))
+        else:
+            place.mkdir(mode=0o700)
+        self._directory = place
+        self._server = await asyncio.start_unix_server(self._answer, place / SOCKET, limit=LINE_MAX)
+        return place / SOCKET
 
     async def close(self) -> None:
         """Answer no more, and start nothing more; safe at any time."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
+import os
 import sys
+import tempfile
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -48,7 +49,7 @@ class Sleeper:
 async def serving(node: Sleeper) -> AsyncIterator[tuple[Services, Path]]:
     services = Services({NAME: node})
     try:
-        yield services, await services.open()
+        yield services, await services.open(node.output.parent / "services")
     finally:
         await services.close()
         if node.child is not None:
@@ -129,13 +130,20 @@ async def test_a_command_runs_to_its_end(tmp_path: Path, code: int) -> None:
 
 
 async def test_a_command_ends_with_the_drill(tmp_path: Path) -> None:
-    """Here another process is the drill, and is killed."""
+    """Here another process is the drill, and is killed. What is left is in the directory of the drill."""
     drill = (
-        "import asyncio, sys; from migrator.drill.rollout.services import Services\n"
-        "async def main():\n print(await Services({}).open(), flush=True); await asyncio.sleep(3600)\n"
+        "import asyncio, pathlib, sys; from migrator.drill.rollout.services import Services\n"
+        "async def main():\n print(await Services({}).open(pathlib.Path(sys.argv[1])), flush=True)\n"
+        " await asyncio.sleep(3600)\n"
         "asyncio.run(main())"
     )
-    serves = await asyncio.create_subprocess_exec(sys.executable, "-c", drill, stdout=PIPE)
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    serves = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", drill, str(tmp_path / "services")),
+        stdout=PIPE,
+        env={**os.environ, "TMPDIR": str(temporary)},
+    )
     assert serves.stdout is not None
     socket = Path((await asyncio.wait_for(serves.stdout.readline(), PATIENCE_SECONDS)).decode().strip())
     asks = await begun(socket, "run", NAME, *SLEEPS)
@@ -146,4 +154,18 @@ async def test_a_command_ends_with_the_drill(tmp_path: Path) -> None:
     await asyncio.wait_for(serves.wait(), PATIENCE_SECONDS)
     await asyncio.wait_for(asks.wait(), PATIENCE_SECONDS)
     assert psutil.wait_procs([command], timeout=PATIENCE_SECONDS)[1] == []
-    await asyncio.to_thread(shutil.rmtree, socket.parent)
+    assert await asyncio.to_thread(os.listdir, temporary) == []
+
+
+async def test_a_long_path_has_its_socket_elsewhere_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    services = Services({NAME: Sleeper(tmp_path)})
+    socket = await services.open(tmp_path / ("x" * 100) / "services")
+    try:
+        assert await asked(socket, "incarnation", NAME) == (0, "")
+        assert socket.parent.stat().st_mode & 0o077 == 0
+    finally:
+        await services.close()
+    assert await asyncio.to_thread(os.listdir, tmp_path) == []
