@@ -28,6 +28,8 @@ KEY = "inter.broker.protocol.version"
 TYPE_IT = "give -r VERSION"
 KINDS_MAX = 10
 """Of different answers: so many are told, each with its brokers."""
+CHARACTERS_MAX = 200
+"""Of one answer: whoever is registered as a broker may give any."""
 
 
 @value
@@ -123,7 +125,11 @@ def told(said: Mapping[int, Said]) -> str:
     """What each broker said; brokers that said the same stand together."""
     kinds: dict[str, list[int]] = {}
     for broker_id, it in sorted(said.items()):
-        kinds.setdefault(it.fault or it.text, []).append(broker_id)
+        kinds.setdefault(_short(it.fault or it.text), []).append(broker_id)
     told = [f"{number_ranges('broker', ids)}: {text}" for text, ids in list(kinds.items())[:KINDS_MAX]]
     more = len(kinds) - KINDS_MAX
     return "; ".join(told) + (f"; and {more} more answers" if more > 0 else "")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= CHARACTERS_MAX else f"{text[:CHARACTERS_MAX]}..."

@@ -270,3 +270,9 @@ def test_the_version_is_one_that_every_broker_said(said: dict[int, Said]) -> Non
     with pytest.raises(OperatorError, match="-r VERSION") as refused:
         version_of_brokers(said)
     assert len(refused.value.what.split("; ")) <= KINDS_MAX + 1
+
+
+def test_an_answer_without_end_is_told_in_part() -> None:
+    with pytest.raises(OperatorError, match=f"{KEY}: a migration cannot begin with it: broker 1: 9999") as refused:
+        version_of_brokers({1: Said("9" * 1_000_000)})
+    assert len(str(refused.value)) < 1000
