@@ -6,9 +6,10 @@ import asyncio
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -40,6 +41,7 @@ CLUSTER_ID = "XkYOzJkUQQ-rHVYhnWGvTg"
 ENCODER_SECRET = "drill-encoder-secret"  # noqa: S105 - of a throw-away cluster
 TOKEN_SECRET = "drill-token-secret"  # noqa: S105
 FIRST_CONTROLLER_ID = 3001
+IDS_END = 2**31
 COMMAND_SECONDS = 240.0
 STATUS_SECONDS = 2.0
 STOP_SECONDS = 30.0
@@ -206,6 +208,13 @@ async def statuses_of(controllers: Sequence[ControllerProcess]) -> dict[int, Sta
     }
 
 
+def free_ids(taken: Collection[int], count: int) -> tuple[int, ...]:
+    """Ids that no node has, above the highest one where there is room: an operator's inventory may number its nodes in
+    any way."""
+    ids = chain(range(max(taken) + 1, IDS_END), range(1, IDS_END))
+    return tuple(islice((node for node in ids if node not in taken), count))
+
+
 def leader_among(statuses: Iterable[Status]) -> Status | None:
     """What the leader of the highest epoch says; None when none leads."""
     leaders = [status for status in statuses if status.quorum.role is NodeRole.LEADER]
@@ -285,12 +294,12 @@ class Cluster(ABC):
         self.addresses = [controller.listener for controller in controllers]
 
     def successors(self) -> list[ControllerProcess]:
-        """As many other controllers, with ids that follow; neither formatted nor started.
+        """As many other controllers, with ids of their own; neither formatted nor started.
 
         All of them, old and new, find one another by ``controller.quorum.bootstrap.servers`` from their next start on.
         """
-        first = self.controllers[-1].node_id + 1
-        ports = {first + number: free_port() for number in range(len(self.controllers))}
+        taken = {*(controller.node_id for controller in self.controllers), *self.broker_ids}
+        ports = {node: free_port() for node in free_ids(taken, len(self.controllers))}
         new = [
             ControllerProcess(
                 node,

@@ -10,6 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from migrator.cli.drill import command
+from migrator.drill.cluster import free_ids
 from migrator.drill.security.protection import BrokerPorts
 from migrator.drill.security.shaped import Shaped
 from migrator.drill.shape import Shape, bytes_of, refuse_too_large, shape_of
@@ -156,3 +157,18 @@ def test_options_that_contradict_the_inventory_are_refused(tmp_path: Path, optio
     done = CliRunner().invoke(command, ["--inventory", str(file), *options])
     assert done.exit_code == ExitCode.REFUSED
     assert said in done.output
+
+
+@pytest.mark.parametrize(
+    ("controllers", "brokers", "others"),
+    [
+        ((3001, 3002, 3003), (1, 2, 3), (3004, 3005, 3006)),
+        ((1, 2, 3), (4, 5, 6), (7, 8, 9)),
+        ((3, 2, 1), (11, 12), (13, 14, 15)),
+        ((2**31 - 2, 2**31 - 1), (0, 2), (1, 3)),
+    ],
+)
+def test_controllers_that_take_over_have_ids_of_their_own(
+    controllers: tuple[int, ...], brokers: tuple[int, ...], others: tuple[int, ...]
+) -> None:
+    assert free_ids({*controllers, *brokers}, len(controllers)) == others
