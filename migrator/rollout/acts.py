@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from migrator.config.properties import encoded
-from migrator.rollout import engine
-from migrator.rollout.engine import Decision
+from migrator.rollout import decisions
+from migrator.rollout.decisions import Decision
 from migrator.rollout.excuses import Baseline
 from migrator.rollout.files import backup, digest_of, text_of
 from migrator.rollout.gatekeeper import AbortedError, Asked, Gatekeeper, Note
 from migrator.rollout.identities import LEAVES, refuse_new_identity
 from migrator.rollout.job_acts import JobActs
 from migrator.rollout.journal import Event
+from migrator.rollout.looks import broker_before, serves
 from migrator.rollout.modes import FileMode, digest, file_mode, parsed
 from migrator.rollout.nodes import Node
 from migrator.rollout.old_metadata_log import remove_old_log
@@ -21,6 +22,7 @@ from migrator.rollout.parts import RolloutParts
 from migrator.rollout.ports import ExecutorError, FileChangedError
 from migrator.rollout.processes import Processes
 from migrator.rollout.progress import Progress, StepProgress, restart_begun
+from migrator.rollout.questions import STOPS
 from migrator.rollout.step_gates import StepGates
 from migrator.rollout.steps import Act, Job, Phase, Step
 from migrator.rollout.wanted_file import wanted_file
@@ -112,7 +114,7 @@ class StepActs:
         elif step.node is not None:
             if act in (Act.RESTART, Act.START):
                 self._started.add(step.name)
-            if act in engine.STOPS:
+            if act in STOPS:
                 stops = self._restart if act is Act.RESTART else self._stop
                 await stops(step, step.node, progress, asked)
             else:
@@ -144,7 +146,7 @@ class StepActs:
 
     async def _may_run(self, own: Step, node: Node) -> bool:
         """Whether the node is seen to serve, or its process to run, or nobody can say."""
-        if engine.serves(node, await self._parts.observer.observe()):
+        if serves(node, await self._parts.observer.observe()):
             return True
         try:
             return await self._parts.executor.incarnation(own.successor or node) is not None
@@ -160,7 +162,7 @@ class StepActs:
         if step.phase is Phase.MIGRATE:
             await remove_old_log(self._parts, node, parsed(node, ours))
         here = FileMode.STOCK if step.mode is FileMode.STOCK else file_mode(node.role, parsed(node, ours))
-        if engine.is_past(step, here):
+        if decisions.is_past(step, here):
             self._note(Event.FOUND, step.name, Act.EDIT, past=True)
             return
         old = encoded(ours) if step.successor is None else await self._parts.executor.read(target, target.properties)
@@ -168,7 +170,7 @@ class StepActs:
         before, wanted = digest(old), digest(new)
         known = progress.knows(target.name, before)
         step_known, settings = progress.of(step.name), self._parts.mode_settings("").digest
-        decision = engine.decide_edit(step_known, before, wanted, file_is_known=known)
+        decision = decisions.decide_edit(step_known, before, wanted, file_is_known=known)
         if decision is Decision.TOOK_EFFECT and before != wanted:
             with_others = step_known.expected.get("settings", settings) != settings
             decision = Decision.DO if with_others else decision
@@ -200,10 +202,10 @@ class StepActs:
         while True:
             seen = await self._parts.observer.observe()
             before = await self._parts.executor.incarnation(node)
-            comparable = engine.comparable(known, before, words)
+            comparable = decisions.comparable(known, before, words)
             now = await self._digest(node)
             is_known = progress.knows(node.name, now) or await self._is_mended(step, known, before)
-            decision = engine.decide_restart(step, known, seen, comparable, file_is_known=is_known)
+            decision = decisions.decide_restart(step, known, seen, comparable, file_is_known=is_known)
             if decision is Decision.FILE_CHANGED:
                 raise self._changed(node, now)
             if decision is not Decision.DO or await self.gates.is_open_now(step, progress, asked):
@@ -215,7 +217,7 @@ class StepActs:
         if decision is not Decision.TOOK_EFFECT:
             worded_anew = decision is Decision.DO and comparable != before
             if known.begun is not Act.RESTART or worded_anew:
-                begun = restart_begun(node, engine.broker_before(node, seen), before)
+                begun = restart_begun(node, broker_before(node, seen), before)
                 self._note(Event.BEGUN, step.name, Act.RESTART, **begun, words=words)
             await self._processes.restart(step, node, before)
         self._note(Event.DONE, step.name, Act.RESTART, node=node.name)
@@ -232,7 +234,7 @@ class StepActs:
 
     async def _start(self, step: Step, node: Node, progress: Progress) -> None:
         target = step.successor or node
-        decision = engine.decide_start(progress.of(step.name), await self._parts.executor.incarnation(target))
+        decision = decisions.decide_start(progress.of(step.name), await self._parts.executor.incarnation(target))
         if decision is Decision.DO:
             self._note(Event.BEGUN, step.name, Act.START, node=target.name)
             self._parts.tell(f"{step.name}: starts {target.name}")
@@ -246,7 +248,7 @@ class StepActs:
     async def _stop(self, step: Step, node: Node, progress: Progress, asked: Asked) -> None:
         while True:
             runs = await self._parts.executor.incarnation(node)
-            decision = engine.decide_stop(progress.of(step.name), runs)
+            decision = decisions.decide_stop(progress.of(step.name), runs)
             if decision is not Decision.DO or await self.gates.is_open_now(step, progress, asked):
                 break
         if decision is Decision.DO and runs is not None:

@@ -1,4 +1,4 @@
-"""Drives a rollout: engine, executor, observer, journal and lock, one act after the other.
+"""Drives a rollout: decisions, executor, observer, journal and lock, one act after the other.
 
 Before an act the lock is looked at, and what is to be done stands in the journal on disk. Whoever runs the same journal
 again goes on where it ended, however it ended.
@@ -15,18 +15,7 @@ from pathlib import Path
 from migrator.errors import OperatorError
 from migrator.rollout.acts import StepActs
 from migrator.rollout.archive import keep_output
-from migrator.rollout.engine import (
-    asks_again,
-    closes_rack,
-    in_order,
-    is_needed,
-    is_under_way,
-    next_step,
-    questions_after,
-    questions_before,
-    refuse_pause_at_end,
-    touched,
-)
+from migrator.rollout.decisions import is_needed, touched
 from migrator.rollout.examined import remove_left_copies
 from migrator.rollout.excuses import BackAgainError, Baseline, refuse_end_with
 from migrator.rollout.gatekeeper import AbortedError, Asked, GateShutError, GateTimeoutError
@@ -34,6 +23,7 @@ from migrator.rollout.identities import IdentityError
 from migrator.rollout.job_acts import JobFailedError
 from migrator.rollout.journal import Detail, Event, RolloutJournal
 from migrator.rollout.nodes import Node
+from migrator.rollout.order import in_order, is_under_way, next_step, refuse_pause_at_end
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import canary_steps, has_canary, plan
 from migrator.rollout.ports import (
@@ -47,6 +37,7 @@ from migrator.rollout.ports import (
 )
 from migrator.rollout.processes import UntrueRestartError
 from migrator.rollout.progress import Progress, after, progress_of
+from migrator.rollout.questions import asks_again, closes_rack, questions_after, questions_before
 from migrator.rollout.steps import TEXTS, Act, Job, Phase, Step
 from migrator.values import value
 

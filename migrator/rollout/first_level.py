@@ -10,8 +10,8 @@ from __future__ import annotations
 from migrator.errors import OperatorError
 from migrator.preflight.protocol_versions import KEY, Said, told, version_of_brokers
 from migrator.records.versions import parse_version
-from migrator.rollout.engine import has_data
 from migrator.rollout.inventory import Inventory
+from migrator.rollout.looks import has_data
 from migrator.rollout.ports import BrokerMode, Observation
 
 WHERE = "controllers.release_version"

@@ -6,13 +6,14 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from migrator.errors import OperatorError
-from migrator.rollout import engine, jobs
+from migrator.rollout import jobs
 from migrator.rollout.archive import keep_output, keep_verdict, make_archive
 from migrator.rollout.examined import copies
 from migrator.rollout.excuses import refuse_gone
 from migrator.rollout.files import backup_of, digest_of, text_of
 from migrator.rollout.gatekeeper import Note
 from migrator.rollout.journal import Detail, Event
+from migrator.rollout.looks import has_data, silent_gone
 from migrator.rollout.modes import FileMode, file_mode, parsed
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
@@ -64,7 +65,7 @@ class JobActs:
         if known.begun is Act.RUN and job is Job.GIVE_BACK and seen.controller_broker is not None:
             self._note(Event.DONE, step.name, Act.RUN)
             return
-        if job is Job.FORMAT and engine.has_data(seen):
+        if job is Job.FORMAT and has_data(seen):
             await self._refuse_format(node)
             file = await digest_of(self._parts.executor, node)
             self._note(Event.FOUND, step.name, Act.RUN, node=node.name, file=file)
@@ -116,7 +117,7 @@ class JobActs:
     async def _leave_out(self, step: Step, progress: Progress) -> None:
         """The leader gets the order again whenever it is not finished: each order is for one leader only."""
         seen = await self._parts.observer.observe()
-        gone = engine.silent_gone(self._parts.inventory.gone, seen)
+        gone = silent_gone(self._parts.inventory.gone, seen)
         if seen.is_finished or not gone:
             self._note(Event.FOUND, step.name, Act.RUN)
             return

@@ -7,7 +7,6 @@ from secrets import token_hex
 from migrator.config.properties import encoded
 from migrator.errors import OperatorError
 from migrator.observe.printable import printable
-from migrator.rollout.engine import refuse_back, refuse_ended
 from migrator.rollout.excuses import TAKE_IN, back_again, baseline_of, by_brokers, refuse_gone
 from migrator.rollout.files import text_of
 from migrator.rollout.finding_quorum import refuse_lost_brokers
@@ -24,6 +23,7 @@ from migrator.rollout.plan import refuse_canary
 from migrator.rollout.ports import LockedError
 from migrator.rollout.progress import Progress, progress_of
 from migrator.rollout.steps import Direction, Phase
+from migrator.rollout.way_back import refuse_back, refuse_ended
 
 ID_BYTES = 4
 

@@ -1,6 +1,6 @@
 """The plan: an inventory -> the steps of the whole way, forward or back. Pure.
 
-It has every step, also those whose effect is there already: the engine finds that out by looking at their turn.
+It has every step, also those whose effect is there already: `apply` finds that out by looking at their turn.
 """
 
 from __future__ import annotations

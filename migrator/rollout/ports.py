@@ -1,6 +1,6 @@
 """What a rollout needs of the world: who touches nodes, who looks, who keeps others out, what time it is.
 
-The engine is pure and knows only the values below. `apply` drives it through the four protocols; tests put a model
+Decisions are pure and know only the values below. `apply` drives it through the four protocols; tests put a model
 cluster behind them.
 """
 

@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 
 from migrator.config.properties import decoded
-from migrator.rollout import engine, jobs
+from migrator.rollout import decisions, jobs
 from migrator.rollout.files import earlier_of, text_of
+from migrator.rollout.looks import silent_gone
 from migrator.rollout.modes import FileMode, changes_shown, file_mode, parsed, rewritten, stock_file
 from migrator.rollout.nodes import Node
+from migrator.rollout.order import in_order
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.ports import GateQuestion, Observation
 from migrator.rollout.progress import Progress
@@ -114,7 +116,7 @@ async def gather(parts: RolloutParts, steps: Sequence[Step], progress: Progress)
 def preview(parts: RolloutParts, steps: Sequence[Step], progress: Progress, facts: Facts) -> list[StepPreview]:
     """All steps, in the order in which they are taken, as it looks now."""
     texts = dict(facts.texts)
-    return [_preview(parts, step, progress, facts, texts) for step in engine.in_order(steps, progress, facts.seen)]
+    return [_preview(parts, step, progress, facts, texts) for step in in_order(steps, progress, facts.seen)]
 
 
 def _preview(parts: RolloutParts, step: Step, progress: Progress, facts: Facts, texts: dict[str, str]) -> StepPreview:
@@ -124,7 +126,7 @@ def _preview(parts: RolloutParts, step: Step, progress: Progress, facts: Facts, 
     begun = bool(known.done) or known.begun is not None
     runs = node is not None and node.name in facts.running
     starts = node is not None and node.name in progress.returned
-    if not begun and not engine.is_needed(step, facts.seen, _mode(step, texts), runs=runs, starts=starts):
+    if not begun and not decisions.is_needed(step, facts.seen, _mode(step, texts), runs=runs, starts=starts):
         return StepPreview(step, StepState.NOT_NEEDED)
     state = StepState.UNDER_WAY if begun else StepState.OPEN
     file, changes = "", _NOTHING
@@ -149,7 +151,7 @@ def _edited(
         there = facts.stock.get(step.successor.name, "")
         return step.successor.properties, tuple(changes_shown(there, stock_file(before, release)))
     here = file_mode(node.role, parsed(node, before))
-    if step.mode is None or engine.is_past(step, here):
+    if step.mode is None or decisions.is_past(step, here):
         return node.properties, ()
     after = rewritten(
         node, before, step.mode, parts.mode_settings(release_version), facts.earlier.get((node.name, step.mode))
@@ -160,7 +162,7 @@ def _edited(
 
 def _command(parts: RolloutParts, step: Step, seen: Observation, progress: Progress) -> tuple[str, ...]:
     if step.job is Job.LEAVE_OUT:
-        gone = engine.silent_gone(parts.inventory.gone, seen)
+        gone = silent_gone(parts.inventory.gone, seen)
         leader = parts.inventory.controllers.nodes[0]
         return tuple(jobs.finish_without(leader, parts.inventory, gone, progress.reason))
     if step.job is None or step.node is None or step.job in (Job.ARCHIVE, Job.SET_ASIDE, Job.UNREGISTER):

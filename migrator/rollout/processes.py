@@ -4,7 +4,7 @@ between the two."""
 from __future__ import annotations
 
 from migrator.errors import OperatorError
-from migrator.rollout import engine
+from migrator.rollout import decisions
 from migrator.rollout.gatekeeper import Gatekeeper
 from migrator.rollout.modes import FileMode
 from migrator.rollout.nodes import Node
@@ -56,7 +56,7 @@ class Processes:
         except ExecutorError as error:
             failed = error
             self._parts.tell(f"{step.name}: {error}. Waits whether {node.name} ends nevertheless")
-        if before == engine.UNKNOWN_INCARNATION and failed is None:
+        if before == decisions.UNKNOWN_INCARNATION and failed is None:
             return
         has_ended = await self._ends(node, before)
         if failed is not None and not has_ended:
@@ -104,7 +104,7 @@ class Processes:
 
     async def _believe(self, node: Node, before: str | None) -> None:
         after = await self._parts.executor.incarnation(node)
-        if after is not None and after == before and after != engine.UNKNOWN_INCARNATION:
+        if after is not None and after == before and after != decisions.UNKNOWN_INCARNATION:
             raise _untrue(node, "restart")
 
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from migrator.rollout.engine import next_step
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.journal import Entry
+from migrator.rollout.order import next_step
 from migrator.rollout.plan import plan
 from migrator.rollout.ports import LockHolder, Observation
 from migrator.rollout.progress import progress_of

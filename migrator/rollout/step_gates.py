@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from migrator.rollout import engine
+from migrator.rollout import decisions
 from migrator.rollout.gatekeeper import Asked, Gatekeeper, Note
 from migrator.rollout.journal import Event
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.ports import Observation
 from migrator.rollout.progress import Progress
+from migrator.rollout.questions import TOUCH_NODE
 from migrator.rollout.steps import Act, Step
 
 FRESH_MS = 30_000
@@ -57,11 +58,11 @@ class StepGates:
 
     async def _is_over(self, step: Step, progress: Progress, seen: Observation) -> bool:
         """Whether the process of a step was stopped meanwhile: no gate holds up what brings it back."""
-        if step.node is None or engine.TOUCH_NODE.isdisjoint(step.acts):
+        if step.node is None or TOUCH_NODE.isdisjoint(step.acts):
             return False
         runs = await self._parts.executor.incarnation(step.node)
         known, words = progress.of(step.name), self._parts.inventory.words_for(step.node)
-        return engine.took_effect(step, known, seen, engine.comparable(known, runs, words))
+        return decisions.took_effect(step, known, seen, decisions.comparable(known, runs, words))
 
     async def is_open_now(self, step: Step, progress: Progress, asked: Asked) -> bool:
         """The gate before a node is stopped, as the last thing before that. Where it was waited for, whoever asks looks

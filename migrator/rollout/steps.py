@@ -142,7 +142,7 @@ class Step:
 
     ``mode``: of the node's file after `Act.EDIT`. ``successor``: Kafka's controller that `Act.START` starts instead of
     ``node``. ``before`` and ``after``: what the two checks ask. ``together``: the brokers of a rack that may be down at
-    the same time; then the engine decides what the check after each of them asks.
+    the same time; then `questions` says what the check after each of them asks.
     """
 
     name: str

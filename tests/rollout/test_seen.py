@@ -38,9 +38,10 @@ from migrator.observe.status import (
 )
 from migrator.observe.status_page import Answers
 from migrator.records.uuid import Uuid
-from migrator.rollout.engine import is_down, is_needed
+from migrator.rollout.decisions import is_needed
 from migrator.rollout.gates import judge
 from migrator.rollout.leader_says import of_json, of_status
+from migrator.rollout.looks import is_down
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.observer import brokers_seen, migration_seen, min_isr_of, whole
 from migrator.rollout.ports import (
