@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from migrator.controller.quorum_target import KEY, RESOURCE
+from migrator.controller.rollout_lock import KEY as LOCK_KEY
 from migrator.log.dump import to_lines
 from migrator.log.metadata_log import MetadataLog
 from migrator.log.snapshots import SnapshotWriter
@@ -42,6 +43,7 @@ CLUSTER: list[m.MetadataRecord] = [
     m.PartitionRecord(0, UUID, (1, 2), (1,), (), (), 1, 0, 4, 5),
     m.ConfigRecord(2, "orders", "cleanup.policy", "compact"),
     m.ConfigRecord(RESOURCE.resource_type, RESOURCE.name, KEY, "4,5,6"),
+    m.ConfigRecord(RESOURCE.resource_type, RESOURCE.name, LOCK_KEY, '{"rollout":"ab12cd34","host":"ops-1"}'),
 ]
 """Records that an image can be made of."""
 
@@ -89,3 +91,7 @@ def test_the_metadata_shell_reads_ours(kafka_391: StockKafka, tmp_path: Path, wr
         kafka_391, path, "cat", "/image/configs/UNKNOWN:migrator.quorum/target.voters", directory=tmp_path
     )
     assert "4,5,6" in target
+    lock = metadata_shell(
+        kafka_391, path, "cat", f"/image/configs/UNKNOWN:migrator.quorum/{LOCK_KEY}", directory=tmp_path
+    )
+    assert '{"rollout":"ab12cd34","host":"ops-1"}' in lock
