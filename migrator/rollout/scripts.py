@@ -55,8 +55,8 @@ as() {
   uid=${who%% *} user=${who#* } gid=65534 groups=--clear-groups code=0
   if [ "$who" = 65534 ]; then user=nobody; fi
   if [ "$(id -u "$user" 2>/dev/null)" = "$uid" ]; then gid=$(id -g "$user") groups=--init-groups; fi
-  if setpriv --reuid="$uid" --regid="$gid" "$groups" --inh-caps=-all true 2>/dev/null; then
-    set -- setpriv --reuid="$uid" --regid="$gid" "$groups" --inh-caps=-all sh -c "$script" migrator "$@"
+  if setpriv --reuid="$uid" --regid="$gid" "$groups" true 2>/dev/null; then
+    set -- setpriv --reuid="$uid" --regid="$gid" "$groups" sh -c "$script" migrator "$@"
   else
     set -- su -s /bin/sh -c "$script" "$user" migrator "$@"
   fi
