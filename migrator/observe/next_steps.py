@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from migrator.observe.names import number_ranges
-from migrator.observe.status import Problem, Status
+from migrator.observe.status import BrokerState, Problem, Status
 from migrator.values import value
 
 GOES_ON = "nothing to do: the controller goes on by itself"
@@ -15,13 +15,15 @@ UNTIL_DUAL_WRITE = "nothing to do: the controller goes on by itself, up to dual-
 
 @value
 class Facts:
-    """What decides between rows of one state. Ids: brokers by their mode, voters by their migration flag. ``blocked``:
-    somebody has to act before the migration goes on; ``troubled``: there is something to mend, at least."""
+    """What decides between rows of one state. Ids: brokers by their mode, voters by their migration flag. ``down``:
+    brokers in KRaft mode that do not serve. ``blocked``: somebody has to act before the migration goes on;
+    ``troubled``: there is something to mend, at least."""
 
     zookeeper_brokers: tuple[int, ...]
     kraft_brokers: tuple[int, ...]
     on: tuple[int, ...]
     off: tuple[int, ...]
+    down: tuple[int, ...] = ()
     blocked: bool = False
     troubled: bool = False
 
@@ -33,6 +35,7 @@ class Facts:
             "kraft": number_ranges("broker", self.kraft_brokers),
             "on": number_ranges("controller", self.on),
             "off": number_ranges("controller", self.off),
+            "down": number_ranges("broker", self.down),
         }
 
 
@@ -87,6 +90,14 @@ ROWS = (
     ),
     Row(
         ("dual-writing",),
+        "wait for {down}, or start what is down: no other node should be restarted before. What is gone for good is "
+        "unregistered (kafka-cluster.sh unregister)",
+        lambda facts: bool(facts.down),
+        needs_calm=True,
+        case="a broker in KRaft mode does not serve",
+    ),
+    Row(
+        ("dual-writing",),
         "run 'migrator verify', then restart the brokers in KRaft mode, one after the other: {zookeeper}",
         lambda facts: bool(facts.zookeeper_brokers) and not facts.kraft_brokers,
         needs_calm=True,
@@ -128,6 +139,7 @@ ROWS = (
     ),
     Row(("inactive",), "ask the controller that leads: it knows what comes next"),
 )
+DOWN = (BrokerState.OFFLINE, BrokerState.FENCED)
 NO_LEADER = "bring back enough controllers for an election: nothing goes on before"
 BLANK = "start the controllers: nothing is known before the first election"
 
@@ -156,6 +168,7 @@ def facts_of(status: Status, problems: Sequence[Problem]) -> Facts:
         tuple(broker.broker_id for broker in brokers if not broker.in_zookeeper_mode),
         tuple(voter.node_id for voter in voters if voter.zk_migration_ready is True),
         tuple(voter.node_id for voter in voters if voter.zk_migration_ready is False),
+        tuple(broker.broker_id for broker in brokers if not broker.in_zookeeper_mode and broker.state in DOWN),
         blocked=any(not problem.warning for problem in problems),
         troubled=bool(problems),
     )

@@ -8,7 +8,7 @@ import pytest
 
 from migrator.migration.machine.states import State
 from migrator.observe.next_steps import BLANK, FIRST, MEND, NO_LEADER, ROWS, facts_of, next_step
-from migrator.observe.status import Problem
+from migrator.observe.status import BrokerState, BrokerStatus, Problem
 from tests.observe.support.next_table import table
 from tests.observe.support.statuses import a_status, zookeeper_brokers
 
@@ -37,6 +37,19 @@ def test_from_dual_writing_to_the_end() -> None:
     assert "run 'migrator verify', then restart the controllers" in step(zookeeper=(), kraft=(1, 2, 3))
     assert "restart the other controllers" in step(zookeeper=(), kraft=(1,), off=(3001,))
     assert "turn the migration on again on controller 3001" in step(zookeeper=(1,), off=(3001,))
+
+
+@pytest.mark.parametrize("state", [BrokerState.OFFLINE, BrokerState.FENCED])
+@pytest.mark.parametrize("zookeeper", [(), (3,)])
+@pytest.mark.parametrize("off", [(), (3001,)])
+def test_no_node_is_restarted_while_a_broker_is_down(
+    state: BrokerState, zookeeper: tuple[int, ...], off: tuple[int, ...]
+) -> None:
+    down = BrokerStatus(2, state, 1, in_zookeeper_mode=False)
+    brokers = (*zookeeper_brokers(zookeeper, (1,)), down)
+    step = next_step(a_status(State.DUAL_WRITING, brokers=brokers, off=off if not zookeeper else ()))
+    assert step.startswith("wait for broker 2, or start")
+    assert "There is no way back" not in step
 
 
 def test_nothing_dangerous_comes_before_what_has_to_be_mended() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from migrator.clock import monotonic_ms
 from migrator.errors import OperatorError
-from migrator.image.model import MetadataImage
+from migrator.image.model import ClusterImage, MetadataImage
 from migrator.migration.machine import events as ev
 from migrator.migration.machine.finish import FLAG, VerdictContext, without, zk_mode_brokers
 from migrator.migration.machine.interpret import UNREACHABLE
@@ -269,8 +269,25 @@ def finish_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, ..
             f"brokers in ZooKeeper mode: {', '.join(map(str, brokers)) or 'none'}",
             "Restart them in KRaft mode" + "".join(f". {without(f'broker {i}', i)}" for i in view.vanished_brokers),
         ),
+        *running_gate(view.driver.public, image.cluster),
         *_voters_gate(view.driver),
         _lag_gate(view),
+    )
+
+
+def running_gate(public: PublicState, cluster: ClusterImage) -> tuple[Gate, ...]:
+    """The controllers do not wait for a broker in KRaft mode that is down; who ends a migration should."""
+    if public is PublicState.FINISHED:
+        return ()
+    found = sorted(cluster.brokers.items())
+    down = [i for i, broker in found if broker.fenced and not broker.is_migrating_zk_broker]
+    return (
+        Gate(
+            "running",
+            not down,
+            f"brokers that do not serve: {', '.join(map(str, down)) or 'none'}",
+            "Start them, and wait until they serve. What is gone for good: kafka-cluster.sh unregister --id N",
+        ),
     )
 
 
