@@ -34,7 +34,7 @@ from migrator.rollout.apply import ABORT_FILE, Ending, RolloutRun, StopAt, until
 from migrator.rollout.finding_quorum import refuse_lost_brokers
 from migrator.rollout.first_level import first_level
 from migrator.rollout.inventory import schema_text
-from migrator.rollout.journal import Event, RolloutJournal, read_journal
+from migrator.rollout.journal import Entry, Event, RolloutJournal, read_journal
 from migrator.rollout.leaving_zookeeper import keep, refuse_removal, remove_all
 from migrator.rollout.opening import (
     may_go_on,
@@ -42,12 +42,13 @@ from migrator.rollout.opening import (
     note_with,
     note_without,
     open_rollout,
+    refuse_canary_of,
     refuse_with,
     refuse_without,
     turn_back,
 )
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.plan import plan, refuse_canary
+from migrator.rollout.plan import plan, refuse_canary, refuse_step
 from migrator.rollout.preview import StepPreview, gather, preview
 from migrator.rollout.progress import Progress, progress_of
 from migrator.rollout.site import Site, parts_at, site_of
@@ -214,6 +215,14 @@ def apply(inventory: Path, until: str, pause_after: str, canary: str, named: Nam
     Before the migration is finished, the command says that there is no way back after it, and asks.
     """
 
+    site, stop = _site(inventory, named), _stop_at(until, pause_after)
+
+    def check(entries: Sequence[Entry]) -> None:
+        refuse_canary_of(site.inventory, entries, canary)
+        progress = progress_of(entries)
+        known = progress.canary if progress.rollout and not progress.closed else ""
+        refuse_step(plan(site.inventory, Direction.FORWARD, canary or known), stop.step)
+
     async def begin(parts: RolloutParts, journal: RolloutJournal) -> Ending | None:
         progress = progress_of(journal.entries)
         if progress.closed and progress.direction is Direction.FORWARD:
@@ -223,7 +232,7 @@ def apply(inventory: Path, until: str, pause_after: str, canary: str, named: Nam
         await open_rollout(parts, journal, canary)
         return None
 
-    _run(_site(inventory, named), begin, _stop_at(until, pause_after), yes=yes, reason=named.reason)
+    _run(site, begin, stop, check, yes=yes, reason=named.reason)
 
 
 @command.command("resume")
@@ -232,10 +241,10 @@ def apply(inventory: Path, until: str, pause_after: str, canary: str, named: Nam
 @_nodes
 def resume(inventory: Path, until: str, pause_after: str, named: Named, yes: bool) -> None:
     """Go on where the journal ends, forward or back, however the last command ended."""
-    site = _site(inventory, named)
+    site, stop = _site(inventory, named), _stop_at(until, pause_after)
 
-    async def check(parts: RolloutParts, journal: RolloutJournal) -> None:
-        progress = progress_of(journal.entries)
+    def check(entries: Sequence[Entry]) -> None:
+        progress = progress_of(entries)
         if not progress.rollout or progress.closed:
             raise OperatorError(
                 "no rollout is under way",
@@ -244,9 +253,9 @@ def resume(inventory: Path, until: str, pause_after: str, named: Named, yes: boo
             )
         if until and progress.direction is Direction.BACK:
             raise OperatorError("a rollback has no such states", where="--until", remedy="Use --pause-after")
-        await may_go_on(parts, journal)
+        refuse_step(plan(site.inventory, progress.direction, progress.canary), stop.step)
 
-    _run(site, check, _stop_at(until, pause_after), yes=yes, reason=named.reason)
+    _run(site, may_go_on, stop, check, yes=yes, reason=named.reason)
 
 
 @command.command("rollback")
@@ -260,15 +269,17 @@ def rollback(inventory: Path, named: Named, yes: bool) -> None:
     """
 
     async def turn(parts: RolloutParts, journal: RolloutJournal) -> None:
-        await may_turn_back(parts, journal)
+        level = await may_turn_back(parts, journal)
         shown = await _previews(parts, progress_of(journal.entries), Direction.BACK)
+        if yes:  # before the first line is printed: whoever is killed meanwhile has agreed already
+            await turn_back(parts, journal, level)
         for line in (*way_back(shown), *step_lines(shown, parts.inventory)):
             say(line)
         if not yes:
             await asyncio.to_thread(ask, "Go back?", abort=True)
-        await turn_back(parts, journal)
+            await turn_back(parts, journal, level)
 
-    _run(_site(inventory, named), turn, StopAt(), yes=yes, reason=named.reason)
+    _run(_site(inventory, named), turn, StopAt(), lambda _: None, yes=yes, reason=named.reason)
 
 
 def _site(inventory: Path, named: Named) -> Site:
@@ -301,11 +312,15 @@ def _run(
     site: Site,
     begin: Callable[[RolloutParts, RolloutJournal], Coroutine[Any, Any, Ending | None]],
     stop: StopAt,
+    check: Callable[[Sequence[Entry]], None],
     *,
     yes: bool,
     reason: str,
 ) -> None:
-    """Begin, and do as much of the plan as is wanted. ``begin`` may say that there is nothing to do."""
+    """Begin, and do as much of the plan as is wanted. ``begin`` may say that there is nothing to do.
+
+    :param check: refuses options that do not fit the journal, before a file is made or the lock is taken.
+    """
 
     async def confirm(left: Sequence[str]) -> bool:
         return yes or await asyncio.to_thread(ask, *finish_question(site.inventory, left))
@@ -323,6 +338,8 @@ def _run(
             with asked_to_stop((site.state / ABORT_FILE).touch, _STOPS):
                 return await RolloutRun(parts, journal, site.state, confirm).run(stop)
 
+    _refuse_second(site)
+    check(read_journal(site.state))
     with _journal(site) as journal:
         ending = asyncio.run(work(journal))
         with suppress(OSError):  # the terminal may be gone
@@ -331,18 +348,25 @@ def _run(
     raise click.exceptions.Exit(ENDINGS.get(ending, ExitCode.OK))
 
 
-@contextmanager
-def _journal(site: Site) -> Iterator[RolloutJournal]:
+def _refuse_second(site: Site) -> None:
     """
-    :raises OperatorError: another command of this rollout runs here, or the journal cannot be used.
+    :raises OperatorError: another command of this rollout runs here.
     """
-    site.make_state()
-    if is_in_use(site.state):
+    if site.state.exists() and is_in_use(site.state):
         raise OperatorError(
             "another command of this rollout runs on this host",
             where=str(site.state),
             remedy="Wait for its end, or let it stop with 'migrator rollout abort'",
         )
+
+
+@contextmanager
+def _journal(site: Site) -> Iterator[RolloutJournal]:
+    """
+    :raises OperatorError: another command of this rollout runs here, or the journal cannot be used.
+    """
+    _refuse_second(site)
+    site.make_state()
     with DirectoryLock(site.state):
         journal = RolloutJournal(site.state)
         try:

@@ -25,7 +25,7 @@ from migrator.rollout.journal import Detail, Event, RolloutJournal
 from migrator.rollout.nodes import Node
 from migrator.rollout.order import in_order, is_under_way, next_step, refuse_pause_at_end
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.plan import canary_steps, has_canary, plan
+from migrator.rollout.plan import canary_steps, has_canary, plan, refuse_step
 from migrator.rollout.ports import (
     ExecutorError,
     FileChangedError,
@@ -125,11 +125,7 @@ class RolloutRun:
 
         :raises OperatorError: something is not as it has to be; the journal and the message say what.
         """
-        names = [step.name for step in self._steps]
-        if stop.step and stop.step not in names:
-            raise OperatorError(
-                f"there is no step {stop.step}", where="--pause-after", remedy=f"Name one of {', '.join(names)}"
-            )
+        refuse_step(self._steps, stop.step)
         if stop.step and self._progress.of(stop.step).finished:
             return Ending.PAUSED
         self._abort_file.unlink(missing_ok=True)

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from secrets import token_hex
 
 from migrator.config.properties import encoded
 from migrator.errors import OperatorError
 from migrator.observe.printable import printable
+from migrator.rollout.examined import remove_left_copies
 from migrator.rollout.excuses import TAKE_IN, back_again, baseline_of, by_brokers, refuse_gone
 from migrator.rollout.files import text_of
 from migrator.rollout.finding_quorum import refuse_lost_brokers
 from migrator.rollout.first_level import first_level
 from migrator.rollout.gates import FINISHED
-from migrator.rollout.inventory import ControllerKind
+from migrator.rollout.inventory import ControllerKind, Inventory
 from migrator.rollout.jobs import REASON_MAX
-from migrator.rollout.journal import FORMAT, Event, RolloutJournal
+from migrator.rollout.journal import FORMAT, Entry, Event, RolloutJournal
 from migrator.rollout.lock import held
 from migrator.rollout.modes import digest, file_mode, parsed
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.plan import refuse_canary
+from migrator.rollout.plan import is_same_canary, refuse_canary
 from migrator.rollout.ports import LockedError
 from migrator.rollout.progress import Progress, progress_of
 from migrator.rollout.steps import Direction, Phase
+from migrator.rollout.summary import of_last
 from migrator.rollout.way_back import refuse_back, refuse_ended
 
 ID_BYTES = 4
@@ -34,8 +37,11 @@ async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str
 
     The journal knows every property file from then on, so that a change by somebody else is seen.
 
-    :raises OperatorError: the one under way goes back, a file cannot be read, or there is no such canary.
+    One that has changed nothing yet begins anew with another canary.
+
+    :raises OperatorError: as `refuse_canary_of`; the one under way goes back, or a file cannot be read.
     """
+    refuse_canary_of(parts.inventory, journal.entries, canary)
     progress = progress_of(journal.entries)
     seen = await parts.observer.observe()  # whether the migration is over, and so where the lock is
     if progress.rollout and not progress.closed:
@@ -50,16 +56,17 @@ async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str
                 where=str(journal.path),
                 remedy="Bring it to its end with 'migrator rollout resume'; then a new rollout can begin",
             )
-        if canary and canary != progress.canary:
-            has = f"the canary {progress.canary}" if progress.canary else "no canary"
-            raise OperatorError(
-                f"the rollout that is under way has {has}",
-                where="--canary",
-                remedy="Go on without --canary. A canary is chosen when a rollout begins",
-            )
-        return
-    refuse_canary(parts.inventory, canary)
-    await _refuse_held(parts)
+        if not canary or is_same_canary(parts.inventory, canary, progress.canary):
+            return
+        await remove_left_copies(parts, progress)
+        rollout = progress.rollout
+    else:
+        await _refuse_held(parts)
+        rollout = token_hex(ID_BYTES)
+    await _note_opened(parts, journal, canary, rollout)
+
+
+async def _note_opened(parts: RolloutParts, journal: RolloutJournal, canary: str, rollout: str) -> None:
     files, texts = {}, {}
     for node in parts.inventory.nodes:
         texts[node.name] = text = await text_of(parts.executor, node)
@@ -68,7 +75,6 @@ async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str
     seen = await parts.observer.observe()
     refuse_lost_brokers(parts.inventory, seen, texts)
     level = first_level(parts.inventory, seen)
-    rollout = token_hex(ID_BYTES)
     now = parts.clock.wall_ms()
     direction = Direction.FORWARD.value
     more: dict[str, str | int] = {"canary": canary, "release_version": level, "format": FORMAT}
@@ -77,6 +83,34 @@ async def open_rollout(parts: RolloutParts, journal: RolloutJournal, canary: str
     for name, found in files.items():
         journal.append(now, Event.FILE, node=name, file=found)
     await _lock_opened(parts, journal, rollout)
+
+
+def refuse_canary_of(inventory: Inventory, entries: Sequence[Entry], canary: str) -> None:
+    """
+    :param entries: of the journal.
+    :param canary: as the operator has typed it just now; "" for none.
+    :raises OperatorError: there is no such broker, or the rollout under way has changed something with another canary.
+    """
+    refuse_canary(inventory, canary)
+    progress = progress_of(entries)
+    if not canary or not progress.rollout or progress.closed or is_same_canary(inventory, canary, progress.canary):
+        return
+    if _has_changed_something(entries):
+        has = f"the canary {progress.canary}" if progress.canary else "no canary"
+        raise OperatorError(
+            f"the rollout that is under way has {has}",
+            where="--canary",
+            remedy="Go on without --canary. Another one can be chosen only before a step has changed something",
+        )
+
+
+def _has_changed_something(entries: Sequence[Entry]) -> bool:
+    """Whether the last rollout has begun to change a node or the cluster, or has turned."""
+    return any(
+        entry.event in (Event.TURNED, Event.FORWARD, Event.BACK_IN)
+        or (entry.event is Event.BEGUN and entry.step not in (Phase.PREFLIGHT.value, Phase.REHEARSE.value))
+        for entry in of_last(entries)
+    )
 
 
 async def may_go_on(parts: RolloutParts, journal: RolloutJournal) -> None:
@@ -92,14 +126,15 @@ async def may_go_on(parts: RolloutParts, journal: RolloutJournal) -> None:
         refuse_ended(seen, is_complete=False)
 
 
-async def may_turn_back(parts: RolloutParts, journal: RolloutJournal) -> None:
+async def may_turn_back(parts: RolloutParts, journal: RolloutJournal) -> str:
     """
+    :returns: the metadata.version that the quorum has now; "" where nobody says it.
     :raises OperatorError: there is no way back any more, or nobody can say whether there is.
     """
     progress = progress_of(journal.entries)
     if _goes_back(progress):
         await may_go_on(parts, journal)
-        return
+        return ""
     files = [
         file_mode(node.role, parsed(node, await text_of(parts.executor, node)))
         for node in parts.inventory.controllers.nodes
@@ -107,24 +142,26 @@ async def may_turn_back(parts: RolloutParts, journal: RolloutJournal) -> None:
     one_ends_it = parts.inventory.controllers.kind is ControllerKind.STOCK
     seen = await parts.observer.observe()
     refuse_back(seen, files, one_ends_it=one_ends_it, is_complete=progress.closed)
+    return seen.metadata_version
 
 
-async def turn_back(parts: RolloutParts, journal: RolloutJournal) -> None:
+async def turn_back(parts: RolloutParts, journal: RolloutJournal, seen_level: str) -> None:
     """From here on the rollout goes back. One that came to its end, or never began, can be taken back, too.
 
-    :raises OperatorError: as `may_turn_back`.
+    It comes right behind the operator's yes, and nothing that may take long comes before the line: whoever is killed
+    now, and goes on, goes back. Whether there is a way back, `may_turn_back` has said before.
+
+    :raises LockedError: somebody has the lock.
     """
     progress = progress_of(journal.entries)
     if _goes_back(progress):
         return
-    await may_turn_back(parts, journal)
     is_new = not progress.rollout or progress.direction is Direction.BACK
     if is_new:
         await _refuse_held(parts)
     else:
         await parts.lock.acquire(progress.rollout)
-    seen = await parts.observer.observe()
-    level = seen.metadata_version or progress.release_version or parts.inventory.controllers.release_version
+    level = seen_level or progress.release_version or parts.inventory.controllers.release_version
     now = parts.clock.wall_ms()
     if is_new:
         rollout, direction = token_hex(ID_BYTES), Direction.BACK.value

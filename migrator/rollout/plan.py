@@ -239,6 +239,21 @@ def refuse_canary(inventory: Inventory, canary: str) -> None:
         raise OperatorError(f"there is no broker {canary}", where="--canary", remedy=f"Name one of {names}")
 
 
+def is_same_canary(inventory: Inventory, one: str, other: str) -> bool:
+    """Whether both are names or ids of one broker, or both are ""."""
+    return one == other or any({one, other} <= {node.name, str(node.node_id)} for node in inventory.brokers.nodes)
+
+
+def refuse_step(steps: Sequence[Step], name: str) -> None:
+    """
+    :param name: as the operator has typed it just now; "" for none.
+    :raises OperatorError: there is no such step.
+    """
+    if name and name not in [step.name for step in steps]:
+        known = ", ".join(step.name for step in steps)
+        raise OperatorError(f"there is no step {name}", where="--pause-after", remedy=f"Name one of {known}")
+
+
 def canary_steps(steps: Sequence[Step], canary: str) -> set[str]:
     """Names of the steps after which a rollout with this canary waits for the operator."""
     return {

@@ -18,6 +18,7 @@ from migrator.rollout.journal import Detail, Entry, Event, RolloutJournal, read_
 from migrator.rollout.nodes import Node
 from migrator.rollout.opening import (
     may_go_on,
+    may_turn_back,
     note_with,
     note_without,
     open_rollout,
@@ -120,7 +121,7 @@ class Operator:
         async def work(journal: RolloutJournal) -> Ending:
             await refuse_without(self.parts(), journal)
             await refuse_with(self.parts(), journal)
-            await turn_back(self.parts(), journal)
+            await turn_back(self.parts(), journal, await may_turn_back(self.parts(), journal))
             note_without(self.parts(), journal, "its disk is broken")
             await note_with(self.parts(), journal)
             return await self._run(journal).run()
