@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -224,8 +225,11 @@ class ChildProcess:
         return self.wait(timeout_seconds=10.0)
 
     def pause(self) -> None:
-        """SIGSTOP: alive for the kernel, silent for its peers."""
+        """SIGSTOP: alive for the kernel, silent for its peers, and so when this returns: on a busy machine a thread may
+        answer once more after the signal was sent. Nothing when it has ended."""
         self.send(signal.SIGSTOP)
+        with suppress(ChildProcessError):  # it has ended, and its code was taken
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         self.send(signal.SIGCONT)

@@ -114,3 +114,31 @@ def test_free_ports_can_be_bound_and_are_not_given_twice() -> None:
         server.listen()
         assert port_is_open(ports[0])
     assert not port_is_open(ports[1])
+
+
+BUSY = """
+import threading
+
+def spin():
+    while True:
+        pass
+
+for _ in range(8):
+    threading.Thread(target=spin).start()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the state of each thread")
+def test_no_thread_of_a_paused_child_runs_on(tmp_path: Path) -> None:
+    """A server that is paused would answer once more."""
+    with ChildProcess("busy", [sys.executable, "-c", BUSY], output=tmp_path / "out") as child:
+        tasks = Path(f"/proc/{child.pid}/task")
+        child.wait_until(lambda: len(list(tasks.iterdir())) > 8, "its threads run", timeout_seconds=PATIENCE_SECONDS)
+        for _ in range(20):
+            child.pause()
+            states = {(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks.iterdir()}
+            assert states == {"T"}
+            child.pause()
+            child.resume()
+        child.kill()
+        child.pause()
