@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -27,6 +29,7 @@ from migrator.migration.machine.states import PublicState
 from migrator.parts.java import find_java
 from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.rollout.site import site_of
+from migrator.rollout.world import refuse_wrong_executors
 
 KAFKA_VERSION = "3.9.1"
 KAFKA_PARTITIONS, LIGHT_PARTITIONS = 300, 2000
@@ -91,7 +94,7 @@ def _place(_context: click.Context, _parameter: click.Parameter, text: str | Non
     "listeners and protocols. Its hosts are not touched, and its executors are not run.",
 )  # fmt: skip
 @click.option(
-    "--dir", "directory", type=click.Path(file_okay=False, path_type=Path),
+    "--dir", "directory", type=click.Path(file_okay=False, resolve_path=True, path_type=Path),
     help="Directory for the report and the cluster's data. Default: a temporary directory.",
 )  # fmt: skip
 @click.option(
@@ -138,16 +141,34 @@ def command(
         brokers, controllers = len(shape.brokers), len(shape.controllers)
     cluster = ClusterOptions(count, brokers, controllers, transport, secure, outside, shape)
     options = DrillOptions(cluster, kill_leader_at, rollback_at, reassign)
-    where = directory or Path(tempfile.mkdtemp(prefix="migrator-drill-"))
     report = DrillReport(dataclasses.asdict(options) | {"kafka": chosen.release}, chosen)
+    where = directory or _temporary()
     try:
         with shown(report, terminal):
             run_drill(options, report, where, keep=keep, kafka=release)
+    except OperatorError:
+        if directory is None:
+            shutil.rmtree(where, ignore_errors=True)
+        raise
     except KeyboardInterrupt:
         _end(report, terminal, where, keep=keep, as_json=as_json)
         sys.exit(INTERRUPTED)
     _end(report, terminal, where, keep=keep, as_json=as_json)
     sys.exit(ExitCode.OK if report.held else ExitCode.DIFFERENT)
+
+
+def _temporary() -> Path:
+    """
+    :raises OperatorError: there is no place for it.
+    """
+    try:
+        return Path(tempfile.mkdtemp(prefix="migrator-drill-"))
+    except OSError as error:
+        raise OperatorError(
+            f"a temporary directory cannot be made: {error.strerror or error}",
+            where=f"TMPDIR={os.environ.get('TMPDIR', '')}",
+            remedy="Name a directory that can be made with --dir",
+        ) from error
 
 
 def _refuse_what_needs_our_own(kill_leader_at: str | None, rollback_at: str | None, *, secure: bool) -> None:
@@ -176,6 +197,7 @@ def _shape(path: Path, kafka: str | None) -> Shape:
             "--kafka none does not go with --inventory: a rollout needs brokers with property files."
         )
     site = site_of(path)
+    refuse_wrong_executors(site.inventory)
     access = read_properties(path.parent / site.inventory.access)
     shape = shape_of(site.inventory, access, str(path))
     refuse_too_large(shape, psutil.virtual_memory().available, str(path))

@@ -20,6 +20,7 @@ from migrator.drill.doors.every_door import MAX_EXAMPLES
 from migrator.drill.doors.leaks import given_away, open_to_others, secrets_of
 from migrator.drill.kafka.real_cluster import RealCluster
 from migrator.drill.light.cluster import LightCluster
+from migrator.drill.place import made
 from migrator.drill.report import DATA, DrillFailedError, DrillReport
 from migrator.drill.scenario.steps import DrillOptions, run_scenario
 from migrator.drill.security.protection import Secured
@@ -36,28 +37,29 @@ def run_drill(
 
     :param keep: leave the cluster's directories also when everything held; and what it has in an outside ZooKeeper.
     :param kafka: the release of the brokers; light brokers without one.
-    :raises OperatorError: the directory holds the data of another drill, or the outside ZooKeeper cannot be used.
+    :raises OperatorError: the directory cannot be made or holds the data of another drill, or the outside ZooKeeper
+        cannot be used.
     :raises KeyboardInterrupt: after everything that ran was ended.
     """
     data = directory / DATA
-    if data.exists():
-        raise OperatorError(
-            "an earlier drill left its data there", where=str(data), remedy="Delete it, or name another --dir"
-        )
     outside = options.cluster.outside
-    claimed = None if outside is None else ClaimedPlace(outside)
-    try:
-        data.mkdir(mode=0o700, parents=True)
-        with _for_ourselves_alone(), _logged_to(data / "drill.log"):
-            asyncio.run(_run(options, report, data, kafka))
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
-    finally:
-        if claimed is not None and not keep:
-            _give_back(claimed, report)
-        report.write(directory)
-    if report.held and not keep:
-        shutil.rmtree(data)
+    with made(directory) as forget:
+        try:
+            claimed = None if outside is None else ClaimedPlace(outside)
+        except BaseException:
+            forget()
+            raise
+        try:
+            with _for_ourselves_alone(), _logged_to(data / "drill.log"):
+                asyncio.run(_run(options, report, data, kafka))
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+        finally:
+            if claimed is not None and not keep:
+                _give_back(claimed, report)
+            report.write(directory)
+        if report.held and not keep:
+            shutil.rmtree(data)
 
 
 def _give_back(claimed: ClaimedPlace, report: DrillReport) -> None:

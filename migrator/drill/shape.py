@@ -100,9 +100,10 @@ def shape_of(inventory: Inventory, access: Mapping[str, str], source: str) -> Sh
     settings = inventory.brokers.settings
     protocols = _protocols(access.get(PROTOCOLS) or settings.get(PROTOCOLS) or DEFAULT_PROTOCOLS)
     names = split_list(access.get("controller.listener.names", "") or settings.get("controller.listener.names", ""))
+    of_controllers = {name.strip().upper() for name in names}
     for_controllers = _listener(names[0] if names else "CONTROLLER", protocols, inventory.brokers.controller_protocol)
     between = _listener(access.get(BETWEEN_BROKERS) or access.get(BETWEEN_PROTOCOL) or "PLAINTEXT", protocols)
-    others = [name for name in protocols if name not in (for_controllers.name, between.name)]
+    others = [name for name in protocols if name not in {*of_controllers, for_controllers.name, between.name}]
     given = bool(access.get(PROTOCOLS) or settings.get(PROTOCOLS))
     shape = Shape(
         cluster=inventory.cluster,

@@ -63,7 +63,7 @@ class StockKafka:
         self, main_class: str, *arguments: str, directory: Path, jvm: Jvm, log_level: str = "INFO"
     ) -> list[str]:
         """The argument list that runs one of Kafka's classes; its log4j configuration is written to ``directory``."""
-        log4j = directory / "log4j.properties"
+        log4j = directory.absolute() / "log4j.properties"
         log4j.parent.mkdir(parents=True, exist_ok=True)
         log4j.write_text(_LOG4J.format(level=log_level))
         return java_command(

@@ -77,7 +77,7 @@ async def open_world(inventory: Inventory, inventory_path: Path, state: Path) ->
     :param state: the rollout's directory, which exists.
     :raises OperatorError: the inventory or its access file cannot be used. Whatever does not answer is no error.
     """
-    executor = NodeExecutor(inventory.executors, (*inventory.nodes, *inventory.controllers.stock.values()))
+    executor = _executor(inventory)
     access = inventory_path.parent / inventory.access
     settings = _access(access)
     clock = SystemClock()
@@ -124,6 +124,18 @@ async def open_world(inventory: Inventory, inventory_path: Path, state: Path) ->
         await observer.close()
         if session is not None:
             await asyncio.to_thread(session.close)
+
+
+def refuse_wrong_executors(inventory: Inventory) -> None:
+    """What a rollout of it would refuse before its first command.
+
+    :raises OperatorError: a preset is unknown, or a command or a variable is missing for one of the nodes.
+    """
+    _executor(inventory)
+
+
+def _executor(inventory: Inventory) -> NodeExecutor:
+    return NodeExecutor(inventory.executors, (*inventory.nodes, *inventory.controllers.stock.values()))
 
 
 async def _ask_there(executor: Executor, inventory: Inventory, leader_id: int) -> LeaderSays | None:

@@ -79,6 +79,19 @@ def test_listeners_are_those_of_the_access_file() -> None:
     assert found.notes == ()
 
 
+def test_clients_do_not_come_to_a_listener_of_the_controllers() -> None:
+    """While the listener of the controllers is changed there are two of them."""
+    names = "CTRL_SASL:SASL_SSL,CTRL_OLD:SSL,INSIDE:SASL_SSL"
+    more = {"controller.listener.names": "CTRL_SASL,ctrl_old", "listener.security.protocol.map": names}
+    found = shape(access=ACCESS | more)
+    assert found.for_controllers.name == "CTRL_SASL"
+    assert found.for_clients.name == found.between_brokers.name == "INSIDE"
+    assert found.notes == ()
+    outside = shape(access=ACCESS | more | {"listener.security.protocol.map": f"{names},OUTSIDE:SSL"})
+    assert outside.for_clients.name == "OUTSIDE"
+    assert outside.notes == ()
+
+
 def test_without_a_map_there_is_one_listener_in_clear() -> None:
     found = shape(access={"controller.listener.names": "QUORUM"})
     assert found.listeners == {"QUORUM": "SSL", "PLAINTEXT": "PLAINTEXT"}
@@ -157,6 +170,14 @@ def test_options_that_contradict_the_inventory_are_refused(tmp_path: Path, optio
     done = CliRunner().invoke(command, ["--inventory", str(file), *options])
     assert done.exit_code == ExitCode.REFUSED
     assert said in done.output
+
+
+def test_executors_that_a_rollout_refuses_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "inventory.yaml"
+    file.write_text(yaml.safe_dump(content() | {"executors": {"default": {"preset": "ansible"}}}))
+    done = CliRunner().invoke(command, ["--inventory", str(file)])
+    assert isinstance(done.exception, OperatorError)
+    assert "there is no preset ansible" in str(done.exception)
 
 
 @pytest.mark.parametrize(

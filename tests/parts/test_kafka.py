@@ -9,6 +9,7 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.parts import kafka_jars
+from migrator.parts.java import Jvm
 from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.parts.processes import StillRunningError, free_port
 from tests.parts.support.kafka_tools import SHELL_ATTEMPTS, dump_log, metadata_shell
@@ -88,6 +89,12 @@ def test_a_stock_controller_formats_runs_and_leaves_a_log_that_the_tools_read(
     segment = tmp_path / "controller/data/__cluster_metadata-0/00000000000000000000.log"
     assert "FEATURE_LEVEL_RECORD" in dump_log(kafka_391, segment, directory=tmp_path)
     assert "metadataVersion" in metadata_shell(kafka_391, segment, "ls", "/image/features", directory=tmp_path)
+
+
+def test_a_relative_directory_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = StockKafka("3.9.1", tmp_path).command("kafka.Kafka", directory=Path("drill"), jvm=Jvm())
+    assert f"-Dlog4j.configuration={(tmp_path / 'drill' / 'log4j.properties').as_uri()}" in words
 
 
 def test_a_tool_that_fails_says_why(kafka_391: StockKafka, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ class Admin:
                 raise
             return False  # the only broker knows of no broker: no controller has told it yet
         partitions = [partition for topic in topics for partition in topic.partitions.values()]
-        return all(part.leader > 0 and len(part.isrs) == len(part.replicas) for part in partitions)
+        return all(part.leader >= 0 and len(part.isrs) == len(part.replicas) for part in partitions)
 
     def topic_config(self, name: str, key: str) -> str:
         """One value of a topic's configuration, as a broker has it."""

@@ -53,3 +53,22 @@ def test_an_administrator_begins_when_every_broker_knows_every_broker(monkeypatc
     monkeypatch.setattr(clients, "AdminClient", Client)
     Admin("soon:9,late:9", 2)
     assert asked.count("late:9") == 3
+
+
+def test_a_partition_that_broker_0_leads_is_in_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    leaders = [0]
+
+    class Client:
+        def __init__(self, _configuration: dict[str, Any]) -> None:
+            pass
+
+        def list_topics(self, timeout: float) -> SimpleNamespace:
+            assert timeout > 0
+            parts = {at: SimpleNamespace(leader=each, isrs=[0], replicas=[0]) for at, each in enumerate(leaders)}
+            return SimpleNamespace(brokers=[0], controller_id=0, topics={"orders": SimpleNamespace(partitions=parts)})
+
+    monkeypatch.setattr(clients, "AdminClient", Client)
+    admin = Admin("only:9", 1)
+    assert admin.in_sync()
+    leaders.append(-1)
+    assert not admin.in_sync()

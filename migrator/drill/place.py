@@ -1,0 +1,90 @@
+"""The directory of a drill: one drill has it, and the next one is told whether that one still runs."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from migrator.drill.report import DATA
+from migrator.errors import OperatorError
+
+LOCK = "drill.lock"
+"""Below `DATA`: locked as long as the drill runs, also if it is killed; holds its process id."""
+PID_BYTES_MAX = 20
+_OTHER = "name another --dir"
+
+
+@contextmanager
+def made(directory: Path) -> Iterator[Callable[[], None]]:
+    """The directory and, below it, an empty one for the cluster's data, which nobody else may read. They are this
+    drill's while the block runs. Gives what removes all that was made, for a drill that does not begin.
+
+    :raises OperatorError: they cannot be made, or another drill has them.
+    """
+    data = directory / DATA
+    was_there = directory.is_dir()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with _taken_if_there(data):
+            data.mkdir(mode=0o700)
+        lock = os.open(data / LOCK, os.O_RDWR | os.O_CREAT, mode=0o600)
+    except OSError as error:
+        raise OperatorError(
+            f"the drill's directory cannot be made: {error.strerror or error}",
+            where=str(directory),
+            remedy="Name another --dir",
+        ) from error
+
+    def forget() -> None:
+        shutil.rmtree(data, ignore_errors=True)
+        if not was_there:
+            directory.rmdir()
+
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.write(lock, b"%d\n" % os.getpid())
+        yield forget
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def _taken_if_there(data: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileExistsError:
+        raise _taken(data) from None
+
+
+def _taken(data: Path) -> OperatorError:
+    pid = _runs(data)
+    if pid is None:
+        return OperatorError("an earlier drill left its data there", where=str(data), remedy=f"Delete it, or {_OTHER}")
+    return OperatorError(
+        f"a drill runs there{f', as process {pid}' if pid else ''}",
+        where=str(data),
+        remedy=f"Wait until it has ended, or {_OTHER}",
+    )
+
+
+def _runs(data: Path) -> str | None:
+    """The process id of the drill that runs there, "" if it cannot be read; None: none runs there."""
+    try:
+        lock = os.open(data / LOCK, os.O_RDONLY)
+    except PermissionError:
+        return ""  # somebody else's: it is not for us to say that it may be deleted
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        text = os.read(lock, PID_BYTES_MAX).decode("ascii", "replace").strip()
+        return text if text.isdecimal() else ""
+    else:
+        return None
+    finally:
+        os.close(lock)
