@@ -15,8 +15,8 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from migrator.cli.drill_display import draw, progress, shown, verdict
-from migrator.cli.interrupted import INTERRUPTED
-from migrator.cli.terminal import console, say_json
+from migrator.cli.interrupted import INTERRUPTED, terminated_as_interrupted
+from migrator.cli.terminal import lasting_console, say_json, without_reader
 from migrator.config.load import read_properties
 from migrator.drill.cluster import ClusterOptions
 from migrator.drill.report import DATA, LIGHT, DrillBrokers, DrillReport
@@ -102,6 +102,7 @@ def _place(_context: click.Context, _parameter: click.Parameter, text: str | Non
     help="Keep the cluster's data even if every check passed, and what the cluster has in --zookeeper.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, and nothing else.")
+@terminated_as_interrupted()
 def command(
     kafka: str | None,
     partitions: int | None,
@@ -133,7 +134,7 @@ def command(
     if outside is not None:
         _refuse_what_needs_our_own(kill_leader_at, rollback_at, secure=secure)
     shape = None if inventory is None else _shape(inventory, kafka)
-    terminal = console(quiet=as_json)
+    terminal = lasting_console(quiet=as_json)
     find_java()
     release, chosen = _brokers(KAFKA_VERSION if shape is not None and kafka is None else kafka, terminal)
     count = partitions or (LIGHT_PARTITIONS if release is None else KAFKA_PARTITIONS)
@@ -207,7 +208,8 @@ def _shape(path: Path, kafka: str | None) -> Shape:
 def _end(report: DrillReport, terminal: Console, where: Path, *, keep: bool, as_json: bool) -> None:
     """What came of it, and where it lies."""
     if as_json:
-        say_json(report.to_json(), indent=True)
+        with without_reader():
+            say_json(report.to_json(), indent=True)
     if not terminal.is_terminal:
         for line in filter(None, (report.failure, report.remedy)):
             terminal.print(line, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What Ctrl-C and SIGTERM leave: an exit code, and a sentence for each command that changes something."""
+"""What Ctrl-C, SIGTERM and SIGHUP leave: an exit code, and a sentence for each command that changes something."""
 
 from __future__ import annotations
 
@@ -50,16 +50,32 @@ def at_once() -> Iterator[None]:
 
 @contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM ends the command as Ctrl-C does: it takes its children and its temporary files with it. Else a service
-    manager, or 'timeout', would leave them. Only the main thread hears of signals: elsewhere nothing is changed."""
+    """SIGTERM, and SIGHUP of a terminal that goes away, end the command as Ctrl-C does: it takes its children and its
+    temporary files with it. Else a service manager, 'timeout' or a broken ssh session would leave them. SIGHUP may come
+    several times, so it never interrupts the end itself; a command under ``nohup`` does not hear of it. Only the main
+    thread hears of signals: elsewhere nothing is changed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    ends = False
+
+    def end(number: int, _frame: object) -> None:
+        nonlocal ends
+        if ends and number == signal.SIGHUP:
+            return
+        ends = True
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a script
+            raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
+
+    is_heard = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    numbers = (signal.SIGTERM, signal.SIGHUP) if is_heard else (signal.SIGTERM,)
+    before = {number: signal.signal(number, end) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

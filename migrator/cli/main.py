@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, NoReturn
 
 import click
@@ -13,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 from migrator.cli.examples import add_examples
 from migrator.cli.interrupted import INTERRUPTED, what_is_left
-from migrator.cli.terminal import say_error, say_json, show_defect
+from migrator.cli.terminal import say_error, say_json, show_defect, without_reader
 from migrator.errors import ExitCode, MigratorError, OperatorError, error_json
 from migrator.observe.logs import set_up_command_logging
 from migrator.observe.printable import printable_lines
@@ -98,9 +97,10 @@ def _end(text: str, content: Mapping[str, Any], exit_code: int) -> NoReturn:
     :param text: empty if people have been told already.
     """
     if text:
-        say_error(text)
+        with without_reader(err=True):
+            say_error(text)
     if "--json" in sys.argv[1:]:
-        with suppress(BrokenPipeError):  # the script listens no more
+        with without_reader():
             say_json(content)
     sys.exit(exit_code)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any
 
@@ -73,6 +75,54 @@ def _somebody_answers() -> Iterator[None]:
             where="standard input",
             remedy="Nothing was changed. In a script, give the answer as an option (see --help)",
         ) from None
+
+
+@contextmanager
+def without_reader(*, err: bool = False) -> Iterator[None]:
+    """Whoever read standard output, or with ``err`` standard error, may be gone, as behind ``| head``, or with a
+    terminal that was closed: that is no failure of the command, and the rest of what it says goes nowhere."""
+    try:
+        yield
+    except OSError:
+        with suppress(OSError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, (sys.stderr if err else sys.stdout).fileno())
+            os.close(nowhere)
+
+
+class _Lasting(io.TextIOBase):
+    """Standard output whose reader may go away."""
+
+    def __init__(self) -> None:
+        self._stream = sys.stdout
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # read only there, too, but not for mypy
+        return self._stream.encoding
+
+    def write(self, text: str) -> int:
+        """As of any stream."""
+        with without_reader():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """As of any stream."""
+        with without_reader():
+            self._stream.flush()
+
+    def isatty(self) -> bool:
+        """As of any stream."""
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        """As of any stream."""
+        return self._stream.fileno()
+
+
+def lasting_console(**options: Any) -> Console:
+    """As `console`, of a command that goes on when nobody reads what it says any more (`without_reader`)."""
+    return console(file=_Lasting(), **options)
 
 
 def console(**options: Any) -> Console:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import shutil
-import signal
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,9 +95,6 @@ def _logged_to(path: Path) -> Iterator[None]:
 
 
 async def _run(options: DrillOptions, report: DrillReport, data: Path, kafka: StockKafka | None) -> None:
-    task = asyncio.current_task()
-    if task is not None:  # SIGTERM as Ctrl-C
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     cluster = LightCluster(data, options.cluster) if kafka is None else RealCluster(data, options.cluster, kafka)
     report.secured = cluster.security.secured
     try:

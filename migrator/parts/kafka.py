@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Self
 
 from migrator.errors import require
 from migrator.parts.java import Jvm, java_command
-from migrator.parts.kafka_jars import cache_directory, fetch_jars
+from migrator.parts.kafka_jars import cache_directory, fetch_jars, no_such_release
 from migrator.parts.processes import ChildProcess, run_to_end
 
 START_SECONDS = 180.0
@@ -32,6 +33,11 @@ class KafkaRelease:
     """One release of Apache Kafka, e.g. ``KafkaRelease("3.9.1").fetch()``."""
 
     def __init__(self, version: str) -> None:
+        """
+        :raises OperatorError: that is no name of a release.
+        """
+        if re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}", version) is None:
+            raise no_such_release(version)
         self.version = version
 
     @property

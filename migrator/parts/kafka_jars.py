@@ -19,7 +19,13 @@ FETCH_SECONDS = 900.0
 CONNECT_TIMEOUT_MS = 5_000
 READ_TIMEOUT_MS = 30_000
 TELL_SECONDS = 1.0
-_OFFLINE_SIGNS = ("Server access error", "SERVER ERRORS", "UNRESOLVED DEPENDENCIES", "UnknownHostException")
+_OFFLINE_SIGNS = ("Server access error", "SERVER ERRORS", "UnknownHostException")
+_UNRESOLVED = "UNRESOLVED DEPENDENCIES"
+"""Without a sign of the others: the repository has no such release."""
+END_SECONDS = 10.0
+SHOWN_LINES, SHOWN_CHARS = 3, 300
+_KNOWN = {"3.4": 1, "3.5": 2, "3.6": 2, "3.7": 2, "3.8": 1, "3.9": 1, "4.0": 1, "4.1": 1}
+"""Releases that are known to exist, by their last number. There may be newer ones."""
 
 _IVY_MODULE = """\
 <ivy-module version="2.0">
@@ -44,6 +50,16 @@ def cache_directory() -> Path:
     """Where fetched releases are kept: below XDG_CACHE_HOME, else below ~/.cache."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "kraft-migrator" / "kafka"
+
+
+def no_such_release(version: str) -> OperatorError:
+    """Somebody has asked for a release that does not exist."""
+    known = ", ".join(f"{line}.{last}" for line, last in _KNOWN.items())
+    return OperatorError(
+        f"there is no Kafka {' '.join(version.split())[:SHOWN_CHARS]}",
+        where="the release of Kafka",
+        remedy=f"Name a release with all three numbers, for example {known}",
+    )
 
 
 def fetch_jars(version: str, tell: Callable[[int], None] = lambda _: None) -> Path:
@@ -86,10 +102,13 @@ def _retrieve(version: str, work: Path, target: Path, tell: Callable[[int], None
         offline = _ended_or_offline(child, lambda: tell(_bytes_below(work / "cache")))
         if offline:
             child.kill()
-        if offline or child.wait(timeout_seconds=10.0) != 0:
+        if offline or child.wait(timeout_seconds=END_SECONDS) != 0:
+            said = child.output_text()
+            if _UNRESOLVED in said and not _is_offline(said) and not _is_known(version):
+                raise no_such_release(version)
             raise OperatorError(
                 f"Apache Kafka {version} is not in the cache and could not be fetched from Maven Central. "
-                f"The resolver's last lines:\n{child.tail()}",
+                f"The resolver says: {_told(said)}",
                 where=str(target),
                 remedy="Connect this machine to the network (JAVA_TOOL_OPTIONS can set Java's https.proxyHost), or "
                 "copy this folder from a machine that has fetched the jars",
@@ -106,10 +125,28 @@ def _ended_or_offline(child: ChildProcess, tell: Callable[[], None]) -> bool:
         if time.monotonic() - told_at >= TELL_SECONDS:
             told_at = time.monotonic()
             tell()
-        return child.exit_code() is not None or any(sign in child.output_text() for sign in _OFFLINE_SIGNS)
+        return child.exit_code() is not None or _is_offline(child.output_text())
 
     child.wait_until(decided, "the jars are fetched", timeout_seconds=FETCH_SECONDS)
     return child.exit_code() is None
+
+
+def _is_known(version: str) -> bool:
+    """A proxy that refuses looks like a repository that does not have the release."""
+    line, _, last = version.rpartition(".")
+    return int(last) <= _KNOWN.get(line, -1)
+
+
+def _is_offline(said: str) -> bool:
+    return any(sign in said for sign in _OFFLINE_SIGNS)
+
+
+def _told(said: str) -> str:
+    """The lines that say why, or else the last ones; each once, and not all of them."""
+    lines = [line.strip() for line in said.splitlines() if any(char.isalnum() for char in line)]
+    why = [line for line in lines if any(sign in line for sign in (*_OFFLINE_SIGNS, "Exception", "refused"))]
+    shown = list(dict.fromkeys(why))[:SHOWN_LINES] or lines[-SHOWN_LINES:]
+    return "; ".join(line[:SHOWN_CHARS] for line in shown) or "nothing"
 
 
 def _bytes_below(directory: Path) -> int:

@@ -208,3 +208,28 @@ def test_every_command_prints_through_the_one_way(module: Path) -> None:
 def test_a_time_that_no_calendar_has_is_shown_as_it_is(milliseconds: int) -> None:
     assert utc(milliseconds) == f"{milliseconds} ms after 1970"
     assert utc(1_790_000_000_000) == "2026-09-21 14:13:20 UTC"
+
+
+GOES_ON = """
+import sys
+from migrator.cli.drill_display import shown
+from migrator.cli.terminal import lasting_console
+from migrator.drill.report import DrillReport
+report, terminal = DrillReport({}), lasting_console()
+sys.stdin.read()
+with shown(report, terminal), report.step("Clients write"):
+    report.check("all is well", True)
+terminal.print("the end")
+sys.exit(0 if report.held else 1)
+"""
+
+
+def test_a_drill_goes_on_when_nobody_reads_what_it_says() -> None:
+    """``migrator drill | head -3``."""
+    command = [sys.executable, "-c", GOES_ON]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as drill:  # type: ignore[call-overload]
+        drill.stdout.close()
+        drill.stdin.close()
+        assert drill.stderr.read() == b""
+    assert drill.returncode == 0

@@ -17,7 +17,7 @@ from migrator.parts.processes import ChildProcess, free_port, port_is_open
 from tests.patience import PATIENCE_SECONDS
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_drill_leaves_nothing_running(tmp_path: Path, number: signal.Signals) -> None:
     report = interrupted(tmp_path, number, "--kafka", "none", "--partitions", "50")
     assert report["options"]["kafka"] == "none"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import re
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,36 @@ def test_offline_says_what_and_what_to_do_and_leaves_nothing(tmp_path: Path, mon
         KafkaRelease("3.9.1").fetch()
     assert "Connect this machine" in caught.value.remedy
     assert [file.name for file in kafka_jars.cache_directory().iterdir()] == ["3.9.1.lock"]
+
+
+@pytest.mark.parametrize("version", ["3.9", "1.0", "", "../../../tmp", "3.9.1\n", "\u0663.9.1"])
+def test_a_release_without_three_numbers_does_not_exist(version: str) -> None:
+    with pytest.raises(OperatorError, match="there is no Kafka") as error:
+        KafkaRelease(version)
+    assert "3.9.1" in error.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (":: UNRESOLVED DEPENDENCIES ::\n:: kafka-tools;3.9.77: not found\n", "there is no Kafka 3.9.77"),
+        ("a\n" * 50 + ":: UNRESOLVED DEPENDENCIES ::\n\tServer access error\n" * 9, "says: Server access error$"),
+        ("Error: no space left\n::::\n", "says: Error: no space left$"),
+    ],
+)
+def test_what_the_resolver_says_is_told_in_few_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, message: str
+) -> None:
+    java = tmp_path / "java"
+    java.write_text(f"#!/bin/sh\ncat <<'END'\n{said}\nEND\nexit 1\n")
+    java.chmod(0o700)
+    monkeypatch.setattr(kafka_jars, "find_java", lambda: java)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(OperatorError) as error:
+        KafkaRelease("3.9.77").fetch()
+    assert re.search(message, error.value.what)
+    with pytest.raises(OperatorError, match="is not in the cache"):
+        KafkaRelease("3.9.1").fetch()
 
 
 def fetch_into(cache: str, order: str) -> None:

@@ -1,0 +1,48 @@
+"""Signals that end a command as Ctrl-C does."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from migrator.cli.interrupted import terminated_as_interrupted
+
+
+@contextmanager
+def handled(number: signal.Signals, how: signal.Handlers) -> Iterator[None]:
+    before = signal.signal(number, how)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_it_is_as_ctrl_c(number: signal.Signals) -> None:
+    with handled(number, signal.SIG_DFL):
+        with pytest.raises(KeyboardInterrupt), terminated_as_interrupted():
+            signal.raise_signal(number)
+        assert signal.getsignal(number) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGHUP])
+def test_a_terminal_that_goes_away_does_not_interrupt_the_end(first: signal.Signals) -> None:
+    """The kernel tells a shell and its jobs, and the shell tells its jobs again."""
+    with handled(signal.SIGHUP, signal.SIG_DFL), terminated_as_interrupted():
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(first)
+        signal.raise_signal(signal.SIGHUP)
+
+
+def test_a_command_under_nohup_goes_on() -> None:
+    with handled(signal.SIGHUP, signal.SIG_IGN), terminated_as_interrupted():
+        signal.raise_signal(signal.SIGHUP)
+
+
+def test_sigterm_ends_a_command_in_the_background_of_a_script() -> None:
+    """Where Ctrl-C is not for it."""
+    with handled(signal.SIGINT, signal.SIG_IGN), pytest.raises(KeyboardInterrupt), terminated_as_interrupted():
+        signal.raise_signal(signal.SIGTERM)
