@@ -33,6 +33,8 @@ from migrator.rollout.world import refuse_wrong_executors
 
 KAFKA_VERSION = "3.9.1"
 KAFKA_PARTITIONS, LIGHT_PARTITIONS = 300, 2000
+FIRST_WITH_MIGRATION, LAST_WITH_ZOOKEEPER = (3, 4), (3, 9)
+"""Of the releases of brokers."""
 PICTURE = "summary.svg"
 STATES = click.Choice([state.label for state in PublicState], case_sensitive=False)
 
@@ -222,6 +224,15 @@ def _end(report: DrillReport, terminal: Console, where: Path, *, keep: bool, as_
         terminal.print("Nothing of the drill runs any more. Delete the data when you do not need it.", soft_wrap=True)
 
 
+def _refuse_without_migration(version: str) -> None:
+    major, minor, _ = map(int, version.split("."))
+    if not FIRST_WITH_MIGRATION <= (major, minor) <= LAST_WITH_ZOOKEEPER:
+        has_not = "cannot migrate to KRaft" if (major, minor) < FIRST_WITH_MIGRATION else "do not know ZooKeeper"
+        raise OperatorError(
+            f"brokers of Kafka {version} {has_not}", where="--kafka", remedy="Name a release from 3.4 to 3.9"
+        )
+
+
 def _brokers(wanted: str | None, terminal: Console) -> tuple[StockKafka | None, DrillBrokers]:
     """The brokers' release, None for light brokers; and what to say of them.
 
@@ -230,6 +241,7 @@ def _brokers(wanted: str | None, terminal: Console) -> tuple[StockKafka | None, 
     if wanted == LIGHT:
         return None, DrillBrokers(LIGHT, "--kafka none asks for them")
     release = KafkaRelease(wanted or KAFKA_VERSION)
+    _refuse_without_migration(release.version)
     what = f"Fetching Apache Kafka {release.version}, once"
     try:
         if release.is_fetched:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from migrator.drill.phases import Phase, columns
+from migrator.errors import OperatorError
 from migrator.observe.printable import json_text
 from migrator.values import value
 
@@ -291,11 +292,21 @@ class DrillReport:
         return "\n".join(lines) + "\n"
 
     def write(self, directory: Path) -> None:
-        """Write both files; they say what `to_json` and `summary` say from now on."""
+        """Write both files; they say what `to_json` and `summary` say from now on.
+
+        :raises OperatorError: they cannot be written, as on a full disk.
+        """
         self._end = time.monotonic()
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / "report.json").write_text(json_text(self.to_json(), indent=True) + "\n", "utf-8")
-        (directory / "summary.txt").write_text(self.summary())
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / "report.json").write_text(json_text(self.to_json(), indent=True) + "\n", "utf-8")
+            (directory / "summary.txt").write_text(self.summary(), "utf-8")
+        except OSError as error:
+            raise OperatorError(
+                f"the report cannot be written: {error.strerror or error}. {self.verdict}",
+                where=str(directory),
+                remedy="Make room there, or name another --dir, and run the drill again",
+            ) from error
 
 
 def _rounded(number: float) -> float:

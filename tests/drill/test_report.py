@@ -18,6 +18,7 @@ from migrator.cli.drill_display import draw, progress, shown
 from migrator.cli.terminal import console
 from migrator.drill.phases import phases
 from migrator.drill.report import LIGHT, DrillBrokers, DrillFailedError, DrillReport
+from migrator.errors import OperatorError
 from migrator.observe.status import JournalEvent
 
 
@@ -223,3 +224,15 @@ def test_forecast_and_migration_are_side_by_side_on_one_clock() -> None:
 def test_what_the_journal_does_not_show_is_not_made_up() -> None:
     assert {phase.migration for phase in phases(REHEARSAL, [], None)} == {None}
     assert phases({}, [], None) == phases({"forecast": None}, [], None) == ()
+
+
+def test_a_report_that_cannot_be_written_is_told_with_what_came_of_the_drill(tmp_path: Path) -> None:
+    report = DrillReport({})
+    with report.step("Clients write"):
+        report.check("all is well", True)
+    (tmp_path / "report.json").mkdir()
+    with pytest.raises(
+        OperatorError, match=r"the report cannot be written: Is a directory\. Every check passed"
+    ) as error:
+        report.write(tmp_path)
+    assert error.value.where == str(tmp_path)

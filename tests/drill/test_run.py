@@ -66,6 +66,7 @@ def test_a_kafka_that_was_asked_for_and_cannot_be_fetched_is_an_error(
 def an_inventory(directory: Path) -> tuple[Path, Path]:
     """An operator's inventory; and a file that its executor makes, if it is ever run."""
     mark = directory / "touched"
+    touch = f"touch {mark} {mark}-{{name}}"
     actions = ("read", "write", "stop", "start", "restart", "incarnation", "run")
     content = {
         "cluster": "payments",
@@ -83,7 +84,7 @@ def an_inventory(directory: Path) -> tuple[Path, Path]:
                 for number, rack in ((11, "a"), (12, "b"))
             ],
         },
-        "executors": {"default": {"preset": "template", "commands": dict.fromkeys(actions, f"touch {mark}")}},
+        "executors": {"default": {"preset": "template", "commands": dict.fromkeys(actions, touch)}},
     }  # fmt: skip
     (directory / "inventory.yaml").write_text(yaml.safe_dump(content))
     (directory / "operator.properties").write_text(

@@ -172,6 +172,15 @@ def test_options_that_contradict_the_inventory_are_refused(tmp_path: Path, optio
     assert said in done.output
 
 
+@pytest.mark.parametrize(
+    ("release", "said"), [("4.1.1", "do not know ZooKeeper"), ("3.3.2", "cannot migrate to KRaft")]
+)
+def test_releases_whose_brokers_cannot_be_migrated_are_refused(release: str, said: str) -> None:
+    done = CliRunner().invoke(command, ["--kafka", release])
+    assert isinstance(done.exception, OperatorError)
+    assert said in str(done.exception)
+
+
 def test_executors_that_a_rollout_refuses_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "inventory.yaml"
     file.write_text(yaml.safe_dump(content() | {"executors": {"default": {"preset": "ansible"}}}))
