@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import click
@@ -12,7 +14,15 @@ from click.shell_completion import CompletionItem
 
 from migrator.cli.examples import add_examples
 from migrator.cli.interrupted import INTERRUPTED, what_is_left
-from migrator.cli.terminal import say_error, say_json, show_defect, without_reader
+from migrator.cli.terminal import (
+    is_of_output,
+    is_pacified,
+    refused_output,
+    say_error,
+    say_json,
+    show_defect,
+    without_reader,
+)
 from migrator.errors import ExitCode, MigratorError, OperatorError, error_json
 from migrator.observe.logs import set_up_command_logging
 from migrator.observe.printable import printable_lines
@@ -43,6 +53,8 @@ COMMANDS = {
 when it is asked for: Spark and gRPC cost seconds."""
 
 
+BROKEN_PIPE = 128 + signal.SIGPIPE
+"""Exit code of a command whose output nobody reads any more, as shells have it."""
 EXTRAS = {"jinja2": "verify", "pandas": "verify", "py4j": "verify", "pyarrow": "verify", "pyspark": "verify"} | {
     "confluent_kafka": "drill"
 }
@@ -105,8 +117,39 @@ def _end(text: str, content: Mapping[str, Any], exit_code: int) -> NoReturn:
     sys.exit(exit_code)
 
 
+def _end_without_output(error: OSError) -> NoReturn:
+    """One line; a pipe that nobody reads any more ends a command without a word."""
+    if not isinstance(error, BrokenPipeError):
+        refused = OperatorError(
+            f"the output cannot be written: {error.strerror or error}",
+            where="standard output",
+            remedy="Make room on the disk, or send the output somewhere else; then run the command again",
+        )
+        with suppress(OSError):
+            say_error(f"migrator: {refused}")
+        sys.exit(ExitCode.REFUSED)
+    sys.exit(BROKEN_PIPE)
+
+
 def main() -> None:
     """Entry point of the console script."""
+    try:
+        _run()
+    except OSError as error:
+        refused = refused_output()
+        if refused is None and not is_of_output(error):
+            raise
+        _end_without_output(refused or error)
+    except SystemExit:
+        pacified = is_pacified()
+        if (refused := refused_output()) is not None:
+            _end_without_output(refused)
+        if pacified:
+            sys.exit(BROKEN_PIPE)
+        raise
+
+
+def _run() -> NoReturn:
     sys.excepthook = show_defect
     set_up_command_logging()
     try:

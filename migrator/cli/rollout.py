@@ -35,7 +35,7 @@ from migrator.rollout.finding_quorum import refuse_lost_brokers
 from migrator.rollout.first_level import first_level
 from migrator.rollout.inventory import schema_text
 from migrator.rollout.journal import Entry, Event, RolloutJournal, read_journal
-from migrator.rollout.leaving_zookeeper import keep, refuse_removal, remove_all
+from migrator.rollout.leaving_zookeeper import keep, refuse_name, refuse_removal, remove_all
 from migrator.rollout.opening import (
     may_go_on,
     may_turn_back,
@@ -473,21 +473,15 @@ def remove_znodes(inventory: Path, cluster: str) -> None:
     async def work() -> None:
         async with parts_at(site, say) as (parts, world):
             refuse_removal(await parts.observer.observe())
+            where = f"{site.inventory.cluster} ({world.zookeeper_connect})"
+            question = f"This removes all znodes of Kafka of {where}. Type the cluster's name"
+            refuse_name(cluster or await asyncio.to_thread(ask_for, question), site.inventory.cluster)
             file = site.state / "zookeeper-before-removal.jsonl"
             why_not = await keep(world.zookeeper, file)
             if why_not or world.zookeeper is None:
                 remedy = "Nothing was removed. Correct this problem, and run the command again"
                 raise OperatorError(f"the znodes cannot be kept: {why_not}", where=str(file), remedy=remedy)
             say(f"kept: {file}")
-            where = f"{site.inventory.cluster} ({world.zookeeper_connect})"
-            question = f"This removes all znodes of Kafka of {where}. Type the cluster's name"
-            typed = cluster or await asyncio.to_thread(ask_for, question)
-            if typed != site.inventory.cluster:
-                raise OperatorError(
-                    f"{typed!r} is not the name of the cluster",
-                    where="--cluster",
-                    remedy="Nothing was removed. The inventory has the name",
-                )
             say(f"removed: {await asyncio.to_thread(remove_all, world.zookeeper)} znodes")
 
     with _journal(site):

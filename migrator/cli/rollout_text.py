@@ -15,7 +15,7 @@ from migrator.rollout.preview import StepPreview, StepState, asked
 from migrator.rollout.progress import progress_of
 from migrator.rollout.site import Site
 from migrator.rollout.standing import Standing, seen_lines
-from migrator.rollout.steps import TEXTS, Act, Direction, Phase
+from migrator.rollout.steps import TEXTS, Act, Direction, Phase, why_of
 from migrator.rollout.summary import durations_of, forecast_of, line_of, of_last, without_controller
 from migrator.rollout.world import World
 
@@ -63,7 +63,7 @@ def _head(inventory: Inventory, world: World, entries: Sequence[Entry], *, lock_
     controllers, brokers = inventory.controllers, inventory.brokers
     whose = "Kafka's" if controllers.kind is ControllerKind.STOCK else "of this program"
     roll = "one rack at a time" if brokers.roll is Roll.RACK else "one at a time"
-    how_many = f"{len(controllers.nodes)} controllers {whose}, {len(brokers.nodes)} brokers"
+    how_many = f"{_count(controllers.nodes, 'controller')} {whose}, {_count(brokers.nodes, 'broker')}"
     yield f"cluster {inventory.cluster}: {how_many}, {roll}"
     yield f"a gate waits at most {inventory.times.gate:.0f} s, then the rollout stops"
     if lock_is_local:
@@ -78,6 +78,10 @@ def _head(inventory: Inventory, world: World, entries: Sequence[Entry], *, lock_
     yield from world.notes
     forecast = forecast_of(entries)
     yield f"forecast: {forecast}" if forecast is not None else "forecast: none yet; the step 'rehearse' makes one"
+
+
+def _count(nodes: Sequence[object], kind: str) -> str:
+    return f"{len(nodes)} {kind}{'' if len(nodes) == 1 else 's'}"
 
 
 def way_back(shown: Sequence[StepPreview]) -> Iterator[str]:
@@ -100,7 +104,7 @@ def _step(number: int, one: StepPreview, inventory: Inventory) -> Iterator[str]:
     yield f"{number:>3} {step.name}{where}: {one.state.value}"
     if one.state in (StepState.DONE, StepState.NOT_NEEDED):
         return
-    yield f"      why: {text.why}"
+    yield f"      why: {why_of(step)}"
     for line in asked(step.before):
         yield f"      before: {line}"
     for act in step.acts:
@@ -173,7 +177,7 @@ def status_lines(standing: Standing) -> Iterator[str]:
             f"{standing.done} of {standing.steps} steps"
         )
     if standing.step is not None:
-        yield f"next: {standing.step.name}: {TEXTS[standing.step.phase].why}"
+        yield f"next: {standing.step.name}: {why_of(standing.step)}"
     if standing.soaked_seconds:
         yield f"soaked: {standing.soaked_seconds} s"
     if standing.failure is not None:
@@ -187,7 +191,7 @@ def status_lines(standing: Standing) -> Iterator[str]:
     else:
         yield f"lock: {'nobody holds it' if standing.holder is None else holder_line(standing.holder)}"
     if standing.seen is not None:
-        yield from seen_lines(standing.seen)
+        yield from seen_lines(standing.seen, standing.names)
 
 
 def holder_line(holder: LockHolder) -> str:

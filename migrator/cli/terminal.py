@@ -19,6 +19,10 @@ from rich.text import Text
 from migrator.errors import OperatorError
 from migrator.observe.printable import json_text, printable, printable_lines
 
+PACIFIED = "PacifyFlushWrapper"
+"""What click puts in place of a standard output that is a pipe nobody reads any more."""
+PRINTERS = ("click.utils", "rich.console")
+
 
 def say(line: str, *, err: bool = False) -> None:
     """One line."""
@@ -153,3 +157,28 @@ def show_defect(kind: type[BaseException], error: BaseException, trace: Tracebac
         sys.__excepthook__(kind, error, trace)
         return
     say_error("".join(traceback.format_exception(kind, error, trace)).rstrip("\n"))
+
+
+def refused_output() -> OSError | None:
+    """Why what was printed cannot be written; None if it was. What is left of it goes nowhere then, so that Python
+    does not try again as it ends."""
+    try:
+        if sys.stdout is not None:  # the shell's >&-
+            sys.stdout.flush()
+    except OSError as error:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        return error
+    return None
+
+
+def is_of_output(error: OSError) -> bool:
+    """Whether it is one of those that print, and not a file or a peer."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_globals.get("__name__") in PRINTERS
+
+
+def is_pacified() -> bool:
+    """Whether click has met a pipe that nobody reads any more, and ends the command."""
+    return type(sys.stdout).__name__.endswith(PACIFIED)

@@ -38,7 +38,7 @@ from migrator.rollout.ports import (
 from migrator.rollout.processes import UntrueRestartError
 from migrator.rollout.progress import Progress, after, progress_of
 from migrator.rollout.questions import asks_again, closes_rack, questions_after, questions_before
-from migrator.rollout.steps import TEXTS, Act, Job, Phase, Step
+from migrator.rollout.steps import Act, Job, Phase, Step, why_of
 from migrator.values import value
 
 ORDER = list(Phase)
@@ -201,7 +201,7 @@ class RolloutRun:
         here, runs = await self._acts.look(step)
         starts = step.node is not None and step.node.name in self._progress.returned
         if is_needed(step, seen, here, runs=runs, starts=starts):
-            self._parts.tell(f"{step.name}: {TEXTS[step.phase].why}")
+            self._parts.tell(f"{step.name}: {why_of(step)}")
             return True
         await self._leave_out(step)
         return False

@@ -201,11 +201,14 @@ class Gatekeeper:
     def _waiting(self, questions: Sequence[GateQuestion], seen: Observation) -> Iterator[Waiting]:
         gone, baseline = self._parts.inventory.gone, self._baseline()
         self._session_ms = max(self._session_ms, _session_ms(seen))
-        found = [
-            waiting
-            for question in questions
-            for waiting in self._parts.judge(question, as_judged(question.gate, seen, gone, baseline))
-        ]
+        names = {f"broker {node.node_id}": node.name for node in self._parts.inventory.brokers.nodes}
+        found: list[Waiting] = []
+        for question in questions:
+            known = {each.who for each in found} & {*names.values()}
+            for each in self._parts.judge(question, as_judged(question.gate, seen, gone, baseline)):
+                waiting = replace(each, who=names.get(each.who, each.who))
+                if waiting.who not in known or question.gate is not Gate.PARTITIONS_HEALTHY:
+                    found.append(waiting)
         counted = excused(seen, gone, baseline)
         unsteady = list(self.steadiness.look(counted, self._parts.clock.monotonic_ms()))
         yield from found

@@ -40,6 +40,7 @@ JOINS_QUORUM = (
     "A broker in migration mode does so seconds after its start. If it does not, see its property file, whether it was "
     "restarted since that was changed, and its log"
 )
+NOT_SERVING = "is registered, but does not serve yet"
 ISR_REMEDY = "Replicas catch up by themselves, unless a broker is down: see which"
 
 FINISHED = "is finished: there is no way back, because ZooKeeper gets no changes any more"
@@ -65,12 +66,15 @@ def _partitions_healthy(question: GateQuestion, seen: Observation) -> Found:
         yield Waiting("brokers", _unknown("nobody says which are registered", seen), _reach(seen))
     for broker in (seen.brokers or {}).values():  # who has ended without a word is registered for a while
         if broker.mode is not None and not broker.serving and broker.broker_id not in _ids(question):
-            yield Waiting(f"broker {broker.broker_id}", "is registered, but does not serve", SEE_BROKER)
+            yield Waiting(f"broker {broker.broker_id}", NOT_SERVING, SEE_BROKER)
     if question.nodes:
         partitions = without_replicas_on(partitions, _ids(question))
+    for broker_id in _down(partitions, seen):
+        if broker_id not in _ids(question):
+            yield Waiting(f"broker {broker_id}", "is down: it is not registered, and partitions miss it", SEE_BROKER)
     for count, what, remedy in _troubles(partitions):
         if count:
-            names = f" ({_named(partitions.examples)})" if partitions.examples else ""
+            names = f" ({named(partitions.examples)})" if partitions.examples else ""
             yield Waiting("partitions", f"{count} {what}{names}", remedy)
 
 
@@ -94,7 +98,7 @@ def _may_stop(question: GateQuestion, seen: Observation) -> Found:
     for goes_offline, what in ((True, "would go offline"), (False, "would fall below min.insync.replicas")):
         found = [each for each, offline in harmed(partitions, _ids(question)) if offline is goes_offline]
         if found:
-            some = _named(tuple(each.names[0] for each in found if each.names))
+            some = named(tuple(each.names[0] for each in found if each.names))
             count = sum(each.count for each in found)
             remedy = _move_away(found, question, seen) or _together(question)
             yield Waiting(names, f"without {_them(question)}, {count} partitions {what}: {some}", remedy)
@@ -102,15 +106,32 @@ def _may_stop(question: GateQuestion, seen: Observation) -> Found:
 
 def _move_away(found: Sequence[Placement], question: GateQuestion, seen: Observation) -> str:
     """What helps where replicas are on brokers that are down; "" if none is."""
-    missing = {broker for each in found for broker in each.replicas - each.in_sync} - {*_ids(question)}
-    down = sorted(broker for broker in missing if seen.brokers is not None and not _is_registered(broker, seen))
+    down = [broker for broker in _missing(found, seen) if broker not in _ids(question)]
     if not down:
         return ""
-    who = f"broker{'s' if len(down) > 1 else ''} {_named(tuple(map(str, down)))}"
+    who = f"broker{'s' if len(down) > 1 else ''} {named(tuple(map(str, down)))}"
     return (
         f"Start {who}. If it is gone for good, first move its replicas to other brokers, or take them out of these "
         "partitions (kafka-reassign-partitions); then 'migrator rollout resume'"
     )
+
+
+def _missing(placements: Sequence[Placement], seen: Observation) -> list[int]:
+    """Brokers that are seen to be down, and whose replicas here are not in sync, or were the last ones."""
+    if seen.brokers is None:
+        return []
+    out = {broker for each in placements for broker in each.replicas - each.in_sync}
+    out |= {broker for each in placements if not each.led for broker in each.replicas}
+    return sorted(broker for broker in out if not _is_registered(broker, seen))
+
+
+def _down(partitions: PartitionsSeen, seen: Observation) -> list[int]:
+    """Who makes partitions unwell. Where nobody says whose replicas these are, every broker that is down may be it."""
+    if not any(count for count, *_ in _troubles(partitions)):
+        return []
+    if partitions.placements:
+        return _missing(partitions.placements, seen)
+    return sorted(broker for broker in seen.brokers or {} if not _is_registered(broker, seen))
 
 
 def _is_registered(broker_id: int, seen: Observation) -> bool:
@@ -207,7 +228,7 @@ def _old_settings(question: GateQuestion, broker: BrokerSeen) -> Found:
     shown = [key for key in sorted(file) if key in read and _is_shown(key, file[key], read[key])]
     other = [f"with another value of {key}" for key in shown if file[key] != (read[key] or "").strip()]
     if found := (*missing, *left, *other):
-        yield Waiting(_who(question), f"does not run with its property file as it is: {_named(found)}", RESTART_IT)
+        yield Waiting(_who(question), f"does not run with its property file as it is: {named(found)}", RESTART_IT)
 
 
 def unseen(question: GateQuestion, seen: Observation) -> Iterator[str]:
@@ -224,7 +245,7 @@ def unseen(question: GateQuestion, seen: Observation) -> Iterator[str]:
         return
     hidden = [key for key in sorted(question.file) if not _is_shown(key, question.file[key], broker.file.get(key))]
     if hidden:
-        yield f"{_who(question)}: does not show the values of {_named(tuple(hidden))}: only that they are set was seen"
+        yield f"{_who(question)}: does not show the values of {named(tuple(hidden))}: only that they are set was seen"
 
 
 def _is_shown(key: str, known: str, read: str | None) -> bool:
@@ -241,7 +262,7 @@ def _in_mode(who: str, broker: BrokerSeen, mode: BrokerMode | None) -> Found:
         remedy = "See its property file, and whether it was restarted since that was changed"
         yield Waiting(who, f"runs in {broker.mode.value} mode, not in {mode.value} mode", remedy)
     elif not broker.serving:
-        yield Waiting(who, "is registered, but does not serve yet", SEE_BROKER)
+        yield Waiting(who, NOT_SERVING, SEE_BROKER)
 
 
 def _controller_back(question: GateQuestion, seen: Observation) -> Found:
@@ -298,7 +319,7 @@ def _migration_state(question: GateQuestion, seen: Observation) -> Found:
         yield Waiting("migration", _unknown("nobody says how far it is", seen), REACH_CONTROLLERS)
     elif ORDER.index(state) < ORDER.index(question.state):
         what = f"is in {state}, not yet in {question.state}"
-        why = f": {_named(migration.problems)}" if migration.problems else ""
+        why = f": {named(migration.problems)}" if migration.problems else ""
         yield Waiting("migration", what + why, SEE_STATUS)
 
 
@@ -332,7 +353,7 @@ def _write_behind_idle(question: GateQuestion, seen: Observation) -> Found:
 def _no_foreign_writes(_: GateQuestion, seen: Observation) -> Found:
     written = () if seen.migration is None else seen.migration.foreign_writes
     if written:
-        what = f"somebody else has written to it: {_named(written)}"
+        what = f"somebody else has written to it: {named(written)}"
         yield Waiting("ZooKeeper", what, "Find out who, and repair with 'migrator verify --repair'")
 
 
@@ -346,15 +367,16 @@ def _zookeeper_controller(_: GateQuestion, seen: Observation) -> Found:
 def _unknown(what: str, seen: Observation) -> str:
     """With the reasons, which may say the same themselves."""
     if any(reason.startswith(what) for reason in seen.unknown):
-        return _named(seen.unknown)
-    return f"{what}: {_named(seen.unknown)}" if seen.unknown else what
+        return named(seen.unknown)
+    return f"{what}: {named(seen.unknown)}" if seen.unknown else what
 
 
 def _reach(seen: Observation) -> str:
     return REACH_CONTROLLERS if seen.zookeeper_answers else REACH_ZOOKEEPER
 
 
-def _named(names: tuple[str, ...]) -> str:
+def named(names: tuple[str, ...]) -> str:
+    """The first ones, and how many more there are."""
     more = len(names) - NAMED_MAX
     return ", ".join(names[:NAMED_MAX]) + (f", and {more} more" if more > 0 else "")
 

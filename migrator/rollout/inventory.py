@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,18 +20,27 @@ import yaml
 from migrator.config.sensitive import PASSWORD, broker_type, is_sensitive
 from migrator.errors import OperatorError
 from migrator.handover.target_release import TargetRelease, parse_target
-from migrator.observe.printable import printable
 from migrator.rollout.nodes import ExecutorChoice, Node, Role
+from migrator.rollout.schema_words import said_of
+from migrator.rollout.schema_words import shown as _shown
 from migrator.values import value
 
 SCHEMA_FILE = "inventory.schema.json"
 BYTES_MAX = 1 << 20
-SHOWN_MAX = 60
+MERGE_TAG = "tag:yaml.org,2002:merge"
+MERGES_MAX = 100
+"""Mappings that one mapping takes in."""
+KEYS_MAX = 10_000
 DEFAULT_EXECUTOR = "default"
 KAFKA_FORMAT = (
     *("kafka-storage.sh", "format", "--ignore-formatted", "-t", "{cluster_id}", "-c", "{path}"),
     *("--release-version", "{release_version}"),
 )
+SECRET_NAME = re.compile(
+    r"passw|passphrase|secret|token|credential|(^|_)(pass|pw|pwd|pin)(_|$)|(api|private|access)_?key"
+)
+PLACES = ("_file", "_path", "_dir", "_directory", "_name")
+"""How the name of a variable ends that says where a secret is."""
 FIND_QUORUM = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
 
 
@@ -187,17 +197,36 @@ class _Trouble(Exception):  # noqa: N818 - an answer inside of this module
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that stands there twice: the first one would be lost without a word."""
+    """Refuses a key that stands there twice: the first one would be lost without a word. Takes merge keys (``<<``), as
+    long as what they bring together stays small."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - as in PyYAML
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._flat: set[int] = set()
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Called before a mapping is read, or merged into another one; again for each of them."""
+        if id(node) in self._flat:
+            return
+        self._flat.add(id(node))
         found: set[Hashable] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=deep)
-            if isinstance(key, Hashable) and key in found:
-                line = key_node.start_mark.line + 1
-                raise _Trouble(f"line {line}", f"{_shown(key)} stands there twice", "Remove one of them")
+        for key_node, brought in node.value:
+            where = f"line {key_node.start_mark.line + 1}"
+            key = "<<" if key_node.tag == MERGE_TAG else self.construct_object(key_node, deep=True)
+            if not isinstance(key, str):
+                raise _Trouble(where, f"the key {_shown(key)} is not text", "Put it into quotes")
+            if key in found:
+                raise _Trouble(where, f"{_shown(key)} stands there twice", "Remove one of them")
+            if key_node.tag == MERGE_TAG and isinstance(brought, yaml.SequenceNode):
+                _bounded(where, len(brought.value), MERGES_MAX)
             found.add(key)
-        return super().construct_mapping(node, deep)
+        super().flatten_mapping(node)
+        _bounded(f"line {node.start_mark.line + 1}", len(node.value), KEYS_MAX)
+
+
+def _bounded(where: str, count: int, most: int) -> None:
+    if count > most:
+        raise _Trouble(where, f"'<<' brings more than {most} entries together here", "Write the keys out")
 
 
 def _load(text: str) -> Any:
@@ -217,11 +246,9 @@ def _valid(content: Any) -> None:
         _validator()(content)
     except fastjsonschema.JsonSchemaValueException as error:
         path = _path(error.path[1:])
-        rule = error.message.removeprefix(str(error.name)).strip()
-        scalar = not isinstance(error.value, dict | list)
-        found = f"{_shown(error.value)} is not valid: it " if scalar else "it "
+        what = "the file is empty" if content is None else said_of(error)
         raise _Trouble(
-            path, f"{found}{rule}", "'migrator rollout schema' prints what may stand there. Quote text and versions"
+            path, what, "'migrator rollout schema' prints what may stand there. Quote text and versions"
         ) from error
 
 
@@ -233,11 +260,6 @@ def _validator() -> Any:
 def _path(parts: Sequence[Any]) -> str:
     text = "".join(f"[{part}]" if isinstance(part, int) or str(part).isdecimal() else f".{part}" for part in parts)
     return text.removeprefix(".")
-
-
-def _shown(found: Any) -> str:
-    text = printable(repr(found))
-    return text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "..."
 
 
 def _inventory(content: Mapping[str, Any]) -> Inventory:
@@ -296,7 +318,7 @@ def _node(entry: Mapping[str, Any], role: Role) -> Node:
         host=entry.get("host", "localhost"),
         properties=entry["properties"],
         executor=entry.get("executor", DEFAULT_EXECUTOR),
-        rack=entry.get("rack", ""),
+        rack=entry.get("rack", "").strip(),
         variables=entry.get("variables", {}),
     )
 
@@ -350,6 +372,7 @@ def _contradictions(inventory: Inventory) -> Iterator[_Trouble]:
             known = ", ".join(inventory.executors)
             yield _Trouble(where, f"there is no executor {_shown(node.executor)}", f"Name one of executors: {known}")
     yield from _contradictory_brokers(inventory)
+    yield from _secrets(inventory)
     if inventory.handover is not None and inventory.controllers.kind is ControllerKind.STOCK:
         yield _Trouble("handover", "the controllers are Kafka's own already", "Remove handover")
 
@@ -370,6 +393,19 @@ def _contradictory_brokers(inventory: Inventory) -> Iterator[_Trouble]:
             what = "a password does" if kind == PASSWORD else "Kafka has no such key, and what may be a password does"
             remedy = "Put it into the brokers' own files before the rollout; the rollout leaves it there"
             yield _Trouble(f"brokers.settings.{key}", f"{what} not belong into an inventory", remedy)
+
+
+def _secrets(inventory: Inventory) -> Iterator[_Trouble]:
+    """A variable is filled into command lines, which every user of a host can read."""
+    everybody = (*inventory.nodes, *inventory.controllers.stock.values())
+    places = [(f"executors.{name}", choice.variables) for name, choice in inventory.executors.items()]
+    places += [(f"{_room(node)}.nodes, {node.name}", node.variables) for node in everybody]
+    for where, variables in places:
+        for name in variables:
+            if SECRET_NAME.search(name) and not name.endswith(PLACES):
+                what = f"by its name, the variable {name} is a secret, and a secret does not belong into an inventory"
+                remedy = "Keep it in a file on the host, and let the command read it there"
+                yield _Trouble(f"{where}: variables.{name}", what, remedy)
 
 
 def _room(node: Node) -> str:

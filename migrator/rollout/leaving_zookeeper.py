@@ -51,6 +51,16 @@ def refuse_removal(seen: Observation) -> None:
         raise OperatorError(what, where="ZooKeeper", remedy=remedy)
 
 
+def refuse_name(typed: str, cluster: str) -> None:
+    """
+    :param typed: by the operator, to agree.
+    :raises OperatorError: it is not the name of the cluster.
+    """
+    if typed != cluster:
+        remedy = "Nothing was removed. The inventory has the name"
+        raise OperatorError(f"{typed!r} is not the name of the cluster", where="--cluster", remedy=remedy)
+
+
 def _needed_by(seen: Observation) -> Iterator[tuple[str, str]]:
     state = "" if seen.migration is None else seen.migration.state
     if not seen.is_finished:

@@ -18,7 +18,7 @@ from migrator.rollout.order import in_order
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.ports import GateQuestion, Observation
 from migrator.rollout.progress import Progress
-from migrator.rollout.steps import TEXTS, Act, Job, Step
+from migrator.rollout.steps import TEXTS, Act, Job, Step, why_of
 from migrator.values import value
 
 CLUSTER_ID = "CLUSTER-ID"
@@ -62,7 +62,7 @@ class StepPreview:
             "node": None if step.node is None else step.node.name,
             "host": None if step.node is None else step.node.host,
             "acts": [act.value for act in step.acts],
-            "why": text.why,
+            "why": why_of(step),
             "undo": text.undo,
             "before": asked(step.before),
             "after": asked(step.after),

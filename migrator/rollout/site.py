@@ -51,8 +51,13 @@ def site_of(path: Path, gone: Sequence[str] = (), back: Sequence[str] = ()) -> S
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise OperatorError(f"the inventory cannot be read: {error}", where=str(path)) from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise OperatorError(
+            "the inventory is not in UTF-8", where=f"{path}: line {line}", remedy="Save it as UTF-8"
+        ) from error
+    except OSError as error:
+        raise OperatorError(f"the inventory cannot be read: {error.strerror or error}", where=str(path)) from error
     inventory = parse_inventory(text, str(path))
     state = path.parent / (inventory.state or path.stem + STATE_SUFFIX)
     left_out = progress_of(read_journal(state)).left_out

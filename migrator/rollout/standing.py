@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
+from migrator.rollout.gates import named
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.journal import Entry
 from migrator.rollout.order import next_step
 from migrator.rollout.plan import plan
-from migrator.rollout.ports import LockHolder, Observation
+from migrator.rollout.ports import BrokerSeen, LockHolder, Observation
 from migrator.rollout.progress import progress_of
-from migrator.rollout.steps import TEXTS, Direction, Step
+from migrator.rollout.steps import Direction, Step, why_of
 from migrator.rollout.summary import Failure, Forecast, counted, failure_of, forecast_of, of_last
 from migrator.values import value
 
@@ -20,7 +21,7 @@ from migrator.values import value
 @value
 class Standing:
     """``state``: none, running, stopped, failed or complete. ``step``: under way, or next. ``trouble``: why the cluster
-    or its lock could not be looked at; ``seen`` or ``holder`` is then None."""
+    or its lock could not be looked at; ``seen`` or ``holder`` is then None. ``names``: of the brokers, by id."""
 
     cluster: str
     state: str
@@ -35,6 +36,7 @@ class Standing:
     seen: Observation | None
     holder: LockHolder | None
     trouble: str
+    names: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def is_complete(self) -> bool:
@@ -52,7 +54,7 @@ class Standing:
             "steps_done": self.done,
             "steps": self.steps,
             "step": None if step is None else step.name,
-            "why": None if step is None else TEXTS[step.phase].why,
+            "why": None if step is None else why_of(step),
             "soaked_seconds": self.soaked_seconds,
             "failure": None if self.failure is None else str(self.failure),
             "failure_remedy": None if self.failure is None else self.failure.remedy or None,
@@ -61,7 +63,7 @@ class Standing:
             "lock": None
             if holder is None
             else {"rollout": holder.rollout, "owner": holder.owner, "host": holder.host, "since_ms": holder.since_ms},
-            "seen": None if self.seen is None else seen_lines(self.seen),
+            "seen": None if self.seen is None else seen_lines(self.seen, self.names),
             "trouble": self.trouble or None,
         }
 
@@ -104,11 +106,15 @@ def standing_of(
         seen=seen,
         holder=holder,
         trouble=trouble,
+        names={node.node_id: node.name for node in (*inventory.brokers.nodes, *inventory.gone)},
     )
 
 
-def seen_lines(seen: Observation) -> list[str]:
-    """What the cluster says, a sentence each."""
+def seen_lines(seen: Observation, names: Mapping[int, str]) -> list[str]:
+    """What the cluster says, a sentence each.
+
+    :param names: of the brokers, by id.
+    """
     lines = []
     migration, quorum, partitions = seen.migration, seen.quorum, seen.partitions
     lines.append(f"migration: {migration.state if migration is not None and migration.state else 'unknown'}")
@@ -120,10 +126,7 @@ def seen_lines(seen: Observation) -> list[str]:
     if seen.controller_broker is not None:
         lines.append(f"ZooKeeper controller: broker {seen.controller_broker}")
     if seen.brokers is not None:
-        modes = Counter(
-            "no mode (down)" if each.mode is None else f"{each.mode.value} mode" for each in seen.brokers.values()
-        )
-        lines.append("brokers: " + ", ".join(f"{count} in {mode}" for mode, count in modes.items()))
+        lines.append("brokers: " + ", ".join(_by_mode(seen.brokers, names)))
     if partitions is not None:
         lines.append(
             f"partitions: {partitions.offline} offline, {partitions.under_replicated} under-replicated, "
@@ -134,3 +137,15 @@ def seen_lines(seen: Observation) -> list[str]:
     lines += [f"foreign write: {path}" for path in (() if migration is None else migration.foreign_writes)]
     lines += [f"waits: {problem}" for problem in (() if migration is None else migration.problems)]
     return [*lines, *(f"unknown: {each}" for each in seen.unknown)]
+
+
+def _by_mode(brokers: Mapping[int, BrokerSeen], names: Mapping[int, str]) -> Iterator[str]:
+    """How many are in which mode; with their names, unless all are in one. Those that are down are named always."""
+    modes: dict[str, list[str]] = {}
+    for broker_id, broker in brokers.items():
+        mode = "no mode (down)" if broker.mode is None else f"{broker.mode.value} mode"
+        modes.setdefault(mode, []).append(names.get(broker_id, f"broker {broker_id}"))
+    for mode, found in modes.items():
+        is_down = mode.endswith("(down)")
+        shown = f": {named(tuple(found))}" if is_down or len(modes) > 1 else ""
+        yield f"{len(found)} in {mode}{shown}"

@@ -86,6 +86,13 @@ TEXTS = {
 }
 
 
+def why_of(step: Step) -> str:
+    """Why a step is there."""
+    if step.phase is Phase.FINISH and step.node is None:
+        return "the controllers see that the migration is off everywhere, and end it"
+    return TEXTS[step.phase].why
+
+
 class Act(StrEnum):
     """What a step is made of, one after the other. Those that change something are noted before and after."""
 

@@ -11,6 +11,7 @@ import pytest
 from migrator.errors import OperatorError
 from migrator.rollout.inventory import BYTES_MAX, ControllerKind, Roll, parse_inventory, schema_text
 from migrator.rollout.nodes import Role
+from migrator.rollout.site import site_of
 
 GOOD = """
 cluster: payments
@@ -57,19 +58,19 @@ def test_a_good_one() -> None:
         (changed("id: 2,", "name: broker-1, id: 2,"), "brokers.nodes, broker-1", "two nodes have this name"),
         (changed("host: b2", "host: b1"), "brokers.nodes", "another node has /etc/kafka/server.properties on b1, too"),
         (changed("id: 2,", "executor: ansible, id: 2,"), "broker-2", "there is no executor 'ansible'"),
-        (changed("rack: r2", "rck: r2"), "brokers.nodes[1]", "it must not contain"),
-        (changed("id: 2,", 'id: "2",'), "brokers.nodes[1].id", "'2' is not valid: it must be integer"),
+        (changed("rack: r2", "rck: r2"), "brokers.nodes[1]", "'rck' is not known here; known are name, id, host"),
+        (changed("id: 2,", 'id: "2",'), "brokers.nodes[1].id", "'2' is not valid: it must be a whole number"),
         (
             changed("/etc/kafka/server.properties, rack: r2", "etc/kafka, rack: r2"),
             "[1].properties",
-            "must match pattern",
+            "it must be an absolute path",
         ),
-        (changed("host: b2", "host: -oProxyCommand=x"), "brokers.nodes[1].host", "must match pattern"),
-        (changed("id: 2,", "id: 2, variables: {pod: --all},"), "brokers.nodes[1].variables.pod", "must match pattern"),
-        (changed("id: 2,", "id: 2, variables: {namespace: A b},"), "variables.namespace", "must match pattern"),
-        (changed("id: 2,", "id: 2, name: --all,"), "brokers.nodes[1].name", "must match pattern"),
+        (changed("host: b2", "host: -oProxyCommand=x"), "brokers.nodes[1].host", "the name or the address of a host"),
+        (changed("id: 2,", "id: 2, variables: {pod: --all},"), "variables.pod", "it must be small letters"),
+        (changed("id: 2,", "id: 2, variables: {namespace: A b},"), "variables.namespace", "at most 63 small letters"),
+        (changed("id: 2,", "id: 2, name: --all,"), "brokers.nodes[1].name", "it must be 1 to 100 letters"),
         (changed("cluster: payments", "cluster: payments\ncluster: orders"), "line 3", "'cluster' stands there twice"),
-        (changed("cluster: payments\n", ""), "inventory.yaml", "it must contain ['cluster'"),
+        (changed("cluster: payments\n", ""), "inventory.yaml", "'cluster' is missing here"),
         (changed("    controller.quorum.voters: 3001@c1:9093,3002@c2:9093\n", ""), "brokers.settings", "neither"),
         (
             changed(
@@ -91,7 +92,17 @@ def test_a_good_one() -> None:
         ("!!python/object/apply:os.system [ls]", "", "it is no YAML"),
         ("[" * 5000, "", "it is no YAML"),
         ("#" * (BYTES_MAX + 1), "", "it is larger than"),
-        ("", "inventory.yaml", "it must be object"),
+        ("", "inventory.yaml", "the file is empty"),
+        ("cluster: payments", "inventory.yaml", "'access', 'controllers', 'brokers', 'executors' are missing here"),
+        (changed("access: operator.properties", "access:"), "access", "nothing stands here: it must be text"),
+        (changed("rack: r2", "rack: 2"), "brokers.nodes[1].rack", "2 is not valid: it must be text; put it"),
+        (changed("rack: r2", 'rack: "a\\nb"'), "rack", "it must be 1 to 1000 characters on one line"),
+        (changed("variables: {unit", "variables: {Unit"), "variables", "'Unit' is not a name that may stand here"),
+        (changed("variables: {unit", "variables: {1: a, unit"), "line 16", "the key 1 is not text"),
+        (changed("preset: ssh-systemd", "commands: {sotp: a}, preset: x"), "commands", "'sotp' is not one of read"),
+        (changed("cluster: payments", "cluster: payments\ngates: {seconds: 0}"), "gates.seconds", "more than 0"),
+        (changed("variables: {unit", "variables: {password: x, unit"), "executors.default", "password is a secret"),
+        (changed("id: 2,", "id: 2, variables: {vault_token: x},"), "broker-2", "vault_token is a secret"),
     ],
 )
 def test_a_bad_one_says_where_and_what(text: str, where: str, what: str) -> None:
@@ -100,6 +111,50 @@ def test_a_bad_one_says_where_and_what(text: str, where: str, what: str) -> None
     assert where in raised.value.where
     assert what in raised.value.what
     assert raised.value.remedy
+
+
+@pytest.mark.parametrize("rack", ["Räck №1, süd=1", "/dc1/r1", "us east 1", "r" * 255])
+def test_a_rack_that_kafka_takes_is_taken(rack: str) -> None:
+    assert parse_inventory(changed("rack: r2", f'rack: "{rack}"'), "inventory.yaml").brokers.nodes[1].rack == rack
+
+
+def test_a_variable_may_say_where_a_secret_is() -> None:
+    parse_inventory(changed("variables: {unit", "variables: {password_file: /etc/p, unit"), "inventory.yaml")
+
+
+def test_keys_may_be_merged() -> None:
+    """Also into a node that is merged itself, and where both say a key."""
+    text = changed("- {id: 1, host: b1,", "- &one {id: 1, host: b1,").replace(
+        "- {id: 2, host: b2, properties: /etc/kafka/server.properties, rack: r2}",
+        "- &two {<<: *one, id: 2, host: b2}\n    - {id: 3, <<: [*two, *one], host: b3}",
+    )
+    brokers = parse_inventory(text, "inventory.yaml").brokers.nodes
+    assert [(node.name, node.host, node.rack) for node in brokers] == [
+        ("broker-1", "b1", "r1"),
+        ("broker-2", "b2", "r1"),
+        ("broker-3", "b3", "r1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a0: &a0 {k: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 99)}]}}\n" for n in range(1, 9)),
+        "a: &a {k: 1}\nb: {<<: [" + "*a, " * 200 + "]}",
+    ],
+)
+def test_what_merges_grow_to_is_bounded(text: str) -> None:
+    with pytest.raises(OperatorError, match="'<<' brings more than"):
+        parse_inventory(text, "inventory.yaml")
+
+
+def test_one_merge_in_one_block(tmp_path: Path) -> None:
+    with pytest.raises(OperatorError, match="'<<' stands there twice"):
+        parse_inventory("a: &a {k: 1}\nb: {<<: *a, <<: *a}", "inventory.yaml")
+    file = tmp_path / "inventory.yaml"
+    file.write_bytes(b"cluster: a\naccess: \xe4\n")
+    with pytest.raises(OperatorError, match=r"line 2: the inventory is not in UTF-8\. Save it as UTF-8"):
+        site_of(file)
 
 
 def test_the_commented_example_is_valid_and_shows_every_key() -> None:

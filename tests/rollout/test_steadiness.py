@@ -65,6 +65,6 @@ def test_who_has_ended_without_a_word_opens_no_gate(tmp_path: Path) -> None:
     operator.apply(StopAt(Phase.START))
     operator.cluster.unnoticed = {"broker-3"}
     operator.cluster.crash(operator.node("broker-3"))
-    with pytest.raises(GateTimeoutError, match="broker 3: is registered, but does not serve"):
+    with pytest.raises(GateTimeoutError, match="broker-3: is registered, but does not serve"):
         operator.resume()
     assert not operator.cluster.violations

@@ -1,0 +1,42 @@
+"""Standard output that takes nothing: one line, or none, and never a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MIGRATOR = Path(sys.executable).with_name("migrator")
+COMMANDS = [["rollout", "schema"], ["--help"], ["rollout", "apply", "--help"], ["man"]]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_said_in_one_line(words: list[str], unbuffered: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+        ended = subprocess.run(
+            [MIGRATOR, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment
+        )
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("migrator: standard output: the output cannot be written: No space left on device. ")
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_pipe_that_nobody_reads_ends_a_command_without_a_word(words: list[str], unbuffered: str) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    try:
+        environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+        ended = subprocess.run(
+            [MIGRATOR, *words], stdout=writes, stderr=subprocess.PIPE, text=True, check=False, env=environment
+        )
+    finally:
+        os.close(writes)
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, "")

@@ -1,0 +1,87 @@
+"""Who is down, and who is waited for, by name and once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.rollout.gatekeeper import Gatekeeper, GateTimeoutError
+from migrator.rollout.gates import judge
+from migrator.rollout.placements import counted
+from migrator.rollout.plan import plan
+from migrator.rollout.ports import BrokerMode, BrokerSeen, Gate, GateQuestion, Observation, Placement
+from migrator.rollout.standing import seen_lines
+from migrator.rollout.steps import Direction, why_of
+from tests.rollout.support.model import ModelCluster
+from tests.rollout.support.model_files import inventory_text, model_inventory
+from tests.rollout.support.runs import Operator
+from tests.rollout.test_commands import Desk, desk
+
+__all__ = ["desk"]
+
+UP = BrokerSeen(1, BrokerMode.KRAFT, "1", serving=True)
+DOWN = BrokerSeen(2, None)
+
+
+def test_status_names_who_is_down() -> None:
+    seen = Observation(brokers={1: UP, 2: DOWN, 7: replace(DOWN, broker_id=7)})
+    lines = seen_lines(seen, {1: "broker-1", 2: "kafka-b"})
+    assert "brokers: 1 in KRaft mode: broker-1, 2 in no mode (down): kafka-b, broker 7" in lines
+
+
+def test_status_of_a_model_names_who_is_down(desk: Desk) -> None:
+    desk.printed("apply --until DualWrite")
+    assert "brokers: 3 in migration mode\n" in desk.printed("status", exit_code=1)
+    desk.cluster.crash(model_inventory().brokers.nodes[1])
+    assert "1 in no mode (down): broker-2" in desk.printed("status", exit_code=1)
+
+
+@pytest.mark.parametrize("led", [True, False])
+def test_a_gate_of_another_broker_names_who_is_down(*, led: bool) -> None:
+    alone = Placement(frozenset((1, 2)), frozenset((1,)) if led else frozenset((2,)), 1, led, 6, ("orders-0",))
+    seen = Observation(brokers={1: UP, 2: DOWN, 3: DOWN}, partitions=counted((alone,), 0))
+    first, *others = judge(GateQuestion(Gate.PARTITIONS_HEALTHY), seen)
+    assert (first.who, first.what) == ("broker 2", "is down: it is not registered, and partitions miss it")
+    assert "start it" in first.remedy
+    assert {each.who for each in others} == {"partitions"}
+
+
+def test_who_is_down_and_has_no_replicas_holds_nothing_up() -> None:
+    seen = Observation(brokers={1: UP, 2: DOWN}, partitions=counted((), 0))
+    assert not judge(GateQuestion(Gate.PARTITIONS_HEALTHY), seen)
+
+
+def test_one_broker_is_waited_for_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = Operator(ModelCluster(model_inventory()), tmp_path)
+    observe = operator.cluster.observe
+
+    async def silent() -> Observation:
+        seen = await observe()
+        assert seen.brokers is not None
+        return replace(seen, brokers={**seen.brokers, 2: replace(seen.brokers[2], serving=False)})
+
+    monkeypatch.setattr(operator.cluster, "observe", silent)
+    back = GateQuestion(Gate.BROKER_BACK, operator.node("broker-2"), BrokerMode.ZOOKEEPER)
+    asked = (back, GateQuestion(Gate.PARTITIONS_HEALTHY))
+    with pytest.raises(GateTimeoutError) as raised:
+        asyncio.run(Gatekeeper(operator.parts(), dict, print).wait(lambda _: asked, "migrate/broker-2"))
+    assert raised.value.what.endswith(" s: broker-2: is registered, but does not serve yet")
+
+
+def test_the_last_step_of_the_end_is_about_no_controller() -> None:
+    (last,) = (step for step in plan(model_inventory(), Direction.FORWARD) if step.name == "finished")
+    assert "this controller" not in why_of(last)
+
+
+def test_one_controller_is_one(desk: Desk) -> None:
+    text = inventory_text().replace("    - {id: 3002, properties: /etc/c3002.properties}\n", "")
+    desk.inventory.write_text(text.replace("    - {id: 3003, properties: /etc/c3003.properties}\n", ""))
+    assert "cluster model: 1 controller of this program, 3 brokers, " in desk.printed("plan")
+
+
+def test_a_wrong_name_keeps_no_znodes(desk: Desk) -> None:
+    desk.printed("apply --yes")
+    assert "'nosuch' is not the name of the cluster" in desk.refused("remove-znodes --cluster nosuch")
